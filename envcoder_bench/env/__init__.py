@@ -1,0 +1,1 @@
+"""GroupedVecTask: the VecTask contract over groups of environments."""

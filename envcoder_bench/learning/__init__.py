@@ -1,0 +1,1 @@
+"""Grouped PPO on rl_games: one policy per group, trained in one batch."""

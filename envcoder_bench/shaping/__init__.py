@@ -1,0 +1,1 @@
+"""Candidate files: the contract, loading, checking and running them on their slices."""

@@ -1,0 +1,1 @@
+"""Simulators behind one contract; nothing outside this package imports a physics engine."""

@@ -1,0 +1,77 @@
+"""What a simulator must do: the contract that both MuJoCo backends fulfil and one conformance suite checks."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Dict, List, Optional
+
+import torch
+from torch import Tensor
+
+
+class Simulator(ABC):
+    """``num_envs`` copies of one robot, stepped together.
+
+    State tensors are float32, live and fixed in memory: views of them stay valid for the simulator's life, and
+    ``step``, ``write`` and ``set_state`` refresh them in place. World frame, SI units, quaternions xyzw.
+
+    Attributes:
+        num_envs, device, dt: environments; torch device; seconds per ``step`` (all its substeps).
+        dof_names, body_names: actuated and passive joints with one degree of freedom, in the model's order; bodies
+            without the world.
+        root_states: ``(num_envs, 13)`` position 3, quaternion xyzw 4, linear velocity of the body origin 3, angular
+            velocity 3, all world frame. A robot without a free joint has its fixed pose and zero velocity here.
+        dof_pos, dof_vel: ``(num_envs, num_dofs)`` rad or m, and their rates.
+        dof_force: ``(num_envs, num_dofs)`` N m or N that the actuators applied in the last substep (0 where passive).
+        contact_forces: ``(num_envs, num_bodies, 3)`` net contact force on each body in the last substep, N.
+        unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last ``step``; they were put back to
+            the model's default state, so that every tensor is finite, and want a reset.
+    """
+
+    num_envs: int
+    device: torch.device
+    dt: float
+    dof_names: List[str]
+    body_names: List[str]
+    root_states: Tensor
+    dof_pos: Tensor
+    dof_vel: Tensor
+    dof_force: Tensor
+    contact_forces: Tensor
+    unstable: Tensor
+
+    @property
+    def num_dofs(self) -> int:
+        return len(self.dof_names)
+
+    @abstractmethod
+    def set_drive_mode(self, effort: Tensor) -> None:
+        """Choose what ``step`` commands: effort where the ``(num_envs,)`` bool is True, else position targets."""
+
+    @abstractmethod
+    def step(self, command: Tensor) -> None:
+        """Advance by ``dt`` with ``command`` ``(num_envs, num_dofs)`` held: effort (N m, N) or position target (rad, m).
+
+        Columns of passive joints are ignored. Effort limits of the model hold in both modes.
+        """
+
+    @abstractmethod
+    def write(
+        self,
+        mask: Tensor,
+        root_states: Optional[Tensor] = None,
+        dof_pos: Optional[Tensor] = None,
+        dof_vel: Optional[Tensor] = None,
+    ) -> None:
+        """Overwrite the state of environments where ``mask`` ``(num_envs,)`` is True; leave the others bitwise alone.
+
+        Arguments have the shapes of the attributes; what is None keeps its value. The written environments forget
+        their solver's warm start; their contact and actuator forces read zero until the next ``step``.
+        """
+
+    @abstractmethod
+    def get_state(self) -> Dict[str, Tensor]:
+        """Everything a later ``set_state`` needs to go on as if uninterrupted, as CPU tensors (own memory)."""
+
+    @abstractmethod
+    def set_state(self, state: Dict[str, Tensor]) -> None:
+        """Restore what ``get_state`` returned and refresh the state tensors."""

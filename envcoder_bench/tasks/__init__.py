@@ -1,0 +1,1 @@
+"""The task registry; each task is one folder here and one YAML in cfg/task."""

@@ -1,0 +1,89 @@
+"""What the environment asks of a task: state, drives, one step, masked reset, fitness. No shaping in here."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of ``state_dict``: shape without the environment axis (None: a constant), unit and meaning."""
+
+    shape: Optional[Tuple[int, ...]]
+    unit: str
+    meaning: str
+
+
+class Task(ABC):
+    """A robot task without its shaping: what every candidate of the task has in common.
+
+    Attributes:
+        name: the registered name, e.g. ``Anymal``.
+        num_envs, num_dofs, device, dt: environments; joints; torch device; seconds per control step.
+        max_episode_length: control steps until the time-out.
+        state: per-environment tensors ``(num_envs, ...)``, live and fixed in memory (views stay valid), refreshed in
+            place by ``step`` and ``reset``. ``progress_buf`` ``(num_envs,)`` int64, control steps since the episode
+            began, and ``actions`` are not here: the environment owns and adds them.
+        constants: 0-d or index tensors on the CPU, whatever the device (``.item()`` costs no device sync).
+        fields: a Field for every key of ``state`` and ``constants``, in the order to print them.
+        goal_keys: keys of ``state`` that ``compute_goal`` may set.
+        default_action_dim: width of the action for the task's own position drives; None where the task has none, and
+            a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
+        fitness_meaning: one line for the header of every ranking: meaning, unit and range.
+        unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last step and want a reset.
+    """
+
+    name: str
+    num_envs: int
+    num_dofs: int
+    device: torch.device
+    dt: float
+    max_episode_length: int
+    state: Dict[str, Tensor]
+    constants: Dict[str, Tensor]
+    fields: Dict[str, Field]
+    goal_keys: Tuple[str, ...]
+    default_action_dim: Optional[int]
+    fitness_meaning: str
+    clip_actions: float
+    clip_observations: float
+    unstable: Tensor
+
+    @abstractmethod
+    def set_drive_mode(self, effort: Tensor) -> None:
+        """Choose per environment ``(num_envs,)`` bool whether ``step`` commands effort (True) or position targets."""
+
+    @abstractmethod
+    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+        """Map ``(n, default_action_dim)`` actions to ``(n, num_dofs)`` position targets of the task's own drives."""
+
+    @abstractmethod
+    def step(self, command: Tensor) -> None:
+        """Advance one control step with ``command`` ``(num_envs, num_dofs)`` held, and refresh ``state``."""
+
+    @abstractmethod
+    def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
+        """Begin episodes where ``mask`` ``(num_envs,)`` is True.
+
+        ``initial`` holds some of ``root_states``, ``dof_pos``, ``dof_vel`` for all environments, ``goal`` some of
+        ``goal_keys``; only the masked rows are read. What neither sets keeps its value.
+        """
+
+    @abstractmethod
+    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+        """Score one control step from a state dict of n environments: ``(n,)``.
+
+        An episode's fitness is the sum over its steps divided by ``max_episode_length``; steps after its end count 0.
+        """
+
+    @abstractmethod
+    def get_state(self) -> Dict[str, Tensor]:
+        """Everything a later ``set_state`` needs to go on as if uninterrupted, as CPU tensors."""
+
+    @abstractmethod
+    def set_state(self, state: Dict[str, Tensor]) -> None:
+        """Restore what ``get_state`` returned and refresh ``state``."""
