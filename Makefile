@@ -1,0 +1,35 @@
+# make demo   install, then rank the shipped candidates on Cartpole and Anymal (about 5 minutes on 2 CPU cores)
+# make test   install, then run the tests
+# make lint   ruff, pyright and the Python 3.8 check
+PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: demo test lint install clean
+
+install: $(VENV)/installed
+
+# the stamp holds the pins: a changed pin installs again
+$(VENV)/installed: requirements.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "EnvCoderBench's MuJoCo backends need Python 3.11 or newer; install it or give PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: install
+	$(BIN)/python scripts/demo.py
+
+test: install
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- \
+		$$(git ls-files 'envcoder_bench/*.py' 'user_functions/*.py' | grep -v -e '^envcoder_bench/sim/mujoco_' -e '^envcoder_bench/tasks/[a-z_]*/')
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,66 @@
+"""Compose cfg/ with Hydra: one config for a run, in which an unknown key is an error."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import List, Sequence
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from envcoder_bench.errors import UserError, near_matches
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def project_folder(name: str) -> Path:
+    """``cfg`` or ``user_functions``: beside the package in a checkout, inside it where a wheel was installed."""
+    beside = _PACKAGE.parent / name
+    return beside if beside.is_dir() else _PACKAGE / name
+
+
+def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """Compose the config of a task.
+
+    Args:
+        task: a name in ``cfg/task``.
+        overrides: ``key=value`` in Hydra's override grammar.
+
+    Raises:
+        UserError: an override is malformed or names an unknown key; the message has the near matches.
+    """
+    for override in overrides:
+        if override.split("=")[0] in ("task", "train"):
+            raise UserError(f"'{override}': choose the task with --task; its YAML is cfg/task/<Task>.yaml")
+        if override.startswith(("+", "~")):
+            raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
+    with initialize_config_dir(config_dir=str(project_folder("cfg")), version_base="1.3"):
+        try:
+            cfg = compose(config_name="config", overrides=[f"task={task}", *overrides])
+            OmegaConf.resolve(cfg)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise UserError(_explain(error, task, overrides)) from error
+    return cfg
+
+
+def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
+    """Turn Hydra's message about an override into one that names the key and its near matches."""
+    found = re.search(r"Could not override '([^']+)'", str(error))
+    if found:
+        key = found.group(1)
+        known = config_keys(compose_config(task))
+        return f"unknown key '{key}'{near_matches(key, known)}; the keys are those of cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
+    return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
+
+
+def config_keys(cfg: DictConfig, prefix: str = "") -> List[str]:
+    """Every key of a config in dotted form, leaves and branches."""
+    keys: List[str] = []
+    for key, value in cfg.items():
+        name = f"{prefix}{key}"
+        keys.append(name)
+        if isinstance(value, DictConfig):
+            keys.extend(config_keys(value, f"{name}."))
+    return keys

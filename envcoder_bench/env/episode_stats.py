@@ -1,0 +1,46 @@
+"""Episode statistics per group, accumulated on the device and read once an iteration."""
+from __future__ import annotations
+
+from typing import Dict
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.groups import GroupLayout
+
+
+class EpisodeStats:
+    """Shaped return and length of finished episodes, and physics blow-ups, for each group."""
+
+    def __init__(self, layout: GroupLayout, device: torch.device) -> None:
+        self._layout = layout
+        self._return = torch.zeros(layout.num_envs, device=device)  # of the episodes under way
+        self._sums = torch.zeros(2, layout.num_groups, device=device)  # of finished ones: return, count
+        self._last = torch.full((layout.num_groups,), float("nan"), device=device)
+        self.unstable_resets = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
+
+    def add(self, reward: Tensor, done: Tensor, unstable: Tensor) -> None:
+        """Count one step: ``(num_envs,)`` reward, done and physics blow-ups."""
+        self._return += reward
+        finished = torch.where(done, self._return, 0.0)
+        self._sums[0] += self._layout.split(finished).sum(dim=1)
+        self._sums[1] += self._layout.split(done).sum(dim=1)
+        self.unstable_resets += self._layout.split(unstable).sum(dim=1)
+        self._return.masked_fill_(done, 0.0)
+
+    def shaped_return(self) -> Tensor:
+        """Mean undiscounted return of the episodes that ended since the last call, ``(num_groups,)``.
+
+        Where none ended, the previous value; NaN before the first.
+        """
+        count = self._sums[1]
+        self._last = torch.where(count > 0, self._sums[0] / count.clamp(min=1.0), self._last)
+        self._sums.zero_()
+        return self._last
+
+    def get_state(self) -> Dict[str, Tensor]:
+        return {name: getattr(self, name).cpu().clone() for name in ("_return", "_sums", "_last", "unstable_resets")}
+
+    def set_state(self, state: Dict[str, Tensor]) -> None:
+        for name, value in state.items():
+            getattr(self, name).copy_(value)

@@ -1,0 +1,70 @@
+"""Measure what a policy is worth: deterministic episodes in the task's own unshaped environment."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """One row per group, one column per episode: ``(num_groups, episodes)``.
+
+    Attributes:
+        fitness: sum of the task's fitness over the episode's steps, divided by the full episode length.
+        length: control steps until the episode ended.
+    """
+
+    fitness: Tensor
+    length: Tensor
+
+    def cpu(self) -> Episodes:
+        return Episodes(self.fitness.cpu(), self.length.cpu())
+
+
+def run_episodes(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], rounds: int, first_step: int) -> Episodes:
+    """Play ``rounds`` episodes in every environment of ``env``.
+
+    Args:
+        env: built from the unshaped baseline's initial state, goal and terminal, and each candidate's observation and
+            action functions.
+        policy: observations ``(num_envs, max(obs_dims))`` to actions ``(num_envs, max(action_dims))``.
+        rounds: episodes per environment.
+        first_step: where the environment's random numbers start; the same number gives the same episodes.
+    """
+    played = [_one_round(env, policy, first_step + k) for k in range(rounds)]
+    return Episodes(torch.cat([p.fitness for p in played], dim=1), torch.cat([p.length for p in played], dim=1))
+
+
+def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], step_count: int) -> Episodes:
+    length = env.task.max_episode_length
+    obs = env.begin_all(step_count)
+    active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    fitness = torch.zeros(env.num_envs, device=env.device)
+    steps = torch.zeros(env.num_envs, device=env.device)
+    for t in range(length):
+        env.advance(policy(obs))
+        ended = env.dispatch.terminal(step_count) | env.task.unstable
+        # the step on which an episode ends is a fall: it counts 0, as the steps after it
+        active = active & ~ended
+        fitness += torch.where(active, _fitness(env), 0.0)
+        steps += active
+        if env.device.type == "cpu" or t % 50 == 49:  # asking a CUDA device waits for it: do so seldom
+            if not bool(active.any()):
+                break
+        obs = env.observe()
+    return Episodes(env.layout.split(fitness / length), env.layout.split(steps))
+
+
+def _fitness(env: GroupedVecTask) -> Tensor:
+    """The task's fitness of every environment, ``(num_envs,)``."""
+    if env.device.type != "cpu":
+        return env.task.fitness({**env.state, "actions": env.actions})
+    # group by group: a vectorised function may round differently at another place in a longer tensor, and a
+    # candidate's fitness must not depend on its neighbours to the last bit
+    return torch.cat([env.task.fitness(view) for view in env.views])
+

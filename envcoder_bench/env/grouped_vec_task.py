@@ -1,0 +1,150 @@
+"""One simulation, many candidates: the VecTask that rl_games trains, with a group of environments per candidate."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy as np
+import torch
+from rl_games.common.gym_compat import gym  # gymnasium, or gym on Python 3.8
+from rl_games.common.ivecenv import IVecEnv
+from torch import Tensor
+
+from envcoder_bench.env.episode_stats import EpisodeStats
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.shaping.assemble import Shaping
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.dispatch import Dispatcher
+from envcoder_bench.tasks.base import Task
+
+
+class GroupedVecTask(IVecEnv):
+    """Environments of one task, shaped group by group.
+
+    Observations ``(num_envs, max(obs_dims))`` and actions ``(num_envs, max(action_dims))`` are padded with zeros to
+    the widest group. Every episode ends by the group's terminal function, the task's time-out, or a physics blow-up.
+
+    Args:
+        task: the task, with ``layout.num_envs`` environments.
+        layout: how they are shared out.
+        shapings: one checked Shaping per group; groups must not share modules.
+        seeds: one seed per group; groups with one seed meet the same random numbers.
+    """
+
+    def __init__(self, task: Task, layout: GroupLayout, shapings: Sequence[Shaping], seeds: Sequence[int]) -> None:
+        self.task, self.layout = task, layout
+        self.num_envs, self.device = layout.num_envs, task.device
+        self.group_seeds = list(seeds)
+        self.obs_dims = [shaping.obs_dim for shaping in shapings]
+        self.action_dims = [shaping.action_dim for shaping in shapings]
+
+        self.actions = torch.zeros(self.num_envs, max(self.action_dims), device=self.device)
+        self.progress_buf = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
+        self._action_mask = torch.zeros_like(self.actions)
+        for group, width in enumerate(self.action_dims):
+            self._action_mask[layout.slice(group), :width] = 1.0
+        self.state = {**task.state, "progress_buf": self.progress_buf}
+        self.views = layout.views(self.state)
+        for group, width in enumerate(self.action_dims):
+            self.views[group]["actions"] = self.actions[layout.slice(group), :width]
+        self.dispatch = Dispatcher(layout, shapings, self.views, task.constants, task, self.group_seeds, self.device)
+        self.stats = EpisodeStats(layout, self.device)
+        effort = torch.tensor([shaping.effort for shaping in shapings], device=self.device)
+        task.set_drive_mode(layout.per_env(effort))
+        self.step_count = 0
+
+    # what rl_games asks for
+
+    def get_env_info(self) -> Dict[str, Any]:
+        width, action_width = max(self.obs_dims), max(self.action_dims)
+        return {
+            "observation_space": gym.spaces.Box(-np.inf, np.inf, (width,), np.float32),
+            "action_space": gym.spaces.Box(-1.0, 1.0, (action_width,), np.float32),
+        }
+
+    def get_number_of_agents(self) -> int:
+        return 1
+
+    def reset(self) -> Dict[str, Tensor]:
+        """Begin an episode in every environment and return the first observations."""
+        self._begin_episodes(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
+        return {"obs": self.observe()}
+
+    def step(self, actions: Tensor) -> Tuple[Dict[str, Tensor], Tensor, Tensor, Dict[str, Tensor]]:
+        """Advance one control step.
+
+        Args:
+            actions: ``(num_envs, max(action_dims))``; clipped to the task's ``clip_actions``.
+
+        Returns:
+            ``{"obs": (num_envs, max(obs_dims))}``, rewards ``(num_envs,)``, dones ``(num_envs,)`` bool and infos with
+            ``time_outs`` ``(num_envs,)`` bool: episodes that the time limit alone ended.
+        """
+        self.advance(actions)
+        # a blow-up was replaced by the default state: what a candidate makes of that is not its reward
+        reward = self.dispatch.reward(self.step_count) * ~self.task.unstable
+        terminal = self.dispatch.terminal(self.step_count) | self.task.unstable
+        time_out = (self.progress_buf >= self.task.max_episode_length - 1) & ~terminal
+        done = terminal | time_out
+        self.stats.add(reward, done, self.task.unstable)
+        self.step_count += 1
+        if self.device.type != "cpu" or bool(done.any()):  # CUDA resets by mask, without asking the device
+            self._begin_episodes(done)
+        return {"obs": self.observe()}, reward, done, {"time_outs": time_out}
+
+    # the parts of a step, for training here and for evaluation
+
+    def advance(self, actions: Tensor) -> None:
+        """Apply actions and simulate: the state is then the one that reward and terminal judge."""
+        limit = self.task.clip_actions
+        torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
+        self.task.step(self.dispatch.command(self.actions, self.step_count))
+        self.progress_buf += 1
+
+    def observe(self) -> Tensor:
+        """Observations ``(num_envs, max(obs_dims))``, clipped to the task's ``clip_observations``."""
+        limit = self.task.clip_observations
+        return self.dispatch.observation(self.step_count).clamp(-limit, limit)
+
+    def begin_all(self, step_count: int) -> Tensor:
+        """Restart every environment with the random numbers of ``step_count`` and return the observations."""
+        self.step_count = step_count
+        return self.reset()["obs"]
+
+    def _begin_episodes(self, mask: Tensor) -> None:
+        self.progress_buf.masked_fill_(mask, 0)
+        self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
+        self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})
+        self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))  # a goal may depend on the new state
+
+    # faults, and what a checkpoint needs
+
+    @property
+    def alive(self) -> List[bool]:
+        """For each group, whether its candidate has not failed."""
+        return self.dispatch.alive
+
+    @property
+    def failures(self) -> Dict[int, CandidateError]:
+        """The faults so far, by group."""
+        return self.dispatch.failures
+
+    def get_env_state(self) -> Dict[str, Any]:
+        """Everything a later ``set_env_state`` needs to go on as if uninterrupted."""
+        return {
+            "task": self.task.get_state(),
+            "dispatch": self.dispatch.get_state(),
+            "stats": self.stats.get_state(),
+            "actions": self.actions.cpu().clone(),
+            "progress_buf": self.progress_buf.cpu().clone(),
+            "step_count": self.step_count,
+        }
+
+    def set_env_state(self, env_state: Any) -> None:
+        if env_state is None:
+            return
+        self.task.set_state(env_state["task"])
+        self.dispatch.set_state(env_state["dispatch"])
+        self.stats.set_state(env_state["stats"])
+        self.actions.copy_(env_state["actions"])
+        self.progress_buf.copy_(env_state["progress_buf"])
+        self.step_count = env_state["step_count"]

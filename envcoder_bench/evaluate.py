@@ -1,0 +1,144 @@
+"""Candidates in, ranked results out: one run from its config to its folder."""
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+import torch
+from omegaconf import DictConfig
+
+from envcoder_bench import outcome
+from envcoder_bench.config import compose_config, project_folder
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.errors import UserError, user_input
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.memory import check_memory
+from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
+from envcoder_bench.run_folder import CandidateSource, RunFolder
+from envcoder_bench.shaping.contract import BASELINES, Shaping
+from envcoder_bench.shaping.finding import find_candidates, select
+from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.registry import check_task_name, get_spec
+from envcoder_bench.training import RunObserver, make_agent
+
+
+def start(
+    task: str,
+    overrides: Sequence[str] = (),
+    candidates: Optional[Sequence[Path]] = None,
+    candidate_idx: Optional[str] = None,
+    num_envs: Optional[int] = None,
+    output_dir: Optional[Path] = None,
+) -> int:
+    """Begin a run and see it through.
+
+    Args:
+        task: a registered task.
+        overrides: ``key=value`` for the config.
+        candidates: files or folders; default ``user_functions/<task>``.
+        candidate_idx: positions to keep, e.g. ``"0,2,5"``.
+        num_envs: environments in all, instead of ``num_envs_per_candidate``.
+        output_dir: a new folder; default ``runs/<task>_<time>``.
+
+    Returns:
+        The exit code: 0 ranked, 1 every candidate failed, 130 stopped by a signal.
+
+    Raises:
+        UserError: bad input; nothing was written.
+    """
+    with user_input():
+        check_task_name(task)
+        cfg = compose_config(task, overrides)
+        _check_values(cfg)
+        found = find_candidates(list(candidates or []), task, project_folder("user_functions").parent)
+        if candidate_idx is not None:
+            found = select(found, candidate_idx)
+        cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
+    sources = [CandidateSource(path.stem, str(path), load_source(path)) for path in found]
+    if cfg.baselines:
+        sources = baseline_sources(task) + sources
+    if num_envs is not None:
+        cfg.num_envs_per_candidate = _share_out(num_envs, len(sources) * cfg.seeds)
+    check_memory(cfg, len(sources) * cfg.seeds)
+    path = output_dir or Path("runs") / f"{task}_{time.strftime('%Y%m%d-%H%M%S')}"
+    return _run(RunFolder.create(path, cfg, sources), cfg, sources)
+
+
+def resume(path: Path) -> int:
+    """Go on with the run in a folder; as ``start`` otherwise."""
+    folder = RunFolder.open(path)
+    cfg = folder.read_config()
+    if folder.summary.is_file():
+        outcome.show(folder, get_spec(cfg.task.name).task_class.fitness_meaning)
+        print(f"\nthe run in {path} is complete: there was nothing left to do", file=sys.stderr)
+        return 0
+    with user_input():
+        pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
+    return _run(folder, cfg, folder.read_sources())
+
+
+def _run(folder: RunFolder, cfg: DictConfig, sources: List[CandidateSource]) -> int:
+    if cfg.device == "cpu":
+        torch.set_num_threads(1)  # threads go to the simulator and to the learners, which run side by side
+    groups, failed = prepare(cfg, sources)
+    for name, error in failed.items():
+        print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
+    results = outcome.failed_at_load(cfg, failed)
+    seconds = 0.0
+    if any(group.name not in BASELINES for group in groups) or not set(failed) - set(BASELINES):
+        observer = _train(folder, cfg, groups)
+        if not observer.complete:
+            where = f"stopped after iteration {observer.iteration} of {cfg.learning_iterations}"
+            print(f"{where}; go on with: eval-shapers --resume {folder.path}", file=sys.stderr)
+            return 128 + (observer.stopped_by or 0)
+        results += outcome.trained(observer)
+        outcome.export_policies(observer, results)
+        seconds = observer.seconds()
+    return outcome.finish(folder, cfg, sources, results, get_spec(cfg.task.name).task_class.fitness_meaning, seconds)
+
+
+def _train(folder: RunFolder, cfg: DictConfig, groups: List[Group]) -> RunObserver:
+    def env(num_envs: int, shapings: List[Shaping]) -> GroupedVecTask:
+        layout = GroupLayout(len(groups), num_envs)
+        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
+
+    training = env(cfg.num_envs_per_candidate, [group.shaping for group in groups])
+    evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in groups])
+    observer = RunObserver(cfg, folder, groups, training, evaluation)
+    agent = make_agent(cfg, training, observer)
+    observer.begin(folder.load_checkpoint())
+    try:
+        agent.train()
+    finally:
+        observer.close()
+    return observer
+
+
+def _check_values(cfg: DictConfig) -> None:
+    """Reject numbers that no run can have."""
+    least: Dict[str, int] = {"num_envs_per_candidate": 1, "learning_iterations": 1, "seeds": 1, "seed": 0}
+    for key, low in least.items():
+        if not isinstance(cfg[key], int) or cfg[key] < low:
+            raise UserError(f"{key} must be a whole number of at least {low}, got {cfg[key]}")
+    for key in ("num_envs", "points", "final_episodes"):
+        if not isinstance(cfg.evaluation[key], int) or cfg.evaluation[key] < 1:
+            raise UserError(f"evaluation.{key} must be a whole number of at least 1, got {cfg.evaluation[key]}")
+    if cfg.baseline not in BASELINES:
+        raise UserError(f"baseline must be {' or '.join(BASELINES)}, got {cfg.baseline}")
+
+
+def _share_out(num_envs: int, groups: int) -> int:
+    """Environments per group."""
+    if num_envs < groups or num_envs % groups:
+        below, above = num_envs // groups * groups, (num_envs // groups + 1) * groups
+        nearest = f"{below} or {above}" if below else f"{above}"
+        raise UserError(
+            f"--num_envs {num_envs} cannot be shared out evenly among {groups} groups (candidates and baselines times"
+            f" seeds); the nearest that can: {nearest}"
+        )
+    return num_envs // groups
+
+

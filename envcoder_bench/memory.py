@@ -1,0 +1,1 @@
+def check_memory(cfg, groups): pass

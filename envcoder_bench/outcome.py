@@ -1,0 +1,124 @@
+"""What came of a run: results.csv, the ranking, its pictures and the winners' checkpoints."""
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from typing import Any, Dict, List, Sequence
+
+from omegaconf import DictConfig
+
+from envcoder_bench.env.evaluation import Episodes
+from envcoder_bench.report.curves import read_curves
+from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
+from envcoder_bench.report.ranking import RunInfo, rank, summary, write_summary
+from envcoder_bench.report.results import BASELINES, FAILED, FAILED_AT_LOAD, OK, Result, read_results, write_results
+from envcoder_bench.report.table import render_table
+from envcoder_bench.run_folder import CandidateSource, RunFolder, save_checkpoint
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.training import RunObserver
+
+RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"
+
+
+def failed_at_load(cfg: DictConfig, failed: Dict[str, CandidateError]) -> List[Result]:
+    """A row per candidate and seed for those that never trained."""
+    return [
+        Result(name, seed, FAILED_AT_LOAD, error=str(error))
+        for name, error in failed.items()
+        for seed in range(cfg.seed, cfg.seed + cfg.seeds)
+    ]
+
+
+def trained(observer: RunObserver) -> List[Result]:
+    """A row per group from the final evaluation."""
+    returns = observer.env.stats.shaped_return().tolist()
+    unstable = observer.env.stats.unstable_resets.tolist()
+    failures = observer.failures()
+    results = []
+    for g, group in enumerate(observer.groups):
+        common = dict(env_steps=observer.env_steps(g), unstable_resets=unstable[g])
+        if g in failures or observer.episodes is None:
+            results.append(Result(group.name, group.seed, FAILED, error=str(failures.get(g, "")), **common))
+        else:
+            shaped_return = None if math.isnan(returns[g]) else returns[g]
+            results.append(
+                Result(group.name, group.seed, OK, shaped_return=shaped_return, **_scores(observer.episodes, g), **common)
+            )
+    return results
+
+
+def _scores(episodes: Episodes, group: int) -> Dict[str, Any]:
+    fitness = episodes.fitness[group].double()
+    mean, count = float(fitness.mean()), len(fitness)
+    half = 1.96 * float(fitness.std()) / math.sqrt(count) if count > 1 else math.nan
+    return {
+        "fitness": mean,
+        "fitness_ci_low": mean - half,
+        "fitness_ci_high": mean + half,
+        "episodes": count,
+        "episode_length": float(episodes.length[group].double().mean()),
+    }
+
+
+def export_policies(observer: RunObserver, results: Sequence[Result]) -> None:
+    """Write each candidate's policy, that of its best seed as policy.pth, every seed's where there are several."""
+    fitness = {(r.candidate, r.seed): r.fitness for r in results if r.measured}
+    best: Dict[str, int] = {}
+    for g, group in enumerate(observer.groups):
+        if (group.name, group.seed) not in fitness:
+            continue
+        home = observer.folder.candidate(group.name)
+        checkpoint = observer.agent.export(g)
+        if observer.cfg.seeds > 1:
+            save_checkpoint(home / f"policy_seed_{group.seed}.pth", checkpoint)
+        leader = best.get(group.name)
+        if leader is None or fitness[group.name, group.seed] > fitness[group.name, leader]:
+            best[group.name] = group.seed
+            save_checkpoint(home / "policy.pth", checkpoint)
+
+
+def finish(
+    folder: RunFolder,
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    results: List[Result],
+    fitness_meaning: str,
+    seconds: float,
+) -> int:
+    """Write everything, print the ranking and return the exit code."""
+    order = {source.name: k for k, source in enumerate(sources)}
+    results.sort(key=lambda r: (order[r.candidate], r.seed))
+    write_results(folder.results, results)
+    ranked = rank(results)
+    paths = {"results": folder.results.name, "candidates": "candidates"}
+    if folder.curves.is_file():
+        curves, task = read_curves(folder.curves), cfg.task.name
+        plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, fitness_meaning)
+        plot_ranking(ranked, folder.path / RANKING, task, fitness_meaning)
+        paths.update(curves=folder.curves.name, tensorboard=folder.tensorboard.name)
+        paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
+    info = RunInfo(
+        task=cfg.task.name,
+        fitness_meaning=fitness_meaning,
+        seeds=list(range(cfg.seed, cfg.seed + cfg.seeds)),
+        num_envs_per_candidate=cfg.num_envs_per_candidate,
+        iterations=cfg.learning_iterations,
+        env_steps=sum(result.env_steps for result in results),
+        wall_time=seconds,
+        paths=paths,
+    )
+    write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
+    folder.checkpoint.unlink(missing_ok=True)
+    show(folder, fitness_meaning)
+    return 1 if all(r.failed for r in results if r.candidate not in BASELINES or len(order) <= len(BASELINES)) else 0
+
+
+def show(folder: RunFolder, fitness_meaning: str) -> None:
+    """Print the ranking of a complete run, and where its files are."""
+    ranked = rank(read_results(folder.results))
+    width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
+    print("\n" + render_table(ranked, fitness_meaning, width, bold=sys.stdout.isatty()))
+    for name in (RANKING, LEARNING_CURVES, "results.csv", "candidates"):
+        if (folder.path / name).exists():
+            print(folder.path / name)

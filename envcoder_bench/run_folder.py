@@ -1,0 +1,108 @@
+"""A run on disk: what it was asked to do, how far it got, and what came of it.
+
+::
+
+    config.yaml          everything the run was asked to do; --resume reads it
+    results.csv          a row per candidate and seed
+    summary.json         the ranking
+    curves.csv           learning curves
+    learning_curves.png  ranking.png
+    tensorboard/         scalars per candidate and seed
+    candidates/<name>/   source.py, policy.pth (a plain rl_games checkpoint)
+    checkpoint.pth       present while the run is unfinished
+"""
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.report.files import write_atomic
+
+
+def save_checkpoint(path: Path, state: Dict[str, Any]) -> None:
+    """``torch.save`` that leaves the old file or the new one, whenever the process dies."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_atomic(path, buffer.getvalue())
+
+
+class CandidateSource(NamedTuple):
+    """A candidate as the user wrote it: its name, its file (for messages) and the file's text."""
+
+    name: str
+    file: str
+    source: str
+
+
+class RunFolder:
+    """Paths and atomic reading and writing of a run's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.results = path / "results.csv"
+        self.summary = path / "summary.json"
+        self.curves = path / "curves.csv"
+        self.tensorboard = path / "tensorboard"
+        self.checkpoint = path / "checkpoint.pth"
+
+    @classmethod
+    def create(cls, path: Path, cfg: DictConfig, sources: List[CandidateSource]) -> RunFolder:
+        """Make the folder with the config and a copy of every candidate's source.
+
+        Raises:
+            UserError: the path is a file or a folder that is not empty.
+        """
+        if path.is_file():
+            raise UserError(f"--output_dir {path} is a file; give a new folder")
+        if path.is_dir() and any(path.iterdir()):
+            held = "already holds a run; go on with it by --resume, or" if (path / "config.yaml").exists() else "is not empty;"
+            raise UserError(f"--output_dir {path} {held} give a new folder")
+        folder = cls(path)
+        for candidate in sources:
+            home = folder.candidate(candidate.name)
+            home.mkdir(parents=True, exist_ok=True)
+            write_atomic(home / "source.py", candidate.source)
+        listed = [{"name": c.name, "file": c.file} for c in sources]
+        # last: a folder with a config.yaml can be resumed
+        write_atomic(folder.config, OmegaConf.to_yaml({**cfg, "candidates": listed}))
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open a run to go on with it.
+
+        Raises:
+            UserError: there is no run.
+        """
+        folder = cls(path)
+        if not folder.config.is_file():
+            raise UserError(f"--resume {path}: there is no run here (no config.yaml)")
+        return folder
+
+    def candidate(self, name: str) -> Path:
+        """The folder of one candidate."""
+        return self.path / "candidates" / name
+
+    def read_config(self) -> DictConfig:
+        cfg = OmegaConf.load(self.config)
+        assert isinstance(cfg, DictConfig)
+        return cfg
+
+    def read_sources(self) -> List[CandidateSource]:
+        """The candidates as they were when the run began, whatever became of the user's files."""
+        return [
+            CandidateSource(c["name"], c["file"], (self.candidate(c["name"]) / "source.py").read_text(encoding="utf-8"))
+            for c in self.read_config()["candidates"]
+        ]
+
+    def load_checkpoint(self) -> Optional[Dict[str, Any]]:
+        """The last checkpoint, on the CPU, or None: the run was stopped before its first."""
+        if not self.checkpoint.is_file():
+            return None
+        return torch.load(self.checkpoint, map_location="cpu", weights_only=False)

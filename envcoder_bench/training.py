@@ -1,0 +1,195 @@
+"""Train the groups with rl_games, and between its iterations: evaluation, curves, checkpoints, faults, progress."""
+from __future__ import annotations
+
+import contextlib
+import io
+import signal
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from omegaconf import DictConfig, OmegaConf
+from rl_games.common import env_configurations, vecenv
+from rl_games.common.algo_observer import AlgoObserver
+from rl_games.torch_runner import Runner
+
+from envcoder_bench.env.evaluation import Episodes, run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.errors import user_input
+from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
+from envcoder_bench.preparation import Group
+from envcoder_bench.report.curves import CurveLog
+from envcoder_bench.report.progress import Progress
+from envcoder_bench.report.tensorboard import TensorboardLog
+from envcoder_bench.run_folder import RunFolder, save_checkpoint
+
+EVALUATION_STEP = 1 << 40  # where evaluation's random numbers start: no training gets there
+_ENV = "envcoder_bench"
+
+
+def make_agent(cfg: DictConfig, env: GroupedVecTask, observer: AlgoObserver) -> GroupedA2CAgent:
+    """Create the agent through rl_games' Runner, from the config's ``train.params``.
+
+    Raises:
+        UserError: the config asks for what grouped training cannot do.
+    """
+    vecenv.register(_ENV, lambda *args, **kwargs: env)
+    env_configurations.register(_ENV, {"vecenv_type": _ENV, "env_creator": None})
+    params = OmegaConf.to_container(cfg.train.params, resolve=True)
+    assert isinstance(params, dict)
+    params["algo"]["name"] = ALGO_NAME
+    params["seed"] = cfg.seed
+    params["config"].update(
+        env_name=_ENV, device=cfg.device, num_actors=env.num_envs, max_epochs=cfg.learning_iterations,
+        full_experiment_name=cfg.task.name, name=cfg.task.name,
+    )  # fmt: skip
+    with user_input(), contextlib.redirect_stdout(io.StringIO()):  # rl_games tells its every step
+        runner = Runner(observer)
+        register(runner)
+        runner.load({"params": params})
+        agent = runner.algo_factory.create(ALGO_NAME, base_name="run", params=runner.params)
+    return agent
+
+
+class RunObserver(AlgoObserver):
+    """Watches the agent of one run; rl_games calls ``after_print_stats`` when an iteration is done."""
+
+    def __init__(
+        self, cfg: DictConfig, folder: RunFolder, groups: List[Group], env: GroupedVecTask, evaluation: GroupedVecTask
+    ) -> None:
+        self.cfg, self.folder, self.groups = cfg, folder, groups
+        self.env, self.evaluation = env, evaluation
+        self.iteration = 0
+        self.episodes: Optional[Episodes] = None
+        self.stopped_by: Optional[int] = None  # the signal that asked the run to stop
+        self._horizon = cfg.train.params.config.horizon_length
+        self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
+        self._evaluate_at = _spread(cfg.learning_iterations, cfg.evaluation.points)
+        self._log_at = _spread(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
+        self._failed_at: Dict[int, int] = {}  # group: iteration
+        self._began = self._saved_at = time.monotonic()
+
+    def after_init(self, algo: Any) -> None:
+        self.agent = algo
+
+    def begin(self, checkpoint: Optional[Dict[str, Any]]) -> None:
+        """Open the logs, at the checkpoint's iteration if there is one."""
+        if checkpoint is not None:
+            self.agent.set_full_state_weights(checkpoint["agent"])
+            self.iteration = checkpoint["iteration"]
+            self.episodes = checkpoint["episodes"]
+            self.evaluation.dispatch.set_state(checkpoint["evaluation"])
+            self._failed_at = checkpoint["failed_at"]
+            self._began -= checkpoint["seconds"]
+        names = sorted({name for group in self.groups for name in group.shaping.components})
+        self.curves = (
+            CurveLog(self.folder.curves, names) if checkpoint is None else CurveLog.resume(self.folder.curves, self.iteration)
+        )
+        self.tensorboard = TensorboardLog(self.folder.tensorboard)
+        self.progress = Progress(self.cfg.learning_iterations, self.iteration)
+        self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in (signal.SIGINT, signal.SIGTERM)}
+
+    def _ask_to_stop(self, number: int, _frame: Any) -> None:
+        signal.signal(number, self._handlers[number])  # a second Ctrl-C stops at once
+        self.stopped_by = number
+
+    def env_steps(self, group: int) -> int:
+        """Environment steps that a group has trained on."""
+        return self._failed_at.get(group, self.iteration) * self._horizon * self.env.layout.envs_per_group
+
+    def seconds(self) -> float:
+        """Wall-clock time of the run so far, of all its parts if it was resumed."""
+        return time.monotonic() - self._began
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.iteration >= self.cfg.learning_iterations or not any(self.env.alive)
+
+    def after_print_stats(self, frame: int, epoch_num: int, total_time: float) -> None:
+        self.iteration = epoch_num
+        self.env.dispatch.poll()
+        if self.iteration in self._evaluate_at:
+            self._evaluate(final=self.iteration == self.cfg.learning_iterations)
+        if self.iteration in self._log_at:
+            self._log()
+        self._report_failures()
+        self.progress.update(self.iteration, self.iteration * self._horizon * self.env.num_envs, self._best())
+        self.agent.stop = self.complete or self.stopped_by is not None
+        if self.agent.stop and not self.complete:
+            self.checkpoint()
+        elif not self.complete and time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes:
+            self.checkpoint()
+
+    def _evaluate(self, final: bool) -> None:
+        policy = self.agent.deterministic_policy(self.evaluation.layout)
+        self.episodes = run_episodes(self.evaluation, policy, self._rounds if final else 1, EVALUATION_STEP).cpu()
+        self.evaluation.dispatch.poll()
+
+    def failures(self) -> Dict[int, Any]:
+        """Faults by group, of training and of evaluation."""
+        return {**self.evaluation.failures, **self.env.failures}
+
+    def _report_failures(self) -> None:
+        for group, error in self.failures().items():
+            if group not in self._failed_at:
+                self._failed_at[group] = self.iteration
+                who = self.groups[group]
+                self.progress.write(f"candidate {who.name} (seed {who.seed}) failed: {error}")
+                # a fault in evaluation ends the training too, and the other way round
+                self.env.dispatch.fail(group, error)
+                self.evaluation.dispatch.fail(group, error)
+
+    def _best(self) -> Optional[Tuple[str, float]]:
+        if self.episodes is None:
+            return None
+        fitness = self.episodes.fitness.mean(dim=1)
+        alive = [g for g in range(len(self.groups)) if g not in self.failures()]
+        best = max(alive, key=lambda g: float(fitness[g]), default=None)
+        return None if best is None else (self.groups[best].name, float(fitness[best]))
+
+    def _log(self) -> None:
+        returns = self.env.stats.shaped_return().tolist()
+        stats = {name: values.tolist() for name, values in self.agent.group_stats.items()}
+        components = self.env.dispatch.components()
+        evaluated = self.iteration in self._evaluate_at
+        for g, group in enumerate(self.groups):
+            if g in self.failures():
+                continue
+            row: Dict[str, Optional[float]] = {
+                "fitness": float(self.episodes.fitness[g].mean()) if evaluated and self.episodes is not None else None,
+                "shaped_return": returns[g],
+                **{name: stats[name][g] for name in ("kl", "learning_rate", "entropy", "value_loss")},
+                **{f"reward/{name}": value for name, value in components[g].items()},
+            }
+            self.curves.add(self.iteration, self.env_steps(g), group.name, group.seed, row)
+            self.tensorboard.add(group.name, group.seed, self.env_steps(g), row)
+        self.curves.flush()
+
+    def checkpoint(self) -> None:
+        """Save everything that going on needs, atomically."""
+        save_checkpoint(
+            self.folder.checkpoint,
+            {
+                "iteration": self.iteration,
+                "agent": self.agent.get_full_state_weights(),
+                "episodes": self.episodes,
+                "evaluation": self.evaluation.dispatch.get_state(),
+                "failed_at": self._failed_at,
+                "seconds": self.seconds(),
+            },
+        )
+        self._saved_at = time.monotonic()
+
+    def close(self) -> None:
+        """Close the logs and let signals do again what they did."""
+        self.progress.close()
+        self.curves.close()
+        self.tensorboard.close()
+        for name, handler in self._handlers.items():
+            signal.signal(name, handler)
+
+
+def _spread(total: int, points: int) -> Set[int]:
+    """``points`` iterations spread evenly over ``total``, the last one included."""
+    return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}
+
