@@ -1,0 +1,295 @@
+"""The two pictures of a run: learning curves and the ranking."""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Sequence
+
+import numpy as np
+
+from envcoder_bench.report.files import write_atomic
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.results import HUMAN, UNSHAPED
+from envcoder_bench.report.table import decimal_places, numbers, shorten, split_place
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Okabe and Ito's colours without yellow and black, and two dark ones of Paul Tol's: told apart by colour-blind readers
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
+BLACK, DARK, GREY, LIGHT = "#000000", "#404040", "#808080", "#C8C8C8"
+BETTER, WORSE = COLOURS[0], COLOURS[1]
+HIGHLIGHTED = 5  # candidates in colour where there are more of them than colours
+NAME_WIDTH = 28
+REASON_WIDTH = 88
+MAX_ROWS = 60  # of the ranking, and MAX_FAILED of its failed ones; the rest is in results.csv
+MAX_FAILED = 8
+DPI = 150
+
+
+def plot_learning_curves(
+    curves: pd.DataFrame, ranked: Sequence[Ranked], path: str | Path, task: str, fitness_meaning: str
+) -> Path:
+    """Draw fitness over env_steps: for each candidate the mean over its seeds, and their range as a band.
+
+    ``curves`` as from ``read_curves``. With more candidates than colours only the best and the baselines have one.
+    """
+    measured: Any = curves[curves["fitness"].notna()]
+    drawn = [r for r in ranked if r.candidate in set(measured["candidate"])]
+    over_seeds = measured.groupby(["candidate", "env_steps"])["fitness"].agg(["mean", "min", "max"])
+    band = "; band: range of the seeds" if measured["seed"].nunique() > 1 else ""
+    figure, axes, top = _figure(10.0, 6.0, f"{task}: learning curves", fitness_meaning)
+    styles = _styles(drawn)
+    scale, unit = _step_unit(float(measured["env_steps"].max()) if drawn else 0.0)
+    labels = []
+    for row in reversed(drawn):  # the best on top of the others
+        line: Any = over_seeds.loc[row.candidate]
+        steps, mean = line.index.to_numpy() / scale, line["mean"].to_numpy()
+        style = styles[row.candidate]
+        marker = {"marker": "o", "markersize": 4} if len(steps) == 1 else {}
+        axes.plot(steps, mean, **style, **marker, solid_capstyle="round")
+        if row.rank is None:  # it failed here
+            axes.plot(steps[-1], mean[-1], "x", color=style["color"], markersize=7, zorder=style["zorder"])
+        if style["color"] != LIGHT:
+            axes.fill_between(steps, line["min"], line["max"], color=style["color"], alpha=0.13, linewidth=0, zorder=1)
+            labels.append((row, steps[-1], float(mean[-1]), style["color"]))
+    if drawn:
+        means = over_seeds["mean"].to_numpy()
+        margin = 0.05 * max(float(np.ptp(means)), 1e-3)
+        axes.set_ylim(0 if 0 <= means.min() < means.max() / 2 else means.min() - margin, means.max() + margin)
+        axes.set_xlim(0, 1.01 * float(measured["env_steps"].max()) / scale)
+    else:
+        _say(axes, "no fitness was measured")
+    axes.set_xlabel(f"environment steps of each candidate and seed{unit}{band}")
+    axes.set_ylabel("fitness")
+    axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+    figure.subplots_adjust(left=0.075, right=0.97, bottom=0.11, top=top)
+    _label_ends(figure, axes, labels, sum(s["color"] == LIGHT for s in styles.values()))
+    return _save(figure, path)
+
+
+def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_meaning: str) -> Path:
+    """Draw the ranking: a dot with its 95 % interval for each candidate, best on top, failed ones at the bottom."""
+    best = [r for r in ranked if r.rank is not None]
+    shown = [r for i, r in enumerate(best) if i < MAX_ROWS or r.baseline]
+    without = [r for r in ranked if r.rank is None]
+    names = [_name(r) for r in shown]
+    remarks = [(f"{len(best) - len(shown)} more", "in results.csv")] if len(shown) < len(best) else []
+    remarks += [(_name(r), _reason(r)) for r in without[:MAX_FAILED]]
+    if len(without) > MAX_FAILED:
+        remarks.append((f"{len(without) - MAX_FAILED} more", "without fitness, see results.csv"))
+    rows = max(len(names) + len(remarks), 1)
+    height = 1.9 + (0.3 if rows <= 30 else 0.25) * max(rows, 4)
+    figure, axes, top = _figure(10.0, height, f"{task}: ranking", fitness_meaning)
+
+    intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
+    texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
+    for y, row in enumerate(shown):
+        colour, marker = _verdict(row)
+        interval = (row.fitness_ci_low, row.fitness_ci_high)
+        if not math.isnan(interval[0]):
+            axes.plot(interval, (y, y), color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
+        axes.plot(row.fitness, y, marker, color=colour, markersize=6, zorder=4)
+        axes.text(1.015, y, texts[y], transform=axes.get_yaxis_transform(), va="center", fontsize=10, color=colour)
+        if row.candidate == HUMAN:
+            axes.axvline(row.fitness, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
+    for y, (_, text) in enumerate(remarks, len(shown)):
+        axes.text(0.01, y, _plain(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
+    if remarks:  # no grid behind their text
+        axes.axhspan(len(shown) - 0.5, rows, facecolor="white", edgecolor="none", zorder=2)
+        axes.axhline(len(shown) - 0.5, color=LIGHT, linewidth=0.8, zorder=2)
+    if not shown and not remarks:
+        _say(axes, "no candidates")
+
+    axes.set_yticks(range(len(names) + len(remarks)), [_plain(n) for n in [*names, *(n for n, _ in remarks)]])
+    for label, row in zip(axes.get_yticklabels(), shown):
+        label.set_color(_verdict(row)[0])
+        label.set_fontweight("bold" if row.candidate == HUMAN else "normal")
+    for label in axes.get_yticklabels()[len(shown) :]:
+        label.set_color(GREY)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(rows - 0.4, -0.6)
+    axes.set_xlim(_range(shown))
+    axes.set_xlabel("fitness" if shown else "")
+    if not shown:
+        axes.set_xticks([])
+    axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
+    figure.subplots_adjust(left=0.3, right=0.84, bottom=0.85 / height, top=top)
+    left = max((label.get_window_extent(_renderer(figure)).width for label in axes.get_yticklabels()), default=0)
+    figure.subplots_adjust(left=0.02 + (left / figure.dpi + 0.12) / figure.get_size_inches()[0])
+    figure.text(0.02, 0.14 / height, _caption(shown), fontsize=9, color=GREY, va="bottom")
+    return _save(figure, path)
+
+
+def _figure(width: float, height: float, title: str, subtitle: str) -> tuple[Any, Any, float]:
+    """A figure with its title and subtitle, its axes, and where they end below the subtitle (figure fraction)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)  # no pyplot: nothing global, and no display is looked for
+    lines = textwrap.wrap(f"fitness: {subtitle}", 130)[:3]
+    figure.text(0.02, 1 - 0.16 / height, _plain(title), fontsize=14, fontweight="bold", va="top")
+    figure.text(0.02, 1 - 0.46 / height, _plain("\n".join(lines)), fontsize=10, color=DARK, va="top", linespacing=1.3)
+    axes: Any = figure.add_subplot()
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(GREY)
+    axes.tick_params(color=GREY, labelsize=10)
+    axes.xaxis.label.set_size(11)
+    axes.yaxis.label.set_size(11)
+    return figure, axes, 1 - (0.62 + 0.19 * len(lines)) / height
+
+
+def _save(figure: Any, path: str | Path) -> Path:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    write_atomic(path, picture.getvalue())
+    return Path(path)
+
+
+def _styles(drawn: Sequence[Ranked]) -> dict[str, dict[str, Any]]:
+    """How each candidate's line looks, best first."""
+    plain = [r.candidate for r in drawn if not r.baseline]
+    coloured = len(COLOURS) if len(plain) <= len(COLOURS) else HIGHLIGHTED
+    styles: dict[str, dict[str, Any]] = {
+        HUMAN: {"color": BLACK, "linewidth": 3.0, "zorder": 4},
+        UNSHAPED: {"color": GREY, "linewidth": 2.2, "linestyle": "--", "zorder": 3},
+    }
+    for i, name in enumerate(plain):
+        styles[name] = (
+            {"color": COLOURS[i], "linewidth": 2.0, "zorder": 5}
+            if i < coloured
+            else {"color": LIGHT, "linewidth": 0.9, "zorder": 2}
+        )
+    return styles
+
+
+def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, float, str]], others: int) -> None:
+    """Write each line's name right of the axes, at the height of its end or as near as the others let it.
+
+    ``labels`` are (candidate, x, y, colour) in data units; ``others`` counts the grey lines without a name.
+    """
+    if not labels:
+        return
+    from matplotlib.text import Text
+    from matplotlib.transforms import offset_copy
+
+    inches = axes.get_window_extent().height / figure.dpi
+    labels = sorted(labels, key=lambda label: label[2])
+    low, high = axes.get_ylim()
+    heights = spread([(y - low) / (high - low) for _, _, y, _ in labels], 0.19 / inches, 1.0)
+    decimals = decimal_places([y for _, _, y, _ in labels])
+    beside = offset_copy(axes.transData, fig=figure, x=22, units="points")
+    texts = []
+    for (row, x, y, colour), height in zip(labels, heights):
+        end = " (failed)" if row.rank is None else f"  {y:.{decimals}f}"
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
+        texts.append(
+            axes.annotate(
+                _plain(_name(row) + end),
+                (x, y),
+                (axes.get_xlim()[1], low + height * (high - low)),
+                textcoords=beside,
+                arrowprops={**line, "linestyle": ":" if row.rank is None else "-"},
+                annotation_clip=False,
+                va="center",
+                fontsize=10,
+                fontweight="bold" if row.candidate == HUMAN else "normal",
+                color=colour,
+            )
+        )
+    if others:
+        box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none"}
+        place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
+        text = f"grey: {others} other candidates, x: failed"
+        axes.text(0.99, 0.02, text, **place, fontsize=10, color=GREY, bbox=box, zorder=6)
+    # a text's own extent: an annotation's would include its line
+    widest = max(Text.get_window_extent(text, _renderer(figure)).width for text in texts) / figure.dpi
+    figure.subplots_adjust(right=1 - (widest + 0.45) / figure.get_size_inches()[0])
+
+
+def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
+    """Move ascending positions as little as possible (least squares) to lie ``gap`` apart, within 0 and ``end``.
+
+    Isotonic regression of ``wanted[i] - i * gap`` by pooling adjacent violators.
+    """
+    pools: list[tuple[float, int]] = []  # mean, size
+    for i, position in enumerate(wanted):
+        mean, size = position - i * gap, 1
+        while pools and pools[-1][0] >= mean:
+            before, count = pools.pop()
+            mean, size = (before * count + mean * size) / (count + size), count + size
+        pools.append((mean, size))
+    flat = [mean for mean, size in pools for _ in range(size)]
+    room = max(end - (len(wanted) - 1) * gap, 0.0)
+    return [min(max(x, 0.0), room) + i * gap for i, x in enumerate(flat)]
+
+
+def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
+    """Limits of the fitness axis: all means, and their intervals where those do not drown the means."""
+    if not shown:
+        return 0.0, 1.0
+    means = [r.fitness for r in shown]
+    span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 1e-3)
+    low = min(r.fitness_ci_low if not math.isnan(r.fitness_ci_low) else r.fitness for r in shown)
+    high = max(r.fitness_ci_high if not math.isnan(r.fitness_ci_high) else r.fitness for r in shown)
+    low, high = max(low, min(means) - span / 2), min(high, max(means) + span / 2)
+    if min(means) >= 0 and low < max(means) / 2:
+        low = 0.0
+    return low - (0.03 * span if low else 0.0), high + 0.03 * span
+
+
+def _verdict(row: Ranked) -> tuple[str, str]:
+    """Colour and marker of a candidate: by whether its difference to human is clear of zero."""
+    if row.candidate == HUMAN:
+        return BLACK, "s"
+    if row.candidate == UNSHAPED:
+        return GREY, "D"
+    if math.isnan(row.vs_human_ci_low):
+        return BETTER, "o"
+    return (BETTER if row.vs_human_ci_low > 0 else WORSE if row.vs_human_ci_high < 0 else DARK), "o"
+
+
+def _caption(shown: Sequence[Ranked]) -> str:
+    over = {r.interval_over for r in shown}
+    what = [text for x, text in (("seeds", "seeds"), ("episodes", "the episodes of one seed")) if x in over]
+    parts = [f"bars: 95 % interval over {' or '.join(what)}"] if what else []
+    if any(r.candidate == HUMAN for r in shown):
+        parts.append("dashed line: human baseline")
+    if any(not math.isnan(r.vs_human_ci_low) for r in shown):
+        parts.append("blue: above it, orange: below it, dark grey: not clear (95 %, paired by seed)")
+    return "   ".join(parts)
+
+
+def _name(row: Ranked) -> str:
+    return shorten(row.candidate, NAME_WIDTH) + (" (baseline)" if row.baseline else "")
+
+
+def _reason(row: Ranked) -> str:
+    place, message = split_place(row.error)
+    text = ": ".join(x for x in (row.status, Path(place).name, message) if x)
+    return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1] + "…"
+
+
+def _plain(text: str) -> str:
+    """Keep matplotlib from reading a dollar sign as the begin of a formula."""
+    return text.replace("$", r"\$")
+
+
+def _say(axes: Any, message: str) -> None:
+    axes.text(0.5, 0.5, message, transform=axes.transAxes, ha="center", va="center", fontsize=12, color=GREY)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _step_unit(steps: float) -> tuple[float, str]:
+    return (1e6, " (millions)") if steps >= 1e6 else (1e3, " (thousands)") if steps >= 1e4 else (1.0, "")
+
+
+def _renderer(figure: Any) -> Any:
+    return figure.canvas.get_renderer()

@@ -1,0 +1,187 @@
+"""Which candidate is best, and how sure that is: the rows of results.csv over their seeds."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Sequence
+
+from envcoder_bench.report.files import write_atomic
+from envcoder_bench.report.results import BASELINES, FAILED, FAILED_AT_LOAD, HUMAN, NAN, OK, RUNNING, Result
+
+# two-sided 95 % points of Student's t, i.e. its 0.975 quantiles, by degrees of freedom
+_T_95 = (
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One candidate over its seeds. ``rank`` is None, and the numbers NaN, where no seed has a fitness.
+
+    Attributes:
+        interval_over: what the fitness interval is over: ``seeds``, ``episodes`` (of the one seed), or empty.
+        seeds: those with a fitness: the ones that the means are over.
+        vs_human: mean over the seeds that both have of the difference to the human baseline, NaN for itself; its
+            interval needs two such seeds.
+        episodes, env_steps, unstable_resets: totals over all seeds.
+        errors: the different errors, in the order of the seeds.
+    """
+
+    rank: int | None
+    candidate: str
+    status: str
+    fitness: float = NAN
+    fitness_ci_low: float = NAN
+    fitness_ci_high: float = NAN
+    interval_over: str = ""
+    seeds: tuple[int, ...] = ()
+    vs_human: float = NAN
+    vs_human_ci_low: float = NAN
+    vs_human_ci_high: float = NAN
+    episodes: int = 0
+    episode_length: float = NAN
+    shaped_return: float = NAN
+    env_steps: int = 0
+    unstable_resets: int = 0
+    errors: tuple[str, ...] = ()
+
+    @property
+    def baseline(self) -> bool:
+        return self.candidate in BASELINES
+
+    @property
+    def error(self) -> str:
+        return self.errors[0] if self.errors else ""
+
+
+@dataclass
+class RunInfo:
+    """What summary.json says about a run beside its ranking.
+
+    ``env_steps`` are control steps of all environments together; ``wall_time`` is in seconds, and where a run was
+    resumed both are of all its parts together. ``paths`` name what was written, relative to the run folder.
+    """
+
+    task: str
+    fitness_meaning: str
+    seeds: Sequence[int]
+    num_envs_per_candidate: int
+    iterations: int
+    env_steps: int
+    wall_time: float
+    paths: dict[str, str] = field(default_factory=dict)
+
+
+def t_95(degrees_of_freedom: int) -> float:
+    """Two-sided 95 % point of Student's t; beyond 30 degrees of freedom by its asymptotic series (to 1e-4)."""
+    if degrees_of_freedom < 1:
+        raise ValueError("an interval needs at least two values")
+    if degrees_of_freedom <= len(_T_95):
+        return _T_95[degrees_of_freedom - 1]
+    z, v = 1.959964, float(degrees_of_freedom)  # Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5
+    return z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and its 95 % interval ``(mean, low, high)`` by Student's t; NaN for what the number of values denies."""
+    n = len(values)
+    if n == 0:
+        return NAN, NAN, NAN
+    mean = math.fsum(values) / n
+    if n == 1:
+        return mean, NAN, NAN
+    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (n - 1))
+    half = t_95(n - 1) * deviation / math.sqrt(n)
+    return mean, mean - half, mean + half
+
+
+def rank(results: Sequence[Result]) -> list[Ranked]:
+    """Rank candidates by mean fitness over seeds, best first, those without any fitness last; ties by name.
+
+    The interval is over seeds where at least two have a fitness, otherwise the one seed's own over its episodes.
+    Differences to the human baseline are paired by seed: both met the same noise, so it cancels out.
+    """
+    by_candidate: dict[str, list[Result]] = {}
+    for result in sorted(results, key=lambda r: r.seed):
+        by_candidate.setdefault(result.candidate, []).append(result)
+    human = {r.seed: r.fitness for r in by_candidate.get(HUMAN, []) if r.measured}
+    rows = [_over_seeds(by_candidate[name], {} if name == HUMAN else human) for name in sorted(by_candidate)]
+    ranked = sorted((r for r in rows if r["seeds"]), key=lambda r: -r["fitness"])  # a stable sort: ties stay by name
+    unranked = [r for r in rows if not r["seeds"]]
+    return [Ranked(rank=i, **row) for i, row in enumerate(ranked, 1)] + [Ranked(rank=None, **r) for r in unranked]
+
+
+def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
+    """Fields of Ranked, but its rank, from one candidate's rows in the order of their seeds."""
+    measured = [r for r in rows if r.measured]
+    fitness, low, high = mean_interval([r.fitness for r in measured])
+    if len(measured) == 1:
+        low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
+    difference = mean_interval([r.fitness - human[r.seed] for r in measured if r.seed in human])
+    returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
+    return dict(
+        candidate=rows[0].candidate,
+        status=_status(rows),
+        fitness=fitness,
+        fitness_ci_low=low,
+        fitness_ci_high=high,
+        interval_over="" if math.isnan(low) else "seeds" if len(measured) > 1 else "episodes",
+        seeds=tuple(r.seed for r in measured),
+        vs_human=difference[0],
+        vs_human_ci_low=difference[1],
+        vs_human_ci_high=difference[2],
+        episodes=sum(r.episodes for r in rows),
+        episode_length=mean_interval([r.episode_length for r in measured])[0],
+        shaped_return=mean_interval(returns)[0],
+        env_steps=sum(r.env_steps for r in rows),
+        unstable_resets=sum(r.unstable_resets for r in rows),
+        errors=tuple(dict.fromkeys(r.error for r in rows if r.error)),
+    )
+
+
+def _status(rows: list[Result]) -> str:
+    failed = [r for r in rows if r.failed]
+    if len(failed) == len(rows):
+        return FAILED_AT_LOAD if all(r.status == FAILED_AT_LOAD for r in rows) else FAILED
+    if failed:
+        return f"{len(failed)}/{len(rows)} seeds failed"
+    if any(r.status == RUNNING for r in rows):
+        return RUNNING
+    return OK if all(r.measured for r in rows) else "no fitness"
+
+
+def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
+    """Collect summary.json: the run, its speed, the best candidate that is not a baseline, the ranking.
+
+    Numbers that are not known are None: JSON has no NaN.
+    """
+    best = next((r.candidate for r in ranked if r.rank is not None and not r.baseline), None)
+    return {
+        "task": info.task,
+        "fitness_meaning": info.fitness_meaning,
+        "seeds": list(info.seeds),
+        "num_envs_per_candidate": info.num_envs_per_candidate,
+        "iterations": info.iterations,
+        "env_steps": info.env_steps,
+        "wall_time": round(info.wall_time, 3),
+        "env_steps_per_second": round(info.env_steps / info.wall_time, 1) if info.wall_time > 0 else None,
+        "best_candidate": best,
+        "ranking": [_json_row(r) for r in ranked],
+        "paths": dict(info.paths),
+    }
+
+
+def _json_row(ranked: Ranked) -> dict[str, Any]:
+    row = {key: list(x) if isinstance(x, tuple) else x for key, x in asdict(ranked).items()}
+    row["baseline"] = ranked.baseline
+    return {key: None if isinstance(x, float) and not math.isfinite(x) else x for key, x in row.items()}
+
+
+def write_summary(path: str | Path, content: dict[str, Any]) -> None:
+    """Write summary.json atomically."""
+    write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,0 +1,107 @@
+"""What came out of a run, one row per candidate and seed: results.csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Sequence
+
+from envcoder_bench.report.files import write_atomic
+
+OK = "ok"
+RUNNING = "running"
+FAILED = "failed"
+FAILED_AT_LOAD = "failed at load"
+STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD)
+
+HUMAN = "human"
+UNSHAPED = "unshaped"
+BASELINES = (HUMAN, UNSHAPED)
+
+NAN = math.nan
+
+
+@dataclass
+class Result:
+    """One candidate trained with one seed. Numbers that are not known are NaN (``shaped_return``: None).
+
+    Attributes:
+        status: one of STATUSES; ``running`` for a run in progress, with the fitness last measured.
+        fitness, fitness_ci_low, fitness_ci_high: mean over this row's evaluation episodes and its 95 % interval.
+        episodes, episode_length: evaluation episodes; their mean length in control steps.
+        shaped_return: mean undiscounted return of the candidate's own reward over the last training episodes.
+        env_steps: control steps that this candidate and seed trained on.
+        error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty when ok.
+        unstable_resets: environments that were reset because their physics blew up.
+    """
+
+    candidate: str
+    seed: int
+    status: str = OK
+    fitness: float = NAN
+    fitness_ci_low: float = NAN
+    fitness_ci_high: float = NAN
+    episodes: int = 0
+    episode_length: float = NAN
+    shaped_return: float | None = None
+    env_steps: int = 0
+    error: str = ""
+    unstable_resets: int = 0
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"{self.candidate}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
+        self.error = " ".join(self.error.split())
+
+    @property
+    def failed(self) -> bool:
+        return self.status in (FAILED, FAILED_AT_LOAD)
+
+    @property
+    def measured(self) -> bool:
+        """Whether this row counts in its candidate's mean."""
+        return not self.failed and math.isfinite(self.fitness)
+
+
+def number(value: float | None) -> str:
+    """Print a number for a CSV file: nine digits (every float32 survives), nothing where there is none."""
+    return "" if value is None or math.isnan(value) else format(value, ".9g")
+
+
+COLUMNS = (
+    "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
+    "shaped_return", "env_steps", "error", "unstable_resets",
+)  # fmt: skip
+
+
+def write_results(path: str | Path, results: Sequence[Result]) -> None:
+    """Write results.csv atomically, in the order given; the same values give the same bytes."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for result in results:
+        values = (getattr(result, column) for column in COLUMNS)
+        writer.writerow([number(x) if x is None or isinstance(x, float) else x for x in values])
+    write_atomic(path, text.getvalue())
+
+
+def read_results(path: str | Path) -> list[Result]:
+    """Read what ``write_results`` wrote. Raises ValueError naming the file where the columns are others."""
+    with open(path, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
+        rows = list(reader)
+    results = []
+    for row in rows:
+        values: dict[str, Any] = dict(row)
+        for column in ("seed", "episodes", "env_steps", "unstable_resets"):
+            values[column] = int(row[column])
+        for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
+            values[column] = float(row[column]) if row[column] else NAN
+        values["shaped_return"] = float(row["shaped_return"]) if row["shaped_return"] else None
+        results.append(Result(**values))
+    return results

@@ -1,0 +1,153 @@
+"""The ranking as a table for the terminal."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from typing import Sequence
+
+from envcoder_bench.report.ranking import Ranked
+
+GAP = "  "
+MIN_NAME_WIDTH = 8
+WORST = 5  # candidates named for their physics blow-ups
+BOLD, PLAIN = "\033[1m", "\033[0m"
+
+
+def render_table(
+    ranked: Sequence[Ranked], fitness_meaning: str, width: int = 100, bold: bool = False, max_rows: int = 100
+) -> str:
+    """Render the ranking, best first, with the errors of failed candidates below, in lines of at most ``width``.
+
+    Only places (FILE:LINE) are never broken. ``bold`` marks the best, for a terminal. Beyond ``max_rows`` only
+    baselines are shown.
+    """
+    shown = [r for i, r in enumerate(ranked) if i < max_rows or r.baseline]
+    every_failed = bool(ranked) and all(r.rank is None and r.errors for r in ranked)
+    lines = [] if every_failed else _lines(shown, width)
+    if bold and shown and shown[0].rank is not None:
+        lines[2] = f"{BOLD}{lines[2]}{PLAIN}"
+    if len(shown) < len(ranked):
+        lines.append(f"{len(ranked) - len(shown)} more in results.csv")
+    notes = [_wrap(note, width) for note in _notes(shown)]
+    sections = [_wrap(f"fitness: {fitness_meaning}", width), "\n".join(lines), "\n".join(notes)]
+    return "\n\n".join(s for s in [*sections, render_failures(ranked, width).rstrip()] if s) + "\n"
+
+
+def render_failures(ranked: Sequence[Ranked], width: int = 100) -> str:
+    """Render why candidates failed: each one's place in the file on a line of its own, then the message, wrapped.
+
+    Empty where no candidate failed.
+    """
+    failed = [r for r in ranked if r.errors]
+    if not failed:
+        return ""
+    every = len(failed) == len(ranked) and all(r.rank is None for r in failed)
+    lines = ["every candidate failed:" if every else f"failed ({len(failed)} of {len(ranked)} candidates):"]
+    for row in failed:
+        lines.append(f"  {row.candidate}" if row.status == "failed" else f"  {row.candidate} ({row.status})")
+        for error in row.errors:
+            place, message = split_place(error)
+            if place:
+                lines.append(f"    {place}")
+            indent = "      " if place else "    "
+            lines.append(_wrap(message, width, indent, indent))
+    return "\n".join(lines) + "\n"
+
+
+def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
+    """Header, rule and a line for each row, with the candidate's column as narrow as ``width`` asks."""
+    decimals = decimal_places([r.fitness for r in shown])
+    names = [f"{r.candidate} (baseline)" if r.baseline else r.candidate for r in shown]
+    fitness = numbers([(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown], decimals)
+    if _mixed(shown):
+        fitness = [x + "*" if r.interval_over == "episodes" else x for x, r in zip(fitness, shown)]
+    versus = numbers([(r.vs_human, r.vs_human_ci_low, r.vs_human_ci_high) for r in shown], decimals, sign="+")
+    columns = [
+        ["#", *("-" if r.rank is None else str(r.rank) for r in shown)],
+        ["candidate", *names],
+        ["fitness", *fitness],
+        ["vs human", *versus],
+        ["steps", *("" if math.isnan(r.episode_length) else f"{r.episode_length:.0f}" for r in shown)],
+        ["status", *(r.status for r in shown)],
+    ]
+    columns = [c for c in columns if c[0] not in ("fitness", "vs human", "steps") or any(c[1:])]
+    for column in columns:
+        if column[0] in ("#", "steps"):
+            column[:] = [x.rjust(max(map(len, column))) for x in column]
+    others = sum(max(map(len, c)) + len(GAP) for c in columns if c[0] != "candidate")
+    room = max(MIN_NAME_WIDTH, width - others)
+    columns[1] = [shorten(x, room) for x in columns[1]]
+    widths = [max(map(len, c)) for c in columns]
+    lines = [GAP.join(x.ljust(w) for x, w in zip(row, widths)).rstrip() for row in zip(*columns)]
+    return [lines[0], "-" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines[1:]]
+
+
+def _notes(shown: Sequence[Ranked]) -> list[str]:
+    """Footnotes: what the intervals are over, what the columns mean, what was odd."""
+    notes = []
+    over = {r.interval_over for r in shown}
+    counts = sorted({len(r.seeds) for r in shown if r.interval_over == "seeds"})
+    one_seed = "95 % interval over the episodes of one seed: it leaves out how much seeds differ (see --seeds)"
+    if "seeds" in over:
+        notes.append(f"±: 95 % interval over {' to '.join(map(str, counts[:1] + counts[1:][-1:]))} seeds (Student's t)")
+    if _mixed(shown):
+        notes.append(f"*: {one_seed}")
+    elif "episodes" in over:
+        notes.append(f"±: {one_seed}")
+    if any(not math.isnan(r.vs_human) for r in shown):
+        notes.append("vs human: difference to the human baseline, paired by seed")
+    if any(not math.isnan(r.episode_length) for r in shown):
+        notes.append("steps: mean length of an evaluation episode, control steps")
+    if any(r.rank is not None and "seeds failed" in r.status for r in shown):
+        notes.append("where seeds failed, the numbers are over those that finished")
+    unstable = sorted((r for r in shown if r.unstable_resets), key=lambda r: -r.unstable_resets)
+    if unstable:
+        worst = ", ".join(f"{r.candidate} {r.unstable_resets}" for r in unstable[:WORST])
+        more = f" and {len(unstable) - WORST} more candidates" if len(unstable) > WORST else ""
+        notes.append(f"physics blow-ups (environments reset): {worst}{more}")
+    return notes
+
+
+def _mixed(shown: Sequence[Ranked]) -> bool:
+    return {"seeds", "episodes"} <= {r.interval_over for r in shown}
+
+
+def half_width(mean: float, low: float, high: float) -> float:
+    """The longer arm of an interval; NaN where there is none."""
+    return math.nan if math.isnan(low) or math.isnan(high) else max(mean - low, high - mean)
+
+
+def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: str = "") -> list[str]:
+    """Print (mean, low, high) as ``mean ± half width`` with the parts in line; NaN as nothing."""
+    means = ["" if math.isnan(v[0]) else f"{v[0]:{sign}.{decimals}f}" for v in values]
+    halves = ["" if math.isnan(h) else f"{h:.{decimals}f}" for h in (half_width(*v) for v in values)]
+    left, right = max(map(len, means), default=0), max(map(len, halves), default=0)
+    return [m.rjust(left) + (f" ± {h.rjust(right)}" if h else "") if m else "" for m, h in zip(means, halves)]
+
+
+def decimal_places(values: Sequence[float]) -> int:
+    """Digits to print after the point: three where all are below 10, none from 1,000 on."""
+    largest = max((abs(x) for x in values if not math.isnan(x)), default=0.0)
+    return 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 1000 else 0
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut out the middle of what is too long: names often differ in their first or last letters."""
+    if len(text) <= width:
+        return text
+    if width < 2:
+        return text[:width]
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def split_place(error: str) -> tuple[str, str]:
+    """Split ``FILE:LINE: MESSAGE``; the place is empty where the error does not begin with one."""
+    match = re.match(r"(\S.*?:\d+): (.*)$", error)
+    return (match.group(1), match.group(2)) if match else ("", error)
+
+
+def _wrap(text: str, width: int, first: str = "", then: str = "  ") -> str:
+    return textwrap.fill(text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False)

@@ -1,0 +1,86 @@
+"""TensorBoard logs: one run ``<candidate>/seed_<k>`` for every candidate and seed."""
+
+from __future__ import annotations
+
+import math
+import struct
+import time
+from pathlib import Path
+from typing import Any, Mapping
+
+FLUSH_EVENTS = 64
+
+
+class TensorboardLog:
+    """Writes scalars over env_steps to ``folder/<candidate>/seed_<k>/``.
+
+    Files are open only while events are appended, and there are no threads: a thousand candidates cost neither a
+    thousand file handles nor a thousand writers. A resumed run begins a new event file in each folder whose first
+    event tells TensorBoard to forget what older files hold from that step on.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._pending: dict[tuple[str, int], list[Any]] = {}
+        self._files: dict[tuple[str, int], Path] = {}
+
+    def add(self, candidate: str, seed: int, env_steps: int, scalars: Mapping[str, float | None]) -> None:
+        """Add scalars at step ``env_steps``; None and NaN are left out.
+
+        They are written at once where ``fitness`` is among them (an evaluation), else with the next that are.
+        """
+        event = _messages().Event(wall_time=time.time(), step=env_steps)
+        for name, value in scalars.items():
+            if value is not None and not math.isnan(value):
+                event.summary.value.add(tag=name, simple_value=value)
+        pending = self._pending.setdefault((candidate, seed), [])
+        pending.append(event)
+        fitness = scalars.get("fitness")
+        if (fitness is not None and not math.isnan(fitness)) or len(pending) >= FLUSH_EVENTS:
+            self._write(candidate, seed)
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        for candidate, seed in list(self._pending):
+            self._write(candidate, seed)
+
+    def close(self) -> None:
+        self.flush()
+
+    def _write(self, candidate: str, seed: int) -> None:
+        events = self._pending.pop((candidate, seed))
+        path = self._files.get((candidate, seed))
+        if path is None:
+            path, first = self._begin(candidate, seed, events[0].step)
+            self._files[candidate, seed] = path
+            events = first + events
+        with open(path, "ab") as file:
+            file.write(b"".join(_record(event.SerializeToString()) for event in events))
+
+    def _begin(self, candidate: str, seed: int, step: int) -> tuple[Path, list[Any]]:
+        """Choose the next file of a folder, and the events it begins with."""
+        folder = self._folder / candidate / f"seed_{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        older = len(list(folder.glob("events.out.tfevents.*")))
+        now = time.time()
+        make = _messages()
+        first = [make.Event(wall_time=now, file_version="brain.Event:2")]
+        if older:
+            start = make.SessionLog(status=make.SessionLog.START)
+            first.append(make.Event(wall_time=now, step=step, session_log=start))
+        return folder / f"events.out.tfevents.{older:04d}", first  # TensorBoard reads them in the order of their names
+
+
+def _messages() -> Any:
+    """TensorBoard's protocol buffers; a late import, because tensorboardX takes a second or more."""
+    from tensorboardX.proto import event_pb2
+
+    return event_pb2
+
+
+def _record(data: bytes) -> bytes:
+    """Frame an event as TFRecord: length, its checksum, data, its checksum."""
+    from tensorboardX.record_writer import masked_crc32c
+
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))

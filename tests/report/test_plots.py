@@ -1,0 +1,87 @@
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from envcoder_bench.report.curves import CurveLog, read_curves
+from envcoder_bench.report.plots import plot_learning_curves, plot_ranking, spread
+from envcoder_bench.report.ranking import rank
+from envcoder_bench.report.results import FAILED, Result
+
+
+def run(names, seeds, failed=0):
+    """Results and curves of made-up candidates; the last ``failed`` stop after a third of the training."""
+    results, rows = [], []
+    for k, name in enumerate(names):
+        fails = k >= len(names) - failed
+        for seed in range(seeds):
+            level = 0.9 - 0.7 * k / len(names) + 0.01 * seed
+            for i in range(1, 4 if fails else 10):
+                rows.append((i, 1000 * i, name, seed, level * i / 10 if i % 3 == 0 else np.nan))
+            error = f"fns/{name}.py:3: in compute_reward: $ returned {'a long text ' * 20}"
+            row = (
+                Result(name, seed, FAILED, error=error)
+                if fails
+                else Result(name, seed, "ok", level, level - 0.1, level + 0.1)
+            )
+            results.append(row)
+    return rank(results), pd.DataFrame(rows, columns=["iteration", "env_steps", "candidate", "seed", "fitness"])
+
+
+def draw(folder, ranked, curves):
+    """Draw both pictures and return their sizes in pixels."""
+    sizes = []
+    for path in (
+        plot_learning_curves(
+            curves, ranked, folder / "learning_curves.png", "Anymal", "a meaning with $_{$ in it, 0 to 1"
+        ),
+        plot_ranking(ranked, folder / "ranking.png", "Anymal", "a meaning with $_{$ in it, 0 to 1"),
+    ):
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG") and len(content) > 5000
+        sizes.append(struct.unpack(">II", content[16:24]))
+    return sizes
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "count, seeds, failed", [(1, 1, 0), (2, 1, 0), (2, 2, 1), (60, 2, 12)], ids=["1", "2", "failed", "60"]
+)
+def test_pictures(tmp_path, count, seeds, failed):
+    names = ["human", "unshaped", *(f"{i:03d}_$_{{$_long_name_of_a_candidate" for i in range(58))][:count]
+    curves, ranking = draw(tmp_path, *run(names, seeds, failed))
+    assert curves == (1500, 900)
+    assert ranking[0] == 1500 and ranking[1] < 3000
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_candidate_that_is_no_baseline_measured_once(tmp_path):
+    ranked, curves = run(["a"], 1)
+    draw(tmp_path, ranked, curves[curves["iteration"] <= 3])
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_measured(tmp_path):
+    CurveLog(tmp_path / "curves.csv", []).close()
+    empty = read_curves(tmp_path / "curves.csv")
+    everyone_failed, _ = run(["human", "a", "b"], 2, 3)
+    draw(tmp_path, everyone_failed, empty)
+    draw(tmp_path, [], empty)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_thousand_candidates_fit_in_a_picture(tmp_path):
+    ranked, _ = run([*(f"c{i}" for i in range(998)), "human", "unshaped"], 1)
+    size = struct.unpack(">II", plot_ranking(ranked, tmp_path / "r.png", "Anymal", "m").read_bytes()[16:24])
+    assert size[1] < 3000
+
+
+def test_labels_are_spread_as_little_as_possible():
+    assert spread([0.1, 0.5, 0.9], 0.1, 1.0) == pytest.approx([0.1, 0.5, 0.9])
+    assert spread([0.5, 0.5, 0.5], 0.1, 1.0) == pytest.approx([0.4, 0.5, 0.6])
+    assert spread([0.0, 0.0, 0.9], 0.1, 1.0) == pytest.approx([0.0, 0.1, 0.9])
+    assert spread([0.95, 1.0, 1.0], 0.1, 1.0) == pytest.approx([0.8, 0.9, 1.0])
+    assert spread([], 0.1, 1.0) == []
+    wanted = np.sort(np.random.default_rng(0).random(12))
+    assert np.diff(spread(wanted.tolist(), 0.05, 1.0)).min() >= 0.05 - 1e-12

@@ -1,0 +1,109 @@
+import io
+import os
+import shutil
+import time
+
+import pytest
+
+from envcoder_bench.report.progress import Progress, duration, si
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_lines_every_ten_seconds_and_at_the_end_where_there_is_no_terminal():
+    out, clock = io.StringIO(), Clock()
+    progress = Progress(100, 40, out, clock)
+    for iteration in range(41, 101):
+        clock.now += 0.5
+        progress.update(iteration, iteration * 1000, ("001", 0.25) if iteration == 50 else None)
+    progress.close()
+    assert out.getvalue().splitlines() == [
+        "iteration 60/100, 2.00k env-steps/s, 0:20 left, best 0.250 001",
+        "iteration 80/100, 2.00k env-steps/s, 0:10 left, best 0.250 001",
+        "iteration 100/100, 2.00k env-steps/s, 0:00 left, best 0.250 001",
+    ]
+
+
+def test_a_run_that_stops_early_shows_where():
+    out, clock = io.StringIO(), Clock()
+    progress = Progress(100, 0, out, clock)
+    progress.update(1, 10)
+    clock.now = 2.0
+    progress.update(3, 30)
+    progress.close()
+    assert out.getvalue() == "iteration 3/100, 10 env-steps/s, 1:37 left\n"
+
+
+def test_speed_is_smoothed_and_follows():
+    out, clock = io.StringIO(), Clock()
+    progress = Progress(10_000, 0, out, clock)
+    steps, speeds = 0, []
+    for iteration in range(1, 301):
+        clock.now += 1.0
+        steps += 1000 if iteration <= 100 else 3000
+        progress.update(iteration, steps)
+    speeds = [line.split(", ")[1] for line in out.getvalue().splitlines()]
+    assert speeds[0] == "1.00k env-steps/s" and speeds[-1] == "3.00k env-steps/s"
+    assert speeds[10] not in ("1.00k env-steps/s", "3.00k env-steps/s")
+
+
+def test_a_bar_on_a_terminal_with_messages_above_it(monkeypatch):
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    out, clock = Terminal(), Clock()
+    progress = Progress(10, 0, out, clock)
+    for iteration in range(1, 6):
+        clock.now += 1.0
+        progress.update(iteration, iteration * 1_500_000, ("a_candidate_with_a_long_name", 0.5))
+    progress.write("candidate b failed: b.py:1: bad")
+    progress.close()
+    drawn = out.getvalue().replace("\n", "\r").split("\r")
+    assert "candidate b failed: b.py:1: bad" in drawn
+    last = drawn[-2]
+    assert last.startswith("iteration 5/10 |####    |")
+    assert last.endswith("| 1.50M env-steps/s, 0:05 left, best 0.500 a_cand…_name") and len(last) < 80
+
+
+def test_nothing_done_shows_nothing():
+    out = io.StringIO()
+    Progress(10, 0, out).close()
+    assert out.getvalue() == ""
+
+
+def test_an_update_costs_microseconds():
+    progress = Progress(10**9, 0, io.StringIO())
+    start = time.perf_counter()
+    for iteration in range(20_000):
+        progress.update(iteration, iteration, ("a", 0.5))
+    assert (time.perf_counter() - start) / 20_000 < 2e-5  # about 4e-7; wide for a busy machine
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (0, "0"),
+        (999.4, "999"),
+        (999.6, "1.00k"),
+        (12_345, "12.3k"),
+        (999_600, "1.00M"),
+        (123.4e6, "123M"),
+        (2.5e9, "2.50G"),
+    ],
+)
+def test_si(value, text):
+    assert si(value) == text
+
+
+@pytest.mark.parametrize("seconds, text", [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (7325, "2:02:05")])
+def test_duration(seconds, text):
+    assert duration(seconds) == text

@@ -1,0 +1,53 @@
+import math
+
+import pytest
+
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, Result, read_results, write_results
+
+RESULTS = [
+    Result("001", 0, "ok", 0.5, 0.4, 0.6, 64, 812.25, 12.125, 98304, "", 3),
+    Result("human", 1, RUNNING, fitness=1 / 3, env_steps=2**40),
+    Result("nan", 0, FAILED, error='a, "b".py:12: in compute_reward: returned NaN'),
+    Result("x", 7, FAILED_AT_LOAD, error="x.py:1: invalid syntax"),
+]
+
+
+def test_round_trip_keeps_every_value(tmp_path):
+    write_results(tmp_path / "results.csv", RESULTS)
+    read = read_results(tmp_path / "results.csv")
+    for a, b in zip(RESULTS, read, strict=True):
+        for name, value in vars(a).items():
+            if isinstance(value, float):
+                assert getattr(b, name) == pytest.approx(value, rel=1e-9, nan_ok=True), name
+            else:
+                assert getattr(b, name) == value, name
+    assert math.isnan(read[2].fitness) and read[2].shaped_return is None
+
+
+def test_columns_and_bytes(tmp_path):
+    write_results(tmp_path / "a.csv", RESULTS)
+    assert (tmp_path / "a.csv").read_text() == (
+        "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
+        "env_steps,error,unstable_resets\n"
+        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3\n"
+        "human,1,running,0.333333333,,,0,,,1099511627776,,0\n"
+        'nan,0,failed,,,,0,,,0,"a, ""b"".py:12: in compute_reward: returned NaN",0\n'
+        "x,7,failed at load,,,,0,,,0,x.py:1: invalid syntax,0\n"
+    )
+    write_results(tmp_path / "b.csv", read_results(tmp_path / "a.csv"))
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_an_error_is_one_line():
+    assert Result("a", 0, FAILED, error="a.py:1: bad\n  shape ").error == "a.py:1: bad shape"
+
+
+def test_an_unknown_status_is_refused():
+    with pytest.raises(ValueError, match=r"a: status 'fine'; it must be one of ok, running, failed, failed at load"):
+        Result("a", 0, "fine")
+
+
+def test_another_file_is_refused_by_name(tmp_path):
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"other\.csv: not a results\.csv"):
+        read_results(tmp_path / "other.csv")

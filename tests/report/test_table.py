@@ -1,0 +1,138 @@
+import pytest
+
+from envcoder_bench.report.ranking import rank
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, Result
+from envcoder_bench.report.table import render_failures, render_table, shorten
+
+MEANING = "how well the commanded velocity is followed, mean over the full episode; 0 to 1"
+
+
+def ok(candidate, seed, fitness, **more):
+    return Result(candidate, seed, "ok", fitness, fitness - 0.015, fitness + 0.015, 64, 1000 * fitness, **more)
+
+
+SMALL = [
+    *(ok("human", seed, 0.70 + 0.01 * seed) for seed in range(3)),
+    *(ok("unshaped", seed, 0.10) for seed in range(3)),
+    ok("004_torque", 0, 0.81),
+    ok("004_torque", 1, 0.83, unstable_resets=12),
+    Result("004_torque", 2, FAILED, error="out of memory: 93 GiB asked for"),
+    *(
+        Result("005_shape", seed, FAILED, error="fns/005_shape.py:12: in compute_reward: returned (256, 1), not (256,)")
+        for seed in range(3)
+    ),
+    *(Result("006_syntax", seed, FAILED_AT_LOAD, error="fns/006_syntax.py:3: invalid syntax") for seed in range(3)),
+]
+
+
+def test_text_of_a_small_table():
+    assert render_table(rank(SMALL), MEANING, 80) == (
+        """\
+fitness: how well the commanded velocity is followed, mean over the full
+  episode; 0 to 1
+
+#  candidate            fitness        vs human        steps  status
+------------------------------------------------------------------------------
+1  004_torque           0.820 ± 0.127  +0.115 ± 0.064    820  1/3 seeds failed
+2  human (baseline)     0.710 ± 0.025                    710  ok
+3  unshaped (baseline)  0.100 ± 0.000  -0.610 ± 0.025    100  ok
+-  005_shape                                                  failed
+-  006_syntax                                                 failed at load
+
+±: 95 % interval over 2 to 3 seeds (Student's t)
+vs human: difference to the human baseline, paired by seed
+steps: mean length of an evaluation episode, control steps
+where seeds failed, the numbers are over those that finished
+physics blow-ups (environments reset): 004_torque 12
+
+failed (3 of 5 candidates):
+  004_torque (1/3 seeds failed)
+    out of memory: 93 GiB asked for
+  005_shape
+    fns/005_shape.py:12
+      in compute_reward: returned (256, 1), not (256,)
+  006_syntax (failed at load)
+    fns/006_syntax.py:3
+      invalid syntax
+"""
+    )
+
+
+def test_one_seed_says_what_its_interval_leaves_out():
+    text = render_table(rank([ok("human", 0, 0.7), ok("a", 0, 0.65)]), "m", 100)
+    assert text == (
+        """\
+fitness: m
+
+#  candidate         fitness        vs human  steps  status
+-----------------------------------------------------------
+1  human (baseline)  0.700 ± 0.015              700  ok
+2  a                 0.650 ± 0.015  -0.050      650  ok
+
+±: 95 % interval over the episodes of one seed: it leaves out how much seeds differ (see --seeds)
+vs human: difference to the human baseline, paired by seed
+steps: mean length of an evaluation episode, control steps
+"""
+    )
+
+
+def test_a_single_surviving_seed_among_others_is_starred():
+    rows = [ok("a", 0, 0.5), ok("a", 1, 0.6), ok("b", 0, 0.4), Result("b", 1, FAILED, error="boom")]
+    text = render_table(rank(rows), "m", 100)
+    assert "0.400 ± 0.015*" in text and "*: 95 % interval over the episodes of one seed" in text
+    assert "±: 95 % interval over 2 seeds" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_asked(width):
+    rows = [
+        ok(f"{i:03d}_a_candidate_with_a_very_long_name_indeed", s, 0.001 * i + 0.01 * s)
+        for i in range(120)
+        for s in (0, 1)
+    ]
+    rows += [Result(f"bad_{i}", 0, FAILED, error="f.py:1: " + "many words " * 30) for i in range(3)]
+    rows += [ok("human", 0, 0.5), ok("human", 1, 0.5)]
+    text = render_table(rank(rows), MEANING, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "24 more in results.csv" in text and (width < 80 or "human (baseline)" in text)
+    assert "\033" not in text
+
+
+def test_bold_marks_the_best_only():
+    plain, bold = (render_table(rank(SMALL), MEANING, 80, bold=b).splitlines() for b in (False, True))
+    assert bold[5] == f"\033[1m{plain[5]}\033[0m" and "004_torque" in plain[5]
+    assert bold[:5] + bold[6:] == plain[:5] + plain[6:]
+
+
+def test_every_candidate_failed():
+    ranked = rank([r for r in SMALL if r.candidate[:3] in ("005", "006")])
+    assert render_failures(ranked, 40) == (
+        """\
+every candidate failed:
+  005_shape
+    fns/005_shape.py:12
+      in compute_reward: returned (256,
+      1), not (256,)
+  006_syntax (failed at load)
+    fns/006_syntax.py:3
+      invalid syntax
+"""
+    )
+    assert render_table(ranked, "m", 40) == "fitness: m\n\n" + render_failures(ranked, 40)
+
+
+def test_nothing_failed_and_nothing_at_all():
+    assert render_failures(rank([ok("a", 0, 0.5)])) == ""
+    assert render_table([], "m").startswith("fitness: m\n")
+
+
+def test_large_fitness_has_fewer_decimals():
+    rows = [Result("a", 0, "ok", 1234.56, 1200.0, 1300.0), Result("b", 0, "ok", -3.5, -4.0, -3.0)]
+    text = render_table(rank(rows), "m", 80)
+    assert "1235 ± 65" in text and "-4 ±  " in text
+
+
+def test_shorten_keeps_both_ends():
+    assert shorten("001_forward_velocity", 20) == "001_forward_velocity"
+    assert shorten("001_forward_velocity", 11) == "001_f…ocity"
+    assert [len(shorten("abcdefgh", n)) for n in range(8)] == list(range(8))
