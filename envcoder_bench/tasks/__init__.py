@@ -1,1 +1,1 @@
-"""The task registry; each task is one folder here and one YAML in cfg/task."""
+"""Robot tasks: model, state, goals and fitness. All shaping is candidates; see tasks/registry.py."""

@@ -1,0 +1,1 @@
+"""ANYmal C tracks velocity commands on flat ground."""

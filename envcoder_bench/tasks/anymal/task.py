@@ -1,0 +1,124 @@
+"""ANYmal C tracks velocity commands on flat ground: state, drives and fitness, with IsaacGymEnvs' names."""
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.sim.base import Simulator
+from envcoder_bench.tasks.base import Field
+from envcoder_bench.tasks.sim_task import SimTask, read
+from envcoder_bench.torch_utils import quat_rotate_inverse
+
+LEGS = ("LF", "LH", "RF", "RH")  # Isaac Gym's order
+SCALES = {  # key of state_dict: key of IsaacGymEnvs' YAML
+    "lin_vel_scale": "env.learn.linearVelocityScale",
+    "ang_vel_scale": "env.learn.angularVelocityScale",
+    "dof_pos_scale": "env.learn.dofPositionScale",
+    "dof_vel_scale": "env.learn.dofVelocityScale",
+}
+COMMAND_RANGES = {
+    "command_x_range": "env.randomCommandVelocityRanges.linear_x",
+    "command_y_range": "env.randomCommandVelocityRanges.linear_y",
+    "command_yaw_range": "env.randomCommandVelocityRanges.yaw",
+}
+FIELDS = {
+    "root_states": Field(
+        (13,),
+        "m, -, m/s, rad/s",
+        "base: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
+    ),
+    "dof_pos": Field((12,), "rad", "joint angles; legs LF, LH, RF, RH, each HAA, HFE, KFE"),
+    "dof_vel": Field((12,), "rad/s", "joint velocities"),
+    "default_dof_pos": Field((12,), "rad", "joint angles of the default stance"),
+    "actions": Field((12,), "-", "last action, clipped; as wide as the candidate's; 0 where an episode begins"),
+    "commands": Field((3,), "m/s, m/s, rad/s", "goal: velocity forward, to the left, and turning left; base frame"),
+    "torques": Field((12,), "N m", "joint torques of the last physics step"),
+    "contact_forces": Field((13, 3), "N", "net contact force on each body in the last physics step; world frame"),
+    "gravity_vec": Field((3,), "-", "direction of gravity, (0, 0, -1)"),
+    "initial_root_states": Field((13,), "as root_states", "base at rest in the default stance"),
+    "progress_buf": Field((), "control steps", "steps since the episode began; int64"),
+    "knee_indices": Field(None, "-", "the 4 thighs in contact_forces, which carry the knees"),
+    "feet_indices": Field(None, "-", "the 4 shanks in contact_forces, which carry the feet; LF, LH, RF, RH"),
+    "base_index": Field(None, "-", "the base in contact_forces"),
+    "max_episode_length": Field(None, "control steps", "an episode times out after so many"),
+    "dt": Field(None, "s", "one control step"),
+    "lin_vel_scale": Field(None, "s/m", "observation scale of linear velocities"),
+    "ang_vel_scale": Field(None, "s/rad", "observation scale of angular velocities"),
+    "dof_pos_scale": Field(None, "1/rad", "observation scale of joint angles"),
+    "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities"),
+    "command_x_range": Field(None, "m/s", "lowest and highest command forward, (2,)"),
+    "command_y_range": Field(None, "m/s", "lowest and highest command to the left, (2,)"),
+    "command_yaw_range": Field(None, "rad/s", "lowest and highest turning command, (2,)"),
+}
+
+
+
+class Anymal(SimTask):
+    """Twelve joints behind PD drives; commands are forward, sideways and turning velocity in the base's frame."""
+
+    name = "Anymal"
+    model = "anymal_c.xml"
+    dof_names = tuple(f"{leg}_{joint}" for leg in LEGS for joint in ("HAA", "HFE", "KFE"))
+    body_names = ("base", *(f"{leg}_{link}" for leg in LEGS for link in ("HIP", "THIGH", "SHANK")))
+    config_keys = (
+        "env.baseInitState",
+        "env.randomCommandVelocityRanges",
+        "env.control.stiffness",
+        "env.control.damping",
+        "env.control.actionScale",
+        "env.learn.episodeLength_s",
+        *(f"env.defaultJointAngles.{dof}" for dof in dof_names),
+        *SCALES.values(),
+    )
+    ignored_keys = (  # these are shaping: human.py has them
+        "env.learn.linearVelocityXYRewardScale",
+        "env.learn.angularVelocityZRewardScale",
+        "env.learn.torqueRewardScale",
+    )
+    goal_keys = ("commands",)
+    default_action_dim = 12
+    fitness_meaning = (
+        "velocity tracking: (exp(-|v_xy* - v_xy|^2/0.25) + 0.5 exp(-(w_z* - w_z)^2/0.25)) / 1.5, averaged over the full"
+        " episode (0 after a fall); 0 to 1"
+    )
+    fields = FIELDS
+
+    def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
+        super().__init__(cfg, sim)
+        self.action_scale = float(read(cfg, "env.control.actionScale"))
+        self.max_episode_length = int(float(read(cfg, "env.learn.episodeLength_s")) / self.dt + 0.5)
+        pose = [x for part in ("pos", "rot", "vLinear", "vAngular") for x in read(cfg, f"env.baseInitState.{part}")]
+        stance = [float(read(cfg, f"env.defaultJointAngles.{dof}")) for dof in self.dof_names]
+        self.state = {
+            "root_states": sim.root_states,
+            "dof_pos": sim.dof_pos,
+            "dof_vel": sim.dof_vel,
+            "default_dof_pos": self._per_env(stance),
+            "commands": self._per_env([0.0, 0.0, 0.0]),
+            "torques": sim.dof_force,
+            "contact_forces": sim.contact_forces,
+            "gravity_vec": self._per_env([0.0, 0.0, -1.0]),
+            "initial_root_states": self._per_env(pose),
+        }
+        self.constants = {
+            "knee_indices": torch.tensor([self.body_names.index(f"{leg}_THIGH") for leg in LEGS]),
+            "feet_indices": torch.tensor([self.body_names.index(f"{leg}_SHANK") for leg in LEGS]),
+            "base_index": torch.tensor(self.body_names.index("base")),
+            "max_episode_length": torch.tensor(self.max_episode_length),
+            "dt": torch.tensor(self.dt),
+            **{key: torch.tensor(float(read(cfg, source))) for key, source in SCALES.items()},
+            **{key: torch.tensor([float(x) for x in read(cfg, source)]) for key, source in COMMAND_RANGES.items()},
+        }
+
+    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+        return self.action_scale * action + state["default_dof_pos"]
+
+    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+        root, commands = state["root_states"], state["commands"]
+        lin_vel = quat_rotate_inverse(root[:, 3:7], root[:, 7:10])
+        ang_vel = quat_rotate_inverse(root[:, 3:7], root[:, 10:13])
+        lin_error = torch.sum(torch.square(commands[:, :2] - lin_vel[:, :2]), dim=1)
+        yaw_error = torch.square(commands[:, 2] - ang_vel[:, 2])
+        return (torch.exp(-lin_error / 0.25) + 0.5 * torch.exp(-yaw_error / 0.25)) / 1.5

@@ -1,0 +1,1 @@
+"""A cart balances a pole."""

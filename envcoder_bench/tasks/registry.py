@@ -1,0 +1,115 @@
+"""The tasks by name. A new task: one folder, one YAML in cfg/task, and one line here."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Type
+
+from envcoder_bench.errors import near_matches
+from envcoder_bench.tasks.anymal.task import Anymal
+from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.cartpole.task import Cartpole
+from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing, read
+
+BASELINES = ("human", "unshaped")
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Where a task lives: its folder (model and baselines) and its class."""
+
+    folder: Path
+    task_class: Type[SimTask]
+
+    @property
+    def model_path(self) -> Path:
+        return self.folder / self.task_class.model
+
+
+_TASKS: Dict[str, TaskSpec] = {}
+
+
+def register(name: str, spec: TaskSpec) -> None:
+    """Add a task.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if name in _TASKS:
+        raise ValueError(f"the task '{name}' is registered already, in {_TASKS[name].folder}")
+    _TASKS[name] = spec
+
+
+_HERE = Path(__file__).resolve().parent
+register("Anymal", TaskSpec(_HERE / "anymal", Anymal))
+register("Cartpole", TaskSpec(_HERE / "cartpole", Cartpole))
+
+
+def task_names() -> List[str]:
+    """The registered tasks, sorted."""
+    return sorted(_TASKS)
+
+
+def check_task_name(name: str) -> None:
+    """Raise ValueError with near matches for a name that is no task."""
+    if name not in _TASKS:
+        # case is the usual slip: IsaacGymEnvs' names have capitals
+        same = [known for known in _TASKS if known.lower() == name.lower()]
+        hint = f" (did you mean {same[0]}?)" if same else near_matches(name, task_names())
+        raise ValueError(f"unknown task '{name}'{hint}; there are {', '.join(task_names())}")
+
+
+def get_spec(name: str) -> TaskSpec:
+    """Look a task up; raises ValueError as check_task_name does."""
+    check_task_name(name)
+    return _TASKS[name]
+
+
+def baseline_path(name: str, baseline: str) -> Path:
+    """The candidate file of a task's baseline, ``human`` or ``unshaped``."""
+    if baseline not in BASELINES:
+        hint = near_matches(baseline, BASELINES)
+        raise ValueError(f"unknown baseline '{baseline}'{hint}; there are {', '.join(BASELINES)}")
+    return get_spec(name).folder / f"{baseline}.py"
+
+
+def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device: str) -> Task:
+    """Build a task and its simulation.
+
+    Args:
+        name: a registered task.
+        cfg: its YAML, ``cfg/task/<name>.yaml``.
+        num_envs: environments.
+        sim: the simulator's name, e.g. ``mujoco_cpu``.
+        device: torch device.
+
+    Raises:
+        ValueError: an unknown task, simulator or key of ``cfg``, or one that is missing.
+    """
+    from envcoder_bench.sim import make_simulator  # here: naming tasks must not load a physics engine
+
+    spec = get_spec(name)
+    task_class = spec.task_class
+    check_config(cfg, COMMON_KEYS + task_class.config_keys, ISAACGYM_KEYS + task_class.ignored_keys)
+    dt, substeps = control_timing(cfg)
+    control = read(cfg, "env").get("control", {})
+    simulator = make_simulator(
+        sim,
+        spec.model_path,
+        num_envs,
+        dt,
+        substeps,
+        device,
+        stiffness=control.get("stiffness"),
+        damping=control.get("damping"),
+    )
+    return task_class(cfg, simulator)
+
+
+def state_table(name: str) -> str:
+    """The keys of a task's ``state_dict`` as a Markdown table; n is the environments of a candidate's group."""
+    rows = ["| key | shape | unit | meaning |", "|---|---|---|---|"]
+    for key, field in get_spec(name).task_class.fields.items():
+        shape = "constant" if field.shape is None else str(("n", *field.shape)).replace("'", "")
+        rows.append(f"| `{key}` | {shape} | {field.unit} | {field.meaning} |")
+    return "\n".join(rows)

@@ -1,0 +1,152 @@
+"""A task over a Simulator: what Cartpole and Anymal share."""
+from __future__ import annotations
+
+import warnings
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.errors import near_matches
+from envcoder_bench.sim.base import Simulator
+from envcoder_bench.tasks.base import Task
+
+COMMON_KEYS = (
+    "name",
+    "env.clipActions",
+    "env.clipObservations",
+    "env.control.controlFrequencyInv",
+    "sim.dt",
+    "sim.substeps",
+)
+# keys of IsaacGymEnvs' YAML files that have no effect here: a user's file may keep them
+ISAACGYM_KEYS = (
+    "physics_engine",
+    "env.numEnvs",
+    "env.envSpacing",
+    "env.enableCameraSensors",
+    "env.plane",
+    "env.asset",
+    "env.urdfAsset",
+    "env.viewer",
+    "sim.up_axis",
+    "sim.use_gpu_pipeline",
+    "sim.gravity",
+    "sim.physx",
+    "task",
+)
+
+
+class SimTask(Task):
+    """A Task whose ``state`` holds the simulator's own live tensors, and goals as buffers beside them.
+
+    A subclass sets the class attributes below and those that Task names, and fills ``state`` and ``constants`` in its
+    ``__init__``. The keys of ``fields`` that are in neither belong to the environment.
+
+    Attributes:
+        model: file name of the MuJoCo model in the task's folder.
+        dof_names, body_names: what the model must have, in this order: candidates index by it.
+        config_keys: keys of the task's YAML that have an effect, beyond COMMON_KEYS; a key stands for all below it.
+        ignored_keys: keys of IsaacGymEnvs' YAML for this task that have none, beyond ISAACGYM_KEYS.
+    """
+
+    model: str
+    dof_names: Tuple[str, ...]
+    body_names: Tuple[str, ...]
+    config_keys: Tuple[str, ...]
+    ignored_keys: Tuple[str, ...] = ()
+
+    def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
+        for kind in ("dof_names", "body_names"):
+            want, got = list(getattr(self, kind)), list(getattr(sim, kind))
+            if want != got:
+                raise ValueError(f"{self.model}: {self.name} needs the {kind} {want} in this order, not {got}")
+        self.sim = sim
+        self.num_envs, self.num_dofs, self.device, self.dt = sim.num_envs, sim.num_dofs, sim.device, sim.dt
+        self.clip_actions = float(read(cfg, "env.clipActions"))
+        self.clip_observations = float(read(cfg, "env.clipObservations"))
+        self.unstable = sim.unstable
+        self.state: Dict[str, Tensor] = {}
+        self.constants: Dict[str, Tensor] = {}
+
+    def set_drive_mode(self, effort: Tensor) -> None:
+        self.sim.set_drive_mode(effort)
+
+    def step(self, command: Tensor) -> None:
+        self.sim.step(command)
+
+    def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
+        if initial:
+            self.sim.write(mask, **initial)
+        for key, value in goal.items():
+            if key not in self.goal_keys:
+                raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")
+            buffer = self.state[key]
+            rows = mask.view(-1, *[1] * (buffer.dim() - 1))
+            buffer.copy_(torch.where(rows, value, buffer))  # in place: views of the buffer stay valid
+
+    def get_state(self) -> Dict[str, Tensor]:
+        goals = {f"goal.{key}": self.state[key].to("cpu", copy=True) for key in self.goal_keys}
+        return {**{f"sim.{key}": x for key, x in self.sim.get_state().items()}, **goals}
+
+    def set_state(self, state: Dict[str, Tensor]) -> None:
+        self.sim.set_state({key[len("sim.") :]: x for key, x in state.items() if key.startswith("sim.")})
+        for key in self.goal_keys:
+            self.state[key].copy_(state[f"goal.{key}"])
+
+    def _per_env(self, row: Any) -> Tensor:
+        """The same numbers for every environment: ``(num_envs, len(row))`` float32."""
+        return torch.tensor(row, dtype=torch.float32, device=self.device).repeat(self.num_envs, 1)
+
+
+def read(cfg: Mapping[str, Any], key: str, default: Optional[Any] = None) -> Any:
+    """Look a dotted key up in a task's config.
+
+    Raises:
+        ValueError: the key is missing and there is no default.
+    """
+    node: Any = cfg
+    for part in key.split("."):
+        if part not in node:
+            if default is not None:
+                return default
+            raise ValueError(f"cfg/task/{cfg['name']}.yaml: the key '{key}' is missing")
+        node = node[part]
+    return node
+
+
+def control_timing(cfg: Mapping[str, Any]) -> Tuple[float, int]:
+    """Seconds and physics substeps of one control step: IsaacGymEnvs' ``sim.dt`` times ``controlFrequencyInv``."""
+    repeats = int(read(cfg, "env.control.controlFrequencyInv", 1))
+    return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
+
+
+def check_config(cfg: Mapping[str, Any], used: Tuple[str, ...], ignored: Tuple[str, ...]) -> None:
+    """Refuse keys that are misspelt, and warn of those that have no effect here.
+
+    Raises:
+        ValueError: an unknown key, with its near matches, or domain randomization, which is not there.
+    """
+    file = f"cfg/task/{cfg['name']}.yaml"
+    if read(cfg, "task.randomize", False):
+        raise ValueError(f"{file}: task.randomize is True, but domain randomization is not available: set it to False")
+    without_effect: List[str] = []
+    for key in _leaves(cfg):
+        if _covers(used, key):
+            continue
+        if not _covers(ignored, key):
+            raise ValueError(f"{file}: unknown key '{key}'{near_matches(key, used + ignored)}")
+        without_effect.append(key)
+    if without_effect:
+        warnings.warn(f"{file}: these keys have no effect here: {', '.join(without_effect)}", stacklevel=2)
+
+
+def _covers(prefixes: Tuple[str, ...], key: str) -> bool:
+    return any(key == prefix or key.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def _leaves(cfg: Mapping[str, Any], prefix: str = "") -> List[str]:
+    keys: List[str] = []
+    for name, value in cfg.items():
+        keys += _leaves(value, f"{prefix}{name}.") if hasattr(value, "items") else [f"{prefix}{name}"]
+    return keys

@@ -1,0 +1,51 @@
+"""A simulator of free joints: small enough to predict by hand."""
+from __future__ import annotations
+
+from typing import Dict, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.sim.base import Simulator
+
+TENSORS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "unstable")
+
+
+class FakeSimulator(Simulator):
+    """Unit inertias: each joint's velocity grows by ``command * dt``; nothing touches anything."""
+
+    def __init__(self, num_envs: int, dof_names: Sequence[str], body_names: Sequence[str], dt: float = 0.02) -> None:
+        self.num_envs, self.device, self.dt = num_envs, torch.device("cpu"), dt
+        self.dof_names, self.body_names = list(dof_names), list(body_names)
+        self.root_states = torch.zeros(num_envs, 13)
+        self.root_states[:, 6] = 1.0
+        self.dof_pos, self.dof_vel, self.dof_force = (torch.zeros(num_envs, len(dof_names)) for _ in range(3))
+        self.contact_forces = torch.zeros(num_envs, len(body_names), 3)
+        self.unstable = torch.zeros(num_envs, dtype=torch.bool)
+        self.effort: Optional[Tensor] = None
+
+    def set_drive_mode(self, effort: Tensor) -> None:
+        self.effort = effort
+
+    def step(self, command: Tensor) -> None:
+        self.dof_force.copy_(command)
+        self.dof_vel += self.dt * command
+        self.dof_pos += self.dt * self.dof_vel
+
+    def write(
+        self,
+        mask: Tensor,
+        root_states: Optional[Tensor] = None,
+        dof_pos: Optional[Tensor] = None,
+        dof_vel: Optional[Tensor] = None,
+    ) -> None:
+        for live, new in ((self.root_states, root_states), (self.dof_pos, dof_pos), (self.dof_vel, dof_vel)):
+            if new is not None:
+                live[mask] = new[mask]
+
+    def get_state(self) -> Dict[str, Tensor]:
+        return {name: getattr(self, name).clone() for name in TENSORS}
+
+    def set_state(self, state: Dict[str, Tensor]) -> None:
+        for name in TENSORS:
+            getattr(self, name).copy_(state[name])

@@ -1,0 +1,58 @@
+"""What the tests of tasks share."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict
+
+import torch
+import yaml
+from fake_simulator import FakeSimulator
+
+from envcoder_bench.config import project_folder
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.state import StateDict
+from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.registry import baseline_path, get_spec
+
+
+def shipped(name: str) -> Dict[str, Any]:
+    """The shipped YAML of a task."""
+    return yaml.safe_load((project_folder("cfg") / "task" / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def fake(name: str, num_envs: int = 6) -> Task:
+    """A task over a FakeSimulator that has the joints and bodies that it expects."""
+    task_class, cfg = get_spec(name).task_class, shipped(name)
+    sim = FakeSimulator(num_envs, task_class.dof_names, task_class.body_names, cfg["sim"]["dt"])
+    return task_class(cfg, sim)
+
+
+def whole_state(task: Task, width: int = 0) -> StateDict:
+    """What candidate functions see at the first step of an episode, with actions of ``width`` (0: the field's)."""
+    width = width or task.fields["actions"].shape[0]
+    own = {"actions": torch.zeros(task.num_envs, width), "progress_buf": torch.zeros(task.num_envs, dtype=torch.int64)}
+    return StateDict({**task.state, **own, **task.constants})
+
+
+class Functions:
+    """The functions of one candidate file, called with their parameters bound by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.candidate = load_candidate(path.stem, path.read_text(encoding="utf-8"), path)
+
+    def __call__(self, name: str, state: StateDict, action=None):
+        return bind(self.candidate.functions[name], state, action)()
+
+
+def baseline(task: str, name: str) -> Functions:
+    return Functions(baseline_path(task, name))
+
+
+def begin(task: Task, functions: Functions) -> None:
+    """Begin an episode everywhere with the candidate's initial state and goal."""
+    everywhere = torch.ones(task.num_envs, dtype=torch.bool)
+    state = whole_state(task)
+    task.reset(everywhere, functions("compute_initial_state", state), {})
+    if "compute_goal" in functions.candidate.functions:
+        task.reset(everywhere, {}, functions("compute_goal", state))

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from task_helpers import baseline, begin, fake, shipped, whole_state
+
+from envcoder_bench.tasks.registry import make_task
+
+
+def poles(*rows):
+    """One environment per (cart_pos, cart_vel, pole_angle, pole_vel)."""
+    task = fake("Cartpole", len(rows))
+    x = torch.tensor(rows)
+    task.state["dof_pos"][:], task.state["dof_vel"][:] = x[:, [0, 2]], x[:, [1, 3]]
+    return task
+
+
+def test_the_constants_are_isaacgymenvs():
+    task = fake("Cartpole")
+    constants = {key: x.item() for key, x in task.constants.items()}
+    want = {"reset_dist": 3.0, "max_push_effort": 400.0, "max_episode_length": 500, "dt": 0.0166}
+    assert constants == pytest.approx(want)
+    assert task.max_episode_length == 500 and task.default_action_dim is None
+
+
+def test_named_columns_are_views():
+    state = poles((1.0, 2.0, 3.0, 4.0)).state
+    assert [state[key].item() for key in ("cart_pos", "cart_vel", "pole_angle", "pole_vel")] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_there_are_no_position_drives():
+    with pytest.raises(ValueError, match="Cartpole has no position drives: define compute_torque"):
+        fake("Cartpole").default_dof_target(torch.zeros(6, 1), {})
+
+
+def test_fitness_is_upright_and_in_range():
+    degree = math.pi / 180
+    task = poles(
+        (0.0, 0.0, 0.0, 0.0), (0.0, 9.0, 11.9 * degree, 9.0), (0.0, 0.0, -12.1 * degree, 0.0),
+        (2.99, 0.0, 0.0, 0.0), (-3.01, 0.0, 0.0, 0.0), (0.0, 0.0, 360.0 * degree, 0.0), (0.0, 0.0, math.pi, 0.0),
+    )  # fmt: skip
+    assert task.fitness(task.state).tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+
+
+def test_human_reward_by_hand():
+    task = poles((0.5, -2.0, 0.3, 4.0), (3.1, 0.0, 0.0, 0.0), (0.0, 0.0, -1.6, 0.0), (0.0, 0.0, 0.0, 0.0))
+    reward = baseline("Cartpole", "human")("compute_reward", whole_state(task))
+    assert reward.tolist() == pytest.approx([1.0 - 0.09 - 0.02 - 0.02, -2.0, -2.0, 1.0])
+
+
+@pytest.mark.parametrize("name", ["human", "unshaped"])
+def test_both_baselines_share_observation_action_and_terminal(name):
+    functions = baseline("Cartpole", name)
+    task = poles((0.5, -2.0, 0.3, 4.0), (3.1, 0.0, 0.0, 0.0), (0.0, 0.0, -1.6, 0.0), (-3.1, 0.0, 0.0, 0.0))
+    state = whole_state(task)
+    assert functions("compute_observation", state)[0].tolist() == pytest.approx([0.5, -2.0, 0.3, 4.0])
+    assert functions("compute_terminal", state).tolist() == [False, True, True, True]
+    action = torch.tensor([[1.0], [-0.5], [0.0], [0.25]])
+    force = functions("compute_torque", state, action)
+    assert force.tolist() == [[400.0, 0.0], [-200.0, 0.0], [0.0, 0.0], [100.0, 0.0]]
+
+
+def test_unshaped_reward_is_success_alone():
+    task = poles((0.0, 9.0, 0.2, 9.0), (0.0, 0.0, 0.22, 0.0), (3.1, 0.0, 0.0, 0.0))
+    assert baseline("Cartpole", "unshaped")("compute_reward", whole_state(task)).tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["human", "unshaped"])
+def test_initial_states_are_isaacgymenvs(name):
+    task = fake("Cartpole", 2000)
+    torch.manual_seed(0)
+    begin(task, baseline("Cartpole", name))
+    for key, limit in (("dof_pos", 0.1), ("dof_vel", 0.25)):
+        x = task.state[key]
+        assert -limit <= x.min() < -0.98 * limit and 0.98 * limit < x.max() <= limit
+
+
+# with the physics
+
+
+@pytest.fixture
+def carts():
+    task = make_task("Cartpole", shipped("Cartpole"), 4, "mujoco_cpu", "cpu")
+    task.set_drive_mode(torch.ones(4, dtype=torch.bool))
+    return task
+
+
+def put(task, cart_pos: float, pole_angle: float) -> None:
+    start = {"dof_pos": torch.tensor([[cart_pos, pole_angle]]).expand(4, 2), "dof_vel": torch.zeros(4, 2)}
+    task.reset(torch.ones(4, dtype=torch.bool), start, {})
+
+
+def test_a_hanging_pole_swings_about_its_lowest_point(carts):
+    put(carts, 0.0, math.pi - 0.3)
+    angles = []
+    for _ in range(120):  # 2 s
+        carts.step(torch.zeros(4, 2))
+        angles.append(carts.state["pole_angle"][0].item() - math.pi)
+    assert max(angles) == pytest.approx(0.3, abs=0.06) and min(angles) > -0.31
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_an_upright_pole_falls_to_the_side_it_leans_to(carts, side):
+    put(carts, 0.0, 0.1 * side)
+    for _ in range(60):
+        carts.step(torch.zeros(4, 2))
+    assert bool((side * carts.state["pole_angle"] > 0.5).all())
+    assert bool((carts.fitness(carts.state) == 0.0).all())
+
+
+def test_a_push_moves_the_cart_and_leaves_the_pole_behind(carts):
+    put(carts, 0.0, 0.0)
+    carts.step(torch.tensor([[50.0, 0.0]]).expand(4, 2))
+    assert bool((carts.state["cart_vel"] > 0.1).all())
+    assert bool((carts.state["pole_vel"] > 0.1).all())  # turning about +x moves the pole's tip to -y, against the cart
+
+
+def test_force_on_the_pole_is_ignored(carts):
+    put(carts, 0.0, 0.0)
+    carts.step(torch.tensor([[0.0, 500.0]]).expand(4, 2))
+    assert bool((carts.state["pole_vel"].abs() < 1e-6).all())
+
+
+def test_a_linear_controller_reaches_full_fitness(carts):
+    """The task can be solved from its own initial states, with forces far below maxEffort."""
+    functions = baseline("Cartpole", "human")
+    torch.manual_seed(0)
+    begin(carts, functions)
+    gains = torch.tensor([1.0, 2.0, -45.0, -10.0]) / 400.0
+    total = torch.zeros(4)
+    for _ in range(carts.max_episode_length):
+        state = whole_state(carts)
+        action = -(functions("compute_observation", state) @ -gains).unsqueeze(1)
+        carts.step(functions("compute_torque", state, action.clamp(-1.0, 1.0)))
+        total += carts.fitness(carts.state)
+    assert bool((total == carts.max_episode_length).all())

@@ -1,0 +1,204 @@
+"""Every shipped candidate passes the check that a run makes, and does what its first lines say."""
+from __future__ import annotations
+
+import ast
+import math
+
+import pytest
+import torch
+from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+
+from envcoder_bench.config import project_folder
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.checking import check
+from envcoder_bench.tasks.registry import make_task, task_names
+
+FOLDER = project_folder("user_functions")
+FILES = {name: sorted((FOLDER / name).glob("*.py")) for name in task_names()}
+ALL = [(name, path) for name, paths in FILES.items() for path in paths]
+
+
+def candidate(task: str, stem: str) -> Functions:
+    return Functions(FOLDER / task / f"{stem}.py")
+
+
+def anymal(stem: str) -> Functions:
+    return candidate("Anymal", stem)
+
+
+def on_the_move(name: str, n: int = 5):
+    """A fake task in a state with nothing at rest."""
+    task = fake(name, n)
+    torch.manual_seed(0)
+    begin(task, baseline(name, "human"))
+    task.state["dof_vel"].normal_()
+    if name == "Anymal":
+        task.state["root_states"][:, 3:7] = torch.nn.functional.normalize(torch.randn(n, 4), dim=1)
+        task.state["root_states"][:, 7:].normal_()
+        task.state["torques"].normal_(std=20.0)
+        task.state["contact_forces"].normal_(std=50.0)
+    return task
+
+
+def test_there_are_enough_and_the_number_in_a_name_is_its_position():
+    assert len(FILES["Anymal"]) >= 6 and len(FILES["Cartpole"]) >= 4
+    for paths in FILES.values():
+        assert [path.name[:4] for path in paths] == [f"{k:03d}_" for k in range(len(paths))]
+
+
+@pytest.mark.parametrize(("name", "path"), ALL, ids=[path.stem for _, path in ALL])
+@pytest.mark.parametrize("filler", ["human", "unshaped"])
+def test_it_passes_the_check_over_either_baseline(name, path, filler):
+    task = on_the_move(name)
+    functions = Functions(path).candidate
+    shaping = check(assemble(functions, baseline(name, filler).candidate), dict(task.state), task.constants, task)
+    assert shaping.obs_dim > 0
+    assert not functions.uses_random and all(f.memory_line is None for f in functions.functions.values())
+    if "compute_reward" in functions.functions and path.stem != "001_cosine" and path.stem != "004_only_penalties":
+        assert shaping.components, "a curve for each part of the reward"
+
+
+@pytest.mark.parametrize(("name", "path"), ALL, ids=[path.stem for _, path in ALL])
+def test_it_says_in_its_first_line_what_it_tries(name, path):
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert text and text.splitlines()[0].endswith((".", ":")) and len(path.read_text().splitlines()) <= 60
+
+
+@pytest.mark.parametrize("stem", ["000_smooth", "001_trot_clock", "004_tilt_ends", "007_bound_names"])
+def test_anymal_rewards_prefer_tracking_to_standing(stem):
+    task = fake("Anymal", 2)
+    task.state["root_states"][:] = torch.tensor([0, 0, 0.5, 0, 0, 0, 1.0, 0, 0, 0, 0, 0, 0])
+    task.state["root_states"][0, 7] = 1.0
+    task.state["dof_pos"][:] = task.state["default_dof_pos"]
+    task.state["commands"][:, 0] = 1.0
+    reward, _ = anymal(stem)("compute_reward", whole_state(task))
+    assert reward[0] > 2 * reward[1] > 0
+
+
+def test_the_trot_clock_alternates_the_diagonal_pairs():
+    task = fake("Anymal", 2)
+    task.state["contact_forces"][:, [3, 12], 2] = 250.0  # LF and RH stand
+    state = dict(whole_state(task))
+    state["progress_buf"] = torch.tensor([5, 18])  # 0.1 s and 0.36 s at 2 Hz: first and second half of the period
+    _, components = anymal("001_trot_clock")("compute_reward", type(whole_state(task))(state))
+    assert components["gait"].tolist() == pytest.approx([0.3 * 0.02, 0.0])
+    obs = anymal("001_trot_clock")("compute_observation", type(whole_state(task))(state))
+    angle = 2 * math.pi * 2.0 * 0.1
+    assert obs.shape == (2, 50) and obs[0, -2:].tolist() == pytest.approx([math.sin(angle), math.cos(angle)], abs=1e-5)
+
+
+def test_no_velocity_does_not_see_the_velocity():
+    task = on_the_move("Anymal", 3)
+    functions = anymal("002_no_velocity")
+    before = functions("compute_observation", whole_state(task)).clone()
+    task.state["root_states"][:, 7:10] += 1.0
+    assert before.shape == (3, 45) and torch.equal(functions("compute_observation", whole_state(task)), before)
+    task.state["root_states"][:, 3:7] = torch.tensor([math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5)])
+    gravity = functions("compute_observation", whole_state(task))[0, 3:6]
+    assert gravity.tolist() == pytest.approx([0.0, -1.0, 0.0], abs=1e-6)  # rolled right: gravity is to the right
+
+
+def test_tilt_ends_by_posture_alone():
+    task = fake("Anymal", 4)
+    root = task.state["root_states"]
+    root[:, 2] = 0.5
+    for row, degrees in ((1, 50.0), (2, 70.0)):
+        half = math.radians(degrees) / 2
+        root[row, 3:7] = torch.tensor([math.sin(half), 0.0, 0.0, math.cos(half)])
+    root[3, 2] = 0.25
+    task.state["contact_forces"].fill_(100.0)
+    assert anymal("004_tilt_ends")("compute_terminal", whole_state(task)).tolist() == [False, False, True, True]
+
+
+def test_easy_episodes_are_half_of_them():
+    task = fake("Anymal", 2000)
+    torch.manual_seed(0)
+    begin(task, anymal("005_easy_episodes"))
+    commands, default = task.state["commands"], task.state["default_dof_pos"]
+    easy = (commands[:, 1:] == 0.0).all(dim=1)
+    assert 0.45 < easy.float().mean().item() < 0.55
+    assert commands[easy, 0].min() >= 0.0 and commands[easy, 0].max() <= 1.0 and commands[~easy, 0].min() < -1.8
+    assert 0.45 < (task.state["dof_pos"] == default).all(dim=1).float().mean().item() < 0.55
+
+
+def test_diagonal_pairs_move_together():
+    task = fake("Anymal", 4)
+    task.state["default_dof_pos"].zero_()
+    action = torch.zeros(4, 8)
+    action[torch.arange(4), torch.arange(4)] = 1.0  # left, turn, forward, lift of the first pair
+    target = anymal("006_diagonal_pairs")("compute_dof_target", whole_state(task, 8), action).view(4, 4, 3)
+    lf, lh, rf, rh = target.unbind(1)
+    assert bool((lh == 0).all()) and bool((rf == 0).all())
+    torch.testing.assert_close(lf, torch.tensor([[0.3, 0, 0], [0.3, 0, 0], [0, -0.5, 0], [0, 0.4, -0.8]]))
+    torch.testing.assert_close(rh, torch.tensor([[0.3, 0, 0], [-0.3, 0, 0], [0, -0.5, 0], [0, -0.4, 0.8]]))
+
+
+def test_bound_names_run_as_a_script_with_python_numbers():
+    functions = anymal("007_bound_names")
+    call = functions.candidate.functions["compute_reward"]
+    assert isinstance(call.call, torch.jit.ScriptFunction)
+    assert [p.annotation for p in call.parameters if p.name == "dt"] == [float]
+    task = on_the_move("Anymal")
+    reward, components = functions("compute_reward", whole_state(task))
+    assert reward.shape == (5,) and set(components) == {"lin_vel", "ang_vel", "stance", "torque"}
+
+
+@pytest.mark.parametrize("stem", ["003_torque", "006_diagonal_pairs"])
+def test_with_no_action_the_robot_stands(stem):
+    """An action space is fit for learning only if its zero does not fall over."""
+    task = make_task("Anymal", shipped("Anymal"), 8, "mujoco_cpu", "cpu")
+    functions = anymal(stem)
+    kind = "compute_torque" if stem == "003_torque" else "compute_dof_target"
+    width = functions.candidate.action_dim or 0
+    task.set_drive_mode(torch.full((8,), kind == "compute_torque"))
+    torch.manual_seed(0)
+    begin(task, baseline("Anymal", "unshaped"))
+    human = baseline("Anymal", "human")
+    for _ in range(100):
+        state = whole_state(task, width)
+        task.step(functions(kind, state, torch.zeros(8, width)))
+        assert not bool(human("compute_terminal", state).any())
+    assert bool((task.state["root_states"][:, 2] > 0.44).all())
+
+
+# Cartpole
+
+
+def upright_and_fallen():
+    task = fake("Cartpole", 2)
+    task.state["pole_angle"][1] = 1.2
+    return whole_state(task)
+
+
+@pytest.mark.parametrize("stem", ["000_upright_bonus", "001_cosine"])
+def test_good_cartpole_rewards_prefer_upright(stem):
+    reward = candidate("Cartpole", stem)("compute_reward", upright_and_fallen())
+    reward = reward[0] if isinstance(reward, tuple) else reward
+    assert reward[0].item() == pytest.approx(1.0) and reward[1] < 0.6
+
+
+def test_the_bad_reward_makes_every_step_a_loss():
+    reward = candidate("Cartpole", "004_only_penalties")("compute_reward", upright_and_fallen())
+    assert bool((reward < 0).all())
+
+
+def test_sine_cosine_does_not_see_whole_turns():
+    task = fake("Cartpole", 2)
+    task.state["pole_angle"][:] = torch.tensor([0.3, 0.3 + 2 * math.pi])
+    obs = candidate("Cartpole", "002_sine_cosine")("compute_observation", whole_state(task))
+    assert obs.shape == (2, 5)
+    torch.testing.assert_close(obs[0], obs[1], atol=1e-5, rtol=0)
+
+
+def test_gentle_pushes_with_a_tenth():
+    action = torch.tensor([[1.0], [-0.5]])
+    torque = candidate("Cartpole", "003_gentle")("compute_torque", whole_state(fake("Cartpole", 2)), action)
+    assert torque.tolist() == [[pytest.approx(40.0), 0.0], [pytest.approx(-20.0), 0.0]]
+
+
+def test_wide_starts_are_wider_than_the_baselines_and_never_over():
+    task = fake("Cartpole", 2000)
+    torch.manual_seed(0)
+    begin(task, candidate("Cartpole", "005_wide_start"))
+    assert task.state["pole_angle"].abs().max() > 0.45 and task.state["cart_pos"].abs().max() > 0.9
+    assert not bool(baseline("Cartpole", "human")("compute_terminal", whole_state(task)).any())

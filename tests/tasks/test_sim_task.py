@@ -1,0 +1,167 @@
+"""What all tasks share, over a fake simulator."""
+from __future__ import annotations
+
+import pytest
+import torch
+from fake_simulator import FakeSimulator
+from task_helpers import fake, shipped, whole_state
+
+from envcoder_bench.tasks.anymal.task import Anymal
+from envcoder_bench.tasks.registry import get_spec, task_names
+from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, check_config, control_timing
+
+TASKS = pytest.mark.parametrize("name", task_names())
+
+
+def check(cfg):
+    task_class = get_spec(cfg["name"]).task_class
+    check_config(cfg, COMMON_KEYS + task_class.config_keys, ISAACGYM_KEYS + task_class.ignored_keys)
+
+
+@TASKS
+def test_fields_describe_exactly_the_state(name):
+    task = fake(name)
+    state = whole_state(task, task.fields["actions"].shape[0])
+    assert set(task.fields) == set(state)
+    for key, field in task.fields.items():
+        assert (field.shape is None) == (key in task.constants), key
+        if field.shape is not None:
+            assert tuple(state[key].shape) == (task.num_envs, *field.shape), key
+        assert "|" not in field.unit + field.meaning, f"{key}: breaks the table of docs/candidates.md"
+    for key, value in task.constants.items():
+        assert value.device.type == "cpu", key
+    assert set(task.goal_keys) <= set(task.state)
+
+
+@TASKS
+def test_step_and_reset_keep_every_tensor_where_it_is(name):
+    task = fake(name)
+    views = {key: x[2:4] for key, x in task.state.items()}
+    task.step(torch.ones(6, task.num_dofs))
+    goal = {key: torch.full_like(task.state[key], 0.5) for key in task.goal_keys}
+    task.reset(torch.ones(6, dtype=torch.bool), {"dof_pos": torch.full((6, task.num_dofs), 0.25)}, goal)
+    for key, view in views.items():
+        assert view.data_ptr() == task.state[key][2:4].data_ptr(), key
+        assert torch.equal(view, task.state[key][2:4]), key
+    assert bool((views["dof_pos"] == 0.25).all()) and bool((views["dof_vel"] != 0.0).all())
+
+
+@TASKS
+def test_reset_reads_only_masked_rows(name):
+    task = fake(name)
+    task.step(torch.ones(6, task.num_dofs))
+    before = {key: x.clone() for key, x in task.state.items()}
+    mask = torch.tensor([False, True, False, False, True, False])
+    new = torch.full((6, task.num_dofs), 7.0)
+    new[~mask] = float("nan")
+    goal = {key: torch.full_like(task.state[key], 3.0) for key in task.goal_keys}
+    for value in goal.values():
+        value[~mask] = float("nan")
+    task.reset(mask, {"dof_vel": new}, goal)
+    for key, x in task.state.items():
+        assert torch.equal(x[~mask], before[key][~mask]), key
+    assert bool((task.state["dof_vel"][mask] == 7.0).all())
+    assert torch.equal(task.state["dof_pos"], before["dof_pos"])
+    for key in task.goal_keys:
+        assert bool((task.state[key][mask] == 3.0).all())
+
+
+@TASKS
+def test_a_restored_task_goes_on_bitwise(name):
+    task, other = fake(name), fake(name)
+    torch.manual_seed(0)
+    goal = {key: torch.randn_like(task.state[key]) for key in task.goal_keys}
+    task.reset(torch.ones(6, dtype=torch.bool), {"dof_pos": torch.randn(6, task.num_dofs)}, goal)
+    task.step(torch.randn(6, task.num_dofs))
+    saved = {key: x.clone() for key, x in task.get_state().items()}
+    command = torch.randn(6, task.num_dofs)
+    task.step(command)
+    for restored in (task, other):
+        restored.set_state(saved)
+        for key, x in restored.get_state().items():
+            assert torch.equal(x, saved[key]), key
+    task.step(command)
+    other.step(command)
+    for key, x in task.state.items():
+        assert torch.equal(x, other.state[key]), key
+
+
+def test_saved_state_has_its_own_memory():
+    task = fake("Anymal")
+    saved = task.get_state()
+    task.state["commands"].fill_(9.0)
+    assert bool((saved["goal.commands"] == 0.0).all())
+
+
+def test_drive_mode_and_unstable_are_the_simulators():
+    task = fake("Anymal")
+    effort = torch.tensor([True] * 3 + [False] * 3)
+    task.set_drive_mode(effort)
+    assert torch.equal(task.sim.effort, effort)
+    task.sim.unstable[4] = True
+    assert task.unstable.tolist() == [False] * 4 + [True, False]
+
+
+def test_an_unknown_goal_is_an_error():
+    task = fake("Anymal")
+    with pytest.raises(ValueError, match=r"Anymal has no goal 'command' \(did you mean commands\?\)"):
+        task.reset(torch.ones(6, dtype=torch.bool), {}, {"command": torch.zeros(6, 3)})
+
+
+def test_a_model_in_another_order_is_refused():
+    cfg = shipped("Anymal")
+    names = [*Anymal.dof_names[3:], *Anymal.dof_names[:3]]
+    with pytest.raises(ValueError, match=r"anymal_c.xml: Anymal needs the dof_names \['LF_HAA'"):
+        Anymal(cfg, FakeSimulator(2, names, Anymal.body_names))
+    with pytest.raises(ValueError, match="body_names"):
+        Anymal(cfg, FakeSimulator(2, Anymal.dof_names, Anymal.body_names[:-1]))
+
+
+# the YAML
+
+
+@TASKS
+def test_the_shipped_yaml_has_no_key_without_effect(name, recwarn):
+    check(shipped(name))
+    assert not recwarn.list
+
+
+@TASKS
+def test_a_missing_key_is_named(name):
+    cfg = shipped(name)
+    del cfg["env"]["clipActions"]
+    names = (get_spec(name).task_class.dof_names, get_spec(name).task_class.body_names)
+    with pytest.raises(ValueError, match=f"cfg/task/{name}.yaml: the key 'env.clipActions' is missing"):
+        get_spec(name).task_class(cfg, FakeSimulator(2, *names))
+
+
+def test_an_unknown_key_names_the_near_match():
+    cfg = shipped("Anymal")
+    cfg["env"]["learn"]["episodeLengths_s"] = 3
+    message = r"unknown key 'env.learn.episodeLengths_s' \(did you mean env.learn.episodeLength_s"
+    with pytest.raises(ValueError, match=message):
+        check(cfg)
+
+
+def test_keys_of_isaacgymenvs_without_effect_are_named():
+    cfg = shipped("Anymal")
+    cfg["sim"]["physx"] = {"num_threads": 4}
+    cfg["env"]["learn"]["torqueRewardScale"] = -1.0
+    cfg["task"] = {"randomize": False}
+    keys = "env.learn.torqueRewardScale, sim.physx.num_threads, task.randomize"
+    with pytest.warns(UserWarning, match=f"cfg/task/Anymal.yaml: these keys have no effect here: {keys}"):
+        check(cfg)
+
+
+def test_domain_randomization_is_refused():
+    cfg = shipped("Cartpole")
+    cfg["task"] = {"randomize": True}
+    with pytest.raises(ValueError, match=r"task\.randomize is True, but domain randomization is not available"):
+        check(cfg)
+
+
+def test_control_steps_are_physics_time_times_the_frequency_divisor():
+    cfg = shipped("Anymal")
+    assert control_timing(cfg) == (0.02, 4)
+    cfg["env"]["control"]["controlFrequencyInv"] = 2
+    assert control_timing(cfg) == (0.04, 8)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envcoder_bench.config import project_folder
+from envcoder_bench.tasks import registry
+
+
+def test_every_task_has_its_files():
+    assert registry.task_names() == ["Anymal", "Cartpole"]
+    for name in registry.task_names():
+        assert registry.get_spec(name).task_class.name == name
+        for file in (
+            registry.get_spec(name).model_path,
+            registry.baseline_path(name, "human"),
+            registry.baseline_path(name, "unshaped"),
+            project_folder("cfg") / "task" / f"{name}.yaml",
+            project_folder("cfg") / "train" / f"{name}PPO.yaml",
+        ):
+            assert file.is_file(), file
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"), [("Animal", "Anymal"), ("anymal", "Anymal"), ("CARTPOLE", "Cartpole"), ("Cartpol", "Cartpole")]
+)
+def test_an_unknown_task_names_the_near_match_and_all_there_are(word, hint):
+    with pytest.raises(ValueError) as error:
+        registry.check_task_name(word)
+    assert str(error.value) == f"unknown task '{word}' (did you mean {hint}?); there are Anymal, Cartpole"
+
+
+def test_an_unknown_task_without_a_near_match_names_all_there_are():
+    for call in (registry.get_spec, registry.state_table, lambda name: registry.baseline_path(name, "human")):
+        with pytest.raises(ValueError, match=r"^unknown task 'Zebra'; there are Anymal, Cartpole$"):
+            call("Zebra")
+    with pytest.raises(ValueError, match="unknown task"):
+        registry.make_task("Zebra", {}, 1, "mujoco_cpu", "cpu")
+
+
+def test_an_unknown_baseline():
+    message = r"unknown baseline 'humam' \(did you mean human\?\); there are human, unshaped"
+    with pytest.raises(ValueError, match=message):
+        registry.baseline_path("Anymal", "humam")
+
+
+def test_a_name_is_taken_once():
+    with pytest.raises(ValueError, match="'Anymal' is registered already"):
+        registry.register("Anymal", registry.get_spec("Anymal"))
+    assert registry.task_names() == ["Anymal", "Cartpole"]
+
+
+def test_naming_tasks_loads_no_physics_engine():
+    code = (
+        "import sys; from envcoder_bench.tasks import registry; registry.state_table('Anymal');"
+        "print([m for m in ('mujoco', 'mujoco_warp', 'warp') if m in sys.modules])"
+    )
+    root = Path(__file__).resolve().parents[2]
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", registry.task_names())
+def test_the_candidate_guide_has_the_current_state_table(name):
+    """docs/candidates.md is read by people who write candidates; print(state_table(name)) renews it."""
+    guide = Path(__file__).resolve().parents[2] / "docs" / "candidates.md"
+    assert registry.state_table(name) in guide.read_text(encoding="utf-8")
+
+
+def test_the_state_table_says_what_is_per_environment():
+    table = registry.state_table("Cartpole").splitlines()
+    assert "| `cart_pos` | (n,) | m | cart's position on the rail |" in table
+    assert "| `reset_dist` | constant | m | the cart's range is from minus to plus this |" in table

@@ -1,0 +1,26 @@
+"""Eight numbers instead of twelve joints: diagonal legs move together, as they do in a trot.
+
+Each pair of legs (LF with RH, LH with RF) has four: move the feet to the left, turn them about the base, swing them
+forward, lift them. A smaller action space is searched faster, but gaits outside it cannot be found.
+"""
+ACTION_DIM = 8
+
+# joint order: LF, LH, RF, RH, each HAA, HFE, KFE. Positive HAA moves a foot to the left, positive HFE backward; the
+# knees of front and hind legs bend against each other, and to bend knee by twice the hip keeps the foot below the hip
+LEFT, TURN, FORWARD, LIFT = range(4)
+
+
+def leg(pair, front):
+    """Joint offsets ``(n, 3)`` of one leg from its pair's four numbers ``(n, 4)``."""
+    side = 1.0 if front else -1.0
+    haa = pair[:, LEFT] + side * pair[:, TURN]
+    hfe = side * pair[:, LIFT] - pair[:, FORWARD]
+    kfe = -2.0 * side * pair[:, LIFT]
+    return torch.stack((haa, hfe, kfe), dim=1)
+
+
+def compute_dof_target(action, state_dict):
+    scale = torch.tensor((0.3, 0.3, 0.5, 0.4), device=action.device)  # rad
+    first, second = action[:, :4] * scale, action[:, 4:] * scale
+    legs = (leg(first, True), leg(second, False), leg(second, True), leg(first, False))
+    return state_dict["default_dof_pos"] + torch.cat(legs, dim=1)
