@@ -36,23 +36,27 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
             raise UserError(f"'{override}': choose the task with --task; its YAML is cfg/task/<Task>.yaml")
         if override.startswith(("+", "~")):
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
-    with initialize_config_dir(config_dir=str(project_folder("cfg")), version_base="1.3"):
-        try:
-            cfg = compose(config_name="config", overrides=[f"task={task}", *overrides])
-            OmegaConf.resolve(cfg)
-        except (HydraException, OmegaConfBaseException) as error:
-            raise UserError(_explain(error, task, overrides)) from error
+    try:
+        cfg = _compose(task, overrides)
+        OmegaConf.resolve(cfg)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(_explain(error, task, overrides)) from error
     return cfg
+
+
+def _compose(task: str, overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(config_dir=str(project_folder("cfg")), version_base="1.3"):
+        return compose(config_name="config", overrides=[f"task={task}", *overrides])
 
 
 def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
     """Turn Hydra's message about an override into one that names the key and its near matches."""
     found = re.search(r"Could not override '([^']+)'", str(error))
-    if found:
-        key = found.group(1)
-        known = config_keys(compose_config(task))
-        return f"unknown key '{key}'{near_matches(key, known)}; the keys are those of cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
-    return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
+    if not found:
+        return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
+    key = found.group(1)
+    files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
+    return f"unknown key '{key}'{near_matches(key, config_keys(_compose(task, ())))}; the keys are those of {files}"
 
 
 def config_keys(cfg: DictConfig, prefix: str = "") -> List[str]:

@@ -14,6 +14,7 @@ from envcoder_bench.config import compose_config, project_folder
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.errors import UserError, user_input
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.learning.settings import PPOSettings
 from envcoder_bench.memory import check_memory
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
 from envcoder_bench.run_folder import CandidateSource, RunFolder
@@ -62,7 +63,9 @@ def start(
         sources = baseline_sources(task) + sources
     if num_envs is not None:
         cfg.num_envs_per_candidate = _share_out(num_envs, len(sources) * cfg.seeds)
-    check_memory(cfg, len(sources) * cfg.seeds)
+    with user_input():
+        check_memory(cfg, len(sources) * cfg.seeds)
+        PPOSettings.from_params(cfg.train.params, cfg.num_envs_per_candidate)
     path = output_dir or Path("runs") / f"{task}_{time.strftime('%Y%m%d-%H%M%S')}"
     return _run(RunFolder.create(path, cfg, sources), cfg, sources)
 

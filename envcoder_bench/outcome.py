@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
-from envcoder_bench.report.ranking import RunInfo, rank, summary, write_summary
+from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
 from envcoder_bench.report.results import BASELINES, FAILED, FAILED_AT_LOAD, OK, Result, read_results, write_results
 from envcoder_bench.report.table import render_table
 from envcoder_bench.run_folder import CandidateSource, RunFolder, save_checkpoint
@@ -49,14 +49,13 @@ def trained(observer: RunObserver) -> List[Result]:
 
 
 def _scores(episodes: Episodes, group: int) -> Dict[str, Any]:
-    fitness = episodes.fitness[group].double()
-    mean, count = float(fitness.mean()), len(fitness)
-    half = 1.96 * float(fitness.std()) / math.sqrt(count) if count > 1 else math.nan
+    fitness = episodes.fitness[group].double().tolist()
+    mean, low, high = mean_interval(fitness)
     return {
         "fitness": mean,
-        "fitness_ci_low": mean - half,
-        "fitness_ci_high": mean + half,
-        "episodes": count,
+        "fitness_ci_low": low,
+        "fitness_ci_high": high,
+        "episodes": len(fitness),
         "episode_length": float(episodes.length[group].double().mean()),
     }
 

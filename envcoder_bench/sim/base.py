@@ -43,6 +43,11 @@ class Simulator(ABC):
     def num_dofs(self) -> int:
         return len(self.dof_names)
 
+    @property
+    @abstractmethod
+    def bytes_per_env(self) -> int:
+        """Memory of one environment, about: what each further one adds."""
+
     @abstractmethod
     def set_drive_mode(self, effort: Tensor) -> None:
         """Choose what ``step`` commands: effort where the ``(num_envs,)`` bool is True, else position targets."""

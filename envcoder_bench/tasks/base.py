@@ -53,6 +53,11 @@ class Task(ABC):
     clip_observations: float
     unstable: Tensor
 
+    @property
+    @abstractmethod
+    def bytes_per_env(self) -> int:
+        """Memory of one environment on the device, about: what each further one adds."""
+
     @abstractmethod
     def set_drive_mode(self, effort: Tensor) -> None:
         """Choose per environment ``(num_envs,)`` bool whether ``step`` commands effort (True) or position targets."""

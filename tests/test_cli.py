@@ -1,0 +1,93 @@
+"""Bad input: one clear message, exit code 2, nothing written."""
+import pytest
+from helpers import QUICK, results, run, write_candidates
+
+from envcoder_bench.eval_shapers import main
+
+GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("", "which task? Give --task NAME, e.g. --task Cartpole; see --help"),
+        ("--task Cartpol", "unknown task 'Cartpol' (did you mean Cartpole?); there are Anymal, Cartpole"),
+        ("--task cartpole", "unknown task 'cartpole' (did you mean Cartpole?); there are Anymal, Cartpole"),
+        ("--task Cartpole --shaper_types compute_rewrd", "unknown shaper type 'compute_rewrd' (did you mean compute_reward"),
+        ("--task Cartpole --learning_iteration 3", "unrecognized arguments: --learning_iteration (did you mean --learning_iterations?)"),
+        ("--task Cartpole seedz=3", "unknown key 'seedz' (did you mean seed or seeds?)"),
+        ("--task Cartpole train.params.config.gama=1", "(did you mean train.params.config.gamma"),
+        ("--task Cartpole --candidates nowhere.py", "nowhere.py does not exist"),
+        ("--task Cartpole --candidates {empty}", "no candidates found in {empty}"),
+        ("--task Cartpole --candidates {folder}/notes.txt", "notes.txt is no candidate: a candidate is a .py file"),
+        ("--task Cartpole --candidates {folder} --candidate_idx 0,7", "no candidate at position 7: there are 2 (0 a, 1 b)"),
+        ("--task Cartpole --candidates {folder} --reward_idx one", "candidate position 'one' is not a number: write e.g. 0,2,5"),
+        ("--task Cartpole --candidates {folder} --num_envs 10", "the nearest that can: 8 or 12"),
+        ("--task Cartpole --candidates {folder} --num_envs 3", "among 4 groups (candidates and baselines times seeds)"),
+        ("--task Cartpole --candidates {folder} --seeds 0", "seeds must be a whole number of at least 1, got 0"),
+        ("--task Cartpole --candidates {folder} --learning_iterations -1", "learning_iterations must be a whole number"),
+        ("--task Cartpole --num_envs_per_candidate many", "argument --num_envs_per_candidate: invalid int value: 'many'"),
+        ("--task Cartpole --num_envs 4 --num_envs_per_candidate 2", "not allowed with argument"),
+        ("--task Cartpole --sim mujocu_cpu", "invalid choice: 'mujocu_cpu'"),
+        ("--task Cartpole --device cuda:97", "cuda:97"),
+        ("--task Cartpole --gpu_id 97", "cuda:97"),
+        ("--task Cartpole --gpu_id 0 --device cpu", "--gpu_id and --device both choose the device"),
+        ("--task Cartpole --sim mujoco_cpu --device toaster", "toaster"),
+        ("--task Cartpole train.params.config.mixed_precision=True", "params.config.mixed_precision"),
+        ("--task Cartpole --num_envs_per_candidate 2000000000", "each fit; lower --num_envs_per_candidate"),
+        ("--resume {empty}", "there is no run here (no config.yaml)"),
+        ("--resume {empty} --seeds 3", "--resume takes no other flag"),
+    ],
+)
+def test_bad_input(words, message, tmp_path, capsys, monkeypatch):
+    folder, empty, work = tmp_path / "folder", tmp_path / "empty", tmp_path / "work"
+    empty.mkdir()
+    work.mkdir()
+    write_candidates(folder, {"a": GOOD, "b": GOOD})
+    (folder / "notes.txt").touch()
+    monkeypatch.chdir(work)  # runs/ would come to be here
+    places = {"folder": folder, "empty": empty}
+    assert main(words.format(**places).split()) == 2
+    captured = capsys.readouterr()
+    assert message.format(**places) in captured.err
+    assert captured.err.startswith("eval-shapers: error: ")
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+    assert not list(work.iterdir())
+
+
+def test_an_output_folder_that_holds_a_run_is_left_alone(tmp_path, capsys):
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "config.yaml").write_text("mine")
+    run(taken, *QUICK, "--task", "Cartpole", expect=2)
+    assert "already holds a run; go on with it by --resume, or give a new folder" in capsys.readouterr().err
+    assert [path.name for path in taken.iterdir()] == ["config.yaml"]
+    assert (taken / "config.yaml").read_text() == "mine"
+
+
+def test_an_output_folder_that_is_a_file_is_left_alone(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    run(tmp_path / "file", *QUICK, "--task", "Cartpole", expect=2)
+    assert "is a file; give a new folder" in capsys.readouterr().err
+
+
+def test_every_candidate_failing_is_exit_code_1_and_a_table_of_why(tmp_path, capsys):
+    sources = {"syntax": "def compute_reward(:\n", "nothing": "x = 1\n"}
+    paths = write_candidates(tmp_path / "files", sources)
+    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", *paths, expect=1)
+    shown = capsys.readouterr().out
+    assert "syntax" in shown
+    assert "nothing" in shown
+    rows = results(output)
+    assert list(rows["status"]) == ["failed at load"] * 2
+    assert "syntax.py:1" in rows.loc["syntax", "error"]
+
+
+def test_help_is_whole(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    for flag in ("--task", "--shaper_types", "--reward_idx", "--seeds", "--resume", "key=value", "exit codes"):
+        assert flag in shown

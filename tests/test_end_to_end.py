@@ -1,0 +1,113 @@
+"""A new user's run: the files it leaves, and that they mean what they say."""
+import json
+
+import pandas as pd
+import pytest
+import torch
+from helpers import QUICK, assert_same_weights, results, run, weights, write_candidates
+from omegaconf import OmegaConf
+from rl_games.common import env_configurations, vecenv
+from rl_games.torch_runner import Runner
+
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.preparation import build_task, prepare
+from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.training import EVALUATION_STEP
+
+COLUMNS = [
+    "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
+    "shaped_return", "env_steps", "error",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The shipped Cartpole candidates, short."""
+    folder = tmp_path_factory.mktemp("end_to_end") / "run"
+    return run(folder, *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 16, "--learning_iterations", 10)
+
+
+def test_the_run_folder_holds_what_the_readme_says(finished):
+    rows = pd.read_csv(finished / "results.csv")
+    assert list(rows.columns)[: len(COLUMNS)] == COLUMNS
+    assert list(rows["candidate"][:2]) == ["human", "unshaped"]
+    assert len(rows) >= 6
+    assert (rows["status"] == "ok").all()
+    assert rows["fitness"].between(0.0, 1.0).all()
+    assert (rows["fitness_ci_low"] <= rows["fitness"]).all()
+    assert (rows["env_steps"] == 10 * 16 * 16).all()
+    summary = json.loads((finished / "summary.json").read_text())
+    best = max((r for r in summary["ranking"] if not r["baseline"]), key=lambda r: r["fitness"])
+    assert summary["best_candidate"] == best["candidate"]
+    curves = pd.read_csv(finished / "curves.csv")
+    assert {"iteration", "env_steps", "candidate", "seed", "fitness", "kl", "learning_rate"} <= set(curves.columns)
+    assert curves.groupby("candidate")["iteration"].max().eq(10).all()
+    assert any(column.startswith("reward/") for column in curves.columns)
+    for name in rows["candidate"]:
+        assert (finished / "candidates" / name / "source.py").exists()
+        assert list((finished / "tensorboard" / name).rglob("events.out.tfevents.*"))
+    for picture in ("ranking.png", "learning_curves.png"):
+        assert (finished / picture).read_bytes().startswith(b"\x89PNG")
+    # the last evaluation of the curves is the one that ranks
+    last = curves[curves["iteration"] == 10].set_index("candidate")["fitness"]
+    pd.testing.assert_series_equal(last.sort_index(), rows.set_index("candidate")["fitness"].sort_index(), check_names=False, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["human", "unshaped", "002_sine_cosine"])
+def test_the_stock_player_reproduces_the_fitness(finished, name):
+    folder = RunFolder(finished)
+    cfg = folder.read_config()
+    sources = [source for source in folder.read_sources() if source.name == name]
+    groups, _ = prepare(cfg, sources)
+    env = GroupedVecTask(build_task(cfg, cfg.evaluation.num_envs), GroupLayout(1, cfg.evaluation.num_envs), [groups[0].evaluation], [0])
+    player = _stock_player(cfg, env, finished / "candidates" / name / "policy.pth")
+    rounds = cfg.evaluation.final_episodes // cfg.evaluation.num_envs
+    played = run_episodes(env, lambda obs: player.get_action(obs, True), rounds, EVALUATION_STEP)
+    assert float(played.fitness.double().mean()) == pytest.approx(results(finished).loc[name, "fitness"], rel=1e-6)
+
+
+def _stock_player(cfg, env, checkpoint):
+    """rl_games' own player, made as its Runner makes it."""
+    vecenv.register("PLAY", lambda *args, **kwargs: env)
+    env_configurations.register("play", {"vecenv_type": "PLAY", "env_creator": lambda **kwargs: env})
+    params = OmegaConf.to_container(cfg.train.params)
+    params["config"].update(
+        env_name="play", device_name="cpu", num_actors=env.num_envs, player={"use_vecenv": True}, max_epochs=1
+    )
+    runner = Runner()
+    runner.load({"params": params})
+    player = runner.create_player()
+    player.restore(str(checkpoint))
+    player.has_batch_dimension = True
+    return player
+
+
+def test_same_command_and_seed_same_results_another_seed_other_results(finished, tmp_path):
+    words = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 16, "--learning_iterations", 10]
+    again = run(tmp_path / "again", *words)
+    assert (again / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
+    assert_same_weights(weights(again, "human"), weights(finished, "human"))
+    other = run(tmp_path / "other", *words, "--seed", 1)
+    assert not results(other)["fitness"].equals(results(finished)["fitness"])
+
+
+def test_the_human_baseline_learns_to_balance(tmp_path):
+    candidate = write_candidates(tmp_path / "files", {"still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"})
+    words = ["--num_envs_per_candidate", 64, "--learning_iterations", 80, "evaluation.points=1", "evaluation.final_episodes=32"]
+    output = run(tmp_path / "run", "--sim", "mujoco_cpu", "--device", "cpu", "--task", "Cartpole", "--candidates", *candidate, *words)
+    assert results(output).loc["human", "fitness"] > 0.9
+
+
+def test_seeds_are_replicas_with_their_own_rows_and_policies(tmp_path):
+    candidate = write_candidates(tmp_path / "files", {"still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"})
+    words = ["--num_envs_per_candidate", 4, "--learning_iterations", 2, "--seeds", 3, "--seed", 5]
+    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", *candidate, *words)
+    rows = results(output)
+    assert sorted(rows.loc["still", "seed"]) == [5, 6, 7]
+    best = rows.loc["still"].sort_values("fitness", ascending=False)
+    home = output / "candidates" / "still"
+    first = torch.load(home / f"policy_seed_{best['seed'].iloc[0]}.pth", weights_only=False)["model"]
+    if best["fitness"].iloc[0] > best["fitness"].iloc[1]:
+        assert_same_weights(first, weights(output, "still"))

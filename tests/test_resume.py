@@ -1,0 +1,92 @@
+"""Promise 6: a killed run resumes and ends bitwise as if uninterrupted."""
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers import QUICK, assert_same_weights, run, weights, write_candidates
+
+from envcoder_bench import eval_shapers
+
+CANDIDATES = {
+    "cosine": "def compute_reward(pole_angle):\n    c = torch.cos(pole_angle)\n    return c, {'cosine': c}\n",
+    "breaks_midway": """
+def compute_reward(progress_buf, pole_angle):
+    if bool((progress_buf > 25).any()):
+        raise RuntimeError("on purpose")
+    return torch.cos(pole_angle)
+""",
+}
+ITERATIONS = 12
+WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "checkpoint_minutes=0"]
+
+
+def _words(tmp_path):
+    return [*WORDS, "--candidates", *write_candidates(tmp_path / "files", CANDIDATES)]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    return run(folder / "run", *_words(folder))
+
+
+def _start(words, output):
+    command = [sys.executable, eval_shapers.__file__, *map(str, words), "--output_dir", str(output)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
+
+
+def _stop_at(process, output: Path, iteration: int, number: int) -> int:
+    """Send a signal once curves.csv shows an iteration (0: once the run has begun), and wait for the end."""
+    wanted, deadline = f"\n{iteration},".encode(), time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        curves = output / "curves.csv"
+        if (iteration == 0 and (output / "config.yaml").exists()) or (curves.exists() and wanted in curves.read_bytes()):
+            process.send_signal(number)
+            break
+        time.sleep(0.002)
+    process.communicate(timeout=120)
+    return process.returncode
+
+
+def _assert_ended_alike(output, uninterrupted, iteration=None):
+    assert eval_shapers.main(["--resume", str(output)]) == 0
+    # the candidates stand in other folders: nothing else may differ
+    def text(folder, name):
+        return (folder / name).read_text().replace(str(folder.parent), "")
+
+    for name in ("results.csv", "curves.csv"):
+        assert text(output, name) == text(uninterrupted, name)
+    for candidate in ("cosine", "human", "unshaped"):
+        assert_same_weights(weights(output, candidate), weights(uninterrupted, candidate))
+    assert not (output / "checkpoint.pth").exists()
+
+
+@pytest.mark.parametrize("iteration", [0, 1, 3, 9])
+def test_a_killed_run_ends_as_if_uninterrupted(tmp_path, uninterrupted, iteration):
+    output = tmp_path / "run"
+    process = _start(_words(tmp_path), output)
+    assert _stop_at(process, output, iteration, signal.SIGKILL) == -signal.SIGKILL
+    assert not (output / "summary.json").exists()
+    # what the user does to the file meanwhile does not matter: the run has its own copy
+    (tmp_path / "files" / "cosine.py").write_text("this is no Python", encoding="utf-8")
+    _assert_ended_alike(output, uninterrupted)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, uninterrupted):
+    output = tmp_path / "run"
+    words = [word if word != "checkpoint_minutes=0" else "checkpoint_minutes=60" for word in _words(tmp_path)]
+    process = _start(words, output)
+    assert _stop_at(process, output, 2, signal.SIGINT) == 130
+    assert (output / "checkpoint.pth").exists()
+    _assert_ended_alike(output, uninterrupted)
+
+
+def test_a_complete_run_is_shown_again(uninterrupted, capsys):
+    before = {path: path.read_bytes() for path in uninterrupted.rglob("*") if path.is_file()}
+    assert eval_shapers.main(["--resume", str(uninterrupted)]) == 0
+    assert "cosine" in capsys.readouterr().out
+    assert before == {path: path.read_bytes() for path in uninterrupted.rglob("*") if path.is_file()}
