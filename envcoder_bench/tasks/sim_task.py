@@ -69,6 +69,10 @@ class SimTask(Task):
         self.state: Dict[str, Tensor] = {}
         self.constants: Dict[str, Tensor] = {}
 
+    @property
+    def bytes_per_env(self) -> int:
+        return self.sim.bytes_per_env
+
     def set_drive_mode(self, effort: Tensor) -> None:
         self.sim.set_drive_mode(effort)
 

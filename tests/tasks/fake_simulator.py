@@ -14,6 +14,8 @@ TENSORS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "
 class FakeSimulator(Simulator):
     """Unit inertias: each joint's velocity grows by ``command * dt``; nothing touches anything."""
 
+    bytes_per_env = 0
+
     def __init__(self, num_envs: int, dof_names: Sequence[str], body_names: Sequence[str], dt: float = 0.02) -> None:
         self.num_envs, self.device, self.dt = num_envs, torch.device("cpu"), dt
         self.dof_names, self.body_names = list(dof_names), list(body_names)

@@ -7,14 +7,17 @@ import math
 import pytest
 import torch
 from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from envcoder_bench import stream
 from envcoder_bench.config import project_folder
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
-from envcoder_bench.tasks.registry import make_task, task_names
+from envcoder_bench.tasks.registry import baseline_path, make_task, task_names
 
 FOLDER = project_folder("user_functions")
 FILES = {name: sorted((FOLDER / name).glob("*.py")) for name in task_names()}
+BASELINES = [(name, baseline_path(name, which)) for name in task_names() for which in ("human", "unshaped")]
 ALL = [(name, path) for name, paths in FILES.items() for path in paths]
 
 
@@ -56,6 +59,40 @@ def test_it_passes_the_check_over_either_baseline(name, path, filler):
     assert not functions.uses_random and all(f.memory_line is None for f in functions.functions.values())
     if "compute_reward" in functions.functions and path.stem != "001_cosine" and path.stem != "004_only_penalties":
         assert shaping.components, "a curve for each part of the reward"
+
+
+class WaitsForDevice(TorchDispatchMode):
+    """Fails at an operator that a CUDA graph cannot hold: new data from Python, or a decision on a tensor's values.
+
+    Values of the constants may be read: they are on the CPU.
+    """
+
+    def __init__(self, constants=None) -> None:
+        super().__init__()
+        self.on_cpu = {x.data_ptr() for x in (constants or {}).values()}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        reads_constant = name == "_local_scalar_dense" and args[0].data_ptr() in self.on_cpu
+        masks = name == "index" and any(x is not None and x.dtype == torch.bool for x in args[1])
+        waits = masks or name in ("lift_fresh", "_local_scalar_dense", "nonzero")
+        assert reads_constant or not waits, f"{func} waits for the device"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("name", "path"), ALL + BASELINES, ids=[f"{n}-{path.stem}" for n, path in ALL + BASELINES])
+def test_nothing_in_it_waits_for_the_device(name, path):
+    task, functions = on_the_move(name), Functions(path)
+    state = whole_state(task, functions.candidate.action_dim or 0)
+    for shaper_type in functions.candidate.functions:
+        with WaitsForDevice(task.constants), stream.use(0, 0, 0):
+            functions(shaper_type, state, state["actions"])
+
+
+def test_the_detector_of_waiting_detects():
+    for waiting in (lambda x: torch.tensor([1.0]) * x, lambda x: x[x > 0], lambda x: x if x.sum() > 0 else -x):
+        with pytest.raises(AssertionError, match="waits for the device"), WaitsForDevice():
+            waiting(torch.ones(3))
 
 
 @pytest.mark.parametrize(("name", "path"), ALL, ids=[path.stem for _, path in ALL])

@@ -11,16 +11,15 @@ LEFT, TURN, FORWARD, LIFT = range(4)
 
 
 def leg(pair, front):
-    """Joint offsets ``(n, 3)`` of one leg from its pair's four numbers ``(n, 4)``."""
+    """Joint offsets ``(n, 3)``, rad, of one leg from its pair's four numbers ``(n, 4)``."""
     side = 1.0 if front else -1.0
-    haa = pair[:, LEFT] + side * pair[:, TURN]
-    hfe = side * pair[:, LIFT] - pair[:, FORWARD]
-    kfe = -2.0 * side * pair[:, LIFT]
+    haa = 0.3 * (pair[:, LEFT] + side * pair[:, TURN])
+    hfe = 0.4 * side * pair[:, LIFT] - 0.5 * pair[:, FORWARD]
+    kfe = -0.8 * side * pair[:, LIFT]
     return torch.stack((haa, hfe, kfe), dim=1)
 
 
 def compute_dof_target(action, state_dict):
-    scale = torch.tensor((0.3, 0.3, 0.5, 0.4), device=action.device)  # rad
-    first, second = action[:, :4] * scale, action[:, 4:] * scale
+    first, second = action[:, :4], action[:, 4:]
     legs = (leg(first, True), leg(second, False), leg(second, True), leg(first, False))
     return state_dict["default_dof_pos"] + torch.cat(legs, dim=1)
