@@ -1,8 +1,10 @@
-"""The seven functions a candidate may define, and how a fault in one is reported."""
+"""The seven functions a candidate may define, what is known of them once loaded, and how a fault in one is reported."""
 from __future__ import annotations
 
+import difflib
+import inspect
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 REWARD = "compute_reward"
 OBSERVATION = "compute_observation"
@@ -13,11 +15,20 @@ GOAL = "compute_goal"
 TERMINAL = "compute_terminal"
 
 SHAPER_TYPES: Tuple[str, ...] = (REWARD, OBSERVATION, TORQUE, DOF_TARGET, INITIAL_STATE, GOAL, TERMINAL)
+ACTION_TYPES: Tuple[str, ...] = (TORQUE, DOF_TARGET)  # two ways to do one thing: a shaping has at most one of them
 ALIASES: Dict[str, str] = {"compute_done": TERMINAL}
 INITIAL_STATE_KEYS: Tuple[str, ...] = ("root_states", "dof_pos", "dof_vel")
+BASELINES: Tuple[str, ...] = ("human", "unshaped")
+MAX_ACTION_DIM = 100
 
 
-@dataclass
+def near_type(name: str) -> str:
+    """``" (did you mean compute_X?)"`` for a misspelt function name; all share a prefix, so only close ones count."""
+    close = difflib.get_close_matches(name, [*SHAPER_TYPES, *ALIASES], n=1, cutoff=0.8)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+@dataclass(eq=False)  # compared by identity, so that it can be hashed as every exception
 class CandidateError(Exception):
     """A candidate's fault, as the results show it: where in the user's file, and what to change.
 
@@ -29,7 +40,74 @@ class CandidateError(Exception):
     line: Optional[int] = None
     function: str = ""
 
+    def __post_init__(self) -> None:
+        super().__init__(self.message, self.file, self.line, self.function)  # so that it pickles
+
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
         where = f"in {self.function}: " if self.function else ""
         return f"{place}{where}{self.message}"
+
+
+@dataclass(frozen=True)
+class CandidateFunction:
+    """One loaded function of one candidate file.
+
+    Attributes:
+        type, file, line: one of SHAPER_TYPES, and where its ``def`` is.
+        call, parameters: the function; its parameters, whose ``annotation`` is float, int or bool where TorchScript
+            wants a Python number.
+        action_dim: the file's ``ACTION_DIM``, if this is an action function.
+        random_line: where it may draw from a library's generator; None if it surely does not.
+        memory_line: where it may keep something for its next call; None if it surely does not.
+    """
+
+    type: str
+    file: str
+    line: int
+    call: Callable[..., Any]
+    parameters: Tuple[inspect.Parameter, ...]
+    action_dim: Optional[int] = None
+    random_line: Optional[int] = None
+    memory_line: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One loaded candidate file; ``action_dim`` is its ``ACTION_DIM``, if it has one."""
+
+    name: str
+    file: str
+    source: str
+    functions: Dict[str, CandidateFunction]
+    action_dim: Optional[int] = None
+
+    @property
+    def uses_random(self) -> bool:
+        """Whether any function may draw from a library's generator."""
+        return any(function.random_line is not None for function in self.functions.values())
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """The functions that shape one group: the candidate's own and, for the rest, the baseline's.
+
+    Attributes:
+        name, file: the candidate's.
+        action: ``compute_torque`` or ``compute_dof_target``, or None for the task's own drives.
+        obs_dim, action_dim, effort, components: filled in by ``checking.check``: widths of observation and action,
+            whether the action commands effort, and the names of the reward's components.
+    """
+
+    name: str
+    file: str
+    reward: CandidateFunction
+    observation: CandidateFunction
+    action: Optional[CandidateFunction] = None
+    initial_state: Optional[CandidateFunction] = None
+    goal: Optional[CandidateFunction] = None
+    terminal: Optional[CandidateFunction] = None
+    obs_dim: int = 0
+    action_dim: int = 0
+    effort: bool = False
+    components: Tuple[str, ...] = ()

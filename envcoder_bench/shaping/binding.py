@@ -1,0 +1,61 @@
+"""Parameters of candidate functions, bound by name and once: state tensors never move, so no call looks them up."""
+from __future__ import annotations
+
+from functools import partial
+from inspect import Parameter
+from typing import Callable, Dict, List, Optional
+
+from torch import Tensor
+
+from envcoder_bench.errors import near_matches
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
+from envcoder_bench.shaping.state import StateDict
+
+STATE_NAMES = ("state_dict", "state")
+ACTION_NAMES = ("action", "actions")
+
+
+def bind(function: CandidateFunction, state: StateDict, action: Optional[Tensor] = None) -> Callable[[], object]:
+    """Give ``function`` its inputs: the returned callable takes no arguments.
+
+    A parameter is ``state_dict`` (or ``state``), ``action`` / ``actions`` (``action`` if given, else the state's
+    ``actions``) or a key of the state; any other keeps its default. ``**kwargs`` receives the keys that no parameter
+    names, ``*args`` nothing.
+
+    Raises:
+        CandidateError: a parameter without default is none of these.
+    """
+    by_name: Dict[str, object] = {**state, **{name: state for name in STATE_NAMES}}
+    by_name.update({name: state["actions"] if action is None else action for name in ACTION_NAMES})
+    positional: List[object] = []
+    named: Dict[str, object] = {}
+    for parameter in function.parameters:
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            continue
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            taken = {p.name for p in function.parameters}
+            named.update({key: value for key, value in state.items() if key not in taken})
+        elif parameter.kind is Parameter.KEYWORD_ONLY:
+            named[parameter.name] = _value(parameter, by_name, function, state)
+        else:
+            positional.append(_value(parameter, by_name, function, state))
+    return partial(function.call, *positional, **named)
+
+
+def _value(parameter: Parameter, by_name: Dict[str, object], function: CandidateFunction, state: StateDict) -> object:
+    if parameter.name not in by_name:
+        if parameter.default is not Parameter.empty:
+            return parameter.default
+        known = (STATE_NAMES[0], *ACTION_NAMES, *(key for key in state if key not in ACTION_NAMES))
+        raise CandidateError(
+            f"parameter {parameter.name!r} is no key of the state{near_matches(parameter.name, known)}; "
+            f"parameters are bound by name to {', '.join(known)}, or need a default",
+            function.file,
+            function.line,
+            function.type,
+        )
+    value = by_name[parameter.name]
+    number = parameter.annotation if parameter.annotation in (float, int, bool) else None
+    if number is not None and isinstance(value, Tensor) and value.dim() == 0 and value.device.type == "cpu":
+        return number(value.item())  # TorchScript takes no tensor for a float; constants are 0-d tensors on the CPU
+    return value

@@ -1,0 +1,186 @@
+"""Call every function of a shaping once on a copy of a real state, and learn its dimensions, before it may train."""
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Callable, Dict, Optional, Tuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from envcoder_bench import noise, stream
+from envcoder_bench.shaping import outputs
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.contract import (
+    INITIAL_STATE_KEYS,
+    MAX_ACTION_DIM,
+    TORQUE,
+    CandidateError,
+    CandidateFunction,
+    Shaping,
+)
+from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, shared_settings
+from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.tasks.base import Task
+
+T = TypeVar("T")
+
+
+def check(shaping: Shaping, probe_state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> Shaping:
+    """Return ``shaping`` with ``obs_dim``, ``action_dim``, ``effort`` and ``components`` filled in.
+
+    Args:
+        probe_state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is
+            made here for the width at hand, ``progress_buf`` too if it is missing.
+        constants: the task's.
+
+    Raises:
+        CandidateError: a function raises, returns what its contract does not allow or what is not finite, or changes
+            its input in place. The functions have run by then: load the candidate again for training.
+    """
+    try:
+        return _check(shaping, probe_state, constants, task)
+    except CandidateError as error:
+        fault = error
+    # without traceback and cause, whose frames would keep all that the candidate allocated
+    fault.__cause__ = fault.__context__ = None
+    raise fault.with_traceback(None)
+
+
+def _check(shaping: Shaping, probe_state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> Shaping:
+    with torch.no_grad():
+        probe = _Probe(probe_state, constants, task)
+        n, on_cuda = probe.n, task.device.type == "cuda"
+        probe.action_dim = _action_dim(shaping, probe, task)
+        reward, components = probe.run(shaping.reward, lambda value: outputs.reward(value, n, on_cuda))
+        probe.finite(shaping.reward, reward)
+        observation = probe.run(shaping.observation, lambda value: outputs.observation(value, n, on_cuda))
+        probe.finite(shaping.observation, observation)
+        keys = {
+            "initial_state": [key for key in INITIAL_STATE_KEYS if key in task.state],
+            "goal": list(task.goal_keys),
+        }
+        for name, function in (("initial_state", shaping.initial_state), ("goal", shaping.goal)):
+            if function is not None:
+                shapes = {key: task.state[key] for key in keys[name]}
+                made = probe.run(function, lambda value, s=shapes: outputs.parts(value, s, n, on_cuda))
+                for key, part in made.items():
+                    probe.finite(function, part, repr(key))
+        if shaping.terminal is not None:
+            terminal = probe.run(shaping.terminal, lambda value: outputs.real(value, (n,), on_cuda))
+            probe.finite(shaping.terminal, terminal)
+    return replace(
+        shaping,
+        obs_dim=observation.shape[1],
+        action_dim=probe.action_dim,
+        effort=shaping.action is not None and shaping.action.type == TORQUE,
+        components=tuple(components),
+    )
+
+
+class _Probe:
+    """A state on which functions are tried out."""
+
+    def __init__(self, state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> None:
+        self.n = next(iter(state.values())).shape[0]
+        self.device, self.constants = task.device, constants
+        self.state = {**state}
+        self.state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
+        self.action_dim = 0
+
+    def inputs(self, device: torch.device) -> Dict[str, Tensor]:
+        """The state with actions of the width at hand and own constants."""
+        state = {key: x.to(device) for key, x in self.state.items()}
+        state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, self.n, self.action_dim, device) - 1.0
+        return {**state, **own_constants(self.constants, device)}
+
+    def run(self, function: CandidateFunction, parse: Callable[[object], T]) -> T:
+        """Call ``function`` and parse what it returns."""
+        if self.device.type == "cuda":
+            self._refuse_out_of_bounds(function)
+        return self._run(function, parse, self.device)
+
+    def finite(self, function: CandidateFunction, value: Tensor, what: str = "") -> None:
+        try:
+            outputs.require_finite(value, what)
+        except BadReturn as error:
+            raise from_exception(error, function) from None
+
+    def _run(self, function: CandidateFunction, parse: Callable[[object], T], device: torch.device) -> T:
+        real = self.inputs(device)
+        given = StateDict({key: x.clone() for key, x in real.items()})
+        versions = {key: x._version for key, x in given.items()}
+        call = bind(function, given)
+        try:
+            with shared_settings(), stream.seeded(0, device), stream.use(0, 0, noise.CONTROL):
+                value = call()
+            for key, x in given.items():  # values too: a write through .data or .numpy() leaves the version alone
+                if x._version != versions[key] or not torch.equal(torch.nan_to_num(x), torch.nan_to_num(real[key])):
+                    raise Mutation(in_place(key))
+            return parse(value)
+        except FAULTS as error:
+            raise from_exception(error, function) from error
+
+    def _refuse_out_of_bounds(self, function: CandidateFunction) -> None:
+        """Try it on the CPU first: there a bad index raises, on CUDA it takes the whole process's context with it."""
+        try:
+            self._run(function, lambda value: None, torch.device("cpu"))
+        except CandidateError as error:
+            if "out of bounds" in error.message or "IndexError" in error.message:
+                raise
+
+
+def in_place(key: str) -> str:
+    """Say that a function changed a tensor of the state."""
+    return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
+
+
+def _action_dim(shaping: Shaping, probe: _Probe, task: Task) -> int:
+    """The width of the action: the file's ACTION_DIM, else the widest that works; the task's own without a function."""
+    function = shaping.action
+    if function is None:
+        if task.default_action_dim is None:
+            message = f"{task.name} has no position drives of its own: define compute_torque or compute_dof_target"
+            raise CandidateError(message, shaping.file)
+        return task.default_action_dim
+    if function.action_dim is not None:
+        _try_width(function, function.action_dim, probe, task)
+        return function.action_dim
+    bind(function, StateDict(probe.inputs(task.device)))  # an unknown parameter fails at any width
+    for width in range(MAX_ACTION_DIM, 0, -1):
+        try:
+            _try_width(function, width, probe, task)
+        except CandidateError:
+            continue
+        if width == MAX_ACTION_DIM:
+            warnings.warn(
+                f"{function.file}:{function.line}: {function.type} takes actions of any width, so it trains with "
+                f"{width}: set ACTION_DIM = {task.num_dofs} or what it uses",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return width
+    return _explain_no_width(function, probe, task)
+
+
+def _try_width(function: CandidateFunction, width: int, probe: _Probe, task: Task) -> None:
+    probe.action_dim = width
+    shape: Tuple[int, int] = (probe.n, task.num_dofs)
+    command = probe.run(function, lambda value: outputs.floating(value, shape, task.device.type == "cuda"))
+    probe.finite(function, command)
+
+
+def _explain_no_width(function: CandidateFunction, probe: _Probe, task: Task) -> int:
+    """Raise what an action as wide as the joints, the likeliest, meets."""
+    cause: Optional[CandidateError] = None
+    try:
+        _try_width(function, task.num_dofs, probe, task)
+    except CandidateError as error:
+        cause = error
+    told = f"with actions of width {task.num_dofs} it {cause.message}" if cause else "set ACTION_DIM"
+    raise CandidateError(
+        f"works with no action width from {MAX_ACTION_DIM} to 1: {told}",
+        function.file,
+        cause.line if cause else function.line,
+        function.type,
+    )

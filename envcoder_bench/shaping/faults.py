@@ -1,0 +1,73 @@
+"""From an exception to a CandidateError: which line of the candidate's file, and what it says in one line."""
+from __future__ import annotations
+
+import re
+import traceback
+from contextlib import contextmanager
+from typing import Iterator, Optional, Union
+
+import torch
+
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
+
+FAULTS = (Exception, SystemExit)  # what a candidate may raise; KeyboardInterrupt is the user's
+
+_SCRIPT_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_SETTINGS = {
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "number of threads": (torch.get_num_threads, torch.set_num_threads),
+}
+
+
+class BadReturn(Exception):
+    """A function returned what its contract does not allow; the message starts with "returned"."""
+
+
+class Mutation(Exception):
+    """A function changed its input in place; the message says which."""
+
+
+def line_in(error: BaseException, file: str) -> Optional[int]:
+    """The line of ``file`` where ``error`` came up: the innermost frame there, or the one TorchScript names."""
+    script = [int(line) for name, line in _SCRIPT_FRAME.findall(str(error)) if name == file]
+    frames = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return script[-1] if script else frames[-1] if frames else None
+
+
+def one_line(error: BaseException) -> str:
+    """``Type: message`` on one line; of TorchScript's long reports the line that says what happened."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines and "TorchScript interpreter" in lines[0]:
+        return lines[-1]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def from_exception(
+    error: BaseException, function: Union[CandidateFunction, None], file: str = "", step: Optional[int] = None
+) -> CandidateError:
+    """Tell what ``function`` (None: a file while it was loaded) did wrong, and at which environment step."""
+    when = "" if step is None else f" (environment step {step})"
+    if function is None:
+        return CandidateError(f"raised {one_line(error)} while the file was loaded", file, line_in(error, file))
+    if isinstance(error, (BadReturn, Mutation)):
+        return CandidateError(f"{error}{when}", function.file, function.line, function.type)
+    line = line_in(error, function.file) or function.line
+    return CandidateError(f"raised {one_line(error)}{when}", function.file, line, function.type)
+
+
+@contextmanager
+def shared_settings() -> Iterator[None]:
+    """Restore torch's process-wide settings if the block changes them, and raise ValueError."""
+    before = {name: get() for name, (get, _) in _SETTINGS.items()}
+    changed = []
+    try:
+        yield
+    finally:
+        for name, (get, restore) in _SETTINGS.items():
+            if get() != before[name]:
+                changed.append(name)
+                restore(before[name])  # type: ignore[arg-type]
+    if changed:
+        raise ValueError(f"changes torch's {' and '.join(changed)}, which all candidates share: remove that call")

@@ -1,0 +1,169 @@
+"""From a candidate file to its functions."""
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import linecache
+import math
+import sys
+import tokenize
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+import numpy as np
+import torch
+
+from envcoder_bench import noise, stream
+from envcoder_bench.shaping import redirect
+from envcoder_bench.shaping.contract import (
+    ACTION_TYPES,
+    ALIASES,
+    MAX_ACTION_DIM,
+    SHAPER_TYPES,
+    Candidate,
+    CandidateError,
+    CandidateFunction,
+    near_type,
+)
+from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
+from envcoder_bench.shaping.scan import Scan
+
+# names that candidate files use without importing
+GIVEN = {
+    "torch": torch, "Tensor": torch.Tensor, "math": math, "np": np,
+    "Dict": Dict, "List": List, "Optional": Optional, "Tuple": Tuple,
+}  # fmt: skip
+_SCRIPT_NUMBERS = {"FloatType": float, "IntType": int, "BoolType": bool}
+_loaded = itertools.count()
+
+
+def load_source(path: Path) -> str:
+    """Read a candidate file, in the encoding that it declares.
+
+    Raises:
+        CandidateError: it cannot be read or decoded.
+    """
+    try:
+        with tokenize.open(path) as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError, SyntaxError) as error:
+        raise CandidateError(f"cannot be read: {error}; save it as UTF-8 text", str(path)) from error
+
+
+def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0) -> Candidate:
+    """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
+
+    Each call makes a module of its own: load once per group, and groups of one candidate share no global state.
+    ``seed`` is for modules that draw random numbers while they are loaded.
+
+    Raises:
+        CandidateError: it does not parse, raises, or breaks the contract in a way that shows without running it.
+    """
+    file = str(file)
+    try:
+        tree = ast.parse(source, filename=file)
+    except SyntaxError as error:
+        text = (error.text or "").strip()
+        message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"
+        raise CandidateError(message, file, error.lineno) from None
+    except (ValueError, RecursionError, MemoryError) as error:  # a null byte; code nested too deep
+        raise CandidateError(f"cannot be parsed: {error}", file) from None
+    module = _execute(name, source, file, seed)
+    scan = Scan(tree, redirect.helper_names())
+    action_dim = _action_dim(module, scan, file)
+    functions: Dict[str, CandidateFunction] = {}
+    for name_in_file in (*SHAPER_TYPES, *ALIASES):
+        call: Any = module.get(name_in_file)
+        if name_in_file not in module:
+            continue
+        shaper_type = ALIASES.get(name_in_file, name_in_file)
+        line = scan.line(name_in_file)
+        if shaper_type in functions:
+            first = functions[shaper_type].line
+            message = f"{name_in_file} and {shaper_type} (line {first}) are one function: keep one"
+            raise CandidateError(message, file, line)
+        functions[shaper_type] = CandidateFunction(
+            type=shaper_type,
+            file=file,
+            line=line,
+            call=call,
+            parameters=_parameters(call, name_in_file, file, line),
+            action_dim=action_dim if shaper_type in ACTION_TYPES else None,
+            random_line=scan.random_line(name_in_file),
+            memory_line=scan.memory_line(name_in_file),
+        )
+    _refuse_bad_sets(functions, action_dim, scan, file)
+    return Candidate(name, file, source, functions, action_dim)
+
+
+def _execute(name: str, source: str, file: str, seed: int) -> Dict[str, object]:
+    """Run the file's top level and return its globals."""
+    redirect.install()
+    # TorchScript and tracebacks read the source from linecache; without an mtime the entry is never checked on disk
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
+    module.__file__ = file
+    vars(module).update(GIVEN)
+    sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look their module up
+    try:
+        with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):
+            exec(compile(source, file, "exec", dont_inherit=True), vars(module))
+    except FAULTS as error:
+        fault = from_exception(error, None, file)
+        if isinstance(error, ModuleNotFoundError):
+            fault.message += "; a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
+        raise CandidateError(fault.message, fault.file, fault.line) from error
+    return vars(module)
+
+
+def _parameters(call: Any, name: str, file: str, line: int) -> Tuple[inspect.Parameter, ...]:
+    if not callable(call):
+        raise CandidateError(f"{name} must be a function, not {type(call).__name__}", file, line)
+    unawaited = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_kind(call) for is_kind in unawaited):
+        raise CandidateError("must return its result at once: write it without async and yield", file, line, name)
+    if isinstance(call, torch.jit.ScriptFunction):
+        return _script_parameters(call)
+    try:
+        return tuple(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):
+        raise CandidateError("has no readable parameters: define it with def", file, line, name) from None
+
+
+def _script_parameters(call: Any) -> Tuple[inspect.Parameter, ...]:
+    """Parameters of a TorchScript function, which ``inspect`` cannot see."""
+    return tuple(
+        inspect.Parameter(
+            argument.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=argument.default_value if argument.has_default_value() else inspect.Parameter.empty,
+            annotation=_SCRIPT_NUMBERS.get(argument.type.kind(), inspect.Parameter.empty),
+        )
+        for argument in call.schema.arguments
+    )
+
+
+def _action_dim(module: Dict[str, object], scan: Scan, file: str) -> Optional[int]:
+    value = module.get("ACTION_DIM")
+    if value is None or (type(value) is int and 1 <= value <= MAX_ACTION_DIM):
+        return value
+    message = f"ACTION_DIM must be an int from 1 to {MAX_ACTION_DIM}, not {value!r}"
+    raise CandidateError(message, file, scan.line("ACTION_DIM"))
+
+
+def _refuse_bad_sets(
+    functions: Dict[str, CandidateFunction], action_dim: Optional[int], scan: Scan, file: str
+) -> None:
+    if not functions:
+        defined = [name for name, nodes in scan.definitions.items() if isinstance(nodes[-1], ast.FunctionDef)]
+        hints = [f"{name} (line {scan.line(name)}){near_type(name)}" for name in defined]
+        has = f"; it has {', '.join(hints)}" if hints else ""
+        raise CandidateError(f"defines none of {', '.join(SHAPER_TYPES)}{has}", file)
+    actions = [functions[shaper_type] for shaper_type in ACTION_TYPES if shaper_type in functions]
+    if len(actions) > 1:
+        raise CandidateError(f"defines both {' and '.join(ACTION_TYPES)}: keep one", file, actions[1].line)
+    if action_dim is not None and not actions:
+        message = f"ACTION_DIM is the width of the action of {' or '.join(ACTION_TYPES)}: define one or remove it"
+        raise CandidateError(message, file, scan.line("ACTION_DIM"))

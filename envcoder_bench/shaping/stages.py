@@ -1,0 +1,168 @@
+"""One kind of function over all groups: the calls, and the padded buffers that they fill."""
+from __future__ import annotations
+
+import math
+from typing import Callable, Dict, List, Optional
+
+import torch
+from torch import Tensor
+
+from envcoder_bench import noise, stream
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.shaping import outputs
+from envcoder_bench.shaping.contract import CandidateFunction
+
+Store = Callable[[object], None]
+
+
+class Call:
+    """One function of one group, bound to its inputs and to its rows of the stage's buffers.
+
+    The same object runs on the CPU, eagerly on CUDA and inside a captured graph. ``function`` is None for the task's
+    own drives, which are no candidate's fault.
+    """
+
+    __slots__ = ("_device", "_invoke", "_purpose", "_seed", "_store", "_uses_generator", "function", "group")
+
+    def __init__(
+        self,
+        group: int,
+        function: Optional[CandidateFunction],
+        invoke: Callable[[], object],
+        store: Store,
+        seed: int,
+        purpose: int,
+        device: torch.device,
+    ) -> None:
+        self.group, self.function = group, function
+        self._invoke, self._store, self._seed, self._purpose, self._device = invoke, store, seed, purpose, device
+        self._uses_generator = function is not None and function.random_line is not None
+
+    def __call__(self, step: noise.Counter) -> None:
+        """Call the function with the random numbers of ``step``, check what it returns, and write it to its rows."""
+        with stream.use(self._seed, step, self._purpose):
+            if self._uses_generator:
+                with stream.seeded(noise.stream_seed(self._seed, int(step), self._purpose), self._device):
+                    value = self._invoke()
+            else:
+                value = self._invoke()
+            self._store(value)
+
+
+def into(rows: Tensor, kind: Callable[..., Tensor] = outputs.floating) -> Store:
+    """Store a result of the shape of ``rows`` there; ``kind`` says which numbers are allowed."""
+    shape, on_cuda = tuple(rows.shape), rows.is_cuda
+
+    def store(value: object) -> None:
+        rows.copy_(kind(value, shape, on_cuda))
+
+    return store
+
+
+def into_reward(rows: Tensor, sums: Dict[str, Tensor]) -> Store:
+    """Store a reward in ``rows`` ``(n,)`` and add its components to their ``sums``, each ``(n,)``."""
+    n, on_cuda = rows.shape[0], rows.is_cuda
+
+    def store(value: object) -> None:
+        total, components = outputs.reward(value, n, on_cuda)
+        rows.copy_(total)
+        for name, component in components.items():
+            if name in sums:  # evaluation may run another reward than the one checked, with names of its own
+                sums[name].add_(component)
+
+    return store
+
+
+def into_parts(rows: Dict[str, Tensor]) -> Store:
+    """Store a dict of some of the keys of ``rows``."""
+    n, on_cuda = next(((x.shape[0], x.is_cuda) for x in rows.values()), (0, False))
+
+    def store(value: object) -> None:
+        for key, part in outputs.parts(value, rows, n, on_cuda).items():
+            rows[key].copy_(part)
+
+    return store
+
+
+class Stage:
+    """The calls of one kind, and what they fill.
+
+    Args:
+        name: what the stage makes, for messages.
+        buffers: ``(num_envs, ...)`` tensors that the calls fill, overwritten at every run.
+        widths: for each group, how many numbers per environment are its own; the rest is padding.
+        rest: live ``(num_envs, ...)`` tensors that give the rows which no call sets; None: those rows are zeros.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        layout: GroupLayout,
+        device: torch.device,
+        buffers: Dict[str, Tensor],
+        widths: List[int],
+        rest: Optional[Dict[str, Tensor]] = None,
+    ) -> None:
+        self.name, self.layout, self.buffers, self.widths, self.rest = name, layout, buffers, widths, rest
+        self.calls: List[Call] = []
+        # what CUDA runs: calls that no graph can hold, then everything else; None until the first run
+        self.eager: List[Call] = []
+        self.replay: Optional[Callable[[], None]] = None
+        self._floating = [key for key, buffer in buffers.items() if buffer.is_floating_point()]
+        self.fault_step = torch.full((layout.num_groups,), -1, dtype=torch.int64, device=device)
+        self.fault_count = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
+
+    def rows(self, group: int) -> Dict[str, Tensor]:
+        """The group's rows of the buffers."""
+        return {key: buffer[self.layout.slice(group)] for key, buffer in self.buffers.items()}
+
+    def function(self, group: int) -> Optional[CandidateFunction]:
+        """The candidate's function that fills the group's rows, if one does."""
+        return next((call.function for call in self.calls if call.group == group), None)
+
+    def prefill(self) -> None:
+        """Put the live values in, so that what no call sets keeps its value."""
+        if self.rest is not None:
+            for key, buffer in self.buffers.items():
+                buffer.copy_(self.rest[key])
+
+    def clear(self, group: int) -> None:
+        """Empty the rows of a group: live values or zeros."""
+        for key, rows in self.rows(group).items():
+            if self.rest is None:
+                rows.zero_()
+            else:
+                rows.copy_(self.rest[key][self.layout.slice(group)])
+
+    def non_finite(self) -> Dict[int, int]:
+        """For each group with NaN or infinity in its rows, how many; one reduction if there are none (syncs CUDA)."""
+        # a sum is the cheapest test; that of finite numbers may overflow, which the exact test below forgives
+        if all(math.isfinite(self.buffers[key].sum().item()) for key in self._floating):
+            return {}
+        counts = self._counts().tolist()
+        return {group: count for group, count in enumerate(counts) if count}
+
+    def guard(self, dead: Tensor, step: Tensor) -> None:
+        """Note groups whose rows are not finite, and empty the rows of all that are ``dead``; no device sync.
+
+        ``dead`` ``(num_groups,)`` bool is updated, ``fault_step`` and ``fault_count`` keep each group's first fault.
+        """
+        groups = self.layout.num_groups
+        counts = self._counts()
+        fresh = (counts > 0) & ~dead
+        self.fault_step.copy_(torch.where(fresh, step, self.fault_step))
+        self.fault_count.copy_(torch.where(fresh, counts, self.fault_count))
+        dead.logical_or_(fresh)
+        for key, buffer in self.buffers.items():
+            rows = buffer.view(groups, -1)
+            if self.rest is None:
+                rows.masked_fill_(dead.unsqueeze(1), 0)
+            else:
+                rows.copy_(torch.where(dead.unsqueeze(1), self.rest[key].reshape(groups, -1), rows))
+
+    def _counts(self) -> Tensor:
+        """How many numbers of each group are not finite: ``(num_groups,)``."""
+        counts = torch.zeros_like(self.fault_count)
+        for key in self._floating:
+            counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)
+        return counts

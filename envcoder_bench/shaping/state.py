@@ -1,0 +1,82 @@
+"""The ``state_dict`` that candidate functions read, and what keeps it as it should be."""
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, NoReturn, Optional
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.errors import near_matches
+
+
+class StateDict(Dict[str, Tensor]):
+    """A dict of one group's tensors that refuses changes and names near matches for a missing key.
+
+    It is a real dict inside, so TorchScript takes it for ``Dict[str, Tensor]``.
+    """
+
+    def __missing__(self, key: str) -> NoReturn:
+        raise KeyError(f"state_dict has no key {key!r}{near_matches(str(key), self)}; its keys are {', '.join(self)}")
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(
+            "state_dict is read-only: return new tensors instead of changing it, or work on a copy, dict(state_dict)"
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def copy(self) -> Dict[str, Tensor]:
+        """A plain dict of the same tensors, which may be changed."""
+        return dict(self)
+
+
+def own_constants(constants: Dict[str, Tensor], device: torch.device) -> Dict[str, Tensor]:
+    """Clone the task's constants for one group.
+
+    Single numbers stay on the CPU, where ``.item()`` and arithmetic with device tensors cost no sync. Index tensors go
+    to the device: indexing a CUDA tensor with a CPU tensor copies it at every call, which syncs and cannot be captured.
+    """
+    return {key: x.clone() if x.dim() == 0 else x.to(device, copy=True) for key, x in constants.items()}
+
+
+class Watch:
+    """Notices in-place changes of tensors by torch's version counters, which views share with their base.
+
+    Writes that pass torch by (``.numpy()``, ``.data``) do not count: the simulator's own, and what ``check`` finds by
+    comparing values.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self._tensors: List[Tensor] = list({id(base): base for base in map(base_of, tensors)}.values())
+        self.mark()
+
+    def mark(self) -> None:
+        """Take the tensors as they are now."""
+        self._versions = [x._version for x in self._tensors]
+
+    def changed(self) -> Optional[Tensor]:
+        """The base of a tensor that was changed since it was last marked; then all are marked."""
+        versions = [x._version for x in self._tensors]
+        if versions == self._versions:
+            return None
+        before, self._versions = self._versions, versions
+        return next(x for x, old, new in zip(self._tensors, before, versions) if old != new)
+
+
+class ContiguousCopy:
+    """A contiguous copy of a live tensor, renewed when that has changed."""
+
+    def __init__(self, live: Tensor) -> None:
+        self.tensor = live.contiguous()
+        self._live, self._version = live, live._version
+
+    def refresh(self) -> None:
+        if self._live._version != self._version:
+            self.tensor.copy_(self._live)
+            self._version = self._live._version
+
+
+def base_of(x: Tensor) -> Tensor:
+    """The tensor that ``x`` is a view of, or ``x``."""
+    return x if x._base is None else x._base

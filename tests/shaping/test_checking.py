@@ -1,0 +1,408 @@
+"""Every signature variant of the contract, and every return that it does not allow, with the exact message."""
+
+import warnings
+
+import pytest
+import torch
+from shaping_fakes import BASELINE, FakeTask, load, shaping
+
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.checking import check
+from envcoder_bench.shaping.contract import CandidateError
+
+
+def fault(code, **kwargs):
+    with pytest.raises(CandidateError) as caught:
+        shaping(code, **kwargs)
+    return str(caught.value)
+
+
+# what is allowed
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "state_dict",
+        "state",
+        "dof_pos",
+        "dof_pos, actions",
+        "action, dof_pos",
+        "dof_pos, weight=2.0",
+        "weight=2.0, dof_pos=None",
+        "dof_pos, /, dof_vel",
+        "*, dof_pos, weight=1.0",
+        "dof_pos, *args, **kwargs",
+        "state_dict: Dict[str, Tensor], progress_buf, dof_vel_scale, feet_indices",
+    ],
+)
+def test_parameters_are_bound_by_name(signature):
+    own = next(name for name in ("dof_pos", "state_dict", "state") if name in signature)
+    x = own if own == "dof_pos" else f"{own}['dof_pos']"
+    checked = shaping(f"def compute_reward({signature}):\n    return {x}.sum(dim=-1)\n")
+    assert checked.reward.line == 1
+
+
+def test_what_parameters_receive():
+    shaping(
+        """
+        def compute_reward(
+            state_dict, state, action, actions, dof_pos, progress_buf, dof_vel_scale, weight=2.0, *args, **others
+        ):
+            assert state is state_dict and action is actions and actions is state_dict["actions"]
+            assert dof_pos is state_dict["dof_pos"] and weight == 2.0 and args == ()
+            assert set(others) == {"root_states", "dof_vel", "commands", "contact_forces", "feet_indices"}
+            assert progress_buf.dtype is torch.int64 and progress_buf.shape == (4,)
+            assert dof_vel_scale.item() == pytest_approx and dof_vel_scale.device.type == "cpu"
+            return dof_pos[:, 0]
+        pytest_approx = torch.tensor(0.05).item()
+        """
+    )
+
+
+def test_a_state_key_wins_over_a_default():
+    shaping("def compute_reward(dof_pos=None):\n    return dof_pos.sum(dim=-1)\n")
+
+
+def test_torchscript_parameters():
+    checked = shaping(
+        """
+        @torch.jit.script
+        def compute_reward(
+            state_dict: Dict[str, Tensor], dof_pos: Tensor, dof_vel_scale: float
+        ) -> Tuple[Tensor, Dict[str, Tensor]]:
+            r = state_dict["dof_vel"].sum(dim=-1) * dof_vel_scale + dof_pos[:, 0]
+            return r, {"all": r}
+
+        @torch.jit.script
+        def compute_torque(actions: Tensor, dof_pos: Tensor) -> Tensor:
+            return actions - dof_pos
+        """
+    )
+    assert checked.components == ("all",) and checked.action_dim == 3 and checked.effort
+
+
+def test_helper_modules_work():
+    checked = shaping(
+        """
+        from isaacgymenvs.utils.torch_jit_utils import quat_rotate_inverse, torch_rand_float
+        def compute_observation(root_states):
+            return quat_rotate_inverse(root_states[:, 3:7], root_states[:, 7:10])
+        def compute_goal(commands):
+            return {"commands": torch_rand_float(-1.0, 1.0, (commands.shape[0], 3), "cpu")}
+        """
+    )
+    assert checked.obs_dim == 3
+
+
+def test_dimensions_are_found():
+    checked = shaping(
+        """
+        def compute_reward(dof_pos):
+            r = dof_pos.sum(dim=-1)
+            return r.double(), {"pos": r, "upright": r > 0, "steps": torch.ones(4, dtype=torch.int64)}
+        def compute_observation(dof_pos, dof_vel):
+            return torch.cat((dof_pos, dof_vel[:, :1]), dim=-1).double()
+        """
+    )
+    assert checked.components == ("pos", "upright", "steps")
+    assert (checked.obs_dim, checked.action_dim, checked.effort) == (4, 3, False)
+
+
+@pytest.mark.parametrize("value", ["x > 0", "(x > 0).long()", "(x > 0).float()", "(x > 0).double()"])
+def test_terminal_may_be_bool_int_or_float(value):
+    shaping(f"def compute_terminal(dof_pos):\n    x = dof_pos[:, 0]\n    return {value}\n")
+
+
+def test_action_dim_of_the_file_or_the_widest():
+    torque = "def compute_torque(action, dof_pos):\n    return action[:, :1] - dof_pos\n"
+    assert shaping("ACTION_DIM = 5\n" + torque).action_dim == 5
+    with pytest.warns(
+        RuntimeWarning, match=r"mine\.py:1: compute_torque takes actions of any width.*set ACTION_DIM = 3"
+    ):
+        assert shaping(torque).action_dim == 100
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (
+            shaping("def compute_dof_target(action):\n    return action.view(-1, 3, 2).sum(dim=-1)\n").action_dim == 6
+        )
+        assert shaping("def compute_dof_target(action):\n    return action\n").action_dim == 3
+        # ones broadcasts to any width, so the widest that fits is what the matrix says
+        assert shaping("W = torch.ones(7, 3)\ndef compute_torque(action):\n    return action @ W\n").action_dim == 7
+
+
+def test_effort_and_the_tasks_own_drives():
+    assert shaping("ACTION_DIM = 3\ndef compute_torque(action): return action\n").effort
+    assert not shaping("ACTION_DIM = 3\ndef compute_dof_target(action): return action\n").effort
+    assert fault("def compute_reward(dof_pos): return dof_pos[:, 0]\n", task=FakeTask(4, default_action_dim=None)) == (
+        "mine.py: Fake has no position drives of its own: define compute_torque or compute_dof_target"
+    )
+
+
+def test_the_state_can_be_read_in_every_way_and_copied():
+    shaping(
+        """
+        def compute_reward(state_dict):
+            assert "dof_pos" in state_dict and state_dict.get("nothing") is None and len(state_dict) == 9
+            state = dict(state_dict)
+            state["dof_pos"] = state["dof_pos"] + 1
+            other = state_dict.copy()
+            other.update(dof_pos=0)
+            return {**state_dict}["dof_pos"].sum(dim=-1)
+        """
+    )
+
+
+def test_the_probe_and_the_generators_are_untouched():
+    task = FakeTask(4)
+    before = {key: x.clone() for key, x in task.state.items()}
+    torch.manual_seed(3)
+    generator = torch.get_rng_state()
+    shaping(
+        "def compute_goal(commands):\n    torch.manual_seed(1)\n    return {'commands': torch.rand(4, 3)}\n", task=task
+    )
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert all(torch.equal(task.state[key], before[key]) for key in before)
+
+
+# what is not
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("1.0", "returned a float; it must be a tensor of shape (4,)"),
+        ("None", "returned None (is a return missing?); it must be a tensor of shape (4,)"),
+        ("x.sum(dim=-1, keepdim=True)", "returned shape (4, 1); it must be (4,): squeeze it with .squeeze(-1)"),
+        ("x.sum(dim=-1).unsqueeze(0)", "returned shape (1, 4); it must be (4,): squeeze it with .squeeze(0)"),
+        ("x", "returned shape (4, 3); it must be (4,): reduce the last axis, e.g. with .sum(dim=-1)"),
+        ("x.sum()", "returned shape (); it must be (4,): one number per environment, so reduce with dim=-1"),
+        ("x[:2].sum(dim=-1)", "returned shape (2,); it must be (4,): the first axis is the 4 environments"),
+        ("x.sum(dim=-1).long()", "returned torch.int64; it must be floating point: add .float()"),
+        ("x.sum(dim=-1) > 0", "returned torch.bool; it must be floating point: add .float()"),
+        ("x.sum(dim=-1) * 1j", "returned torch.complex64; it must be floating point: add .float()"),
+        ("x.sum(dim=-1) / 0 * 0", "returned NaN or infinity in 4 of 4 values"),
+        (
+            "(x[:, 0], x[:, 1])",
+            "returned (a tensor (4,), a tensor (4,)); return the reward (4,), or the pair (reward, {name: component})",
+        ),
+        (
+            "(x, {})",
+            "returned the reward as shape (4, 3); it must be (4,): reduce the last axis, e.g. with .sum(dim=-1)",
+        ),
+        ("(x[:, 0], {'a': 1.0})", "returned component 'a' as a float; it must be a tensor of shape (4,)"),
+        (
+            "(x[:, 0], {'a': x[:, :1]})",
+            "returned component 'a' as shape (4, 1); it must be (4,): squeeze it with .squeeze(-1)",
+        ),
+    ],
+)
+def test_bad_rewards(returned, message):
+    code = f"# line 1\ndef compute_reward(dof_pos):\n    x = dof_pos\n    return {returned}\n"
+    assert fault(code) == f"mine.py:2: in compute_reward: {message}"
+
+
+@pytest.mark.parametrize(
+    ("returned", "what"),
+    [
+        ("x[:, 0]", "shape (4,)"),
+        ("torch.stack((x, x))", "shape (2, 4, 3)"),
+        ("[x]", "a list"),
+        ("x[:, :0]", "shape (4, 0)"),
+    ],
+)
+def test_bad_observations(returned, what):
+    code = f"def compute_observation(dof_pos):\n    x = dof_pos\n    return {returned}\n"
+    assert fault(code) == (
+        f"mine.py:1: in compute_observation: returned {what}; an observation is a tensor (4, obs_dim): "
+        "join parts with torch.cat(parts, dim=-1), those of one number each after x.unsqueeze(-1)"
+    )
+
+
+def test_more_bad_observations():
+    start = "mine.py:1: in compute_observation: returned"
+    code = "def compute_observation(dof_pos):\n    return {}\n"
+    assert fault(code.format("dof_pos.long()")) == f"{start} torch.int64; it must be floating point: add .float()"
+    assert (
+        fault(code.format("dof_pos[:2]"))
+        == f"{start} shape (2, 3); it must be (4, 3): the first axis is the 4 environments"
+    )
+    assert fault(code.format("dof_pos / 0")) == f"{start} NaN or infinity in 12 of 12 values"
+
+
+@pytest.mark.parametrize("name", ["compute_torque", "compute_dof_target"])
+def test_bad_commands(name):
+    code = f"ACTION_DIM = 2\ndef {name}(action):\n    return {{}}\n"
+    start = f"mine.py:2: in {name}: returned"
+    assert fault(code.format("action")) == f"{start} shape (4, 2); it must be (4, 3)"
+    assert fault(code.format("action[0].new_zeros(3)")) == (
+        f"{start} shape (3,); it must be (4, 3): one row per environment, so expand it with .expand(4, 3)"
+    )
+    assert fault(code.format("action.sum(dim=-1)")) == f"{start} shape (4,); it must be (4, 3)"
+    assert fault(code.format("action[:, :1].expand(4, 3).long()")) == (
+        f"{start} torch.int64; it must be floating point: add .float()"
+    )
+    assert fault(code.format("action[:, :1].expand(4, 3) / 0")) == f"{start} NaN or infinity in 12 of 12 values"
+
+
+def test_no_action_width_works():
+    code = "def compute_torque(action):\n    return action.sum(dim=-1)\n"
+    assert fault(code) == (
+        "mine.py:1: in compute_torque: works with no action width from 100 to 1: with actions of width 3 it returned "
+        "shape (4,); it must be (4, 3)"
+    )
+    code = "def compute_torque(action):\n    y = action\n    raise ValueError('bad gains')\n"
+    assert fault(code) == (
+        "mine.py:3: in compute_torque: works with no action width from 100 to 1: with actions of width 3 it raised "
+        "ValueError: bad gains"
+    )
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("x", "returned a tensor (4, 3); return a dict of some of root_states, dof_pos, dof_vel"),
+        ("{}", "returned an empty dict; return some of root_states, dof_pos, dof_vel, or remove the function"),
+        (
+            "{'dof_poss': x}",
+            "returned the key 'dof_poss' (did you mean dof_pos?); return some of root_states, dof_pos, dof_vel",
+        ),
+        ("{'commands': x}", "returned the key 'commands'; return some of root_states, dof_pos, dof_vel"),
+        (
+            "{'dof_pos': x[:1]}",
+            "returned 'dof_pos' as shape (1, 3); it must be (4, 3): the first axis is the 4 environments",
+        ),
+        ("{'root_states': x}", "returned 'root_states' as shape (4, 3); it must be (4, 13)"),
+        ("{'dof_pos': [0.0] * 3}", "returned 'dof_pos' as a list; it must be a tensor of shape (4, 3)"),
+        ("{'dof_pos': x.int()}", "returned 'dof_pos' as torch.int32; it must be floating point: add .float()"),
+        ("{'dof_pos': x / 0}", "returned 'dof_pos' with NaN or infinity in 12 of 12 values"),
+    ],
+)
+def test_bad_initial_states(returned, message):
+    code = f"def compute_initial_state(dof_pos):\n    x = dof_pos\n    return {returned}\n"
+    assert fault(code) == f"mine.py:1: in compute_initial_state: {message}"
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("{'dof_pos': x}", "returned the key 'dof_pos'; return some of commands"),
+        ("{'commands': x[:, :2]}", "returned 'commands' as shape (4, 2); it must be (4, 3)"),
+    ],
+)
+def test_bad_goals(returned, message):
+    code = f"def compute_goal(dof_pos):\n    x = dof_pos\n    return {returned}\n"
+    assert fault(code) == f"mine.py:1: in compute_goal: {message}"
+
+
+def test_bad_terminals():
+    code = "def compute_terminal(dof_pos):\n    return {}\n"
+    start = "mine.py:1: in compute_terminal: returned"
+    assert (
+        fault(code.format("dof_pos[:, :1] > 0"))
+        == f"{start} shape (4, 1); it must be (4,): squeeze it with .squeeze(-1)"
+    )
+    assert fault(code.format("False")) == f"{start} a bool; it must be a tensor of shape (4,)"
+    assert fault(code.format("dof_pos[:, 0] / 0")) == f"{start} NaN or infinity in 4 of 4 values"
+
+
+def test_unknown_parameters():
+    bound = (
+        "parameters are bound by name to state_dict, action, actions, root_states, dof_pos, dof_vel, commands, "
+        "contact_forces, progress_buf, dof_vel_scale, feet_indices, or need a default"
+    )
+    for name in ("compute_reward", "compute_torque"):
+        assert fault(f"\ndef {name}(dof_poss):\n    return 1\n") == (
+            f"mine.py:2: in {name}: parameter 'dof_poss' is no key of the state (did you mean dof_pos?); {bound}"
+        )
+
+
+def test_missing_key_names_the_near_ones():
+    code = "def compute_reward(state_dict):\n    x = 1\n    return state_dict['dof_poss'].sum(dim=-1)\n"
+    assert fault(code) == (
+        "mine.py:3: in compute_reward: raised KeyError: state_dict has no key 'dof_poss' (did you mean dof_pos?); "
+        "its keys are root_states, dof_pos, dof_vel, commands, contact_forces, progress_buf, actions, dof_vel_scale, "
+        "feet_indices"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state_dict['dof_pos'] = 0",
+        "del state_dict['dof_pos']",
+        "state_dict.update(dof_pos=0)",
+        "state_dict.pop('dof_pos')",
+        "state_dict.setdefault('mine', 0)",
+        "state_dict.clear()",
+        "state_dict.popitem()",
+        "state_dict |= {'mine': 0}",
+    ],
+)
+def test_the_state_is_read_only(change):
+    code = f"def compute_reward(state_dict):\n    {change}\n    return state_dict['dof_pos'].sum(dim=-1)\n"
+    assert fault(code) == (
+        "mine.py:2: in compute_reward: raised TypeError: state_dict is read-only: return new tensors instead of "
+        "changing it, or work on a copy, dict(state_dict)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ("dof_pos *= 2", "dof_pos"),
+        ("dof_pos[:, 0] = 1.0", "dof_pos"),
+        ("actions.clamp_(-1, 1)", "actions"),
+        ("state_dict['dof_vel'].view(-1).add_(1)", "dof_vel"),
+        ("dof_vel_scale.mul_(2)", "dof_vel_scale"),
+        ("progress_buf += 1", "progress_buf"),
+        ("dof_pos.numpy()[:] = 7.0", "dof_pos"),
+        ("dof_pos.data.mul_(2)", "dof_pos"),
+    ],
+)
+def test_inputs_must_not_be_changed(change, key):
+    signature = "state_dict, dof_pos, actions, dof_vel_scale, progress_buf"
+    code = f"def compute_reward({signature}):\n    {change}\n    return state_dict['dof_pos'].sum(dim=-1)\n"
+    assert fault(code) == (
+        f"mine.py:1: in compute_reward: changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): "
+        "return new tensors, or work on x.clone()"
+    )
+
+
+def test_exceptions_name_the_innermost_line_of_the_file():
+    code = """
+    def helper(x):
+        return torch.cat((x, x[:2]), dim=-1)
+
+    def compute_reward(dof_pos):
+        return helper(dof_pos).sum(dim=-1)
+    """
+    assert fault(code).startswith("mine.py:3: in compute_reward: raised RuntimeError: Sizes of tensors must match")
+    code = """
+    @torch.jit.script
+    def compute_reward(dof_pos: Tensor):
+        y = dof_pos
+        return (y + y[:2]).sum(dim=-1)
+    """
+    assert fault(code).startswith(
+        "mine.py:5: in compute_reward: raised RuntimeError: The size of tensor a (4) must match"
+    )
+    assert fault("def compute_reward(dof_pos):\n    exit(1)\n") == "mine.py:2: in compute_reward: raised SystemExit: 1"
+
+
+def test_shared_settings_must_not_change():
+    code = "def compute_reward(dof_pos):\n    torch.set_grad_enabled({})\n    return dof_pos.sum(dim=-1)\n"
+    assert fault(code.format(True)) == (
+        "mine.py:1: in compute_reward: raised ValueError: changes torch's gradient mode, which all candidates share: "
+        "remove that call"
+    )
+    assert torch.is_grad_enabled()
+    shaping(code.format(False))
+
+
+def test_faults_of_the_baseline_name_the_baselines_file():
+    task = FakeTask(4)
+    bad = load("def compute_reward(dof_pos): return 1.0\n", "unshaped")
+    own = load(BASELINE.replace("compute_reward", "helper"), "mine")
+    with pytest.raises(CandidateError, match=r"^unshaped\.py:1: in compute_reward: returned a float"):
+        check(assemble(own, bad), {key: x.clone() for key, x in task.state.items()}, task.constants, task)

@@ -1,0 +1,69 @@
+import re
+
+import pytest
+
+from envcoder_bench.shaping.finding import find_candidates, select
+
+
+def touch(root, *names):
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    return root
+
+
+def refuses(message):
+    return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
+
+
+def test_tasks_own_folder_comes_first_and_is_sorted(tmp_path):
+    touch(tmp_path / "user_functions", "Ant/b.py", "Ant/a.py", "Ant/_helper.py", "Ant/notes.txt", "flat.py")
+    folder = tmp_path / "user_functions" / "Ant"
+    assert find_candidates([], "Ant", tmp_path) == [folder / "a.py", folder / "b.py"]
+    assert find_candidates([], "Cartpole", tmp_path) == [tmp_path / "user_functions" / "flat.py"]
+
+
+def test_paths_are_files_and_folders_in_the_given_order(tmp_path):
+    touch(tmp_path, "z.py", "more/y.py", "more/x.py", "more/_w.py", "more/deep/v.py")
+    found = find_candidates([tmp_path / "z.py", tmp_path / "more"], "Ant", tmp_path)
+    assert found == [tmp_path / "z.py", tmp_path / "more" / "x.py", tmp_path / "more" / "y.py"]
+
+
+def test_nothing_found(tmp_path):
+    folder = tmp_path / "user_functions"
+    with refuses(f"no candidates found: there is neither {folder / 'Ant'} nor {folder}"):
+        find_candidates([], "Ant", tmp_path)
+    touch(tmp_path, "empty/_a.py", "empty/b.txt")
+    looked = f"no candidates found in {tmp_path / 'empty'}: a candidate is a .py file whose name starts without _"
+    with refuses(looked):
+        find_candidates([tmp_path / "empty"], "Ant", tmp_path)
+
+
+def test_bad_paths(tmp_path):
+    touch(tmp_path, "reward_a.py", "notes.txt", "human.py", "one/same.py", "two/same.py")
+    with refuses(f"{tmp_path / 'reward_b.py'} does not exist (did you mean reward_a.py?)"):
+        find_candidates([tmp_path / "reward_b.py"], "Ant", tmp_path)
+    with refuses(f"{tmp_path / 'no' / 'x.py'} does not exist"):
+        find_candidates([tmp_path / "no" / "x.py"], "Ant", tmp_path)
+    with refuses(f"{tmp_path / 'notes.txt'} is no candidate: a candidate is a .py file"):
+        find_candidates([tmp_path / "notes.txt"], "Ant", tmp_path)
+    with refuses(f"{tmp_path / 'human.py'} has a baseline's name: rename it, human and unshaped are taken"):
+        find_candidates([tmp_path / "human.py"], "Ant", tmp_path)
+    one, two = tmp_path / "one" / "same.py", tmp_path / "two" / "same.py"
+    with refuses(f"two candidates are named same: {one} and {two}; rename one"):
+        find_candidates([one, two], "Ant", tmp_path)
+
+
+def test_select_by_position(tmp_path):
+    paths = [tmp_path / f"{name}.py" for name in "abc"]
+    assert select(paths, "2, 0") == [paths[2], paths[0]]
+    with refuses("no candidate at position 3: there are 3 (0 a, 1 b, 2 c)"):
+        select(paths, "0,3")
+    with refuses("no candidate at position -1: there are 3 (0 a, 1 b, 2 c)"):
+        select(paths, "-1")
+    with refuses("candidate position 'a' is not a number: write e.g. 0,2,5"):
+        select(paths, "0,a")
+    with refuses("candidate position '' is not a number: write e.g. 0,2,5"):
+        select(paths, "0,")
+    with refuses("candidate position 1 is named twice"):
+        select(paths, "1,1")

@@ -1,0 +1,243 @@
+import pickle
+import sys
+
+import pytest
+import torch
+from shaping_fakes import load
+
+from envcoder_bench import torch_utils
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.loading import load_source
+
+
+def fault(code, **kwargs):
+    with pytest.raises(CandidateError) as caught:
+        load(code, **kwargs)
+    return str(caught.value)
+
+
+def test_given_names_need_no_import():
+    candidate = load(
+        """
+        def compute_reward(state_dict: Dict[str, Tensor]) -> Tuple[Tensor, Optional[List[Tensor]]]:
+            return torch.zeros(3) + math.pi + np.pi
+        """
+    )
+    assert candidate.functions["compute_reward"].call({}).tolist() == pytest.approx([2 * torch.pi] * 3)
+
+
+def test_alias_and_own_modules():
+    code = "SEEN = []\ndef compute_done(state_dict): return SEEN\n"
+    one, two = load(code), load(code)
+    assert list(one.functions) == ["compute_terminal"]
+    assert one.functions["compute_terminal"].call(None) is not two.functions["compute_terminal"].call(None)
+
+
+def test_action_dim_belongs_to_the_action_function():
+    candidate = load("ACTION_DIM = 2\ndef compute_torque(action): return action\ndef compute_goal(): return {}")
+    assert candidate.action_dim == 2
+    assert candidate.functions["compute_torque"].action_dim == 2
+    assert candidate.functions["compute_goal"].action_dim is None
+
+
+def test_torchscript_functions_see_their_source():
+    candidate = load(
+        """
+        @torch.jit.script
+        def compute_reward(dof_pos: Tensor, dof_vel_scale: float, weight: float = 2.0) -> Tensor:
+            return dof_pos.sum(dim=-1) * dof_vel_scale * weight
+        """,
+        file="not/on/disk.py",
+    )
+    function = candidate.functions["compute_reward"]
+    assert function.call(torch.ones(2, 3), 0.5).tolist() == [3.0, 3.0]
+    assert [p.name for p in function.parameters] == ["dof_pos", "dof_vel_scale", "weight"]
+    assert function.parameters[1].annotation is float and function.parameters[2].default == 2.0
+
+
+@pytest.mark.parametrize("module", ["isaacgymenvs.utils.torch_jit_utils", "isaacgym.torch_utils"])
+@pytest.mark.parametrize(
+    "form", ["from {} import *", "from {} import quat_rotate", "import {} as t\nquat_rotate = t.quat_rotate"]
+)
+def test_helper_modules_resolve_to_ours(module, form):
+    candidate = load(f"{form.format(module)}\ndef compute_reward(): return quat_rotate\n")
+    assert candidate.functions["compute_reward"].call() is torch_utils.quat_rotate
+    with pytest.raises(ImportError):
+        __import__("isaacgym.gymapi")
+
+
+def test_an_installed_original_wins(tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] in ("isaacgym", "isaacgymenvs")]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "isaacgym").mkdir()
+    (tmp_path / "isaacgym" / "__init__.py").write_text("")
+    (tmp_path / "isaacgym" / "torch_utils.py").write_text("def torch_rand_float(*args): return 'original'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = "from isaacgym.torch_utils import torch_rand_float\ndef compute_reward(): return torch_rand_float()\n"
+    candidate = load(code)
+    assert candidate.functions["compute_reward"].call() == "original"
+    assert candidate.uses_random  # the original draws from torch's generator
+    for name in [name for name in sys.modules if name.split(".")[0] == "isaacgym"]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_uses_random():
+    assert load("def compute_goal(): return torch.rand(3)").uses_random
+    assert not load("def compute_goal(): return torch.zeros(3)").uses_random
+
+
+def test_loading_draws_from_the_seed_and_leaves_the_generators_alone():
+    code = (
+        "W = torch.randn(5)\nimport random\nR = random.random()\ndef compute_reward(): return W, R, np.random.rand()\n"
+    )
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, again, other = [load(code, seed=seed).functions["compute_reward"].call() for seed in (1, 1, 2)]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one[0], again[0]) and one[1] == again[1]
+    assert not torch.equal(one[0], other[0]) and one[1] != other[1]
+
+
+def test_syntax_error():
+    code = "def compute_reward(state_dict):\n    x = = 1\n"
+    assert fault(code) == "mine.py:2: syntax error: invalid syntax at 'x = = 1'"
+    assert fault("\0").startswith("mine.py: ")
+
+
+def test_exception_while_loading_names_the_users_line():
+    code = """
+    import json
+    def parse(text):
+        return json.loads(text)
+    WEIGHTS = parse("{")
+    """
+    message = (
+        "mine.py:4: raised JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+    )
+    assert fault(code) == f"{message} while the file was loaded"
+    assert fault("x = 1\nraise SystemExit(3)") == "mine.py:2: raised SystemExit: 3 while the file was loaded"
+
+
+def test_unknown_module():
+    assert fault("import _common\n") == (
+        "mine.py:1: raised ModuleNotFoundError: No module named '_common' while the file was loaded; "
+        "a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
+    )
+
+
+def test_torchscript_that_does_not_compile_names_its_line():
+    code = """
+    @torch.jit.script
+    def compute_reward(dof_pos: Tensor):
+        y = dof_pos
+        return y + unknown_name
+    """
+    assert fault(code) == "mine.py:5: raised RuntimeError: undefined value unknown_name: while the file was loaded"
+
+
+def test_no_known_function():
+    everything = (
+        "compute_reward, compute_observation, compute_torque, compute_dof_target, compute_initial_state, compute_goal, "
+        "compute_terminal"
+    )
+    assert fault("x = 1\n") == f"mine.py: defines none of {everything}"
+    code = "def helper(): pass\ndef compute_rewards(state): return 1\n"
+    named = "helper (line 1), compute_rewards (line 2) (did you mean compute_reward?)"
+    assert fault(code) == f"mine.py: defines none of {everything}; it has {named}"
+
+
+def test_contradictory_functions():
+    code = "def compute_torque(action): pass\n\ndef compute_dof_target(action): pass\n"
+    assert fault(code) == "mine.py:3: defines both compute_torque and compute_dof_target: keep one"
+    code = "def compute_terminal(state): pass\ndef compute_done(state): pass\n"
+    assert fault(code) == "mine.py:2: compute_done and compute_terminal (line 1) are one function: keep one"
+
+
+@pytest.mark.parametrize("value", ["0", "101", "2.0", "True", "'2'", "(2,)"])
+def test_bad_action_dim(value):
+    code = f"x = 1\nACTION_DIM = {value}\ndef compute_torque(action): return action\n"
+    assert fault(code) == f"mine.py:2: ACTION_DIM must be an int from 1 to 100, not {value}"
+
+
+def test_action_dim_without_action_function():
+    code = "ACTION_DIM = 2\ndef compute_reward(state): return 1\n"
+    assert fault(code) == (
+        "mine.py:1: ACTION_DIM is the width of the action of compute_torque or compute_dof_target: "
+        "define one or remove it"
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "async def compute_reward(state): return 1",
+        "def compute_reward(state): yield 1",
+        "async def compute_reward(state): yield 1",
+    ],
+)
+def test_functions_that_do_not_return_at_once(code):
+    assert (
+        fault(code) == "mine.py:1: in compute_reward: must return its result at once: write it without async and yield"
+    )
+
+
+def test_not_a_function():
+    assert fault("\ncompute_reward = 3\n") == "mine.py:2: compute_reward must be a function, not int"
+
+
+def test_shared_settings_are_restored():
+    code = "torch.set_default_dtype(torch.float64)\ndef compute_reward(state): return 1\n"
+    assert fault(code) == (
+        "mine.py: raised ValueError: changes torch's default dtype, which all candidates share: remove that call "
+        "while the file was loaded"
+    )
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_load_source(tmp_path):
+    latin = tmp_path / "latin.py"
+    latin.write_bytes("# -*- coding: latin-1 -*-\n# é\n".encode("latin-1"))
+    assert "é" in load_source(latin)
+    bad = tmp_path / "bad.py"
+    bad.write_bytes(b"# \xff\xfe\n")
+    with pytest.raises(CandidateError, match=r"bad\.py: cannot be read: .*; save it as UTF-8 text"):
+        load_source(bad)
+    with pytest.raises(CandidateError, match="cannot be read"):
+        load_source(tmp_path / "missing.py")
+
+
+def test_errors_pickle_and_print():
+    error = CandidateError("went wrong", "a.py", 3, "compute_goal")
+    assert str(pickle.loads(pickle.dumps(error))) == "a.py:3: in compute_goal: went wrong"
+    assert str(CandidateError("went wrong")) == "went wrong"
+    assert str(CandidateError("went wrong", "a.py")) == "a.py: went wrong"
+
+
+BASE = "def compute_reward(s): return 'base'\ndef compute_observation(s): pass\ndef compute_torque(action): pass\n"
+
+
+def test_assemble_takes_the_asked_types_from_the_candidate():
+    baseline = load(BASE, "human")
+    candidate = load("def compute_reward(s): return 'own'\ndef compute_dof_target(action): pass\n")
+    everything = assemble(candidate, baseline, None)
+    assert everything.name == "mine" and everything.file == "mine.py"
+    assert everything.reward is candidate.functions["compute_reward"]
+    assert everything.observation is baseline.functions["compute_observation"]
+    assert everything.action is candidate.functions["compute_dof_target"]  # wins over the baseline's other kind
+    assert everything.goal is None
+    reward_only = assemble(candidate, baseline, ["compute_reward"])
+    assert reward_only.action is baseline.functions["compute_torque"]
+    assert assemble(load("def compute_done(s): pass"), baseline, ["compute_done"]).terminal is not None
+
+
+def test_assemble_refuses():
+    candidate = load("def compute_goal(s): return {}\n")
+    with pytest.raises(CandidateError) as caught:
+        assemble(candidate, load(BASE, "human"), ["compute_reward"])
+    assert str(caught.value) == "mine.py: defines none of the asked compute_reward; it defines compute_goal"
+    with pytest.raises(CandidateError) as caught:
+        assemble(candidate, candidate)
+    assert str(caught.value) == "mine.py: needs compute_reward: neither it nor the baseline mine defines one"
+    with pytest.raises(ValueError, match=r"there is no shaper type 'compute_rewrd' \(did you mean compute_reward\?\)"):
+        assemble(candidate, candidate, ["compute_rewrd"])
