@@ -1,4 +1,5 @@
 """Compose cfg/ with Hydra: one config for a run, in which an unknown key is an error."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """Mistakes of a user, told apart from bugs: the commands print these without a traceback and exit with code 2."""
+
 from __future__ import annotations
 
 import difflib

@@ -1,4 +1,5 @@
 """Rank shaping candidates: train a policy for each, in one process, and print which shaping trains the best."""
+
 from __future__ import annotations
 
 import argparse
@@ -31,7 +32,7 @@ exit codes: 0 ranked; 1 every candidate failed; 2 bad input, nothing written; 13
 class _Parser(argparse.ArgumentParser):
     """Say near matches for unknown flags, and exit with code 2 through UserError."""
 
-    def error(self, message: str):  # noqa: ANN201 - never returns
+    def error(self, message: str):
         words = message.split(": ", 1)[-1].split() if message.startswith("unrecognized arguments") else []
         flags = [flag for action in self._actions for flag in action.option_strings]
         hints = "".join(near_matches(word.split("=")[0], flags) for word in words if word.startswith("-"))
@@ -46,24 +47,37 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a key of cfg/; unknown keys are errors")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="override a key of cfg/; unknown keys are errors"
+    )
 
     what = parser.add_argument_group("what to evaluate")
     what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole")
     what.add_argument(
-        "--shaper_types", nargs="+", metavar="TYPE",
+        "--shaper_types",
+        nargs="+",
+        metavar="TYPE",
         help=f"functions to take from the candidates: {', '.join(SHAPER_TYPES)} (default: all that they define)",
     )
-    what.add_argument("--candidates", nargs="+", metavar="PATH", help="files or folders (default: user_functions/<Task>)")
     what.add_argument(
-        "--candidate_idx", "--reward_idx", metavar="0,2,5", help="only the candidates at these positions, in sorted order"
+        "--candidates", nargs="+", metavar="PATH", help="files or folders (default: user_functions/<Task>)"
     )
-    what.add_argument("--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)")
+    what.add_argument(
+        "--candidate_idx",
+        "--reward_idx",
+        metavar="0,2,5",
+        help="only the candidates at these positions, in sorted order",
+    )
+    what.add_argument(
+        "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
+    )
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines beside the candidates")
 
     effort = parser.add_argument_group("how much")
     size = effort.add_mutually_exclusive_group()
-    size.add_argument("--num_envs_per_candidate", type=int, metavar="N", help="environments per candidate and seed (default: 256)")
+    size.add_argument(
+        "--num_envs_per_candidate", type=int, metavar="N", help="environments per candidate and seed (default: 256)"
+    )
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="environments in all, shared out evenly")
     effort.add_argument("--learning_iterations", type=int, metavar="N", help="PPO iterations (default: 500)")
     effort.add_argument("--seeds", type=int, metavar="K", help="replicas of each candidate (default: 1)")

@@ -1,4 +1,5 @@
 """Candidates in, ranked results out: one run from its config to its folder."""
+
 from __future__ import annotations
 
 import sys
@@ -143,5 +144,3 @@ def _share_out(num_envs: int, groups: int) -> int:
             f" seeds); the nearest that can: {nearest}"
         )
     return num_envs // groups
-
-

@@ -1,10 +1,10 @@
 """How environments are shared out among candidates: the only code that slices."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Dict, List
 
-import torch
 from torch import Tensor
 
 

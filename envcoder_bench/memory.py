@@ -1,4 +1,5 @@
 """Will it fit? An estimate before anything is allocated or written."""
+
 from __future__ import annotations
 
 import psutil  # rl_games' own dependency
@@ -28,8 +29,8 @@ def check_memory(cfg: DictConfig, num_groups: int) -> None:
         fit = max(0, int((free - evaluation) / per_env))
         raise UserError(
             f"{cfg.num_envs_per_candidate} environments for each of {num_groups} candidates, baselines and seeds need"
-            f" about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free on {cfg.device}: about {fit} each fit;"
-            " lower --num_envs_per_candidate or evaluate fewer candidates at once"
+            f" about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free on {cfg.device}: about {fit} each"
+            " fit; lower --num_envs_per_candidate or evaluate fewer candidates at once"
         )
 
 

@@ -4,6 +4,7 @@ There is no generator state to share, save or disturb. The k-th environment of e
 same noise whatever runs beside it, and a resumed run goes on bitwise. Integer hashing is exact, so CPU and CUDA draw
 the same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014).
 """
+
 from __future__ import annotations
 
 import math

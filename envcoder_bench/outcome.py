@@ -1,4 +1,5 @@
 """What came of a run: results.csv, the ranking, its pictures and the winners' checkpoints."""
+
 from __future__ import annotations
 
 import math
@@ -12,7 +13,7 @@ from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
-from envcoder_bench.report.results import BASELINES, FAILED, FAILED_AT_LOAD, OK, Result, read_results, write_results
+from envcoder_bench.report.results import BASELINES, FAILED, FAILED_AT_LOAD, Result, read_results, write_results
 from envcoder_bench.report.table import render_table
 from envcoder_bench.run_folder import CandidateSource, RunFolder, save_checkpoint
 from envcoder_bench.shaping.contract import CandidateError
@@ -37,14 +38,12 @@ def trained(observer: RunObserver) -> List[Result]:
     failures = observer.failures()
     results = []
     for g, group in enumerate(observer.groups):
-        common = dict(env_steps=observer.env_steps(g), unstable_resets=unstable[g])
+        known: Dict[str, Any] = dict(env_steps=observer.env_steps(g), unstable_resets=unstable[g])
         if g in failures or observer.episodes is None:
-            results.append(Result(group.name, group.seed, FAILED, error=str(failures.get(g, "")), **common))
+            known.update(status=FAILED, error=str(failures.get(g, "")))
         else:
-            shaped_return = None if math.isnan(returns[g]) else returns[g]
-            results.append(
-                Result(group.name, group.seed, OK, shaped_return=shaped_return, **_scores(observer.episodes, g), **common)
-            )
+            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g], **_scores(observer.episodes, g))
+        results.append(Result(group.name, group.seed, **known))
     return results
 
 

@@ -1,4 +1,5 @@
 """From candidate files to groups that can be trained: load, fill in from the baseline, check on a real state."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -81,7 +82,9 @@ class _Loader:
         if source.name in BASELINES:
             baseline = self._load(source, seed)
             return assemble(baseline, baseline)
-        return assemble(self._load(source, seed), self._load(self._baselines[self._cfg.baseline], seed), self._cfg.shaper_types)
+        return assemble(
+            self._load(source, seed), self._load(self._baselines[self._cfg.baseline], seed), self._cfg.shaper_types
+        )
 
     def group(self, source: CandidateSource, checked: Shaping, seed: int) -> Group:
         """A group's own modules, with the dimensions that the check found."""

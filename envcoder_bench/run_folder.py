@@ -11,6 +11,7 @@
     candidates/<name>/   source.py, policy.pth (a plain rl_games checkpoint)
     checkpoint.pth       present while the run is unfinished
 """
+
 from __future__ import annotations
 
 import io
@@ -61,7 +62,11 @@ class RunFolder:
         if path.is_file():
             raise UserError(f"--output_dir {path} is a file; give a new folder")
         if path.is_dir() and any(path.iterdir()):
-            held = "already holds a run; go on with it by --resume, or" if (path / "config.yaml").exists() else "is not empty;"
+            held = (
+                "already holds a run; go on with it by --resume, or"
+                if (path / "config.yaml").exists()
+                else "is not empty;"
+            )
             raise UserError(f"--output_dir {path} {held} give a new folder")
         folder = cls(path)
         for candidate in sources:

@@ -1,4 +1,5 @@
 """Train the groups with rl_games, and between its iterations: evaluation, curves, checkpoints, faults, progress."""
+
 from __future__ import annotations
 
 import contextlib
@@ -82,14 +83,16 @@ class RunObserver(AlgoObserver):
             self._began -= checkpoint["seconds"]
         names = sorted({name for group in self.groups for name in group.shaping.components})
         self.curves = (
-            CurveLog(self.folder.curves, names) if checkpoint is None else CurveLog.resume(self.folder.curves, self.iteration)
+            CurveLog(self.folder.curves, names)
+            if checkpoint is None
+            else CurveLog.resume(self.folder.curves, self.iteration)
         )
         self.tensorboard = TensorboardLog(self.folder.tensorboard)
         self.progress = Progress(self.cfg.learning_iterations, self.iteration)
         self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in (signal.SIGINT, signal.SIGTERM)}
 
     def _ask_to_stop(self, number: int, _frame: Any) -> None:
-        signal.signal(number, self._handlers[number])  # a second Ctrl-C stops at once
+        signal.signal(number, self._handlers[signal.Signals(number)])  # a second Ctrl-C stops at once
         self.stopped_by = number
 
     def env_steps(self, group: int) -> int:
@@ -115,9 +118,8 @@ class RunObserver(AlgoObserver):
         self._report_failures()
         self.progress.update(self.iteration, self.iteration * self._horizon * self.env.num_envs, self._best())
         self.agent.stop = self.complete or self.stopped_by is not None
-        if self.agent.stop and not self.complete:
-            self.checkpoint()
-        elif not self.complete and time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes:
+        due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
+        if not self.complete and (due or self.agent.stop):
             self.checkpoint()
 
     def _evaluate(self, final: bool) -> None:
@@ -192,4 +194,3 @@ class RunObserver(AlgoObserver):
 def _spread(total: int, points: int) -> Set[int]:
     """``points`` iterations spread evenly over ``total``, the last one included."""
     return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}
-

@@ -6,6 +6,7 @@
 ``training`` makes its candidates: no two files alike, each with its own reward, observation, action and terminal
 function, every fourth with an initial state and a goal.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -22,10 +23,10 @@ from envcoder_bench.config import compose_config
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
-from envcoder_bench.training import EVALUATION_STEP, make_agent
 from envcoder_bench.preparation import baseline_sources, build_task, prepare
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.training import EVALUATION_STEP, make_agent
 
 REWARD = """
 def compute_reward(state_dict):
@@ -41,8 +42,8 @@ def compute_reward(state_dict):
     return torch.clip(tracking + turning + effort + extra, 0.0, None), {{"tracking": tracking, "effort": effort}}
 """
 EXTRAS = (
-    'extra = -{c} * torch.square(velocity[:, 2])',
-    'extra = -{b} * torch.sum(torch.abs(spin[:, :2]), dim=1)',
+    "extra = -{c} * torch.square(velocity[:, 2])",
+    "extra = -{b} * torch.sum(torch.abs(spin[:, :2]), dim=1)",
     'extra = -{c}e-3 * torch.sum(torch.square(state_dict["dof_pos"] - state_dict["default_dof_pos"]), dim=1)',
 )
 OBSERVATION = """
@@ -78,7 +79,8 @@ def compute_terminal(state_dict):
 START = """
 def compute_initial_state(state_dict):
     d = state_dict["default_dof_pos"]
-    return {{"dof_pos": d * torch_rand_float(0.{c}, 1.{c}, (d.shape[0], d.shape[1]), d.device), "dof_vel": torch.zeros_like(d)}}
+    spread = torch_rand_float(0.{c}, 1.{c}, (d.shape[0], d.shape[1]), d.device)
+    return {{"dof_pos": d * spread, "dof_vel": torch.zeros_like(d)}}
 
 def compute_goal(state_dict):
     c = state_dict["commands"]
@@ -123,7 +125,9 @@ def training(args: argparse.Namespace) -> None:
     if failed:
         sys.exit(f"benchmark candidates failed: {failed}")
     layout = GroupLayout(len(groups), args.envs)
-    env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, [g.shaping for g in groups], [g.seed for g in groups])
+    env = GroupedVecTask(
+        build_task(cfg, layout.num_envs), layout, [g.shaping for g in groups], [g.seed for g in groups]
+    )
     agent = make_agent(cfg, env, AlgoObserver())
     agent.obs = agent.env_reset()
     seconds: List[float] = []
@@ -138,17 +142,23 @@ def training(args: argparse.Namespace) -> None:
     trained = sorted(seconds[args.warmup :])
     rate = layout.num_envs * horizon / trained[len(trained) // 2]
     physics = _physics(env, cfg.device, horizon * 2)
-    alive = sum(env.alive)
-    memory = f", {torch.cuda.max_memory_reserved() / 2**30:.1f} GiB reserved by torch" if cfg.device != "cpu" else ""
+    env.dispatch.poll()
+    if not all(env.alive):
+        sys.exit(f"benchmark candidates failed: {env.failures}")
+    free, total = torch.cuda.mem_get_info() if cfg.device != "cpu" else (0, 0)
+    memory = f"{(total - free) / 2**30:.1f} GiB" if total else "-"
     print(f"{_machine(cfg)}; {time.strftime('%Y-%m-%d')}; python scripts/benchmark.py {' '.join(sys.argv[1:])}")
-    print("| candidates x environments | training, env-steps/s | bare physics, env-steps/s | ratio | to the first iteration |")
-    print("|---|---|---|---|---|")
-    print(f"| {alive} x {args.envs} | {rate:,.0f} | {physics:,.0f} | {rate / physics:.2f} | {startup:.0f} s |{memory}")
+    print("| candidates x environments | training, env-steps/s | physics alone | ratio | first iteration after | memory |")
+    print("|---|---|---|---|---|---|")
+    row = [f"{len(groups)} x {args.envs}", f"{rate:,.0f}", f"{physics:,.0f}", f"{rate / physics:.2f}", f"{startup:.0f} s"]
+    print("| " + " | ".join([*row, memory]) + " |")
 
 
 def _physics(env: GroupedVecTask, device: str, steps: int) -> float:
     """Env-steps/s of the same simulation alone: random commands, nothing else."""
-    commands = torch.randn(8, env.num_envs, env.task.num_dofs, device=env.device) * 0.3 + env.task.state["default_dof_pos"]
+    commands = (
+        torch.randn(8, env.num_envs, env.task.num_dofs, device=env.device) * 0.3 + env.task.state["default_dof_pos"]
+    )
     env.task.set_drive_mode(torch.zeros(env.num_envs, dtype=torch.bool, device=env.device))
     env.reset()
     for k in range(4):
@@ -181,7 +191,9 @@ def human(args: argparse.Namespace) -> None:
             policy = agent.deterministic_policy(evaluation.layout)
             fitness = run_episodes(evaluation, policy, 1, EVALUATION_STEP).fitness.mean()
             steps = iteration * args.envs * cfg.train.params.config.horizon_length / 1e6
-            print(f"{spent:6.1f} s  iteration {iteration:5d}  {steps:7.1f} M env-steps  fitness {fitness:.3f}", flush=True)
+            print(
+                f"{spent:6.1f} s  iteration {iteration:5d}  {steps:7.1f} M env-steps  fitness {fitness:.3f}", flush=True
+            )
 
 
 def _machine(cfg: Any) -> str:

@@ -1,4 +1,5 @@
 """Rank the shipped candidates: Cartpole until they separate, then Anymal, short on a CPU and in full on a GPU."""
+
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,5 @@
 """Running the command in a test: small, on the CPU, in this process."""
+
 from __future__ import annotations
 
 from pathlib import Path

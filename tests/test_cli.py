@@ -1,4 +1,5 @@
 """Bad input: one clear message, exit code 2, nothing written."""
+
 import pytest
 from helpers import QUICK, results, run, write_candidates
 
@@ -13,20 +14,38 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("", "which task? Give --task NAME, e.g. --task Cartpole; see --help"),
         ("--task Cartpol", "unknown task 'Cartpol' (did you mean Cartpole?); there are Anymal, Cartpole"),
         ("--task cartpole", "unknown task 'cartpole' (did you mean Cartpole?); there are Anymal, Cartpole"),
-        ("--task Cartpole --shaper_types compute_rewrd", "unknown shaper type 'compute_rewrd' (did you mean compute_reward"),
-        ("--task Cartpole --learning_iteration 3", "unrecognized arguments: --learning_iteration (did you mean --learning_iterations?)"),
+        (
+            "--task Cartpole --shaper_types compute_rewrd",
+            "unknown shaper type 'compute_rewrd' (did you mean compute_reward",
+        ),
+        (
+            "--task Cartpole --learning_iteration 3",
+            "unrecognized arguments: --learning_iteration (did you mean --learning_iterations?)",
+        ),
         ("--task Cartpole seedz=3", "unknown key 'seedz' (did you mean seed or seeds?)"),
         ("--task Cartpole train.params.config.gama=1", "(did you mean train.params.config.gamma"),
         ("--task Cartpole --candidates nowhere.py", "nowhere.py does not exist"),
         ("--task Cartpole --candidates {empty}", "no candidates found in {empty}"),
         ("--task Cartpole --candidates {folder}/notes.txt", "notes.txt is no candidate: a candidate is a .py file"),
-        ("--task Cartpole --candidates {folder} --candidate_idx 0,7", "no candidate at position 7: there are 2 (0 a, 1 b)"),
-        ("--task Cartpole --candidates {folder} --reward_idx one", "candidate position 'one' is not a number: write e.g. 0,2,5"),
+        (
+            "--task Cartpole --candidates {folder} --candidate_idx 0,7",
+            "no candidate at position 7: there are 2 (0 a, 1 b)",
+        ),
+        (
+            "--task Cartpole --candidates {folder} --reward_idx one",
+            "candidate position 'one' is not a number: write e.g. 0,2,5",
+        ),
         ("--task Cartpole --candidates {folder} --num_envs 10", "the nearest that can: 8 or 12"),
         ("--task Cartpole --candidates {folder} --num_envs 3", "among 4 groups (candidates and baselines times seeds)"),
         ("--task Cartpole --candidates {folder} --seeds 0", "seeds must be a whole number of at least 1, got 0"),
-        ("--task Cartpole --candidates {folder} --learning_iterations -1", "learning_iterations must be a whole number"),
-        ("--task Cartpole --num_envs_per_candidate many", "argument --num_envs_per_candidate: invalid int value: 'many'"),
+        (
+            "--task Cartpole --candidates {folder} --learning_iterations -1",
+            "learning_iterations must be a whole number",
+        ),
+        (
+            "--task Cartpole --num_envs_per_candidate many",
+            "argument --num_envs_per_candidate: invalid int value: 'many'",
+        ),
         ("--task Cartpole --num_envs 4 --num_envs_per_candidate 2", "not allowed with argument"),
         ("--task Cartpole --sim mujocu_cpu", "invalid choice: 'mujocu_cpu'"),
         ("--task Cartpole --device cuda:97", "cuda:97"),

@@ -11,7 +11,9 @@ def test_overrides_reach_task_and_train():
 
 
 def test_an_unknown_key_is_named_with_its_near_matches():
-    with pytest.raises(UserError, match=r"unknown key 'train.params.config.gama' \(did you mean train.params.config.gamma"):
+    with pytest.raises(
+        UserError, match=r"unknown key 'train.params.config.gama' \(did you mean train.params.config.gamma"
+    ):
         compose_config("Cartpole", ["train.params.config.gama=0.5"])
 
 

@@ -1,4 +1,5 @@
 """A new user's run: the files it leaves, and that they mean what they say."""
+
 import json
 
 import pandas as pd
@@ -52,7 +53,9 @@ def test_the_run_folder_holds_what_the_readme_says(finished):
         assert (finished / picture).read_bytes().startswith(b"\x89PNG")
     # the last evaluation of the curves is the one that ranks
     last = curves[curves["iteration"] == 10].set_index("candidate")["fitness"]
-    pd.testing.assert_series_equal(last.sort_index(), rows.set_index("candidate")["fitness"].sort_index(), check_names=False, rtol=1e-6)
+    pd.testing.assert_series_equal(
+        last.sort_index(), rows.set_index("candidate")["fitness"].sort_index(), check_names=False, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["human", "unshaped", "002_sine_cosine"])
@@ -61,7 +64,9 @@ def test_the_stock_player_reproduces_the_fitness(finished, name):
     cfg = folder.read_config()
     sources = [source for source in folder.read_sources() if source.name == name]
     groups, _ = prepare(cfg, sources)
-    env = GroupedVecTask(build_task(cfg, cfg.evaluation.num_envs), GroupLayout(1, cfg.evaluation.num_envs), [groups[0].evaluation], [0])
+    env = GroupedVecTask(
+        build_task(cfg, cfg.evaluation.num_envs), GroupLayout(1, cfg.evaluation.num_envs), [groups[0].evaluation], [0]
+    )
     player = _stock_player(cfg, env, finished / "candidates" / name / "policy.pth")
     rounds = cfg.evaluation.final_episodes // cfg.evaluation.num_envs
     played = run_episodes(env, lambda obs: player.get_action(obs, True), rounds, EVALUATION_STEP)
@@ -94,14 +99,36 @@ def test_same_command_and_seed_same_results_another_seed_other_results(finished,
 
 
 def test_the_human_baseline_learns_to_balance(tmp_path):
-    candidate = write_candidates(tmp_path / "files", {"still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"})
-    words = ["--num_envs_per_candidate", 64, "--learning_iterations", 80, "evaluation.points=1", "evaluation.final_episodes=32"]
-    output = run(tmp_path / "run", "--sim", "mujoco_cpu", "--device", "cpu", "--task", "Cartpole", "--candidates", *candidate, *words)
+    candidate = write_candidates(
+        tmp_path / "files", {"still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
+    )
+    words = [
+        "--num_envs_per_candidate",
+        64,
+        "--learning_iterations",
+        80,
+        "evaluation.points=1",
+        "evaluation.final_episodes=32",
+    ]
+    output = run(
+        tmp_path / "run",
+        "--sim",
+        "mujoco_cpu",
+        "--device",
+        "cpu",
+        "--task",
+        "Cartpole",
+        "--candidates",
+        *candidate,
+        *words,
+    )
     assert results(output).loc["human", "fitness"] > 0.9
 
 
 def test_seeds_are_replicas_with_their_own_rows_and_policies(tmp_path):
-    candidate = write_candidates(tmp_path / "files", {"still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"})
+    candidate = write_candidates(
+        tmp_path / "files", {"still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
+    )
     words = ["--num_envs_per_candidate", 4, "--learning_iterations", 2, "--seeds", 3, "--seed", 5]
     output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", *candidate, *words)
     rows = results(output)

@@ -12,7 +12,11 @@ def test_a_number_depends_on_its_counters_alone(draw):
     assert torch.equal(draw(7, 100, noise.ACTION, 64, 12), whole)
     # fewer lanes or columns: the same numbers where both have them
     torch.testing.assert_close(draw(7, 100, noise.ACTION, 5, 3), whole[:5, :3], rtol=1e-6, atol=0)
-    for other in (draw(8, 100, noise.ACTION, 64, 12), draw(7, 101, noise.ACTION, 64, 12), draw(7, 100, noise.GOAL, 64, 12)):
+    for other in (
+        draw(8, 100, noise.ACTION, 64, 12),
+        draw(7, 101, noise.ACTION, 64, 12),
+        draw(7, 100, noise.GOAL, 64, 12),
+    ):
         assert not (other == whole).any(dim=1).all()
 
 

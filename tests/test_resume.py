@@ -1,4 +1,5 @@
 """Promise 6: a killed run resumes and ends bitwise as if uninterrupted."""
+
 import os
 import signal
 import subprocess
@@ -21,7 +22,16 @@ def compute_reward(progress_buf, pole_angle):
 """,
 }
 ITERATIONS = 12
-WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "checkpoint_minutes=0"]
+WORDS = [
+    *QUICK,
+    "--task",
+    "Cartpole",
+    "--num_envs_per_candidate",
+    8,
+    "--learning_iterations",
+    ITERATIONS,
+    "checkpoint_minutes=0",
+]
 
 
 def _words(tmp_path):
@@ -44,7 +54,9 @@ def _stop_at(process, output: Path, iteration: int, number: int) -> int:
     wanted, deadline = f"\n{iteration},".encode(), time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         curves = output / "curves.csv"
-        if (iteration == 0 and (output / "config.yaml").exists()) or (curves.exists() and wanted in curves.read_bytes()):
+        if (iteration == 0 and (output / "config.yaml").exists()) or (
+            curves.exists() and wanted in curves.read_bytes()
+        ):
             process.send_signal(number)
             break
         time.sleep(0.002)
@@ -54,6 +66,7 @@ def _stop_at(process, output: Path, iteration: int, number: int) -> int:
 
 def _assert_ended_alike(output, uninterrupted, iteration=None):
     assert eval_shapers.main(["--resume", str(output)]) == 0
+
     # the candidates stand in other folders: nothing else may differ
     def text(folder, name):
         return (folder / name).read_text().replace(str(folder.parent), "")

@@ -1,4 +1,5 @@
 """Episode statistics per group, accumulated on the device and read once an iteration."""
+
 from __future__ import annotations
 
 from typing import Dict

@@ -1,4 +1,5 @@
 """Measure what a policy is worth: deterministic episodes in the task's own unshaped environment."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -53,9 +54,9 @@ def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], step_cou
         active = active & ~ended
         fitness += torch.where(active, _fitness(env), 0.0)
         steps += active
-        if env.device.type == "cpu" or t % 50 == 49:  # asking a CUDA device waits for it: do so seldom
-            if not bool(active.any()):
-                break
+        ask = env.device.type == "cpu" or t % 50 == 49  # asking a CUDA device waits for it: do so seldom
+        if ask and not bool(active.any()):
+            break
         obs = env.observe()
     return Episodes(env.layout.split(fitness / length), env.layout.split(steps))
 
@@ -67,4 +68,3 @@ def _fitness(env: GroupedVecTask) -> Tensor:
     # group by group: a vectorised function may round differently at another place in a longer tensor, and a
     # candidate's fitness must not depend on its neighbours to the last bit
     return torch.cat([env.task.fitness(view) for view in env.views])
-

@@ -1,4 +1,5 @@
 """One simulation, many candidates: the VecTask that rl_games trains, with a group of environments per candidate."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple

@@ -1,4 +1,5 @@
 """What a simulator must do: the contract that both MuJoCo backends fulfil and one conformance suite checks."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -54,7 +55,7 @@ class Simulator(ABC):
 
     @abstractmethod
     def step(self, command: Tensor) -> None:
-        """Advance by ``dt`` with ``command`` ``(num_envs, num_dofs)`` held: effort (N m, N) or position target (rad, m).
+        """Advance by ``dt`` with ``command`` ``(num_envs, num_dofs)`` held: efforts (N m, N) or targets (rad, m).
 
         Columns of passive joints are ignored. Effort limits of the model hold in both modes.
         """

@@ -1,4 +1,5 @@
 """What the environment asks of a task: state, drives, one step, masked reset, fitness. No shaping in here."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
