@@ -19,7 +19,7 @@ from envcoder_bench.learning.settings import PPOSettings
 from envcoder_bench.memory import check_memory
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
 from envcoder_bench.run_folder import CandidateSource, RunFolder
-from envcoder_bench.shaping.contract import BASELINES, Shaping
+from envcoder_bench.shaping.contract import BASELINES, CandidateError, Shaping
 from envcoder_bench.shaping.finding import find_candidates, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
@@ -59,7 +59,10 @@ def start(
         if candidate_idx is not None:
             found = select(found, candidate_idx)
         cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
-    sources = [CandidateSource(path.stem, str(path), load_source(path)) for path in found]
+    try:
+        sources = [CandidateSource(path.stem, str(path), load_source(path)) for path in found]
+    except CandidateError as error:  # no text, or not ours to read
+        raise UserError(str(error)) from error
     if cfg.baselines:
         sources = baseline_sources(task) + sources
     if num_envs is not None:

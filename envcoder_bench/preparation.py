@@ -9,7 +9,6 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from envcoder_bench import noise, stream
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.run_folder import CandidateSource
@@ -74,8 +73,7 @@ class _Loader:
         self._baselines = {b.name: given.get(b.name, b) for b in baseline_sources(cfg.task.name)}
 
     def _load(self, source: CandidateSource, seed: int) -> Candidate:
-        with stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):  # for files that draw numbers when loaded
-            return load_candidate(source.name, source.source, source.file)
+        return load_candidate(source.name, source.source, source.file, seed)
 
     def shaping(self, source: CandidateSource, seed: int) -> Shaping:
         # a baseline is whole in itself; a candidate is what it defines over the run's baseline

@@ -13,7 +13,7 @@ from envcoder_bench.shaping import cuda_graphs, outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
 from envcoder_bench.shaping.components import Components
-from envcoder_bench.shaping.contract import INITIAL_STATE_KEYS, CandidateError, CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, Mutation, from_exception
 from envcoder_bench.shaping.stages import Call, Stage, Store, into, into_parts, into_reward
 from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_of, own_constants
@@ -66,7 +66,6 @@ class Dispatcher:
 
         obs_dims, action_dims = [s.obs_dim for s in shapings], [s.action_dim for s in shapings]
         one, per_dof = [1] * groups, [task.num_dofs] * groups
-        initial = {key: task.state[key] for key in INITIAL_STATE_KEYS if key in task.state}
         goal = {key: task.state[key] for key in task.goal_keys}
         actions = self._zeros(num_envs, max(action_dims))
         observations = self._zeros(num_envs, max(obs_dims))
@@ -75,7 +74,7 @@ class Dispatcher:
             "command": Stage("the command", layout, self.device, {"": self._zeros(num_envs, task.num_dofs)}, per_dof),
             "reward": Stage("the reward", layout, self.device, {"": self._zeros(num_envs)}, one),
             "terminal": Stage("terminal", layout, self.device, {"": self._zeros(num_envs)}, one),
-            "initial_state": _live_stage("the initial state", layout, self.device, initial),
+            "initial_state": _live_stage("the initial state", layout, self.device, task.default_state),
             "goal": _live_stage("the goal", layout, self.device, goal),
             "observation": Stage("the observation", layout, self.device, {"": observations}, obs_dims),
         }
@@ -124,7 +123,7 @@ class Dispatcher:
         """Make states for episodes that begin where ``mask`` ``(num_envs,)`` is True.
 
         Returns all of ``root_states``, ``dof_pos`` and ``dof_vel`` that the task has, ``(num_envs, ...)``; what a group
-        does not set has its current value (always written, so that it does not depend on what the neighbours set).
+        does not set has the task's default (always written, so that it does not depend on what the neighbours set).
         """
         return self._run("initial_state", step, mask)
 

@@ -29,6 +29,8 @@ class Task(ABC):
         state: per-environment tensors ``(num_envs, ...)``, live and fixed in memory (views stay valid), refreshed in
             place by ``step`` and ``reset``. ``progress_buf`` ``(num_envs,)`` int64, control steps since the episode
             began, and ``actions`` are not here: the environment owns and adds them.
+        default_state: some of ``root_states``, ``dof_pos``, ``dof_vel``, ``(num_envs, ...)``: where episodes begin, as
+            far as ``compute_initial_state`` does not say otherwise.
         constants: 0-d or index tensors on the CPU, whatever the device (``.item()`` costs no device sync).
         fields: a Field for every key of ``state`` and ``constants``, in the order to print them.
         goal_keys: keys of ``state`` that ``compute_goal`` may set.
@@ -45,6 +47,7 @@ class Task(ABC):
     dt: float
     max_episode_length: int
     state: Dict[str, Tensor]
+    default_state: Dict[str, Tensor]
     constants: Dict[str, Tensor]
     fields: Dict[str, Field]
     goal_keys: Tuple[str, ...]

@@ -67,6 +67,7 @@ class SimTask(Task):
         self.clip_observations = float(read(cfg, "env.clipObservations"))
         self.unstable = sim.unstable
         self.state: Dict[str, Tensor] = {}
+        self.default_state: Dict[str, Tensor] = {}
         self.constants: Dict[str, Tensor] = {}
 
     @property

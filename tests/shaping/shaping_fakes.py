@@ -53,6 +53,7 @@ class FakeTask(Task):
         }
         self.state = {key: x.to(self.device) for key, x in self.state.items()}
         self.constants: Dict[str, Tensor] = {"dof_vel_scale": torch.tensor(0.05), "feet_indices": torch.tensor([1, 3])}
+        self.default_state = {key: self.state[key] for key in ("root_states", "dof_pos", "dof_vel")}
         self.fields: Dict[str, Field] = {}
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
 

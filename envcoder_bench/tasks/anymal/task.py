@@ -102,6 +102,11 @@ class Anymal(SimTask):
             "gravity_vec": self._per_env([0.0, 0.0, -1.0]),
             "initial_root_states": self._per_env(pose),
         }
+        self.default_state = {
+            "root_states": self.state["initial_root_states"],
+            "dof_pos": self.state["default_dof_pos"],
+            "dof_vel": torch.zeros_like(sim.dof_vel),
+        }
         self.constants = {
             "knee_indices": torch.tensor([self.body_names.index(f"{leg}_THIGH") for leg in LEGS]),
             "feet_indices": torch.tensor([self.body_names.index(f"{leg}_SHANK") for leg in LEGS]),

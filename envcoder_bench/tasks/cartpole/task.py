@@ -56,6 +56,7 @@ class Cartpole(SimTask):
             "pole_angle": sim.dof_pos[:, 1],
             "pole_vel": sim.dof_vel[:, 1],
         }
+        self.default_state = {"dof_pos": torch.zeros_like(sim.dof_pos), "dof_vel": torch.zeros_like(sim.dof_vel)}
         self.constants = {
             "reset_dist": torch.tensor(self.reset_dist),
             "max_push_effort": torch.tensor(float(read(cfg, "env.maxEffort"))),
