@@ -1,0 +1,140 @@
+"""The environment on the real Cartpole: what functions see, when episodes end, and that groups are paired."""
+from __future__ import annotations
+
+from typing import Dict, Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from envcoder_bench.config import compose_config
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.preparation import build_task, prepare
+from envcoder_bench.run_folder import CandidateSource
+
+N = 6
+STATE_AS_REWARD = "def compute_reward(dof_pos):\n    return dof_pos[:, 0] + 10.0 * dof_pos[:, 1]\n"
+COSINE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
+NEVER_ENDS = COSINE + "def compute_terminal(pole_angle):\n    return torch.zeros_like(pole_angle)\n"
+
+
+def make_env(sources: Dict[str, str], seeds: int = 1, evaluation: bool = False, overrides: Sequence[str] = ()):
+    cfg = compose_config("Cartpole", [f"num_envs_per_candidate={N}", f"seeds={seeds}", *overrides])
+    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    groups, failed = prepare(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in sources.items()])
+    assert not failed
+    layout = GroupLayout(len(groups), N)
+    shapings = [group.evaluation if evaluation else group.shaping for group in groups]
+    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
+
+
+def test_reward_sees_the_state_after_the_physics_step():
+    env = make_env({"a": STATE_AS_REWARD})
+    env.reset()
+    before = env.task.state["dof_pos"].clone()
+    reward = env.step(torch.ones(N, 1))[1]
+    after = env.task.state["dof_pos"]  # no episode ends at the first step
+    torch.testing.assert_close(reward, after[:, 0] + 10.0 * after[:, 1])
+    assert not torch.allclose(before, after)
+
+
+def test_the_observation_after_the_end_is_of_the_new_episode():
+    env = make_env({"a": COSINE + "def compute_terminal(progress_buf):\n    return progress_buf >= 3\n"})
+    env.reset()
+    for _ in range(3):
+        obs, _, done, infos = env.step(torch.ones(N, 1))
+    assert done.all()
+    assert not infos["time_outs"].any()
+    assert (env.progress_buf == 0).all()
+    assert (env.actions == 0).all()
+    # the human baseline starts within 0.1 of upright and observes positions and velocities raw
+    assert obs["obs"][:, [0, 2]].abs().max() <= 0.1
+    assert torch.equal(obs["obs"][:, 0], env.task.state["dof_pos"][:, 0])
+
+
+def test_the_time_limit_ends_episodes_and_says_so():
+    env = make_env({"a": NEVER_ENDS}, overrides=["task.env.episodeLength=5"])
+    env.reset()
+    ends = [env.step(torch.zeros(N, 1)) for _ in range(4)]
+    assert [bool(end[2].all()) for end in ends] == [False, False, False, True]
+    assert ends[-1][3]["time_outs"].all()
+
+
+def test_groups_with_one_seed_meet_the_same_numbers_and_others_do_not():
+    env = make_env({"a": COSINE, "b": NEVER_ENDS}, seeds=2)
+    obs = env.layout.split(env.reset()["obs"])
+    assert torch.equal(obs[0], obs[2])  # seed 0 of a and of b
+    assert torch.equal(obs[1], obs[3])
+    assert not torch.equal(obs[0], obs[1])
+
+
+def test_a_physics_blow_up_resets_and_counts_one_environment():
+    env, untouched = (make_env({"a": COSINE, "b": COSINE}) for _ in range(2))
+    for e in (env, untouched):
+        e.reset()
+    state = env.task.get_state()
+    rows = next(key for key, x in state.items() if x.dtype == torch.float64 and x.dim() == 2)
+    state[rows][3] = float("nan")
+    env.task.set_state(state)
+    obs, reward, done, _ = env.step(torch.zeros(2 * N, 1))
+    expected = untouched.step(torch.zeros(2 * N, 1))
+    assert done.tolist() == [i == 3 for i in range(2 * N)]
+    assert env.stats.unstable_resets.tolist() == [1, 0]
+    assert reward[3] == 0.0
+    assert torch.isfinite(obs["obs"]).all()
+    others = [i for i in range(2 * N) if i != 3]
+    assert torch.equal(obs["obs"][others], expected[0]["obs"][others])
+    assert torch.equal(reward[others], expected[1][others])
+    assert env.alive == [True, True]
+
+
+def test_actions_are_clipped_and_padded_columns_do_nothing():
+    wide = "ACTION_DIM = 3\ndef compute_torque(action, state_dict):\n    return action[:, :2] * 100.0\n"
+    env = make_env({"a": COSINE, "b": COSINE + wide})
+    assert (env.action_dims, env.get_env_info()["action_space"].shape) == ([1, 3], (3,))
+    env.reset()
+    env.step(torch.full((2 * N, 3), 7.0))
+    assert env.actions[:N].tolist() == [[1.0, 0.0, 0.0]] * N
+    assert env.actions[N:].tolist() == [[1.0, 1.0, 1.0]] * N
+    assert env.views[0]["actions"].shape == (N, 1)
+
+
+def test_evaluation_is_blind_to_everything_but_observation_and_action():
+    shaped = NEVER_ENDS + (
+        "def compute_initial_state(dof_pos):\n    return {'dof_pos': torch.ones_like(dof_pos) * torch.tensor([2.0, 3.0])}\n"
+    )
+    env = make_env({"plain": COSINE, "shaped": shaped}, evaluation=True)
+    episodes = run_episodes(env, lambda obs: torch.zeros(2 * N, 1), rounds=2, first_step=0)
+    assert episodes.fitness.shape == (2, 2 * N)
+    assert torch.equal(episodes.fitness[0], episodes.fitness[1])
+    # nobody pushes: the pole falls in a fraction of the 500 steps, and what was earned counts against all of them
+    assert (episodes.length < 250).all()
+    assert (episodes.fitness * 500 <= episodes.length).all()
+    again = run_episodes(env, lambda obs: torch.zeros(2 * N, 1), rounds=2, first_step=0)
+    assert torch.equal(again.fitness, episodes.fitness)
+
+
+def test_the_environment_goes_on_bitwise_from_its_state():
+    env, other = (make_env({"a": COSINE, "b": STATE_AS_REWARD}) for _ in range(2))
+    actions = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (40, 2 * N, 1)).astype(np.float32))
+    env.reset()
+    for action in actions[:20]:
+        env.step(action)
+    other.set_env_state(env.get_env_state())
+    for action in actions[20:]:
+        a, b = env.step(action), other.step(action)
+        assert torch.equal(a[0]["obs"], b[0]["obs"])
+        assert torch.equal(a[1], b[1])
+        assert torch.equal(a[2], b[2])
+    assert torch.equal(env.stats.shaped_return(), other.stats.shaped_return())
+
+
+@pytest.mark.parametrize("key", ["task", "dispatch", "stats", "actions", "progress_buf", "step_count"])
+def test_every_part_of_the_state_matters(key):
+    env = make_env({"a": COSINE})
+    state = env.get_env_state()
+    del state[key]
+    with pytest.raises(KeyError):
+        env.set_env_state(state)
