@@ -1,1 +1,109 @@
 """Simulators behind one contract; nothing outside this package imports a physics engine."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+
+import torch
+
+from envcoder_bench.sim.base import Simulator
+
+__all__ = ["SIMULATORS", "Simulator", "make_simulator", "pick_simulator"]
+
+SIMULATORS = ("mujoco_cpu", "mujoco_warp")
+
+
+def pick_simulator(sim: str = "auto", device: str = "auto") -> tuple[str, str]:
+    """Resolve the flags ``--sim`` and ``--device`` to a simulator's name and a torch device.
+
+    ``auto`` means MuJoCo Warp on the first CUDA device where there is one, else MuJoCo on the CPU.
+
+    Raises:
+        ValueError: unknown simulator or device, a CUDA device that is not there, or a pair that does not go together.
+    """
+    if sim not in ("auto", *SIMULATORS):
+        close = difflib.get_close_matches(sim, SIMULATORS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"unknown simulator '{sim}': choose auto, {' or '.join(SIMULATORS)}{hint}")
+    if device != "auto":
+        device = _check_device(device)
+    on_cuda = device.startswith("cuda")
+    if sim == "mujoco_cpu" and on_cuda:
+        raise ValueError(f"mujoco_cpu runs on the CPU, not on {device}: use --sim mujoco_warp, or --device cpu")
+    if device == "auto":
+        on_cuda = sim != "mujoco_cpu" and torch.cuda.is_available()
+        device = "cuda:0" if on_cuda else "cpu"
+    if sim == "auto":
+        sim = "mujoco_warp" if on_cuda else "mujoco_cpu"
+    return sim, device
+
+
+def _check_device(device: str) -> str:
+    """Return a device's full name, such as ``cuda:0`` for ``cuda``; raise ValueError where there is none."""
+    try:
+        parsed = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"unknown device '{device}': choose auto, cpu or cuda:0") from error
+    if parsed.type == "cpu":
+        return "cpu"
+    if parsed.type != "cuda":
+        raise ValueError(f"no simulator runs on '{device}': choose auto, cpu or cuda:0")
+    index = parsed.index or 0
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise ValueError(f"device {device} was asked for, but torch {torch.__version__} sees no CUDA device")
+    if index >= count:
+        raise ValueError(f"device {device} was asked for, but there are only cuda:0 to cuda:{count - 1}")
+    return f"cuda:{index}"
+
+
+def make_simulator(
+    name: str,
+    xml: str | Path,
+    num_envs: int,
+    dt: float,
+    substeps: int,
+    device: str,
+    stiffness: float | None = None,
+    damping: float | None = None,
+) -> Simulator:
+    """Build ``num_envs`` copies of the robot in the MJCF file ``xml``, all in its default state and position mode.
+
+    Args:
+        name: ``mujoco_cpu`` or ``mujoco_warp``.
+        dt, substeps: seconds per ``Simulator.step``, and the physics steps it takes.
+        device: torch device of the state tensors, as ``pick_simulator`` returns it.
+        stiffness, damping: gains of the position drives, N m/rad and N m s/rad; None keeps the file's.
+
+    Raises:
+        ImportError: this Python or environment has no MuJoCo.
+        FileNotFoundError, ValueError: the model or an argument does not do.
+    """
+    if name not in SIMULATORS:
+        raise ValueError(f"unknown simulator '{name}': choose {' or '.join(SIMULATORS)}")
+    if num_envs < 1:
+        raise ValueError(f"a simulator needs at least one environment, got {num_envs}")
+    device = _check_device(device)
+    if name == "mujoco_cpu" and device != "cpu":
+        raise ValueError(f"mujoco_cpu runs on the CPU, not on {device}: use mujoco_warp, or device cpu")
+    if sys.version_info < (3, 11):
+        raise ImportError(
+            f"{name} needs Python 3.11 or newer, because MuJoCo does; this is Python {sys.version.split()[0]}. "
+            "Make an environment with a newer Python and install EnvCoderBench there."
+        )
+    try:  # only now: importing this package must not need an engine
+        from envcoder_bench.sim.mujoco_model import load_robot
+
+        if name == "mujoco_cpu":
+            from envcoder_bench.sim.mujoco_cpu import MujocoCpu as Backend
+        else:
+            from envcoder_bench.sim.mujoco_warp import MujocoWarp as Backend
+    except ModuleNotFoundError as error:
+        package = {"mujoco": "mujoco", "mujoco_warp": "mujoco-warp", "warp": "warp-lang"}.get(error.name or "")
+        if package is None:
+            raise
+        raise ImportError(f"{name} needs the package {package}: pip install 'mujoco>=3.17' mujoco-warp") from error
+    robot = load_robot(xml, dt, substeps, stiffness, damping)
+    return Backend(robot, num_envs, device)

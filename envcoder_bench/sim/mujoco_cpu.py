@@ -1,0 +1,188 @@
+"""MuJoCo on the CPU: one batch of simulations on a C++ thread pool, float64 inside, float32 outside.
+
+An environment's numbers do not depend on how many others there are, nor on the number of threads: MuJoCo's batch gives
+each simulation the bits it would have alone, and around it there is only elementwise arithmetic that IEEE 754 rounds
+exactly (sums, products, quotients), one operation at a time.
+"""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+import os
+
+import mujoco
+import numpy as np
+import torch
+from mujoco.batch import Batch, SimulationError
+from torch import Tensor
+
+from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
+from envcoder_bench.sim.snapshot import restore, save
+
+# Warnings that a blow-up sets off. MuJoCo prints each once, and writes it to MUJOCO_LOG.TXT where the program runs,
+# unless it was counted before; the blow-up itself shows in ``unstable``.
+_BLOW_UP = [
+    int(warning)
+    for warning in (
+        mujoco.mjtWarning.mjWARN_INERTIA,
+        mujoco.mjtWarning.mjWARN_BADQPOS,
+        mujoco.mjtWarning.mjWARN_BADQVEL,
+        mujoco.mjtWarning.mjWARN_BADQACC,
+        mujoco.mjtWarning.mjWARN_BADCTRL,
+    )
+]
+
+
+class MujocoCpu(Simulator):
+    """``num_envs`` robots in a ``mujoco.batch.Batch``."""
+
+    def __init__(self, robot: RobotModel, num_envs: int, device: str = "cpu", num_threads: int | None = None) -> None:
+        self.num_envs = num_envs
+        self.device = torch.device(device)
+        self.dt = robot.dt
+        self.dof_names = robot.dof_names
+        self.body_names = robot.body_names
+        self._robot = robot
+
+        self._batch = Batch(robot.mj_model, num_envs, num_threads or _usable_cpus())
+        self._batch.warning[:, _BLOW_UP, 1] = 1
+        self._default_row = self._batch.state[0].copy()
+        self._qpos = self._batch.bind("qpos")
+        self._qvel = self._batch.bind("qvel")
+        self._ctrl = self._batch.bind("ctrl")
+        self._warmstart = self._batch.bind("qacc_warmstart")
+        self._qfrc_actuator = self._batch.bind("qfrc_actuator")
+        self._sensordata = self._batch.bind("sensordata")
+        self._gainprm = self._batch.expand("actuator_gainprm")
+        self._biasprm = self._batch.expand("actuator_biasprm")
+
+        dofs, bodies = len(robot.dof_names), len(robot.body_names)
+        self.root_states = torch.from_numpy(np.tile(robot.default_root_state(), (num_envs, 1)))
+        self.dof_pos = torch.zeros(num_envs, dofs)
+        self.dof_vel = torch.zeros(num_envs, dofs)
+        self.dof_force = torch.zeros(num_envs, dofs)
+        self.contact_forces = torch.zeros(num_envs, bodies, 3)
+        self.unstable = torch.zeros(num_envs, dtype=torch.bool)
+        self._effort = torch.zeros(num_envs, dtype=torch.bool)
+        self._saved: dict[str, Tensor] = {
+            "rows": torch.from_numpy(self._batch.state),
+            "effort": self._effort,
+            "root_states": self.root_states,
+            "dof_pos": self.dof_pos,
+            "dof_vel": self.dof_vel,
+            "dof_force": self.dof_force,
+            "contact_forces": self.contact_forces,
+            "unstable": self.unstable,
+        }
+        self._root, self._pos, self._vel = self.root_states.numpy(), self.dof_pos.numpy(), self.dof_vel.numpy()
+        self._force, self._unstable = self.dof_force.numpy(), self.unstable.numpy()
+        self._contact = self.contact_forces.numpy().reshape(num_envs, 3 * bodies)
+        self._refresh_motion()
+
+    @property
+    def bytes_per_env(self) -> int:
+        batch = (self._batch.warning, self._qfrc_actuator, self._sensordata, self._gainprm, self._biasprm)
+        saved = sum(x.numel() * x.element_size() for x in self._saved.values())
+        return (saved + sum(x.nbytes for x in batch)) // self.num_envs
+
+    def set_drive_mode(self, effort: Tensor) -> None:
+        self._effort.copy_(effort)
+        mode = self._effort.numpy()[:, None]
+        # force = gain * ctrl + bias_pos * q + bias_vel * dq, clamped to the model's effort limits
+        self._gainprm[:, :, 0] = np.where(mode, 1.0, self._robot.stiffness)
+        self._biasprm[:, :, 1] = np.where(mode, 0.0, -self._robot.stiffness)
+        self._biasprm[:, :, 2] = np.where(mode, 0.0, -self._robot.damping)
+
+    def step(self, command: Tensor) -> None:
+        values = command.detach().numpy()
+        bad = np.logical_not(np.isfinite(values).all(axis=1))
+        self._ctrl[...] = values[:, self._robot.actuated]
+        if bad.any():
+            self._ctrl[bad] = 0.0
+        try:
+            self._batch.step(nstep=self._robot.substeps)
+        except SimulationError as error:  # the others ran to completion
+            bad[error.ids] = True
+        bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX": NaN must count
+        bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
+        self._unstable[...] = bad
+
+        self._force[...] = self._qfrc_actuator[:, self._robot.first_qvel :]
+        np.subtract(0.0, self._sensordata, out=self._contact, casting="same_kind")  # reported as on the other body
+        if bad.any():
+            self._batch.state[bad] = self._default_row
+            self._force[bad] = 0.0
+            self._contact[bad] = 0.0
+        self._refresh_motion()
+
+    def write(
+        self,
+        mask: Tensor,
+        root_states: Tensor | None = None,
+        dof_pos: Tensor | None = None,
+        dof_vel: Tensor | None = None,
+    ) -> None:
+        ids = np.flatnonzero(mask.numpy())
+        if ids.size == 0:
+            return
+        if root_states is not None and self._robot.floating:
+            root = root_states.detach().numpy()[ids]
+            self._root[ids] = root
+            quat = root[:, [6, 3, 4, 5]].astype(np.float64)
+            self._qpos[ids, 0:3] = root[:, 0:3]
+            self._qpos[ids, 3:7] = quat
+            self._qvel[ids, 0:3] = root[:, 7:10]
+            self._qvel[ids, 3:6] = rotate(quat, root[:, 10:13].astype(np.float64), inverse=True)
+        if dof_pos is not None:
+            self._pos[ids] = dof_pos.detach().numpy()[ids]
+            self._qpos[ids, self._robot.first_qpos :] = self._pos[ids]
+        if dof_vel is not None:
+            self._vel[ids] = dof_vel.detach().numpy()[ids]
+            self._qvel[ids, self._robot.first_qvel :] = self._vel[ids]
+        self._warmstart[ids] = 0.0
+        self._force[ids] = 0.0
+        self._contact[ids] = 0.0
+
+    def get_state(self) -> dict[str, Tensor]:
+        return save(self._saved)
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        restore(self._saved, state)
+        self.set_drive_mode(self._effort)
+
+    def _refresh_motion(self) -> None:
+        """Copy positions and velocities to the float32 buffers, in Isaac Gym's conventions."""
+        if self._robot.floating:
+            quat = self._qpos[:, 3:7]
+            self._root[:, 0:3] = self._qpos[:, 0:3]
+            self._root[:, 3:6] = quat[:, 1:4]
+            self._root[:, 6] = quat[:, 0]
+            self._root[:, 7:10] = self._qvel[:, 0:3]
+            self._root[:, 10:13] = rotate(quat, self._qvel[:, 3:6])
+        self._pos[...] = self._qpos[:, self._robot.first_qpos :]
+        self._vel[...] = self._qvel[:, self._robot.first_qvel :]
+
+
+def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarray:
+    """Rotate ``(n, 3)`` vectors from the body to the world frame, or back, by ``(n, 4)`` quaternions wxyz.
+
+    v + 2 w (u x v) + 2 u x (u x v), divided by the squared norm, so that any quaternion but zero will do (zero does
+    not rotate, as in MuJoCo).
+    """
+    w, x, y, z = quat.T
+    a, b, c = vec.T
+    scale = 2.0 / np.maximum(w * w + x * x + y * y + z * z, 1e-30)
+    s = -w if inverse else w
+    ta, tb, tc = y * c - z * b, z * a - x * c, x * b - y * a  # u x v
+    out = np.empty_like(vec)
+    out[:, 0] = a + scale * (s * ta + (y * tc - z * tb))
+    out[:, 1] = b + scale * (s * tb + (z * ta - x * tc))
+    out[:, 2] = c + scale * (s * tc + (x * tb - y * ta))
+    return out
+
+
+def _usable_cpus() -> int:
+    """CPUs that this process may use; a container often has fewer than the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

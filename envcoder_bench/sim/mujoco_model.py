@@ -1,0 +1,222 @@
+"""One robot's MJCF made ready for both MuJoCo engines: time step, drives, contact sensors, addresses, capacities."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+# A state outside these limits is a blow-up, not motion: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms.
+# MuJoCo's own limit, 1e10, would let a robot fly for many control steps before anybody notices.
+MAX_QPOS = 1e4  # m, rad
+MAX_QVEL = 1e3  # m/s, rad/s
+
+_FORCE_ONLY = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
+_NET_FORCE = 3  # MJCF's reduce="netforce": one force per sensor, in the world frame
+# MjModel's arrays hold plain integers, which MuJoCo's enumerators do not equal
+_FREE = int(mujoco.mjtJoint.mjJNT_FREE)
+_HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
+_NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
+
+
+@dataclass(frozen=True)
+class RobotModel:
+    """A compiled robot, where its parts lie in MuJoCo's arrays, and how much room its contacts need.
+
+    Attributes:
+        mj_model: the compiled model; its sensordata is one contact force per body and nothing else.
+        substeps: physics steps per control step.
+        floating: whether the robot has a free joint; its state then comes first in qpos (7) and qvel (6).
+        dof_names, body_names: joints with one degree of freedom; bodies without the world.
+        actuated: for each actuator, the index of its joint in ``dof_names``.
+        stiffness, damping: for each actuator, gains of its position drive, N m/rad and N m s/rad (or N/m, N s/m).
+        max_pairs: pairs of geoms that can touch.
+        max_contacts: contact points one robot has at once, at most: the file's ``<numeric name="max_contacts">``,
+            else the sum over all pairs, which no pose exceeds but few come near.
+        max_contacts_per_body: contact points one body has at once, at most.
+        max_constraints: rows of the constraint solver for ``max_contacts``, joint limits, dry friction and equalities.
+    """
+
+    mj_model: mujoco.MjModel
+    substeps: int
+    floating: bool
+    dof_names: list[str]
+    body_names: list[str]
+    actuated: np.ndarray
+    stiffness: np.ndarray
+    damping: np.ndarray
+    max_pairs: int
+    max_contacts: int
+    max_contacts_per_body: int
+    max_constraints: int
+
+    @property
+    def dt(self) -> float:
+        """Seconds per control step."""
+        return float(self.mj_model.opt.timestep) * self.substeps
+
+    @property
+    def first_qpos(self) -> int:
+        """Where the joints begin in qpos."""
+        return 7 if self.floating else 0
+
+    @property
+    def first_qvel(self) -> int:
+        """Where the joints begin in qvel."""
+        return 6 if self.floating else 0
+
+    def default_root_state(self) -> np.ndarray:
+        """The first body at rest in the model's default pose, ``(13,)`` as in ``Simulator.root_states``."""
+        data = mujoco.MjData(self.mj_model)
+        mujoco.mj_kinematics(self.mj_model, data)
+        w, x, y, z = data.xquat[1]
+        return np.array([*data.xpos[1], x, y, z, w, *np.zeros(6)], dtype=np.float32)
+
+
+def load_robot(
+    xml: str | Path,
+    dt: float,
+    substeps: int,
+    stiffness: float | None = None,
+    damping: float | None = None,
+) -> RobotModel:
+    """Compile the MJCF file ``xml`` with time step ``dt / substeps``, s, and one net contact force sensor per body.
+
+    ``stiffness`` and ``damping`` replace the gains of all position drives; None keeps the file's (a ``<motor>`` has
+    none: its position drive applies no force). Joints without an actuator are passive. The file's solver settings
+    hold; its own sensors are left out.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: MuJoCo rejects the file, or it holds something that a Simulator cannot describe.
+    """
+    path = Path(xml)
+    if not path.is_file():
+        raise FileNotFoundError(f"no robot model at {path}")
+    if not dt > 0 or substeps < 1:
+        raise ValueError(f"a simulator needs dt > 0 and substeps >= 1, got dt={dt}, substeps={substeps}")
+    try:
+        spec = mujoco.MjSpec.from_file(str(path))
+        spec.option.timestep = dt / substeps
+        # a reset inside a step would look like motion: the backends look for blow-ups themselves and flag them
+        spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        for sensor in list(spec.sensors):
+            spec.delete(sensor)
+        for body in spec.bodies[1:]:
+            if not body.name:
+                raise ValueError("a body has no name; name every body")
+            spec.add_sensor(
+                name=f"contact_{body.name}",
+                type=mujoco.mjtSensor.mjSENS_CONTACT,
+                objtype=mujoco.mjtObj.mjOBJ_BODY,
+                objname=body.name,
+                intprm=[_FORCE_ONLY, _NET_FORCE, 1],
+            )
+        return _describe(spec.compile(), substeps, stiffness, damping)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _describe(model: mujoco.MjModel, substeps: int, stiffness: float | None, damping: float | None) -> RobotModel:
+    """Check that the model is one robot of single-axis joints, then look up addresses, gains and capacities."""
+    if model.nbody < 2:
+        raise ValueError("the model has no body; give the robot at least one")
+    floating = model.njnt > 0 and model.jnt_type[0] == _FREE and model.jnt_bodyid[0] == 1
+    first = int(floating)
+    for j in range(first, model.njnt):
+        if model.jnt_type[j] not in (_HINGE, _SLIDE):
+            name = model.joint(j).name or f"number {j}"
+            raise ValueError(f"joint {name}: beside a free joint of the first body, use hinge and slide joints only")
+    dof_names = [model.joint(j).name for j in range(first, model.njnt)]
+    if not all(dof_names):
+        raise ValueError("a joint has no name; name every joint")
+
+    actuated = np.array([_actuated_joint(model, a) - first for a in range(model.nu)], dtype=np.int64)
+    if np.any(np.diff(actuated) <= 0):
+        raise ValueError("list the actuators in the order of their joints, at most one for each joint")
+    has_drive = model.actuator_biastype == _AFFINE_BIAS
+    kp = np.where(has_drive, -model.actuator_biasprm[:, 1], 0.0)
+    kd = np.where(has_drive, -model.actuator_biasprm[:, 2], 0.0)
+    kp = kp if stiffness is None else np.full(model.nu, float(stiffness))
+    kd = kd if damping is None else np.full(model.nu, float(damping))
+    model.actuator_biastype[:] = _AFFINE_BIAS  # a motor is then a drive whose bias is zero
+    model.actuator_gainprm[:, 0] = kp
+    model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
+
+    pairs = _touching_pairs(model)
+    per_body = np.zeros(model.nbody, dtype=np.int64)
+    for (g1, g2), most in pairs.items():
+        per_body[model.geom_bodyid[g1]] += most
+        per_body[model.geom_bodyid[g2]] += most
+    all_at_once = sum(pairs.values())
+    declared = [int(model.numeric(k).data[0]) for k in range(model.nnumeric) if model.numeric(k).name == "max_contacts"]
+    max_contacts = min([all_at_once, *declared])
+    return RobotModel(
+        mj_model=model,
+        substeps=substeps,
+        floating=bool(floating),
+        dof_names=dof_names,
+        body_names=[model.body(b).name for b in range(1, model.nbody)],
+        actuated=actuated,
+        stiffness=kp,
+        damping=kd,
+        max_pairs=len(pairs),
+        max_contacts=max_contacts,
+        max_contacts_per_body=int(per_body[1:].max()),
+        max_constraints=_max_constraints(model, pairs, max_contacts),
+    )
+
+
+def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:
+    """The joint that an actuator drives, checked to be a plain position drive or motor."""
+    gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
+    motor = model.actuator_biastype[actuator] == _NO_BIAS and gain[0] == 1
+    position = model.actuator_biastype[actuator] == _AFFINE_BIAS and bias[0] == 0 and gain[0] == -bias[1]
+    joint = int(model.actuator_trnid[actuator, 0])
+    plain = (
+        (motor or position)
+        and model.actuator_trntype[actuator] == int(mujoco.mjtTrn.mjTRN_JOINT)
+        and model.actuator_dyntype[actuator] == int(mujoco.mjtDyn.mjDYN_NONE)
+        and model.actuator_gaintype[actuator] == int(mujoco.mjtGain.mjGAIN_FIXED)
+        and model.actuator_gear[actuator, 0] == 1
+        and not model.actuator_ctrllimited[actuator]
+        and model.jnt_type[joint] != _FREE
+    )
+    if not plain:
+        name = model.actuator(actuator).name or f"number {actuator}"
+        raise ValueError(f"actuator {name}: use <position> or <motor> on a joint, with gear 1 and without ctrlrange")
+    return joint
+
+
+def _touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
+    """Pairs of geoms that can touch by MuJoCo's collision filters, and the most contact points of each."""
+    contype, conaffinity, body = model.geom_contype, model.geom_conaffinity, model.geom_bodyid
+    weld = model.body_weldid
+    excluded = set(model.exclude_signature.tolist())
+    pairs = {tuple(sorted(p)) for p in zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())}
+    for g1 in range(model.ngeom):
+        for g2 in range(g1 + 1, model.ngeom):
+            b1, b2 = sorted((int(body[g1]), int(body[g2])))
+            w1, w2 = int(weld[b1]), int(weld[b2])
+            parent = {int(weld[model.body_parentid[w1]]), int(weld[model.body_parentid[w2]])}
+            related = w1 == w2 or (w1 != 0 and w2 != 0 and bool(parent & {w1, w2}))
+            meet = (contype[g1] & conaffinity[g2]) or (contype[g2] & conaffinity[g1])
+            if meet and not related and ((b1 << 16) + b2) not in excluded:
+                pairs.add((g1, g2))
+    return {(g1, g2): mujoco.mj_maxContact(model, g1, g2, -1) for g1, g2 in pairs}
+
+
+def _max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], max_contacts: int) -> int:
+    """Rows of the constraint solver that one robot can need at once."""
+    condims = [int(max(model.geom_condim[g1], model.geom_condim[g2])) for g1, g2 in pairs] + model.pair_dim.tolist()
+    condim = max(condims, default=0)
+    pyramidal = model.opt.cone == int(mujoco.mjtCone.mjCONE_PYRAMIDAL)
+    rows = 2 * (condim - 1) if pyramidal and condim > 1 else condim
+    limits = int(np.count_nonzero(model.jnt_limited) + np.count_nonzero(model.tendon_limited))
+    friction = int(np.count_nonzero(model.dof_frictionloss) + np.count_nonzero(model.tendon_frictionloss))
+    equality = 6 * model.neq  # a weld, the largest
+    return rows * max_contacts + limits + friction + equality

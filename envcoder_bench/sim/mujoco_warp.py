@@ -1,0 +1,224 @@
+"""MuJoCo Warp: every environment a world on one GPU, float32, a whole control step captured in one CUDA graph.
+
+State lives in torch tensors that Warp's kernels read and write in place. All work goes to torch's current stream, so
+neither library waits for the other, and nothing here reads a value back to the host. It also runs on Warp's CPU device,
+one world after the other: for tests, not for work.
+"""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+import copy
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+import mujoco
+import mujoco_warp as mjw
+import torch
+import warp as wp
+from torch import Tensor
+
+from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.mujoco_model import RobotModel
+from envcoder_bench.sim.mujoco_warp_kernels import load_command, publish, write
+from envcoder_bench.sim.snapshot import restore, save
+
+wp.config.log_level = wp.LOG_WARNING  # no banner, and no line for each of the many modules it loads
+
+_WITH_WORKSPACE = 1.25  # what a step allocates inside its graph, beside the arrays: 22 % of them for ANYmal
+
+
+class MujocoWarp(Simulator):
+    """``num_envs`` worlds of one MuJoCo Warp model.
+
+    The first one on a machine compiles Warp's kernels, a minute or so; Warp keeps them in its cache folder
+    (``~/.cache/warp``, or ``WARP_CACHE_PATH``) for later processes.
+    """
+
+    def __init__(self, robot: RobotModel, num_envs: int, device: str) -> None:
+        self.num_envs = num_envs
+        self.device = torch.device(device)
+        self.dt = robot.dt
+        self.dof_names = robot.dof_names
+        self.body_names = robot.body_names
+        self._robot = robot
+        self._streams: dict[int, wp.Stream] = {}
+        self._graph: Any | None = None
+
+        dofs, bodies = len(robot.dof_names), len(robot.body_names)
+        root = torch.from_numpy(robot.default_root_state()).to(self.device)
+        self.root_states = root.repeat(num_envs, 1)
+        self.dof_pos = torch.zeros(num_envs, dofs, device=self.device)
+        self.dof_vel = torch.zeros(num_envs, dofs, device=self.device)
+        self.dof_force = torch.zeros(num_envs, dofs, device=self.device)
+        self.contact_forces = torch.zeros(num_envs, bodies, 3, device=self.device)
+        self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self._command = torch.zeros(num_envs, dofs, device=self.device)
+
+        wp.init()
+        self._wp_device = wp.device_from_torch(self.device)
+        with wp.ScopedDevice(self._wp_device):
+            self._build()
+            self._warm_up()
+
+    def _build(self) -> None:
+        """Put the model and its worlds on the device, and wrap for torch what both libraries touch."""
+        robot = self._robot
+        model = copy.copy(robot.mj_model)
+        # mujoco_warp has no automatic reset, and refuses a model that turns it off
+        model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        self._model = mjw.put_model(model)
+        if hasattr(self._model.opt, "warn_overflow"):
+            self._model.opt.warn_overflow = 0  # else the solver prints a line for every capped line search
+        # a power of two, for the sorting kernel
+        self._model.opt.contact_sensor_maxmatch = max(4, 1 << (robot.max_contacts_per_body - 1).bit_length())
+        # The pool of contacts is one for all worlds. With a slot for every pair of geoms that can touch and for every
+        # contact that the robot can have, no world ever takes another's. Constraint rows are each world's own.
+        self._data = mjw.make_data(
+            model,
+            nworld=self.num_envs,
+            nconmax=max(robot.max_pairs, robot.max_contacts),
+            njmax=robot.max_constraints,
+        )
+
+        drives = (self.num_envs, model.nu)  # gains of each world's own, for its drive mode
+        self._model.actuator_gainprm = wp.zeros(drives, dtype=self._model.actuator_gainprm.dtype)
+        self._model.actuator_biasprm = wp.zeros(drives, dtype=self._model.actuator_biasprm.dtype)
+        self._gain = wp.to_torch(self._model.actuator_gainprm)
+        self._bias = wp.to_torch(self._model.actuator_biasprm)
+        self._stiffness = torch.tensor(robot.stiffness, dtype=torch.float32, device=self.device)
+        self._damping = torch.tensor(robot.damping, dtype=torch.float32, device=self.device)
+        self._actuated = wp.array(robot.actuated, dtype=wp.int32)
+        self._default_qpos = wp.array(model.qpos0, dtype=wp.float32)
+        self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel)]
+        contacts = self.contact_forces.view(self.num_envs, -1)
+        self._forces = [wp.from_torch(self.dof_force), wp.from_torch(contacts)]
+        self._state = [self._data.qpos, self._data.qvel, self._data.qacc_warmstart]
+        self._saved: dict[str, Tensor] = {
+            "qpos": wp.to_torch(self._data.qpos),
+            "qvel": wp.to_torch(self._data.qvel),
+            "qacc_warmstart": wp.to_torch(self._data.qacc_warmstart),
+            "effort": self._effort,
+            "root_states": self.root_states,
+            "dof_pos": self.dof_pos,
+            "dof_vel": self.dof_vel,
+            "dof_force": self.dof_force,
+            "contact_forces": self.contact_forces,
+            "unstable": self.unstable,
+        }
+
+    def _warm_up(self) -> None:
+        """Compile and load every kernel, capture the control step on CUDA, and go back to the default state."""
+        wp.synchronize_device(self._wp_device)  # the only waits: torch's and Warp's streams have filled the arrays
+        initial = save(self._saved)
+        none = torch.zeros_like(self._effort)
+        self.set_drive_mode(none)
+        self.write(none)
+        wp.synchronize_device(self._wp_device)
+        self._advance()
+        # without its memory pool Warp cannot allocate inside a capture; the step then launches kernel by kernel
+        if self._wp_device.is_cuda and wp.is_mempool_enabled(self._wp_device):
+            with wp.ScopedCapture(self._wp_device) as capture:
+                self._advance()
+            self._graph = capture.graph
+        wp.synchronize_device(self._wp_device)
+        self.set_state(initial)
+
+    @property
+    def bytes_per_env(self) -> int:
+        arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
+        arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
+        own = sum(x.capacity for x in arrays if isinstance(x, wp.array))
+        return int(_WITH_WORKSPACE * own) // self.num_envs
+
+    def set_drive_mode(self, effort: Tensor) -> None:
+        self._effort.copy_(effort)
+        mode = self._effort.unsqueeze(1)
+        # force = gain * ctrl + bias_pos * q + bias_vel * dq, clamped to the model's effort limits
+        self._gain[:, :, 0] = torch.where(mode, 1.0, self._stiffness)
+        self._bias[:, :, 1] = torch.where(mode, 0.0, -self._stiffness)
+        self._bias[:, :, 2] = torch.where(mode, 0.0, -self._damping)
+
+    def step(self, command: Tensor) -> None:
+        self._command.copy_(command.detach())
+        with self._on_torch_stream():
+            if self._graph is None:
+                self._advance()
+            else:
+                wp.capture_launch(self._graph)
+
+    def write(
+        self,
+        mask: Tensor,
+        root_states: Tensor | None = None,
+        dof_pos: Tensor | None = None,
+        dof_vel: Tensor | None = None,
+    ) -> None:
+        given = (root_states if self._robot.floating else None, dof_pos, dof_vel)
+        own = (self.root_states, self.dof_pos, self.dof_vel)
+        new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(given, own)]
+        chosen = mask.to(self.device, torch.bool).contiguous()
+        with self._on_torch_stream():
+            wp.launch(
+                write,
+                dim=self.num_envs,
+                inputs=[
+                    wp.from_torch(chosen),
+                    *(x is not None for x in given),
+                    *(wp.from_torch(x) for x in new),
+                    self._robot.first_qpos,
+                    self._robot.first_qvel,
+                ],
+                outputs=[*self._state, *self._motion, *self._forces],
+            )
+
+    def get_state(self) -> dict[str, Tensor]:
+        return save(self._saved)
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        restore(self._saved, state)
+        self.set_drive_mode(self._effort)
+
+    def _advance(self) -> None:
+        """Launch one control step: command in, substeps, state tensors out."""
+        robot, no_sensors = self._robot, int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+        wp.launch(
+            load_command,
+            dim=self.num_envs,
+            inputs=[wp.from_torch(self._command), self._actuated],
+            outputs=[self._data.ctrl, wp.from_torch(self.unstable)],
+        )
+        for substep in range(robot.substeps):
+            # read by mujoco_warp on the host, when it launches: only the last substep's contact forces are wanted
+            if substep < robot.substeps - 1:
+                self._model.opt.disableflags |= no_sensors
+            else:
+                self._model.opt.disableflags &= ~no_sensors
+            mjw.step(self._model, self._data)
+        wp.launch(
+            publish,
+            dim=self.num_envs,
+            inputs=[
+                self._default_qpos,
+                self._data.qfrc_actuator,
+                self._data.sensordata,
+                robot.first_qpos,
+                robot.first_qvel,
+            ],
+            outputs=[*self._state, *self._motion, *self._forces, wp.from_torch(self.unstable)],
+        )
+
+    @contextmanager
+    def _on_torch_stream(self) -> Iterator[None]:
+        """Send Warp's launches to torch's current stream, in order with torch's own work."""
+        if not self._wp_device.is_cuda:
+            with wp.ScopedDevice(self._wp_device):
+                yield
+            return
+        handle = torch.cuda.current_stream(self.device).cuda_stream
+        if handle not in self._streams:
+            self._streams[handle] = wp.stream_from_torch(self.device)
+        with wp.ScopedStream(self._streams[handle], sync_enter=False):
+            yield

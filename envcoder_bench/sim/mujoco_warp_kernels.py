@@ -1,0 +1,143 @@
+"""Warp kernels that move state between MuJoCo Warp's arrays and the state tensors: one thread for each world."""
+# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false
+
+import warp as wp
+
+from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
+
+
+@wp.func
+def _rotate(quat: wp.vec4, vec: wp.vec3) -> wp.vec3:
+    """Rotate from the body to the world frame by a quaternion wxyz of any norm but zero, which does not rotate."""
+    u = wp.vec3(quat[1], quat[2], quat[3])
+    t = wp.cross(u, vec)
+    return vec + 2.0 / wp.max(wp.dot(quat, quat), 1.0e-30) * (quat[0] * t + wp.cross(u, t))
+
+
+@wp.kernel(enable_backward=False)
+def load_command(
+    command: wp.array2d[wp.float32],
+    actuated: wp.array[wp.int32],
+    ctrl: wp.array2d[wp.float32],
+    unstable: wp.array[wp.bool],
+):
+    """Hand over the actuators' commands; a command that is not finite counts as a blow-up and does not act."""
+    env = wp.tid()
+    finite = wp.bool(True)
+    for dof in range(command.shape[1]):
+        finite = finite and wp.isfinite(command[env, dof])
+    for actuator in range(ctrl.shape[1]):
+        if finite:
+            ctrl[env, actuator] = command[env, actuated[actuator]]
+        else:
+            ctrl[env, actuator] = 0.0
+    unstable[env] = not finite
+
+
+@wp.kernel(enable_backward=False)
+def publish(
+    default_qpos: wp.array[wp.float32],
+    qfrc_actuator: wp.array2d[wp.float32],
+    sensordata: wp.array2d[wp.float32],
+    first_qpos: int,
+    first_qvel: int,
+    qpos: wp.array2d[wp.float32],
+    qvel: wp.array2d[wp.float32],
+    qacc_warmstart: wp.array2d[wp.float32],
+    root_states: wp.array2d[wp.float32],
+    dof_pos: wp.array2d[wp.float32],
+    dof_vel: wp.array2d[wp.float32],
+    dof_force: wp.array2d[wp.float32],
+    contact_forces: wp.array2d[wp.float32],
+    unstable: wp.array[wp.bool],
+):
+    """Put worlds that blew up back to the default state, and copy every world's state to the tensors."""
+    env = wp.tid()
+    bad = unstable[env]
+    for i in range(qpos.shape[1]):
+        if not (wp.abs(qpos[env, i]) <= MAX_QPOS):  # not "> MAX": NaN must count
+            bad = wp.bool(True)
+    for i in range(qvel.shape[1]):
+        if not (wp.abs(qvel[env, i]) <= MAX_QVEL):
+            bad = wp.bool(True)
+    unstable[env] = bad
+    if bad:
+        for i in range(qpos.shape[1]):
+            qpos[env, i] = default_qpos[i]
+        for i in range(qvel.shape[1]):
+            qvel[env, i] = 0.0
+            qacc_warmstart[env, i] = 0.0
+
+    if first_qpos == 7:
+        quat = wp.vec4(qpos[env, 3], qpos[env, 4], qpos[env, 5], qpos[env, 6])
+        spin = _rotate(quat, wp.vec3(qvel[env, 3], qvel[env, 4], qvel[env, 5]))
+        for i in range(3):
+            root_states[env, i] = qpos[env, i]
+            root_states[env, 3 + i] = quat[1 + i]
+            root_states[env, 7 + i] = qvel[env, i]
+            root_states[env, 10 + i] = spin[i]
+        root_states[env, 6] = quat[0]
+    for dof in range(dof_pos.shape[1]):
+        dof_pos[env, dof] = qpos[env, first_qpos + dof]
+        dof_vel[env, dof] = qvel[env, first_qvel + dof]
+        if bad:
+            dof_force[env, dof] = 0.0
+        else:
+            dof_force[env, dof] = qfrc_actuator[env, first_qvel + dof]
+    for i in range(contact_forces.shape[1]):
+        if bad:
+            contact_forces[env, i] = 0.0
+        else:
+            contact_forces[env, i] = 0.0 - sensordata[env, i]  # reported as on the other body
+
+
+@wp.kernel(enable_backward=False)
+def write(
+    mask: wp.array[wp.bool],
+    with_root: wp.bool,
+    with_pos: wp.bool,
+    with_vel: wp.bool,
+    new_root: wp.array2d[wp.float32],
+    new_pos: wp.array2d[wp.float32],
+    new_vel: wp.array2d[wp.float32],
+    first_qpos: int,
+    first_qvel: int,
+    qpos: wp.array2d[wp.float32],
+    qvel: wp.array2d[wp.float32],
+    qacc_warmstart: wp.array2d[wp.float32],
+    root_states: wp.array2d[wp.float32],
+    dof_pos: wp.array2d[wp.float32],
+    dof_vel: wp.array2d[wp.float32],
+    dof_force: wp.array2d[wp.float32],
+    contact_forces: wp.array2d[wp.float32],
+):
+    """Overwrite the state of the masked worlds, in MuJoCo's arrays and in the tensors."""
+    env = wp.tid()
+    if not mask[env]:
+        return
+    if with_root:
+        for i in range(13):
+            root_states[env, i] = new_root[env, i]
+        quat = wp.vec4(new_root[env, 6], new_root[env, 3], new_root[env, 4], new_root[env, 5])
+        spin = wp.vec3(new_root[env, 10], new_root[env, 11], new_root[env, 12])
+        spin = _rotate(wp.vec4(-quat[0], quat[1], quat[2], quat[3]), spin)  # the inverse rotation
+        for i in range(3):
+            qpos[env, i] = new_root[env, i]
+            qvel[env, i] = new_root[env, 7 + i]
+            qvel[env, 3 + i] = spin[i]
+        for i in range(4):
+            qpos[env, 3 + i] = quat[i]
+    for dof in range(dof_pos.shape[1]):
+        if with_pos:
+            dof_pos[env, dof] = new_pos[env, dof]
+            qpos[env, first_qpos + dof] = new_pos[env, dof]
+        if with_vel:
+            dof_vel[env, dof] = new_vel[env, dof]
+            qvel[env, first_qvel + dof] = new_vel[env, dof]
+        dof_force[env, dof] = 0.0
+    for i in range(contact_forces.shape[1]):
+        contact_forces[env, i] = 0.0
+    for i in range(qacc_warmstart.shape[1]):
+        qacc_warmstart[env, i] = 0.0

@@ -1,0 +1,92 @@
+"""Which MJCF files make a robot, what their numbers become, and what is said about the others."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+from backends import ANYMAL, CARTPOLE
+
+from envcoder_bench.sim.mujoco_model import load_robot
+
+ARM = '<joint name="a"/><geom name="g" size="0.1"/>'
+HINGED = f'<body name="arm">{ARM}</body>'
+FREE = '<body name="{}"><freejoint/><geom size="0.1"/></body>'
+MOTOR = '<actuator><motor joint="a"/></actuator>'
+
+
+def mjcf(tmp_path, body: str = HINGED, rest: str = MOTOR):
+    path = tmp_path / "robot.xml"
+    path.write_text(f"<mujoco><worldbody>{body}</worldbody>{rest}</mujoco>")
+    return path
+
+
+@pytest.mark.parametrize(
+    "body, rest, message",
+    [
+        ('<body name="arm"><joint name="a" type="ball"/><geom size="0.1"/></body>', "", "joint a: beside a free joint"),
+        (f"{FREE.format('x')}{FREE.format('y')}", "", "joint number 1: beside a free joint of the first body, use"),
+        (f'<body name="desk"/>{FREE.format("x")}', "", "joint number 0: beside a free joint of the first body, use"),
+        (f"<body>{ARM}</body>", MOTOR, "a body has no name; name every body"),
+        ('<body name="arm"><joint/><geom size="0.1"/></body>', "", "a joint has no name; name every joint"),
+        ("", "", "the model has no body"),
+        (HINGED, '<actuator><motor name="m" joint="a" gear="2"/></actuator>', "actuator m: use"),
+        (HINGED, '<actuator><position name="m" joint="a" ctrlrange="-1 1"/></actuator>', "actuator m: use"),
+        (HINGED, '<actuator><velocity name="m" joint="a"/></actuator>', "actuator m: use"),
+        (HINGED, '<actuator><motor joint="a"/><motor joint="a"/></actuator>', "order of their joints, at most one"),
+        ('<body name="arm"><oops/></body>', "", "unrecognized element"),
+    ],
+)
+def test_unsuitable_models_are_refused(tmp_path, body: str, rest: str, message: str) -> None:
+    path = mjcf(tmp_path, body, rest)
+    with pytest.raises(ValueError, match=message) as error:
+        load_robot(path, 0.02, 4)
+    assert str(error.value).startswith(str(path))
+
+
+def test_missing_file_and_bad_step(tmp_path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no robot model at .*nothing\.xml"):
+        load_robot(tmp_path / "nothing.xml", 0.02, 4)
+    with pytest.raises(ValueError, match="dt > 0 and substeps >= 1"):
+        load_robot(mjcf(tmp_path), 0.0, 4)
+
+
+def test_gains_come_from_the_file_unless_given(tmp_path) -> None:
+    drive = '<actuator><position joint="a" kp="30" kv="3"/></actuator>'
+    file_gains = load_robot(mjcf(tmp_path, rest=drive), 0.02, 4)
+    assert (file_gains.stiffness.tolist(), file_gains.damping.tolist()) == ([30.0], [3.0])
+    given = load_robot(mjcf(tmp_path, rest=drive), 0.02, 4, stiffness=50.0)
+    assert (given.stiffness.tolist(), given.damping.tolist()) == ([50.0], [3.0])
+    motor = load_robot(mjcf(tmp_path), 0.02, 4)
+    assert (motor.stiffness.tolist(), motor.damping.tolist()) == ([0.0], [0.0])
+
+
+def test_the_files_sensors_make_way_for_contact_forces(tmp_path) -> None:
+    robot = load_robot(mjcf(tmp_path, rest=MOTOR + '<sensor><jointpos joint="a"/></sensor>'), 0.02, 4)
+    assert robot.mj_model.nsensordata == 3
+
+
+def test_time_step_and_addresses() -> None:
+    robot = load_robot(ANYMAL, 0.02, 4)
+    assert robot.mj_model.opt.timestep == pytest.approx(0.005) and robot.dt == pytest.approx(0.02)
+    assert (robot.first_qpos, robot.first_qvel, robot.actuated.tolist()) == (7, 6, list(range(12)))
+    fixed = load_robot(CARTPOLE, 0.0166, 2)
+    assert (fixed.first_qpos, fixed.first_qvel, fixed.actuated.tolist()) == (0, 0, [0])
+
+
+def test_capacities_count_what_can_touch(tmp_path) -> None:
+    """Ground, a box (4 points on a plane), and a sphere on its child: parent and child do not touch."""
+    body = (
+        '<geom name="ground" type="plane" size="0 0 1"/><body name="arm"><freejoint/><geom type="box" size="1 1 1"/>'
+        '<body name="hand"><joint name="a" range="-1 1"/><geom size="0.1"/></body></body>'
+    )
+    robot = load_robot(mjcf(tmp_path, body), 0.02, 4)
+    assert (robot.max_pairs, robot.max_contacts, robot.max_contacts_per_body) == (2, 5, 4)
+    assert robot.max_constraints == 4 * 5 + 1  # pyramidal friction cones, one joint limit
+    declared = MOTOR + '<custom><numeric name="max_contacts" data="3"/></custom>'
+    assert load_robot(mjcf(tmp_path, body, declared), 0.02, 4).max_constraints == 4 * 3 + 1
+    assert load_robot(CARTPOLE, 0.0166, 2).max_contacts == 0

@@ -1,0 +1,108 @@
+"""What is the Warp backend's own: room for contacts, memory, and on CUDA the graph, the streams and no waiting."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+import mujoco_warp as mjw
+import torch
+from backends import BACKENDS, Backend, commands, everywhere, stand, tensors
+
+CUDA = Backend("mujoco_warp", "cuda:0", False)
+warp_backends = pytest.mark.parametrize("backend", BACKENDS[1:])
+
+
+def needs_cuda(test):
+    skip = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    return pytest.mark.cuda(skip(test))
+
+
+@warp_backends
+def test_all_robots_on_the_ground_at_once_find_room_for_their_contacts(backend: Backend) -> None:
+    """The pool of contacts is shared: were it too small, worlds would lose theirs to others."""
+    sim = backend.anymal(num_envs=6)
+    stand(sim)
+    root, pos = sim.root_states.clone(), torch.zeros_like(sim.dof_pos)
+    root[:, 2] = 0.1
+    root[::2, 3], root[::2, 6] = 1.0, 0.0  # every other one on its back
+    sim.write(everywhere(sim), root, pos, torch.zeros_like(pos))
+    sim.set_drive_mode(everywhere(sim))
+    too_small = mjw.OverflowType.ALL & ~(mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS)
+    most = 0
+    for _ in range(60):
+        sim.step(torch.zeros_like(pos))
+        most = max(most, int(sim._data.nacon.numpy()[0]))
+        assert not (sim._data.overflow.numpy() & int(too_small)).any()
+    assert most >= 6 * 6, "the test needs many contacts"
+
+
+def test_memory_of_one_environment() -> None:
+    """250,000 ANYmals must fit on one large GPU; the figure hardly depends on how many there are."""
+    few, many = (Backend("mujoco_warp", "cpu", True).anymal(num_envs=n).bytes_per_env for n in (4, 64))
+    assert few == pytest.approx(many, rel=0.02)
+    assert 30 < many / 1024 < 60
+
+
+@needs_cuda
+def test_memory_of_one_environment_on_the_device() -> None:
+    CUDA.anymal(num_envs=4).step(torch.zeros(4, 12, device="cuda"))  # what is taken once: context, modules
+    torch.cuda.synchronize()
+    before, _ = torch.cuda.mem_get_info()
+    sim = CUDA.anymal(num_envs=50_000)
+    sim.step(torch.zeros(50_000, 12, device="cuda"))
+    torch.cuda.synchronize()
+    after, _ = torch.cuda.mem_get_info()
+    assert (before - after) / 50_000 == pytest.approx(sim.bytes_per_env, rel=0.4)
+
+
+@needs_cuda
+def test_a_step_never_waits_for_the_gpu() -> None:
+    sim = CUDA.anymal(num_envs=32)
+    assert sim._graph is not None, "the control step is one CUDA graph"
+    stance = stand(sim)
+    mask = torch.arange(32, device=sim.device) % 3 == 0
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        sim.step(stance)
+        sim.set_drive_mode(mask)
+        sim.write(mask, dof_pos=stance + 0.1)
+        sim.step(stance)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.isfinite(sim.root_states).all()
+
+
+@needs_cuda
+def test_work_is_in_order_on_any_stream() -> None:
+    """On a side stream, behind slow work that its command depends on, a step does what it does on the main one."""
+    results = []
+    for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            sim = CUDA.anymal(num_envs=64)
+            stand(sim)
+            for command in commands(sim, steps=10):
+                slow = torch.randn(2048, 2048, device="cuda")
+                for _ in range(20):
+                    slow = slow @ slow * 1e-3
+                sim.step(command + 0.0 * slow.nan_to_num().clamp(-1, 1).mean())
+            results.append(tensors(sim))
+        torch.cuda.synchronize()
+    for name, value in results[0].items():
+        CUDA.assert_same(results[1][name], value)
+
+
+@needs_cuda
+def test_gpu_agrees_with_the_cpu() -> None:
+    sims = [CUDA.anymal(num_envs=256), Backend("mujoco_cpu", "cpu", True).anymal(num_envs=256)]
+    for sim in sims:
+        stand(sim)
+        for command in commands(sim, steps=10):
+            sim.step(command)
+    difference = (sims[0].dof_pos.cpu() - sims[1].dof_pos).abs()
+    assert difference.quantile(0.99) < 1e-3
