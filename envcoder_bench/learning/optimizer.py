@@ -1,0 +1,60 @@
+"""Adam with gradient clipping and a learning rate per group, over all parameters of all groups at once."""
+from __future__ import annotations
+
+from typing import Dict, Optional
+
+import torch
+from torch import Tensor
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class GroupedAdam:
+    """Adam (Kingma and Ba, 2015) as ``torch.optim.Adam``, where row k of ``params`` ``(K, P)`` is group k's network.
+
+    Attributes:
+        learning_rate: ``(K,)`` float64 on the device; change it in place.
+    """
+
+    def __init__(self, params: Tensor, learning_rate: float, weight_decay: float = 0.0) -> None:
+        self.params, self.weight_decay = params, weight_decay
+        groups, device = params.shape[0], params.device
+        self.learning_rate = torch.full((groups,), learning_rate, dtype=torch.float64, device=device)
+        self.powers = torch.ones(2, dtype=torch.float64, device=device)  # of the betas, by the number of steps
+        self._betas = torch.tensor([BETA1, BETA2], dtype=torch.float64, device=device)
+        self.exp_avg = torch.zeros_like(params)
+        self.exp_avg_sq = torch.zeros_like(params)
+
+    @torch.no_grad()
+    def step(self, grad: Tensor, max_norm: Optional[float] = None, alive: Optional[Tensor] = None) -> None:
+        """Update the parameters in place.
+
+        Args:
+            grad: ``(K, P)``; used up as working memory.
+            max_norm: scale each group's gradient down to this norm, as ``torch.nn.utils.clip_grad_norm_``.
+            alive: ``(K,)`` bool, groups to update (None: all).
+        """
+        if max_norm is not None:
+            norm = torch.linalg.vector_norm(grad, dim=1, keepdim=True)
+            grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
+        if self.weight_decay:
+            grad.add_(self.params, alpha=self.weight_decay)
+        self.exp_avg.lerp_(grad, 1 - BETA1)
+        self.exp_avg_sq.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+        # both bias corrections go into numbers per group, and none into the (K, P) tensors
+        bias1, bias2 = (1 - self.powers.mul_(self._betas)).unbind()
+        root = bias2.sqrt()
+        step_size = self.learning_rate * (root / bias1)
+        denominator = torch.sqrt(self.exp_avg_sq, out=grad).add_(EPSILON * root)
+        update = torch.div(self.exp_avg, denominator, out=grad)
+        if alive is not None:
+            update = update.masked_fill_(~alive.unsqueeze(1), 0.0)
+        self.params.addcmul_(update, step_size.to(grad.dtype).unsqueeze(1), value=-1.0)
+
+    def state_dict(self) -> Dict[str, Tensor]:
+        keys = ("learning_rate", "powers", "exp_avg", "exp_avg_sq")
+        return {key: getattr(self, key).cpu().clone() for key in keys}
+
+    def load_state_dict(self, state: Dict[str, Tensor]) -> None:
+        for key, value in state.items():
+            getattr(self, key).copy_(value)

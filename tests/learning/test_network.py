@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+from typing import Any, Dict
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from oracle import make_params
+from rl_games.algos_torch.model_builder import ModelBuilder
+from rl_games.algos_torch.players import PpoPlayerContinuous
+
+from envcoder_bench.learning.learner import GroupedLearner
+from envcoder_bench.learning.network import StackedActorCritic
+from envcoder_bench.learning.settings import ACTIVATIONS
+
+OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
+CPU = torch.device("cpu")
+
+
+def stock_model(params: Dict[str, Any], obs_dim: int, action_dim: int, seed: int) -> torch.nn.Module:
+    """What rl_games builds for one group, with normalizers where asked."""
+    with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = {"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1}
+        normalize = {key: params["config"][key] for key in ("normalize_input", "normalize_value")}
+        return ModelBuilder().load(params).build({**config, **normalize})
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_outputs_equal_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
+    params = make_params(network__separate=separate, network__value_activation=activation)
+    params["network"]["mlp"]["activation"] = activation
+    params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
+    network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
+    obs = torch.randn(3, 20, 9, generator=torch.Generator().manual_seed(0))
+    mu, value = network.forward(obs)
+    torch.testing.assert_close(network.policy(obs), mu)
+    torch.testing.assert_close(network.value(obs), value)
+    for k, (o, a, seed) in enumerate(zip(OBS_DIMS, ACTION_DIMS, SEEDS)):
+        stock = stock_model(params, o, a, seed).a2c_network
+        own = network.export(k)
+        assert own.keys() == {f"a2c_network.{key}" for key in stock.state_dict()}
+        for key, tensor in stock.state_dict().items():
+            assert torch.equal(own[f"a2c_network.{key}"], tensor), key
+        # what lies in the padding must not matter: the stock network does not see it
+        stock_mu, stock_sigma, stock_value, _ = stock({"obs": obs[k, :, :o]})
+        torch.testing.assert_close(mu[k, :, :a], stock_mu)
+        torch.testing.assert_close(value[k], stock_value.squeeze(1))
+        torch.testing.assert_close(network.log_sigma()[k, :, :a].expand(20, a), stock_sigma)
+        assert (mu[k, :, a:] == 0).all() and (network.log_sigma()[k, :, a:] == 0).all()
+
+
+def test_padding_gets_no_gradient_and_each_group_its_own() -> None:
+    params = make_params()
+    network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
+    obs = torch.randn(3, 20, 9, generator=torch.Generator().manual_seed(0))
+    for k, o in enumerate(OBS_DIMS):
+        obs[k, :, o:] = 0.0
+    weight = torch.tensor([1.0, 10.0, 100.0])
+
+    def gradient(active: torch.Tensor) -> torch.Tensor:
+        mu, value = network.forward(obs)
+        loss = mu.square().sum((1, 2)) + value.square().sum(1) + network.log_sigma().square().sum((1, 2))
+        return network.gradient((loss * active).sum())
+
+    grad = gradient(weight)
+    for k in range(3):
+        stock = stock_model(params, OBS_DIMS[k], ACTION_DIMS[k], SEEDS[k]).a2c_network
+        mu, sigma, value, _ = stock({"obs": obs[k, :, : OBS_DIMS[k]]})
+        (weight[k] * (mu.square().sum() + value.square().sum() + sigma[0].square().sum())).backward()
+        size = sum(p.numel() for p in stock.parameters())
+        assert (grad[k] != 0).sum() <= size
+        norm = torch.stack([p.grad.norm() for p in stock.parameters()]).norm()
+        torch.testing.assert_close(grad[k].norm(), norm)
+        only_k = torch.zeros(3)
+        only_k[k] = weight[k]
+        others = [j for j in range(3) if j != k]
+        assert (gradient(only_k)[others] == 0).all()
+
+
+def test_building_leaves_the_global_generator_alone(capsys: pytest.CaptureFixture) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    StackedActorCritic(make_params(), OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
+    assert torch.equal(torch.rand(3), expected)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_exported_policy_plays_in_the_stock_player(normalize: bool, tmp_path: Any) -> None:
+    params = make_params(normalize_input=normalize, normalize_value=normalize)
+    learner = GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, 6)
+    rng = torch.Generator().manual_seed(0)
+    if learner.obs_normalizer is not None and learner.value_normalizer is not None:
+        learner.obs_normalizer.update(torch.randn(3, 50, 9, generator=rng) * 3 + 1)
+        learner.value_normalizer.update(torch.randn(3, 50, 1, generator=rng) * 3 + 1)
+    obs = torch.randn(3, 20, 9, generator=rng) * 3 + 1
+    for k, (o, a) in enumerate(zip(OBS_DIMS, ACTION_DIMS)):
+        torch.save({"model": learner.export(k)}, tmp_path / "policy.pth")
+        player_params = copy.deepcopy(params)
+        player_params["config"].update(
+            device_name="cpu",
+            env_info={
+                "observation_space": gym.spaces.Box(-np.inf, np.inf, (o,), np.float32),
+                "action_space": gym.spaces.Box(-1.0, 1.0, (a,), np.float32),
+            },
+        )
+        with contextlib.redirect_stdout(io.StringIO()):
+            player = PpoPlayerContinuous(player_params)
+            player.restore(str(tmp_path / "policy.pth"))
+        player.has_batch_dimension = True
+        expected = learner.policy(obs)[k, :, :a].clamp(-1.0, 1.0)
+        torch.testing.assert_close(player.get_action(obs[k, :, :o], is_deterministic=True), expected)
+        values = player.model({"is_train": False, "obs": obs[k, :, :o]})["values"]
+        torch.testing.assert_close(learner.values(obs)[k], values.squeeze(1))
