@@ -48,6 +48,7 @@ class GroupedRunningMeanStd:
         n: Union[int, Tensor] = x.shape[1]
         if alive is not None:
             alive = alive.unsqueeze(1)
+            n = n * alive
             mean, var = torch.where(alive, mean, self.running_mean), torch.where(alive, var, self.running_var)
         self.count += n
         weight = self.count.reciprocal() * n  # not n / count, which rounds otherwise where n is a tensor

@@ -15,6 +15,7 @@ from rl_games.torch_runner import Runner
 from envcoder_bench import noise
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
+from envcoder_bench.learning.shard import Shard, draw_noise
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3, 4, 7, 2, 6, 8], [2, 5, 1, 2, 3, 1, 4, 6], [7, 8, 9, 7, 7, 8, 1, 2]
 
@@ -74,6 +75,24 @@ def test_failed_group_learns_nothing_more_and_does_nothing() -> None:
     assert (env.layout.split(env.actions)[0] != 0).any()
     for name, values in agent.group_stats.items():
         assert torch.isfinite(values[0]) and torch.isnan(values[1]), name
+
+
+def test_group_that_fails_on_the_last_step_of_a_rollout_does_not_learn_from_it() -> None:
+    agent = make_agent(make_env([0, 1], fails_at={1: 8}), max_epochs=1)
+    before = weights(agent, 1)
+    agent.train()
+    assert_bitwise(before, weights(agent, 1))
+
+
+def test_failed_group_within_a_larger_shard_does_nothing() -> None:
+    env = make_env([0, 1, 2])
+    shard = Shard(slice(0, 3), env.obs_dims, env.action_dims, env.group_seeds, make_params(), 6, torch.device("cpu"))
+    obs, actions = env.layout.split(env.reset()["obs"]), torch.ones(3, 6, 5)
+    shard.set_alive([True, False, True])
+    shard.act(0, obs, draw_noise([shard], 0, 8)[0], actions)
+    assert (actions[1] == 0).all() and (actions[0, :, :2] != 0).all()
+    shard.act_deterministically(obs, actions.fill_(1.0))
+    assert (actions[1] == 0).all() and (actions[0, :, :2] != 0).all() and (actions[0, :, 2:] == 0).all()
 
 
 def test_resumed_training_ends_bitwise_as_the_uninterrupted_one(tmp_path: Path) -> None:
