@@ -1,3 +1,4 @@
+import os
 import threading
 
 import pytest
@@ -58,12 +59,13 @@ def test_a_thousand_candidates_need_no_threads_and_few_open_files(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     threads = threading.active_count()
     log = TensorboardLog(tmp_path)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+    highest = max(map(int, os.listdir("/proc/self/fd")))  # other tests of this process may have left some open
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 32, hard))
     try:
         for k in range(1000):
             log.add(f"c{k:03d}", 0, 1, {"fitness": float(k)})
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
     log.close()
     assert scalars(tmp_path / "c999" / "seed_0")["fitness"] == [(1, 999.0)]
