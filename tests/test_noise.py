@@ -20,8 +20,11 @@ def test_a_number_depends_on_its_counters_alone(draw):
         assert not (other == whole).any(dim=1).all()
 
 
-def test_the_step_may_be_a_tensor():
-    assert torch.equal(noise.uniform(1, torch.tensor(5), noise.GOAL, 4, 4), noise.uniform(1, 5, noise.GOAL, 4, 4))
+@pytest.mark.parametrize("seed", [0, 1, (1 << 63) - 1, -(1 << 63), -5])
+def test_a_step_in_a_tensor_gives_the_same_numbers(seed):
+    step = 1 << 40
+    in_tensor = noise.uniform(seed, torch.tensor(step), noise.GOAL, 40, 5)
+    assert torch.equal(in_tensor, noise.uniform(seed, step, noise.GOAL, 40, 5))
 
 
 def test_uniform_numbers_are_uniform_and_independent():
