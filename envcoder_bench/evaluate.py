@@ -55,7 +55,7 @@ def start(
         check_task_name(task)
         cfg = compose_config(task, overrides)
         _check_values(cfg)
-        found = find_candidates(list(candidates or []), task, project_folder("user_functions").parent)
+        found = find_candidates(list(candidates or []), task, _candidates_root())
         if candidate_idx is not None:
             found = select(found, candidate_idx)
         cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
@@ -122,6 +122,11 @@ def _train(folder: RunFolder, cfg: DictConfig, groups: List[Group]) -> RunObserv
     finally:
         observer.close()
     return observer
+
+
+def _candidates_root() -> Path:
+    """The folder whose user_functions/ holds the candidates: the working folder, else where this package is."""
+    return Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
 
 
 def _check_values(cfg: DictConfig) -> None:
