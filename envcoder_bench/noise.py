@@ -19,6 +19,8 @@ Counter = Union[int, Tensor]  # a Tensor (0-d int64, on the device) where the va
 # what the noise is for: two purposes never share numbers
 ACTION, INITIAL_STATE, GOAL, REWARD, OBSERVATION, TERMINAL, CONTROL, EVALUATION = range(8)
 
+EVALUATION_STEP = 1 << 40  # where the step counters of evaluations start: no training gets there
+
 _GOLDEN, _MIX_A, _MIX_B = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _SIGNED = {x: x - (1 << 64) for x in (_GOLDEN, _MIX_A, _MIX_B)}  # torch's int64 with the same bits
 _UNSIGNED = {x: np.uint64(x) for x in (_GOLDEN, _MIX_A, _MIX_B)}

@@ -17,13 +17,13 @@ from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.errors import user_input
 from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
+from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import Group
 from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.report.tensorboard import TensorboardLog
 from envcoder_bench.run_folder import RunFolder, save_checkpoint
 
-EVALUATION_STEP = 1 << 40  # where evaluation's random numbers start: no training gets there
 _ENV = "envcoder_bench"
 
 

@@ -23,10 +23,11 @@ from envcoder_bench.config import compose_config
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import baseline_sources, build_task, prepare
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.training import EVALUATION_STEP, make_agent
+from envcoder_bench.training import make_agent
 
 REWARD = """
 def compute_reward(state_dict):
@@ -148,9 +149,10 @@ def training(args: argparse.Namespace) -> None:
     free, total = torch.cuda.mem_get_info() if cfg.device != "cpu" else (0, 0)
     memory = f"{(total - free) / 2**30:.1f} GiB" if total else "-"
     print(f"{_machine(cfg)}; {time.strftime('%Y-%m-%d')}; python scripts/benchmark.py {' '.join(sys.argv[1:])}")
-    print("| candidates x environments | training, env-steps/s | physics alone | ratio | first iteration after | memory |")
+    print("| candidates x environments | training, env-steps/s | physics alone | ratio | startup | memory |")
     print("|---|---|---|---|---|---|")
-    row = [f"{len(groups)} x {args.envs}", f"{rate:,.0f}", f"{physics:,.0f}", f"{rate / physics:.2f}", f"{startup:.0f} s"]
+    row = [f"{len(groups)} x {args.envs}", f"{rate:,.0f}", f"{physics:,.0f}", f"{rate / physics:.2f}"]
+    row.append(f"{startup:.0f} s")
     print("| " + " | ".join([*row, memory]) + " |")
 
 

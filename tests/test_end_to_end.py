@@ -13,9 +13,9 @@ from rl_games.torch_runner import Runner
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import build_task, prepare
 from envcoder_bench.run_folder import RunFolder
-from envcoder_bench.training import EVALUATION_STEP
 
 COLUMNS = [
     "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",

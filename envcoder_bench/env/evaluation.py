@@ -37,29 +37,31 @@ def run_episodes(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], rounds
         rounds: episodes per environment.
         first_step: where the environment's random numbers start; the same number gives the same episodes.
     """
-    played = [_one_round(env, policy, first_step + k * env.task.max_episode_length) for k in range(rounds)]
+    played = [_one_round(env, policy, first_step + k * env.full_episode) for k in range(rounds)]
     return Episodes(torch.cat([p.fitness for p in played], dim=1), torch.cat([p.length for p in played], dim=1))
 
 
 def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int) -> Episodes:
-    length = env.task.max_episode_length
+    steps = env.full_episode
     obs = env.begin_all(first_step)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     fitness = torch.zeros(env.num_envs, device=env.device)
-    steps = torch.zeros(env.num_envs, device=env.device)
-    for t in range(length):
-        env.advance(policy(obs))
-        ended = env.dispatch.terminal(env.step_count) | env.task.unstable
+    length = torch.zeros(env.num_envs, device=env.device)
+    for t in range(steps):
+        # a group is asked until its last episode ends, whatever its neighbours still do
+        env.advance(policy(obs), active)
+        ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable
         # the step on which an episode ends is a fall: it counts 0, as the steps after it
         active = active & ~ended
         fitness += torch.where(active, _fitness(env), 0.0)
-        steps += active
-        ask = env.device.type == "cpu" or t % 50 == 49  # asking a CUDA device waits for it: do so seldom
-        if ask and not bool(active.any()):
-            break
+        length += active
         env.step_count += 1
-        obs = env.observe()
-    return Episodes(env.layout.split(fitness / length), env.layout.split(steps))
+        ask = env.device.type == "cpu" or t % 50 == 49  # asking a CUDA device waits for it: do so seldom
+        if t == steps - 1 or (ask and not bool(active.any())):
+            break
+        env.begin_episodes(ended)  # nobody observes a state after the end, in training or here
+        obs = env.observe(active)
+    return Episodes(env.layout.split(fitness / steps), env.layout.split(length))
 
 
 def _fitness(env: GroupedVecTask) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ class GroupedVecTask(IVecEnv):
 
     def reset(self) -> Dict[str, Tensor]:
         """Begin an episode in every environment and return the first observations."""
-        self._begin_episodes(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
+        self.begin_episodes(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
         return {"obs": self.observe()}
 
     def step(self, actions: Tensor) -> Tuple[Dict[str, Tensor], Tensor, Tensor, Dict[str, Tensor]]:
@@ -84,34 +84,44 @@ class GroupedVecTask(IVecEnv):
         # a blow-up was replaced by the default state: what a candidate makes of that is not its reward
         reward = self.dispatch.reward(self.step_count) * ~self.task.unstable
         terminal = self.dispatch.terminal(self.step_count) | self.task.unstable
-        time_out = (self.progress_buf >= self.task.max_episode_length - 1) & ~terminal
+        time_out = (self.progress_buf >= self.full_episode) & ~terminal
         done = terminal | time_out
         self.stats.add(reward, done, self.task.unstable)
         self.step_count += 1
-        if self.device.type != "cpu" or bool(done.any()):  # CUDA resets by mask, without asking the device
-            self._begin_episodes(done)
+        self.begin_episodes(done)
         return {"obs": self.observe()}, reward, done, {"time_outs": time_out}
 
     # the parts of a step, for training here and for evaluation
 
-    def advance(self, actions: Tensor) -> None:
-        """Apply actions and simulate: the state is then the one that reward and terminal judge."""
+    @property
+    def full_episode(self) -> int:
+        """Control steps until the time-out; as in IsaacGymEnvs, one less than ``max_episode_length``."""
+        return self.task.max_episode_length - 1
+
+    def advance(self, actions: Tensor, mask: Optional[Tensor] = None) -> None:
+        """Apply actions and simulate: the state is then the one that reward and terminal judge.
+
+        ``mask`` here and in ``observe`` is the dispatcher's: groups without a True are not called on the CPU.
+        """
         limit = self.task.clip_actions
         torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
-        self.task.step(self.dispatch.command(self.actions, self.step_count))
+        self.task.step(self.dispatch.command(self.actions, self.step_count, mask))
         self.progress_buf += 1
 
-    def observe(self) -> Tensor:
+    def observe(self, mask: Optional[Tensor] = None) -> Tensor:
         """Observations ``(num_envs, max(obs_dims))``, clipped to the task's ``clip_observations``."""
         limit = self.task.clip_observations
-        return self.dispatch.observation(self.step_count).clamp(-limit, limit)
+        return self.dispatch.observation(self.step_count, mask).clamp(-limit, limit)
 
     def begin_all(self, step_count: int) -> Tensor:
         """Restart every environment with the random numbers of ``step_count`` and return the observations."""
         self.step_count = step_count
         return self.reset()["obs"]
 
-    def _begin_episodes(self, mask: Tensor) -> None:
+    def begin_episodes(self, mask: Tensor) -> None:
+        """Begin episodes where ``mask`` ``(num_envs,)`` is True."""
+        if self.device.type == "cpu" and not bool(mask.any()):  # CUDA resets by mask, without asking the device
+            return
         self.progress_buf.masked_fill_(mask, 0)
         self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
         self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})

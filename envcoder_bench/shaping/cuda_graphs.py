@@ -100,6 +100,7 @@ class Graphs:
                 eager.append(at[-1])
                 _warn(at[-1].function, line_in(cause, at[-1].function.file), f"raised {one_line(cause)} in a capture")
                 torch.cuda.synchronize(self._device)
+                self._pool = torch.cuda.graph_pool_handle()  # the broken capture still records into the old one
                 self._streams = [torch.cuda.Stream(self._device) for _ in range(NUM_STREAMS)]
 
     def _capture(

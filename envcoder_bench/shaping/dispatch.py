@@ -14,7 +14,7 @@ from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
 from envcoder_bench.shaping.components import Components
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
-from envcoder_bench.shaping.faults import FAULTS, Mutation, from_exception
+from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
 from envcoder_bench.shaping.stages import Call, Stage, Store, into, into_parts, into_reward
 from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_of, own_constants
 from envcoder_bench.tasks.base import Task
@@ -101,13 +101,16 @@ class Dispatcher:
 
     # one control step
 
-    def command(self, actions: Tensor, step: int) -> Tensor:
-        """Map ``actions`` ``(num_envs, act_max)`` to commands ``(num_envs, num_dofs)``: efforts or position targets."""
+    def command(self, actions: Tensor, step: int, mask: Optional[Tensor] = None) -> Tensor:
+        """Map ``actions`` ``(num_envs, act_max)`` to commands ``(num_envs, num_dofs)``: efforts or position targets.
+
+        ``mask`` ``(num_envs,)``, here and below: on the CPU, groups without a True are not called and keep their rows.
+        """
         taken = self._stages["policy"].buffers[""]
         taken.copy_(actions)
         taken.masked_fill_(self._padding, 0.0)
-        self._run("policy", step)
-        return self._run("command", step)[""]
+        self._run("policy", step, mask)
+        return self._run("command", step, mask)[""]
 
     def reward(self, step: int) -> Tensor:
         """Compute rewards ``(num_envs,)`` and add the reward components up, see ``components``."""
@@ -115,9 +118,9 @@ class Dispatcher:
         self._components.count_step(self.alive)
         return reward
 
-    def terminal(self, step: int) -> Tensor:
+    def terminal(self, step: int, mask: Optional[Tensor] = None) -> Tensor:
         """Tell which episodes the groups' terminal functions end: ``(num_envs,)`` bool."""
-        return torch.ne(self._run("terminal", step)[""], 0, out=self._is_terminal)
+        return torch.ne(self._run("terminal", step, mask)[""], 0, out=self._is_terminal)
 
     def initial_state(self, mask: Tensor, step: int) -> Dict[str, Tensor]:
         """Make states for episodes that begin where ``mask`` ``(num_envs,)`` is True.
@@ -131,9 +134,9 @@ class Dispatcher:
         """Make goals where ``mask`` is True: all of the task's goal keys, as ``initial_state``."""
         return self._run("goal", step, mask)
 
-    def observation(self, step: int) -> Tensor:
+    def observation(self, step: int, mask: Optional[Tensor] = None) -> Tensor:
         """Compute observations ``(num_envs, obs_max)``, padded with zeros."""
-        return self._run("observation", step)[""]
+        return self._run("observation", step, mask)[""]
 
     # once per iteration
 
@@ -252,10 +255,10 @@ class Dispatcher:
         total = stage.widths[group] * self.layout.envs_per_group
         function = stage.function(group)
         if function is not None:
-            message = f"{outputs.not_finite(count, total)} (environment step {step})"
+            message = f"{outputs.not_finite(count, total)}{at_step(step)}"
             return CandidateError(message, function.file, function.line, function.type)
         cause = ": its training diverged, are rewards or observations too large?" if stage.name == POLICY else ""
-        message = f"{stage.name} held NaN or infinity in {count} of {total} values (environment step {step}){cause}"
+        message = f"{stage.name} held NaN or infinity in {count} of {total} values{at_step(step)}{cause}"
         return CandidateError(message, self.shapings[group].file)
 
     # construction

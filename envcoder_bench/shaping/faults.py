@@ -8,6 +8,7 @@ from typing import Iterator, Optional, Union
 
 import torch
 
+from envcoder_bench import noise
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
 
 FAULTS = (Exception, SystemExit)  # what a candidate may raise; KeyboardInterrupt is the user's
@@ -44,11 +45,20 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
+def at_step(step: Optional[int]) -> str:
+    """When a fault came up, for the end of its message."""
+    if step is None:
+        return ""
+    if step >= noise.EVALUATION_STEP:
+        return f" (step {step - noise.EVALUATION_STEP} of an evaluation)"
+    return f" (environment step {step})"
+
+
 def from_exception(
     error: BaseException, function: Union[CandidateFunction, None], file: str = "", step: Optional[int] = None
 ) -> CandidateError:
     """Tell what ``function`` (None: a file while it was loaded) did wrong, and at which environment step."""
-    when = "" if step is None else f" (environment step {step})"
+    when = at_step(step)
     if function is None:
         return CandidateError(f"raised {one_line(error)} while the file was loaded", file, line_in(error, file))
     if isinstance(error, (BadReturn, Mutation)):

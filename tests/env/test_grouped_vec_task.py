@@ -1,4 +1,5 @@
 """The environment on the real Cartpole: what functions see, when episodes end, and that groups are paired."""
+
 from __future__ import annotations
 
 from typing import Dict, Sequence
