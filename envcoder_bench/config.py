@@ -33,7 +33,7 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
         UserError: an override is malformed or names an unknown key; the message has the near matches.
     """
     for override in overrides:
-        if override.split("=")[0] in ("task", "train"):
+        if override.split("=")[0] in ("task", "train", "task.name"):
             raise UserError(f"'{override}': choose the task with --task; its YAML is cfg/task/<Task>.yaml")
         if override.startswith(("+", "~")):
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")

@@ -29,6 +29,9 @@ exit codes: 0 ranked; 1 every candidate failed; 2 bad input, nothing written; 13
 """
 
 
+ONE_VALUE = ("--output_dir", "--resume", "--task", "--device", "--candidate_idx", "--reward_idx")
+
+
 class _Parser(argparse.ArgumentParser):
     """Say near matches for unknown flags, and exit with code 2 through UserError."""
 
@@ -94,8 +97,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse the command line; key=value may stand anywhere, also after a flag that takes several values."""
-    overrides = [word for word in words if re.match(r"[+~\w][\w.@/]*=", word)]
-    args = build_parser().parse_args([word for word in words if word not in overrides])
+    values = [False, *(word in ONE_VALUE for word in words)]  # what follows such a flag is its value
+    is_override = [
+        bool(re.match(r"[+~\w][\w.@]*=", word)) and not (value or Path(word).exists())
+        for word, value in zip(words, values)
+    ]
+    overrides = [word for word, is_one in zip(words, is_override) if is_one]
+    args = build_parser().parse_args([word for word, is_one in zip(words, is_override) if not is_one])
     for word in args.overrides:
         raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
     args.overrides = overrides
@@ -153,6 +161,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except UserError as error:
         print(f"eval-shapers: error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("eval-shapers: stopped at once; a run that has begun goes on with --resume", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

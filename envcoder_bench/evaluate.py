@@ -5,19 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 import torch
 from omegaconf import DictConfig
 
 from envcoder_bench import outcome
+from envcoder_bench.checks import check_training, check_values, share_out
 from envcoder_bench.config import compose_config, project_folder
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.errors import UserError, user_input
 from envcoder_bench.groups import GroupLayout
-from envcoder_bench.learning.settings import PPOSettings
 from envcoder_bench.memory import check_memory
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
+from envcoder_bench.report.results import read_results
 from envcoder_bench.run_folder import CandidateSource, RunFolder
 from envcoder_bench.shaping.contract import BASELINES, CandidateError, Shaping
 from envcoder_bench.shaping.finding import find_candidates, select
@@ -54,7 +55,7 @@ def start(
     with user_input():
         check_task_name(task)
         cfg = compose_config(task, overrides)
-        _check_values(cfg)
+        check_values(cfg)
         found = find_candidates(list(candidates or []), task, _candidates_root())
         if candidate_idx is not None:
             found = select(found, candidate_idx)
@@ -66,37 +67,47 @@ def start(
     if cfg.baselines:
         sources = baseline_sources(task) + sources
     if num_envs is not None:
-        cfg.num_envs_per_candidate = _share_out(num_envs, len(sources) * cfg.seeds)
-    with user_input():
+        cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
+    check_training(cfg)
+    with user_input():  # the task's YAML is read here
         check_memory(cfg, len(sources) * cfg.seeds)
-        PPOSettings.from_params(cfg.train.params, cfg.num_envs_per_candidate)
-    path = output_dir or Path("runs") / f"{task}_{time.strftime('%Y%m%d-%H%M%S')}"
-    return _run(RunFolder.create(path, cfg, sources), cfg, sources)
+    _use_one_torch_thread(cfg)
+    prepared = prepare(cfg, sources)
+    folder = RunFolder.create((output_dir or _new_folder(task)).resolve(), cfg, sources)
+    return _run(folder, cfg, sources, *prepared)
 
 
 def resume(path: Path) -> int:
     """Go on with the run in a folder; as ``start`` otherwise."""
-    folder = RunFolder.open(path)
-    cfg = folder.read_config()
+    folder = RunFolder.open(path.resolve())
+    cfg, sources = folder.read()
     if folder.summary.is_file():
         outcome.show(folder, get_spec(cfg.task.name).task_class.fitness_meaning)
         print(f"\nthe run in {path} is complete: there was nothing left to do", file=sys.stderr)
-        return 0
+        return outcome.exit_code(read_results(folder.results))
     with user_input():
         pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
-    return _run(folder, cfg, folder.read_sources())
+    _use_one_torch_thread(cfg)
+    return _run(folder, cfg, sources, *prepare(cfg, sources))
 
 
-def _run(folder: RunFolder, cfg: DictConfig, sources: List[CandidateSource]) -> int:
-    if cfg.device == "cpu":
-        torch.set_num_threads(1)  # threads go to the simulator and to the learners, which run side by side
-    groups, failed = prepare(cfg, sources)
+def _run(
+    folder: RunFolder,
+    cfg: DictConfig,
+    sources: List[CandidateSource],
+    groups: List[Group],
+    failed: Dict[str, CandidateError],
+) -> int:
     for name, error in failed.items():
         print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
     results = outcome.failed_at_load(cfg, failed)
     seconds = 0.0
     if any(group.name not in BASELINES for group in groups) or not set(failed) - set(BASELINES):
-        observer = _train(folder, cfg, groups)
+
+        def on_evaluation(observer: RunObserver) -> None:
+            outcome.save_results(folder, sources, results + outcome.trained(observer))
+
+        observer = _train(folder, cfg, groups, on_evaluation)
         if not observer.complete:
             where = f"stopped after iteration {observer.iteration} of {cfg.learning_iterations}"
             print(f"{where}; go on with: eval-shapers --resume {folder.path}", file=sys.stderr)
@@ -107,14 +118,16 @@ def _run(folder: RunFolder, cfg: DictConfig, sources: List[CandidateSource]) -> 
     return outcome.finish(folder, cfg, sources, results, get_spec(cfg.task.name).task_class.fitness_meaning, seconds)
 
 
-def _train(folder: RunFolder, cfg: DictConfig, groups: List[Group]) -> RunObserver:
+def _train(
+    folder: RunFolder, cfg: DictConfig, groups: List[Group], on_evaluation: Callable[[RunObserver], None]
+) -> RunObserver:
     def env(num_envs: int, shapings: List[Shaping]) -> GroupedVecTask:
         layout = GroupLayout(len(groups), num_envs)
         return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
 
     training = env(cfg.num_envs_per_candidate, [group.shaping for group in groups])
     evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in groups])
-    observer = RunObserver(cfg, folder, groups, training, evaluation)
+    observer = RunObserver(cfg, folder, groups, training, evaluation, on_evaluation)
     agent = make_agent(cfg, training, observer)
     observer.begin(folder.load_checkpoint())
     try:
@@ -124,31 +137,21 @@ def _train(folder: RunFolder, cfg: DictConfig, groups: List[Group]) -> RunObserv
     return observer
 
 
+def _use_one_torch_thread(cfg: DictConfig) -> None:
+    if cfg.device == "cpu":
+        torch.set_num_threads(1)  # threads go to the simulator and to the learners, which run side by side
+
+
+def _new_folder(task: str) -> Path:
+    """``runs/<task>_<time>``, with a number behind it where two runs begin in one second."""
+    path = first = Path("runs") / f"{task}_{time.strftime('%Y%m%d-%H%M%S')}"
+    count = 1
+    while path.exists():
+        count += 1
+        path = first.with_name(f"{first.name}_{count}")
+    return path
+
+
 def _candidates_root() -> Path:
     """The folder whose user_functions/ holds the candidates: the working folder, else where this package is."""
     return Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
-
-
-def _check_values(cfg: DictConfig) -> None:
-    """Reject numbers that no run can have."""
-    least: Dict[str, int] = {"num_envs_per_candidate": 1, "learning_iterations": 1, "seeds": 1, "seed": 0}
-    for key, low in least.items():
-        if not isinstance(cfg[key], int) or cfg[key] < low:
-            raise UserError(f"{key} must be a whole number of at least {low}, got {cfg[key]}")
-    for key in ("num_envs", "points", "final_episodes"):
-        if not isinstance(cfg.evaluation[key], int) or cfg.evaluation[key] < 1:
-            raise UserError(f"evaluation.{key} must be a whole number of at least 1, got {cfg.evaluation[key]}")
-    if cfg.baseline not in BASELINES:
-        raise UserError(f"baseline must be {' or '.join(BASELINES)}, got {cfg.baseline}")
-
-
-def _share_out(num_envs: int, groups: int) -> int:
-    """Environments per group."""
-    if num_envs < groups or num_envs % groups:
-        below, above = num_envs // groups * groups, (num_envs // groups + 1) * groups
-        nearest = f"{below} or {above}" if below else f"{above}"
-        raise UserError(
-            f"--num_envs {num_envs} cannot be shared out evenly among {groups} groups (candidates and baselines times"
-            f" seeds); the nearest that can: {nearest}"
-        )
-    return num_envs // groups

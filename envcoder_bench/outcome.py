@@ -13,7 +13,16 @@ from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
-from envcoder_bench.report.results import BASELINES, FAILED, FAILED_AT_LOAD, Result, read_results, write_results
+from envcoder_bench.report.results import (
+    BASELINES,
+    FAILED,
+    FAILED_AT_LOAD,
+    OK,
+    RUNNING,
+    Result,
+    read_results,
+    write_results,
+)
 from envcoder_bench.report.table import render_table
 from envcoder_bench.run_folder import CandidateSource, RunFolder, save_checkpoint
 from envcoder_bench.shaping.contract import CandidateError
@@ -32,13 +41,14 @@ def failed_at_load(cfg: DictConfig, failed: Dict[str, CandidateError]) -> List[R
 
 
 def trained(observer: RunObserver) -> List[Result]:
-    """A row per group from the final evaluation."""
-    returns = observer.env.stats.shaped_return().tolist()
+    """A row per group from the last evaluation; ``running`` while there is training to do."""
+    returns = observer.env.stats.last_return.tolist()
     unstable = observer.env.stats.unstable_resets.tolist()
     failures = observer.failures()
+    status = OK if observer.complete else RUNNING
     results = []
     for g, group in enumerate(observer.groups):
-        known: Dict[str, Any] = dict(env_steps=observer.env_steps(g), unstable_resets=unstable[g])
+        known: Dict[str, Any] = dict(status=status, env_steps=observer.env_steps(g), unstable_resets=unstable[g])
         if g in failures or observer.episodes is None:
             known.update(status=FAILED, error=str(failures.get(g, "")))
         else:
@@ -57,6 +67,13 @@ def _scores(episodes: Episodes, group: int) -> Dict[str, Any]:
         "episodes": len(fitness),
         "episode_length": float(episodes.length[group].double().mean()),
     }
+
+
+def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results: List[Result]) -> None:
+    """Write results.csv: baselines and candidates in their order, each seed by seed."""
+    order = {source.name: k for k, source in enumerate(sources)}
+    results.sort(key=lambda r: (order[r.candidate], r.seed))
+    write_results(folder.results, results)
 
 
 def export_policies(observer: RunObserver, results: Sequence[Result]) -> None:
@@ -85,9 +102,7 @@ def finish(
     seconds: float,
 ) -> int:
     """Write everything, print the ranking and return the exit code."""
-    order = {source.name: k for k, source in enumerate(sources)}
-    results.sort(key=lambda r: (order[r.candidate], r.seed))
-    write_results(folder.results, results)
+    save_results(folder, sources, results)
     ranked = rank(results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():
@@ -109,7 +124,13 @@ def finish(
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)
     show(folder, fitness_meaning)
-    return 1 if all(r.failed for r in results if r.candidate not in BASELINES or len(order) <= len(BASELINES)) else 0
+    return exit_code(results)
+
+
+def exit_code(results: Sequence[Result]) -> int:
+    """0 if any candidate that is no baseline has a fitness, else 1; without candidates the baselines count."""
+    own = [r for r in results if r.candidate not in BASELINES] or results
+    return 0 if any(r.measured for r in own) else 1
 
 
 def show(folder: RunFolder, fitness_meaning: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Dict, List, Sequence, Tuple
 
@@ -57,11 +58,20 @@ def prepare(cfg: DictConfig, sources: Sequence[CandidateSource]) -> Tuple[List[G
     for source in sources:
         try:
             checked = check(loader.shaping(source, cfg.seed), state, task.constants, task)
-            for seed in range(cfg.seed, cfg.seed + cfg.seeds):
-                groups.append(loader.group(source, checked, seed))
+            groups += [loader.group(source, checked, seed) for seed in range(cfg.seed, cfg.seed + cfg.seeds)]
         except CandidateError as error:
             failures[source.name] = error
+        else:
+            _warn_of_memory(checked)
     return groups, failures
+
+
+def _warn_of_memory(shaping: Shaping) -> None:
+    """Say which function may keep something between its calls: a resumed run begins without it."""
+    for function in (shaping.reward, shaping.observation, shaping.action, shaping.terminal):
+        if function is not None and function.memory_line is not None:
+            place = f"{function.file}:{function.memory_line}: in {function.type}"
+            print(f"{place}: keeps memory between calls, which --resume cannot restore", file=sys.stderr)
 
 
 class _Loader:

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.report.files import write_atomic
@@ -69,13 +71,16 @@ class RunFolder:
             )
             raise UserError(f"--output_dir {path} {held} give a new folder")
         folder = cls(path)
-        for candidate in sources:
-            home = folder.candidate(candidate.name)
-            home.mkdir(parents=True, exist_ok=True)
-            write_atomic(home / "source.py", candidate.source)
         listed = [{"name": c.name, "file": c.file} for c in sources]
-        # last: a folder with a config.yaml can be resumed
-        write_atomic(folder.config, OmegaConf.to_yaml({**cfg, "candidates": listed}))
+        try:
+            for candidate in sources:
+                home = folder.candidate(candidate.name)
+                home.mkdir(parents=True, exist_ok=True)
+                write_atomic(home / "source.py", candidate.source)
+            # last: a folder with a config.yaml can be resumed
+            write_atomic(folder.config, OmegaConf.to_yaml({**cfg, "candidates": listed}))
+        except OSError as error:
+            raise UserError(f"--output_dir {path} cannot be written: {error}") from error
         return folder
 
     @classmethod
@@ -94,17 +99,22 @@ class RunFolder:
         """The folder of one candidate."""
         return self.path / "candidates" / name
 
-    def read_config(self) -> DictConfig:
-        cfg = OmegaConf.load(self.config)
-        assert isinstance(cfg, DictConfig)
-        return cfg
+    def read(self) -> Tuple[DictConfig, List[CandidateSource]]:
+        """The config, and the candidates as they were when the run began, whatever became of the user's files.
 
-    def read_sources(self) -> List[CandidateSource]:
-        """The candidates as they were when the run began, whatever became of the user's files."""
-        return [
-            CandidateSource(c["name"], c["file"], (self.candidate(c["name"]) / "source.py").read_text(encoding="utf-8"))
-            for c in self.read_config()["candidates"]
-        ]
+        Raises:
+            UserError: something of it is missing or damaged.
+        """
+        try:
+            cfg = OmegaConf.load(self.config)
+            assert isinstance(cfg, DictConfig)
+            sources = [
+                CandidateSource(c.name, c.file, (self.candidate(c.name) / "source.py").read_text(encoding="utf-8"))
+                for c in cfg.candidates
+            ]
+        except (OSError, YAMLError, OmegaConfBaseException, TypeError, AssertionError, UnicodeError) as error:
+            raise UserError(f"--resume {self.path}: the run is damaged: {str(error).splitlines()[0]}") from error
+        return cfg, sources
 
     def load_checkpoint(self) -> Optional[Dict[str, Any]]:
         """The last checkpoint, on the CPU, or None: the run was stopped before its first."""

@@ -3,6 +3,7 @@
 Helpers such as ``torch_rand_float`` call ``uniform`` here, which is counter noise and works in a CUDA graph. Code that
 calls a library's generator (``torch.rand``, ``random``, ``numpy.random``) runs inside ``seeded``, which does not.
 """
+
 from __future__ import annotations
 
 import math

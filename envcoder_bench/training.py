@@ -6,7 +6,7 @@ import contextlib
 import io
 import signal
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from omegaconf import DictConfig, OmegaConf
 from rl_games.common import env_configurations, vecenv
@@ -55,9 +55,16 @@ class RunObserver(AlgoObserver):
     """Watches the agent of one run; rl_games calls ``after_print_stats`` when an iteration is done."""
 
     def __init__(
-        self, cfg: DictConfig, folder: RunFolder, groups: List[Group], env: GroupedVecTask, evaluation: GroupedVecTask
+        self,
+        cfg: DictConfig,
+        folder: RunFolder,
+        groups: List[Group],
+        env: GroupedVecTask,
+        evaluation: GroupedVecTask,
+        on_evaluation: Callable[[RunObserver], None],
     ) -> None:
         self.cfg, self.folder, self.groups = cfg, folder, groups
+        self.on_evaluation = on_evaluation
         self.env, self.evaluation = env, evaluation
         self.iteration = 0
         self.episodes: Optional[Episodes] = None
@@ -75,7 +82,8 @@ class RunObserver(AlgoObserver):
     def begin(self, checkpoint: Optional[Dict[str, Any]]) -> None:
         """Open the logs, at the checkpoint's iteration if there is one."""
         if checkpoint is not None:
-            self.agent.set_full_state_weights(checkpoint["agent"])
+            with user_input():  # a checkpoint of other groups
+                self.agent.set_full_state_weights(checkpoint["agent"])
             self.iteration = checkpoint["iteration"]
             self.episodes = checkpoint["episodes"]
             self.evaluation.dispatch.set_state(checkpoint["evaluation"])
@@ -116,6 +124,8 @@ class RunObserver(AlgoObserver):
         if self.iteration in self._log_at:
             self._log()
         self._report_failures()
+        if self.iteration in self._evaluate_at:
+            self.on_evaluation(self)
         self.progress.update(self.iteration, self.iteration * self._horizon * self.env.num_envs, self._best())
         self.agent.stop = self.complete or self.stopped_by is not None
         due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
@@ -124,7 +134,8 @@ class RunObserver(AlgoObserver):
 
     def _evaluate(self, final: bool) -> None:
         policy = self.agent.deterministic_policy(self.evaluation.layout)
-        self.episodes = run_episodes(self.evaluation, policy, self._rounds if final else 1, EVALUATION_STEP).cpu()
+        played = run_episodes(self.evaluation, policy, self._rounds if final else 1, EVALUATION_STEP).cpu()
+        self.episodes = played.first(self.cfg.evaluation.final_episodes) if final else played
         self.evaluation.dispatch.poll()
 
     def failures(self) -> Dict[int, Any]:
@@ -169,6 +180,7 @@ class RunObserver(AlgoObserver):
 
     def checkpoint(self) -> None:
         """Save everything that going on needs, atomically."""
+        self.tensorboard.flush()
         save_checkpoint(
             self.folder.checkpoint,
             {

@@ -54,6 +54,26 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole --sim mujoco_cpu --device toaster", "toaster"),
         ("--task Cartpole train.params.config.mixed_precision=True", "params.config.mixed_precision"),
         ("--task Cartpole --num_envs_per_candidate 2000000000", "each fit; lower --num_envs_per_candidate"),
+        (
+            "--task Cartpole shaper_types=[compute_rewrd]",
+            "unknown shaper type 'compute_rewrd' (did you mean compute_reward",
+        ),
+        ("--task Cartpole seed=4294967296", "must be at most 4294967295"),
+        ("--task Cartpole checkpoint_minutes=soon", "checkpoint_minutes must be a number of at least 0, got soon"),
+        ("--task Cartpole baselines=no_way", "baselines must be true or false, got no_way"),
+        (
+            "--task Cartpole learning_iterations=true",
+            "learning_iterations must be a whole number of at least 1, got True",
+        ),
+        ("--task Cartpole evaluation=3", "evaluation.num_envs must be a whole number"),
+        ("--task Cartpole train.params.network.mlp.units=64", "cfg/train/CartpolePPO.yaml: cannot be used"),
+        ("--task Cartpole train.params.network.mlp.initializer.name=foo", "cfg/train/CartpolePPO.yaml"),
+        ("--task Cartpole train.params.config.mini_epochs=0", "params.config.mini_epochs: must be at least 1, got 0"),
+        ("--task Cartpole task.env.episodeLength=0", "an episode must last at least 2 steps, got 0"),
+        ("--task Cartpole task.name=Anymal", "choose the task with --task"),
+        ("--task Cartpole --num_envs -6", "cannot be shared out evenly"),
+        ("--task Cartpole --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
+        ("--resume {damaged}", "the run is damaged"),
         ("--resume {empty}", "there is no run here (no config.yaml)"),
         ("--resume {empty} --seeds 3", "--resume takes no other flag"),
     ],
@@ -65,7 +85,10 @@ def test_bad_input(words, message, tmp_path, capsys, monkeypatch):
     write_candidates(folder, {"a": GOOD, "b": GOOD})
     (folder / "notes.txt").touch()
     monkeypatch.chdir(work)  # runs/ would come to be here
-    places = {"folder": folder, "empty": empty}
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "config.yaml").write_text("candidates: [{name: gone, file: gone.py}]")
+    places = {"folder": folder, "empty": empty, "damaged": damaged}
     assert main(words.format(**places).split()) == 2
     captured = capsys.readouterr()
     assert message.format(**places) in captured.err

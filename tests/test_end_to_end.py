@@ -61,8 +61,8 @@ def test_the_run_folder_holds_what_the_readme_says(finished):
 @pytest.mark.parametrize("name", ["human", "unshaped", "002_sine_cosine"])
 def test_the_stock_player_reproduces_the_fitness(finished, name):
     folder = RunFolder(finished)
-    cfg = folder.read_config()
-    sources = [source for source in folder.read_sources() if source.name == name]
+    cfg, sources = folder.read()
+    sources = [source for source in sources if source.name == name]
     groups, _ = prepare(cfg, sources)
     env = GroupedVecTask(
         build_task(cfg, cfg.evaluation.num_envs), GroupLayout(1, cfg.evaluation.num_envs), [groups[0].evaluation], [0]
@@ -138,3 +138,21 @@ def test_seeds_are_replicas_with_their_own_rows_and_policies(tmp_path):
     first = torch.load(home / f"policy_seed_{best['seed'].iloc[0]}.pth", weights_only=False)["model"]
     if best["fitness"].iloc[0] > best["fitness"].iloc[1]:
         assert_same_weights(first, weights(output, "still"))
+
+
+def test_a_candidate_that_fails_with_one_seed_alone_is_not_ranked(tmp_path):
+    flaky = "if float(torch.rand(1)) > 0.37:\n    raise RuntimeError('bad luck')\n"
+    reward = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
+    paths = write_candidates(tmp_path / "files", {"flaky": flaky + reward, "still": reward})
+    words = ["--num_envs_per_candidate", 4, "--learning_iterations", 1, "--seeds", 8, "--no_baselines"]
+    rows = results(run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", *paths, *words)).loc["flaky"]
+    assert sorted(rows["seed"]) == list(range(8))
+    assert set(rows["status"]) == {"failed at load"}
+
+
+def test_an_output_folder_may_look_like_an_override(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    candidate = write_candidates(tmp_path / "files", {"ok": "def compute_reward(pole_angle):\n    return pole_angle\n"})
+    words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
+    run("lr=3e-4", *QUICK, "--task", "Cartpole", "--candidates", *candidate, *words)
+    assert (tmp_path / "lr=3e-4" / "results.csv").exists()

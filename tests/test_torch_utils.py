@@ -1,4 +1,5 @@
 """Properties and hand-computed cases of the quaternion, scaling and random helpers."""
+
 from __future__ import annotations
 
 import inspect
@@ -219,7 +220,8 @@ def test_random_helpers_stay_in_their_range():
 
 
 FUNCTIONS = sorted(
-    name for name, f in vars(tu).items()
+    name
+    for name, f in vars(tu).items()
     if inspect.isfunction(f) and f.__module__ == tu.__name__ and not name.startswith("_")
 )
 NOT_TENSOR_CODE = {"to_torch", "get_axis_params", "unscale_np"}

@@ -17,7 +17,7 @@ class EpisodeStats:
         self._layout = layout
         self._return = torch.zeros(layout.num_envs, device=device)  # of the episodes under way
         self._sums = torch.zeros(2, layout.num_groups, device=device)  # of finished ones: return, count
-        self._last = torch.full((layout.num_groups,), float("nan"), device=device)
+        self.last_return = torch.full((layout.num_groups,), float("nan"), device=device)
         self.unstable_resets = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
 
     def add(self, reward: Tensor, done: Tensor, unstable: Tensor) -> None:
@@ -35,12 +35,14 @@ class EpisodeStats:
         Where none ended, the previous value; NaN before the first.
         """
         count = self._sums[1]
-        self._last = torch.where(count > 0, self._sums[0] / count.clamp(min=1.0), self._last)
+        self.last_return = torch.where(count > 0, self._sums[0] / count.clamp(min=1.0), self.last_return)
         self._sums.zero_()
-        return self._last
+        return self.last_return
 
     def get_state(self) -> Dict[str, Tensor]:
-        return {name: getattr(self, name).cpu().clone() for name in ("_return", "_sums", "_last", "unstable_resets")}
+        return {
+            name: getattr(self, name).cpu().clone() for name in ("_return", "_sums", "last_return", "unstable_resets")
+        }
 
     def set_state(self, state: Dict[str, Tensor]) -> None:
         for name, value in state.items():

@@ -23,6 +23,10 @@ class Episodes:
     fitness: Tensor
     length: Tensor
 
+    def first(self, count: int) -> Episodes:
+        """The first ``count`` episodes of every group."""
+        return Episodes(self.fitness[:, :count], self.length[:, :count])
+
     def cpu(self) -> Episodes:
         return Episodes(self.fitness.cpu(), self.length.cpu())
 

@@ -1,12 +1,14 @@
 """Which candidate files a run evaluates."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Dict, List, Sequence
 
 from envcoder_bench.errors import near_matches
 from envcoder_bench.shaping.contract import BASELINES
 
+_NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
 FOLDER = "user_functions"
 
 
@@ -67,6 +69,9 @@ def select(paths: Sequence[Path], positions: str) -> List[Path]:
 def _refuse_clashes(found: Sequence[Path]) -> None:
     names: Dict[str, Path] = {}
     for path in found:
+        if not _NAME.fullmatch(path.stem):
+            allowed = "letters, digits, - _ . + and single spaces"
+            raise ValueError(f"{path.name!r}: rename it: a candidate's name is made of {allowed}")
         if path.stem in BASELINES:
             raise ValueError(f"{path} has a baseline's name: rename it, {' and '.join(BASELINES)} are taken")
         if path.stem in names:

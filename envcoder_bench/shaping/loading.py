@@ -72,6 +72,10 @@ def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0
         raise CandidateError(f"cannot be parsed: {error}", file) from None
     module = _execute(name, source, file, seed)
     scan = Scan(tree, redirect.helper_names())
+    setter = scan.setter()
+    if setter is not None:
+        message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
+        raise CandidateError(message, file, setter[0])
     action_dim = _action_dim(module, scan, file)
     functions: Dict[str, CandidateFunction] = {}
     for name_in_file in (*SHAPER_TYPES, *ALIASES):

@@ -6,7 +6,7 @@ A wrong yes costs speed alone (the function is run with seeded generators and ou
 from __future__ import annotations
 
 import ast
-from typing import Dict, FrozenSet, Iterator, List, Optional, Set, Union
+from typing import Dict, FrozenSet, Iterator, List, Optional, Set, Tuple, Union
 
 _RANDOM = {
     "normal", "normal_", "uniform", "uniform_", "bernoulli", "bernoulli_", "multinomial", "poisson", "exponential_",
@@ -25,6 +25,10 @@ _CHANGERS = {
     "append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "update",
     "setdefault", "add", "discard", "sort", "reverse", "copy_", "__setitem__", "send",
 }  # fmt: skip
+_SETTERS = {
+    "set_default_dtype", "set_default_device", "set_default_tensor_type", "set_num_threads", "set_num_interop_threads",
+    "set_flush_denormal", "use_deterministic_algorithms", "set_float32_matmul_precision",
+}  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -40,6 +44,12 @@ class Scan:
         imports = (ast.Import, ast.ImportFrom)
         self.modules = {"torch", "math", "np"}  # given, also if the file does not import them
         self.modules.update(name for name, nodes in self.definitions.items() if isinstance(nodes[-1], imports))
+
+    def setter(self) -> Optional[Tuple[int, str]]:
+        """The first use of a function that changes torch for the whole process: (line, name)."""
+        found = [(x.lineno, x.attr) for x in ast.walk(self.tree) if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
+        found += [(x.lineno, x.id) for x in ast.walk(self.tree) if isinstance(x, ast.Name) and x.id in _SETTERS]
+        return min(found, default=None)
 
     def line(self, name: str) -> int:
         """The line that defines a top-level name; 1 if none is to be seen."""

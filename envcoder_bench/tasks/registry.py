@@ -103,7 +103,10 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         stiffness=control.get("stiffness"),
         damping=control.get("damping"),
     )
-    return task_class(cfg, simulator)
+    task = task_class(cfg, simulator)
+    if task.max_episode_length < 2:
+        raise ValueError(f"cfg/task/{name}.yaml: an episode must last at least 2 steps, got {task.max_episode_length}")
+    return task
 
 
 def state_table(name: str) -> str:

@@ -103,9 +103,8 @@ def test_actions_are_clipped_and_padded_columns_do_nothing():
 
 
 def test_evaluation_is_blind_to_everything_but_observation_and_action():
-    shaped = NEVER_ENDS + (
-        "def compute_initial_state(dof_pos):\n    return {'dof_pos': torch.ones_like(dof_pos) * torch.tensor([2.0, 3.0])}\n"
-    )
+    start = "def compute_initial_state(dof_pos):\n    return {'dof_pos': torch.full_like(dof_pos, 2.0)}\n"
+    shaped = NEVER_ENDS + start
     env = make_env({"plain": COSINE, "shaped": shaped}, evaluation=True)
     episodes = run_episodes(env, lambda obs: torch.zeros(2 * N, 1), rounds=2, first_step=0)
     assert episodes.fitness.shape == (2, 2 * N)
@@ -115,6 +114,44 @@ def test_evaluation_is_blind_to_everything_but_observation_and_action():
     assert (episodes.fitness * 500 <= episodes.length).all()
     again = run_episodes(env, lambda obs: torch.zeros(2 * N, 1), rounds=2, first_step=0)
     assert torch.equal(again.fitness, episodes.fitness)
+
+
+def test_evaluation_shows_no_state_that_training_does_not():
+    # both hold wherever an episode runs: the pole above the horizon, the clock short of the time-out
+    picky = """
+TABLE = torch.linspace(0, 1, 39)
+def compute_observation(pole_angle, progress_buf):
+    return torch.stack([torch.sqrt(torch.cos(pole_angle)), TABLE[progress_buf]], dim=1)
+"""
+    env = make_env({"a": COSINE + picky, "b": COSINE}, evaluation=True, overrides=["task.env.episodeLength=40"])
+    episodes = run_episodes(env, lambda obs: torch.ones(2 * N, 1), rounds=3, first_step=0)
+    assert env.alive == [True, True]
+    assert (episodes.length < 39).any()  # some fell
+    balanced = make_env({"a": COSINE}, evaluation=True, overrides=["task.env.episodeLength=10"])
+    episodes = run_episodes(balanced, lambda obs: torch.zeros(N, 1), rounds=1, first_step=0)
+    assert (episodes.length == balanced.full_episode).any()
+    assert episodes.fitness.max() == 1.0
+
+
+def test_a_group_is_evaluated_alike_whatever_its_neighbours_do():
+    # counts its calls: more of them, after its own last episode, would show
+    counting = """
+CALLS = []
+def compute_torque(action, state_dict):
+    CALLS.append(1)
+    push = torch.full_like(state_dict["dof_pos"], 400.0)
+    return push * (1.0 if len(CALLS) % 2 else -0.5)
+"""
+    gentle = "ACTION_DIM = 1\ndef compute_torque(action, state_dict):\n    return 0.0 * state_dict['dof_pos']\n"
+    alone = make_env({"a": COSINE + counting}, evaluation=True)
+    among = make_env({"a": COSINE + counting, "b": COSINE + gentle}, evaluation=True)
+    played = [
+        run_episodes(env, lambda obs, e=env: torch.zeros(e.num_envs, max(e.action_dims)), rounds=3, first_step=0)
+        for env in (alone, among)
+    ]
+    assert not torch.equal(played[1].length[0], played[1].length[1])
+    assert torch.equal(played[0].fitness[0], played[1].fitness[0])
+    assert torch.equal(played[0].length[0], played[1].length[0])
 
 
 def test_the_environment_goes_on_bitwise_from_its_state():
