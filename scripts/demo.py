@@ -10,7 +10,7 @@ import torch
 
 from envcoder_bench.eval_shapers import main
 
-CARTPOLE = "--task Cartpole --num_envs_per_candidate 64 --learning_iterations 25 --seeds 2"
+CARTPOLE = "--task Cartpole --num_envs_per_candidate 64 --learning_iterations 25 --seeds 3"
 # two cores make about 10,000 training steps a second: enough to show every part of a run, not for a finished gait
 ANYMAL_CPU = (
     "--task Anymal --num_envs_per_candidate 56 --learning_iterations 100"
