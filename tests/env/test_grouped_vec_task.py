@@ -137,6 +137,7 @@ def test_a_group_is_evaluated_alike_whatever_its_neighbours_do():
     # counts its calls: more of them, after its own last episode, would show
     counting = """
 CALLS = []
+ACTION_DIM = 2
 def compute_torque(action, state_dict):
     CALLS.append(1)
     push = torch.full_like(state_dict["dof_pos"], 400.0)
