@@ -13,7 +13,11 @@ from helpers import QUICK, assert_same_weights, run, weights, write_candidates
 from envcoder_bench import eval_shapers
 
 CANDIDATES = {
-    "cosine": "def compute_reward(pole_angle):\n    c = torch.cos(pole_angle)\n    return c, {'cosine': c}\n",
+    "cosine": """
+def compute_reward(pole_angle, progress_buf, actions):
+    c = torch.cos(pole_angle)
+    return c - 0.01 * progress_buf - 0.1 * actions[:, 0], {"cosine": c}
+""",
     "breaks_midway": """
 def compute_reward(progress_buf, pole_angle):
     if bool((progress_buf > 25).any()):

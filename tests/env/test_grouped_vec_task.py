@@ -119,14 +119,14 @@ def test_evaluation_is_blind_to_everything_but_observation_and_action():
 def test_evaluation_shows_no_state_that_training_does_not():
     # both hold wherever an episode runs: the pole above the horizon, the clock short of the time-out
     picky = """
-TABLE = torch.linspace(0, 1, 39)
+TABLE = torch.linspace(0, 1, 199)
 def compute_observation(pole_angle, progress_buf):
     return torch.stack([torch.sqrt(torch.cos(pole_angle)), TABLE[progress_buf]], dim=1)
 """
-    env = make_env({"a": COSINE + picky, "b": COSINE}, evaluation=True, overrides=["task.env.episodeLength=40"])
-    episodes = run_episodes(env, lambda obs: torch.ones(2 * N, 1), rounds=3, first_step=0)
+    env = make_env({"a": COSINE + picky, "b": COSINE}, evaluation=True, overrides=["task.env.episodeLength=200"])
+    episodes = run_episodes(env, lambda obs: torch.zeros(2 * N, 1), rounds=3, first_step=0)
     assert env.alive == [True, True]
-    assert (episodes.length < 39).any()  # some fell
+    assert (episodes.length < 199).any()  # some fell
     balanced = make_env({"a": COSINE}, evaluation=True, overrides=["task.env.episodeLength=10"])
     episodes = run_episodes(balanced, lambda obs: torch.zeros(N, 1), rounds=1, first_step=0)
     assert (episodes.length == balanced.full_episode).any()
@@ -141,7 +141,7 @@ ACTION_DIM = 2
 def compute_torque(action, state_dict):
     CALLS.append(1)
     push = torch.full_like(state_dict["dof_pos"], 400.0)
-    return push * (1.0 if len(CALLS) % 2 else -0.5)
+    return push * (len(CALLS) % 7 - 3) / 3
 """
     gentle = "ACTION_DIM = 1\ndef compute_torque(action, state_dict):\n    return 0.0 * state_dict['dof_pos']\n"
     alone = make_env({"a": COSINE + counting}, evaluation=True)
