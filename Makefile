@@ -1,7 +1,7 @@
 # make demo   install, then rank the shipped candidates on Cartpole and Anymal (about 5 minutes on 2 CPU cores)
 # make test   install, then run the tests
 # make lint   ruff, pyright and the Python 3.8 check
-PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
+PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
