@@ -9,7 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.errors import UserError, near_matches
 from envcoder_bench.learning.learner import GroupedLearner
-from envcoder_bench.shaping.contract import BASELINES, SHAPER_TYPES
+from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.tasks.base import BASELINES
 
 _WHOLE: Dict[str, int] = {  # key: least value
     "num_envs_per_candidate": 1,

@@ -20,10 +20,11 @@ from envcoder_bench.memory import check_memory
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
 from envcoder_bench.report.results import read_results
 from envcoder_bench.run_folder import CandidateSource, RunFolder
-from envcoder_bench.shaping.contract import BASELINES, CandidateError, Shaping
+from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.finding import find_candidates, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import check_task_name, get_spec
 from envcoder_bench.training import RunObserver, make_agent
 

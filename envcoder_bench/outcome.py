@@ -14,7 +14,6 @@ from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
 from envcoder_bench.report.results import (
-    BASELINES,
     FAILED,
     FAILED_AT_LOAD,
     OK,
@@ -26,6 +25,7 @@ from envcoder_bench.report.results import (
 from envcoder_bench.report.table import render_table
 from envcoder_bench.run_folder import CandidateSource, RunFolder, save_checkpoint
 from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.training import RunObserver
 
 RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"

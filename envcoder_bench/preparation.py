@@ -15,9 +15,9 @@ from envcoder_bench.groups import GroupLayout
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.shaping.assemble import Shaping, assemble
 from envcoder_bench.shaping.checking import check
-from envcoder_bench.shaping.contract import BASELINES, Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.registry import baseline_path, make_task
 
 

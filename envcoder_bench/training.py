@@ -156,7 +156,8 @@ class RunObserver(AlgoObserver):
         if self.episodes is None:
             return None
         fitness = self.episodes.fitness.mean(dim=1)
-        alive = [g for g in range(len(self.groups)) if g not in self.failures()]
+        failed = self.failures()
+        alive = [g for g in range(len(self.groups)) if g not in failed]
         best = max(alive, key=lambda g: float(fitness[g]), default=None)
         return None if best is None else (self.groups[best].name, float(fitness[best]))
 
@@ -164,9 +165,9 @@ class RunObserver(AlgoObserver):
         returns = self.env.stats.shaped_return().tolist()
         stats = {name: values.tolist() for name, values in self.agent.group_stats.items()}
         components = self.env.dispatch.components()
-        evaluated = self.iteration in self._evaluate_at
+        evaluated, failed = self.iteration in self._evaluate_at, self.failures()
         for g, group in enumerate(self.groups):
-            if g in self.failures():
+            if g in failed:
                 continue
             row: Dict[str, Optional[float]] = {
                 "fitness": float(self.episodes.fitness[g].mean()) if evaluated and self.episodes is not None else None,

@@ -12,8 +12,8 @@ import numpy as np
 
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.results import HUMAN, UNSHAPED
 from envcoder_bench.report.table import decimal_places, numbers, shorten, split_place
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from envcoder_bench.report.files import write_atomic
-from envcoder_bench.report.results import BASELINES, FAILED, FAILED_AT_LOAD, HUMAN, NAN, OK, RUNNING, Result
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, Result
+from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 # two-sided 95 % points of Student's t, i.e. its 0.975 quantiles, by degrees of freedom
 _T_95 = (

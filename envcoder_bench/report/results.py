@@ -17,10 +17,6 @@ FAILED = "failed"
 FAILED_AT_LOAD = "failed at load"
 STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD)
 
-HUMAN = "human"
-UNSHAPED = "unshaped"
-BASELINES = (HUMAN, UNSHAPED)
-
 NAN = math.nan
 
 

@@ -18,7 +18,6 @@ SHAPER_TYPES: Tuple[str, ...] = (REWARD, OBSERVATION, TORQUE, DOF_TARGET, INITIA
 ACTION_TYPES: Tuple[str, ...] = (TORQUE, DOF_TARGET)  # two ways to do one thing: a shaping has at most one of them
 ALIASES: Dict[str, str] = {"compute_done": TERMINAL}
 INITIAL_STATE_KEYS: Tuple[str, ...] = ("root_states", "dof_pos", "dof_vel")
-BASELINES: Tuple[str, ...] = ("human", "unshaped")
 MAX_ACTION_DIM = 100
 
 

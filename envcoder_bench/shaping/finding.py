@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence
 
 from envcoder_bench.errors import near_matches
-from envcoder_bench.shaping.contract import BASELINES
+from envcoder_bench.tasks.base import BASELINES
 
 _NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
 FOLDER = "user_functions"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from pathlib import Path
 
 import torch
 
+from envcoder_bench.errors import near_matches
 from envcoder_bench.sim.base import Simulator
 
 __all__ = ["SIMULATORS", "Simulator", "make_simulator", "pick_simulator"]
@@ -24,8 +24,7 @@ def pick_simulator(sim: str = "auto", device: str = "auto") -> tuple[str, str]:
         ValueError: unknown simulator or device, a CUDA device that is not there, or a pair that does not go together.
     """
     if sim not in ("auto", *SIMULATORS):
-        close = difflib.get_close_matches(sim, SIMULATORS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = near_matches(sim, SIMULATORS)
         raise ValueError(f"unknown simulator '{sim}': choose auto, {' or '.join(SIMULATORS)}{hint}")
     if device != "auto":
         device = _check_device(device)

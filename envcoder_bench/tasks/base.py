@@ -9,6 +9,8 @@ from typing import Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
+HUMAN, UNSHAPED = BASELINES = ("human", "unshaped")  # every task's folder has a candidate file of each name
+
 
 @dataclass(frozen=True)
 class Field:

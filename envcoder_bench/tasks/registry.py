@@ -7,11 +7,9 @@ from typing import Any, Dict, List, Mapping, Type
 
 from envcoder_bench.errors import near_matches
 from envcoder_bench.tasks.anymal.task import Anymal
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.cartpole.task import Cartpole
 from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing, read
-
-BASELINES = ("human", "unshaped")
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def test_choice(gpus, count: int, sim: str, device: str, chosen: tuple) -> None:
         (0, "mujoco_warp", "cuda", r"device cuda was asked for, but torch .* sees no CUDA device"),
         (2, "auto", "cuda:2", r"device cuda:2 was asked for, but there are only cuda:0 to cuda:1"),
         (1, "mujoco_cpu", "cuda:0", r"mujoco_cpu runs on the CPU, not on cuda:0: use --sim mujoco_warp, or"),
-        (1, "mujoco_wrap", "auto", r"unknown simulator 'mujoco_wrap': .* did you mean mujoco_warp\?"),
+        (1, "mujoco_wrap", "auto", r"unknown simulator 'mujoco_wrap': .* \(did you mean mujoco_warp"),
         (1, "auto", "gpu0", r"unknown device 'gpu0': choose auto, cpu or cuda:0"),
         (1, "auto", "mps", r"no simulator runs on 'mps': choose auto, cpu or cuda:0"),
     ],
