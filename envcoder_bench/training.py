@@ -19,6 +19,7 @@ from envcoder_bench.errors import user_input
 from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
 from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import Group
+from envcoder_bench.profiling import span
 from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.report.tensorboard import TensorboardLog
@@ -120,17 +121,20 @@ class RunObserver(AlgoObserver):
         self.iteration = epoch_num
         self.env.dispatch.poll()
         if self.iteration in self._evaluate_at:
-            self._evaluate(final=self.iteration == self.cfg.learning_iterations)
-        if self.iteration in self._log_at:
-            self._log()
-        self._report_failures()
-        if self.iteration in self._evaluate_at:
-            self.on_evaluation(self)
+            with span("evaluation", whole=True):
+                self._evaluate(final=self.iteration == self.cfg.learning_iterations)
+        with span("results"):
+            if self.iteration in self._log_at:
+                self._log()
+            self._report_failures()
+            if self.iteration in self._evaluate_at:
+                self.on_evaluation(self)
         self.progress.update(self.iteration, self.iteration * self._horizon * self.env.num_envs, self._best())
         self.agent.stop = self.complete or self.stopped_by is not None
         due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
         if not self.complete and (due or self.agent.stop):
-            self.checkpoint()
+            with span("results"):
+                self.checkpoint()
 
     def _evaluate(self, final: bool) -> None:
         policy = self.agent.deterministic_policy(self.evaluation.layout)

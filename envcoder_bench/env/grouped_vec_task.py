@@ -12,6 +12,7 @@ from torch import Tensor
 
 from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.profiling import span
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.dispatch import Dispatcher
@@ -105,7 +106,9 @@ class GroupedVecTask(IVecEnv):
         """
         limit = self.task.clip_actions
         torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
-        self.task.step(self.dispatch.command(self.actions, self.step_count, mask))
+        command = self.dispatch.command(self.actions, self.step_count, mask)
+        with span("physics"):
+            self.task.step(command)
         self.progress_buf += 1
 
     def observe(self, mask: Optional[Tensor] = None) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.learning.settings import check_supported
 from envcoder_bench.learning.shard import Shard, draw_noise
+from envcoder_bench.profiling import span
 
 ALGO_NAME = "grouped_a2c_continuous"
 
@@ -111,7 +112,8 @@ class GroupedA2CAgent(A2CAgent):
         last_obs = self._split_obs()
         active = [shard for shard in self.shards if shard.active]
         run = self._pool.map if self.ppo_device.type == "cpu" else map
-        results = list(run(lambda shard: shard.update(last_obs, self.epoch_num), active))
+        with span("update"):
+            results = list(run(lambda shard: shard.update(last_obs, self.epoch_num), active))
         for shard, stats in zip(active, results):
             for name, values in stats.items():
                 empty = torch.full((self.layout.num_groups,), float("nan"), device=self.ppo_device)
@@ -123,15 +125,17 @@ class GroupedA2CAgent(A2CAgent):
     def play_steps(self) -> None:
         """Step the environment ``horizon_length`` times; the shards remember what happened."""
         first_step = (self.epoch_num - 1) * self.horizon_length
-        noise = draw_noise(self.shards, first_step, self.horizon_length)
+        with span("policy"):
+            noise = draw_noise(self.shards, first_step, self.horizon_length)
         wants_infos = type(self.algo_observer).process_infos is not AlgoObserver.process_infos
         for t in range(self.horizon_length):
             self._refresh_alive()
             obs = self._split_obs()
             actions = obs.new_zeros(*obs.shape[:2], self.actions_num)
-            for shard, numbers in zip(self.shards, noise):
-                if shard.active:
-                    shard.act(t, obs, numbers, actions)
+            with span("policy"):
+                for shard, numbers in zip(self.shards, noise):
+                    if shard.active:
+                        shard.act(t, obs, numbers, actions)
             self.obs, rewards, dones, infos = self.env_step(self.layout.merge(actions))
             time_outs = infos.get("time_outs", torch.zeros_like(dones))
             step = [self.layout.split(x) for x in (rewards.squeeze(1), dones, time_outs)]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from envcoder_bench import noise
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.profiling import REST, span
 from envcoder_bench.shaping import cuda_graphs, outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
@@ -192,7 +193,7 @@ class Dispatcher:
     def _run(self, name: str, step: int, mask: Optional[Tensor] = None) -> Dict[str, Tensor]:
         """Run the calls of a stage; on the CPU only those of groups with an environment in ``mask``."""
         stage = self._stages[name]
-        with torch.no_grad():
+        with span(REST if name == "policy" else name), torch.no_grad():
             for copy in self._copies:
                 copy.refresh()
             self._watch.mark()
