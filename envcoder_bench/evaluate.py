@@ -63,8 +63,8 @@ def start(
         cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
     try:
         sources = [CandidateSource(path.stem, str(path), load_source(path)) for path in found]
-    except CandidateError as error:  # no text, or not ours to read
-        raise UserError(str(error)) from error
+    except OSError as error:
+        raise UserError(f"a candidate cannot be read: {error}") from error
     if cfg.baselines:
         sources = baseline_sources(task) + sources
     if num_envs is not None:
@@ -75,7 +75,8 @@ def start(
     _use_one_torch_thread(cfg)
     prepared = prepare(cfg, sources)
     folder = RunFolder.create((output_dir or _new_folder(task)).resolve(), cfg, sources)
-    return _run(folder, cfg, sources, *prepared)
+    with folder.locked():
+        return _run(folder, cfg, sources, *prepared)
 
 
 def resume(path: Path) -> int:
@@ -88,8 +89,9 @@ def resume(path: Path) -> int:
         return outcome.exit_code(read_results(folder.results))
     with user_input():
         pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
-    _use_one_torch_thread(cfg)
-    return _run(folder, cfg, sources, *prepare(cfg, sources))
+    with folder.locked():
+        _use_one_torch_thread(cfg)
+        return _run(folder, cfg, sources, *prepare(cfg, sources))
 
 
 def _run(

@@ -15,16 +15,21 @@
 from __future__ import annotations
 
 import io
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
+from filelock import FileLock, Timeout  # torch's own dependency
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.report.files import write_atomic
+
+_BYTES = "surrogateescape"  # bytes of a candidate file that are no text are kept as they are
+_LOCK = ".lock"  # held by the process that works in the folder
 
 
 def save_checkpoint(path: Path, state: Dict[str, Any]) -> None:
@@ -76,7 +81,7 @@ class RunFolder:
             for candidate in sources:
                 home = folder.candidate(candidate.name)
                 home.mkdir(parents=True, exist_ok=True)
-                write_atomic(home / "source.py", candidate.source)
+                write_atomic(home / "source.py", candidate.source.encode("utf-8", _BYTES))
             # last: a folder with a config.yaml can be resumed
             write_atomic(folder.config, OmegaConf.to_yaml({**cfg, "candidates": listed}))
         except OSError as error:
@@ -95,6 +100,25 @@ class RunFolder:
             raise UserError(f"--resume {path}: there is no run here (no config.yaml)")
         return folder
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder; the operating system forgets the lock of one that was killed.
+
+        Raises:
+            UserError: another process holds it.
+        """
+        lock = FileLock(self.path / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(
+                f"{self.path}: another process is at work on this run: wait for its end, or stop it first"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
     def candidate(self, name: str) -> Path:
         """The folder of one candidate."""
         return self.path / "candidates" / name
@@ -109,7 +133,7 @@ class RunFolder:
             cfg = OmegaConf.load(self.config)
             assert isinstance(cfg, DictConfig)
             sources = [
-                CandidateSource(c.name, c.file, (self.candidate(c.name) / "source.py").read_text(encoding="utf-8"))
+                CandidateSource(c.name, c.file, (self.candidate(c.name) / "source.py").read_text("utf-8", _BYTES))
                 for c in cfg.candidates
             ]
         except (OSError, YAMLError, OmegaConfBaseException, TypeError, AssertionError, UnicodeError) as error:

@@ -114,6 +114,18 @@ def test_an_output_folder_that_is_a_file_is_left_alone(tmp_path, capsys):
     assert "is a file; give a new folder" in capsys.readouterr().err
 
 
+def test_a_candidate_that_is_no_text_fails_alone(tmp_path):
+    good, bad = write_candidates(tmp_path / "files", {"good": GOOD, "bad": GOOD})
+    content = b"# caf\xe9, saved as latin-1\n" + GOOD.encode()
+    bad.write_bytes(content)
+    words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
+    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", good, bad, *words)
+    rows = results(output)
+    assert rows["status"].to_dict() == {"good": "ok", "bad": "failed at load"}
+    assert rows.loc["bad", "error"] == f"{bad}:1: is no UTF-8 text from here on: save the file as UTF-8"
+    assert (output / "candidates" / "bad" / "source.py").read_bytes() == content
+
+
 def test_every_candidate_failing_is_exit_code_1_and_a_table_of_why(tmp_path, capsys):
     sources = {"syntax": "def compute_reward(:\n", "nothing": "x = 1\n"}
     paths = write_candidates(tmp_path / "files", sources)

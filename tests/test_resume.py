@@ -11,6 +11,7 @@ import pytest
 from helpers import QUICK, assert_same_weights, run, weights, write_candidates
 
 from envcoder_bench import eval_shapers
+from envcoder_bench.run_folder import RunFolder
 
 CANDIDATES = {
     "cosine": """
@@ -107,3 +108,15 @@ def test_a_complete_run_is_shown_again(uninterrupted, capsys):
     assert eval_shapers.main(["--resume", str(uninterrupted)]) == 0
     assert "cosine" in capsys.readouterr().out
     assert before == {path: path.read_bytes() for path in uninterrupted.rglob("*") if path.is_file()}
+
+
+def test_a_run_that_another_process_works_on_is_left_alone(tmp_path, uninterrupted, capsys):
+    output = tmp_path / "run"
+    process = _start(_words(tmp_path), output)
+    assert _stop_at(process, output, 2, signal.SIGKILL) == -signal.SIGKILL
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    with RunFolder(output).locked():
+        assert eval_shapers.main(["--resume", str(output)]) == 2
+    assert f"{output}: another process is at work on this run" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    _assert_ended_alike(output, uninterrupted)  # neither that lock nor the killed process's stands in the way

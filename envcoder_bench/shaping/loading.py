@@ -7,7 +7,7 @@ import itertools
 import linecache
 import math
 import sys
-import tokenize
+from importlib.util import decode_source
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, List, Optional, Tuple, Union
@@ -42,14 +42,13 @@ _loaded = itertools.count()
 def load_source(path: Path) -> str:
     """Read a candidate file, in the encoding that it declares.
 
-    Raises:
-        CandidateError: it cannot be read or decoded.
+    Bytes that are no text stay as lone surrogates, for ``load_candidate`` to refuse. Raises OSError.
     """
+    content = path.read_bytes()
     try:
-        with tokenize.open(path) as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError, SyntaxError) as error:
-        raise CandidateError(f"cannot be read: {error}; save it as UTF-8 text", str(path)) from error
+        return decode_source(content)
+    except (UnicodeDecodeError, SyntaxError):  # the latter for an encoding that there is not
+        return content.decode("utf-8", "surrogateescape")
 
 
 def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0) -> Candidate:
@@ -68,6 +67,9 @@ def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0
         text = (error.text or "").strip()
         message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"
         raise CandidateError(message, file, error.lineno) from None
+    except UnicodeEncodeError as error:  # a lone surrogate, see load_source
+        line = source.count("\n", 0, error.start) + 1
+        raise CandidateError("is no UTF-8 text from here on: save the file as UTF-8", file, line) from None
     except (ValueError, RecursionError, MemoryError) as error:  # a null byte; code nested too deep
         raise CandidateError(f"cannot be parsed: {error}", file) from None
     module = _execute(name, source, file, seed)

@@ -199,12 +199,16 @@ def test_load_source(tmp_path):
     latin = tmp_path / "latin.py"
     latin.write_bytes("# -*- coding: latin-1 -*-\n# é\n".encode("latin-1"))
     assert "é" in load_source(latin)
-    bad = tmp_path / "bad.py"
-    bad.write_bytes(b"# \xff\xfe\n")
-    with pytest.raises(CandidateError, match=r"bad\.py: cannot be read: .*; save it as UTF-8 text"):
-        load_source(bad)
-    with pytest.raises(CandidateError, match="cannot be read"):
+    with pytest.raises(OSError):
         load_source(tmp_path / "missing.py")
+
+
+@pytest.mark.parametrize("start", [b"", b"# -*- coding: utf-8 -*-\n", b"# -*- coding: klingon -*-\n", b"\n\n\n"])
+def test_what_is_no_text_is_refused_where_it_stands(tmp_path, start):
+    bad = tmp_path / "bad.py"
+    bad.write_bytes(start + b"def compute_reward(state): return 1\n# \xff\xfe\n")
+    line = start.count(b"\n") + 2
+    assert fault(load_source(bad)) == f"mine.py:{line}: is no UTF-8 text from here on: save the file as UTF-8"
 
 
 def test_errors_pickle_and_print():
