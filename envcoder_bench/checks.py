@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.errors import UserError, near_matches
 from envcoder_bench.learning.learner import GroupedLearner
+from envcoder_bench.memory import parse_size
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES
 
@@ -36,6 +37,8 @@ def check_values(cfg: DictConfig) -> None:
     minutes = cfg.checkpoint_minutes
     if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes >= 0:
         raise UserError(f"checkpoint_minutes must be a number of at least 0, got {minutes}")
+    if cfg.max_memory is not None:
+        parse_size(cfg.max_memory)
     if not isinstance(cfg.baselines, bool):
         raise UserError(f"baselines must be true or false, got {cfg.baselines}")
     if cfg.baseline not in BASELINES:

@@ -90,6 +90,12 @@ def build_parser() -> argparse.ArgumentParser:
     where.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), help="simulator (default: auto)")
     where.add_argument("--device", metavar="auto|cpu|cuda:N", help="torch device (default: auto)")
     where.add_argument("--gpu_id", type=int, metavar="N", help="short for --device cuda:N")
+    where.add_argument(
+        "--max_memory",
+        metavar="SIZE",
+        help="memory of the device to use, e.g. 24GiB; candidates that do not fit at once are trained in waves, one"
+        " after the other, with the same results (default: what is free)",
+    )
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")
     where.add_argument("--resume", metavar="DIR", help="go on with the run in DIR; takes no other flag")
     return parser
@@ -122,6 +128,7 @@ def config_overrides(args: argparse.Namespace) -> List[str]:
         "learning_iterations": args.learning_iterations,
         "seeds": args.seeds,
         "seed": args.seed,
+        "max_memory": None if args.max_memory is None else "'" + args.max_memory.replace("'", "\\'") + "'",
         "sim": args.sim,
         "device": args.device if args.gpu_id is None else f"cuda:{args.gpu_id}",
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from omegaconf import DictConfig
@@ -16,17 +17,19 @@ from envcoder_bench.config import compose_config, project_folder
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.errors import UserError, user_input
 from envcoder_bench.groups import GroupLayout
-from envcoder_bench.memory import check_memory
+from envcoder_bench.memory import Footprint, Plan, release, used_bytes
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
+from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.report.results import read_results
-from envcoder_bench.run_folder import CandidateSource, RunFolder
-from envcoder_bench.shaping.contract import CandidateError, Shaping
+from envcoder_bench.report.tensorboard import TensorboardLog
+from envcoder_bench.run_folder import CandidateSource, Checkpoint, RunFolder, save_checkpoint
+from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.shaping.finding import find_candidates, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import check_task_name, get_spec
-from envcoder_bench.training import RunObserver, make_agent
+from envcoder_bench.training import RunObserver, Wave, make_agent
 
 
 def start(
@@ -70,13 +73,15 @@ def start(
     if num_envs is not None:
         cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
     check_training(cfg)
-    with user_input():  # the task's YAML is read here
-        check_memory(cfg, len(sources) * cfg.seeds)
     _use_one_torch_thread(cfg)
-    prepared = prepare(cfg, sources)
+    with user_input():  # the task's YAML is read here
+        footprint = Footprint(cfg)
+    footprint.refuse_too_large()
+    saved = Checkpoint()
+    plan = _prepare(cfg, sources, footprint, saved)
     folder = RunFolder.create((output_dir or _new_folder(task)).resolve(), cfg, sources)
     with folder.locked():
-        return _run(folder, cfg, sources, *prepared)
+        return _Run(folder, cfg, sources, saved).see_through(plan)
 
 
 def resume(path: Path) -> int:
@@ -91,53 +96,119 @@ def resume(path: Path) -> int:
         pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
     with folder.locked():
         _use_one_torch_thread(cfg)
-        return _run(folder, cfg, sources, *prepare(cfg, sources))
+        saved = folder.load_checkpoint() or Checkpoint()
+        plan = _prepare(cfg, sources, Footprint(cfg), saved)
+        return _Run(folder, cfg, sources, saved).see_through(plan)
 
 
-def _run(
-    folder: RunFolder,
-    cfg: DictConfig,
-    sources: List[CandidateSource],
-    groups: List[Group],
-    failed: Dict[str, CandidateError],
-) -> int:
+def _prepare(cfg: DictConfig, sources: List[CandidateSource], footprint: Footprint, saved: Checkpoint) -> Plan:
+    """Load what is not done yet, and plan its waves: the interrupted one as it was, the others as they fit now.
+
+    Candidates that cannot be evaluated are added to the saved results.
+    """
+    done = saved.done
+    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in outcome.seeds(cfg))]
+    groups, failed = prepare(cfg, left)
     for name, error in failed.items():
         print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
-    results = outcome.failed_at_load(cfg, failed)
-    seconds = 0.0
-    if any(group.name not in BASELINES for group in groups) or not set(failed) - set(BASELINES):
-
-        def on_evaluation(observer: RunObserver) -> None:
-            outcome.save_results(folder, sources, results + outcome.trained(observer))
-
-        observer = _train(folder, cfg, groups, on_evaluation)
-        if not observer.complete:
-            where = f"stopped after iteration {observer.iteration} of {cfg.learning_iterations}"
-            print(f"{where}; go on with: eval-shapers --resume {folder.path}", file=sys.stderr)
-            return 128 + (observer.stopped_by or 0)
-        results += outcome.trained(observer)
-        outcome.export_policies(observer, results)
-        seconds = observer.seconds()
-    return outcome.finish(folder, cfg, sources, results, get_spec(cfg.task.name).task_class.fitness_meaning, seconds)
+    saved.results += outcome.failed_at_load(cfg, failed)
+    if set(failed) - set(BASELINES) and all(group.name in BASELINES for group in groups):
+        groups = []  # there is nothing to rank
+    interrupted = [group for group in groups if (group.name, group.seed) in saved.groups]
+    if len(interrupted) < len(saved.groups):
+        lost = sorted({name for name, _ in saved.groups} & set(failed))
+        raise UserError(f"the run cannot go on: {', '.join(lost)} cannot be loaded any more, see above")
+    begun = done.union(saved.groups)
+    return footprint.plan([group for group in groups if (group.name, group.seed) not in begun], interrupted)
 
 
-def _train(
-    folder: RunFolder, cfg: DictConfig, groups: List[Group], on_evaluation: Callable[[RunObserver], None]
-) -> RunObserver:
-    def env(num_envs: int, shapings: List[Shaping]) -> GroupedVecTask:
-        layout = GroupLayout(len(groups), num_envs)
-        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
+@dataclass
+class _Run:
+    """A run in its folder, from where it was saved to its end."""
 
-    training = env(cfg.num_envs_per_candidate, [group.shaping for group in groups])
-    evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in groups])
-    observer = RunObserver(cfg, folder, groups, training, evaluation, on_evaluation)
-    agent = make_agent(cfg, training, observer)
-    observer.begin(folder.load_checkpoint())
-    try:
-        agent.train()
-    finally:
-        observer.close()
-    return observer
+    folder: RunFolder
+    cfg: DictConfig
+    sources: List[CandidateSource]
+    saved: Checkpoint
+
+    def see_through(self, plan: Plan) -> int:
+        """Train, evaluate and save wave after wave, and then rank; returns the exit code."""
+        saved = self.saved
+        if plan.waves:
+            print(plan, file=sys.stderr)
+            saved.needed = max(saved.needed, plan.needed)
+            stopped_by = self._train(plan.waves)
+            if stopped_by is not None:
+                return 128 + stopped_by
+        return outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
+
+    def _train(self, waves: List[List[Group]]) -> Optional[int]:
+        """Use up the waves; returns the signal that stopped the training, or None at its end."""
+        saved, path = self.saved, self.folder.curves
+        total = saved.waves + len(waves)
+        if saved.waves or saved.training:
+            curves = CurveLog.resume(path, saved.training["iteration"] if saved.training else 0, saved.done)
+        else:
+            groups = (group for wave in waves for group in wave)
+            curves = CurveLog(path, sorted({name for group in groups for name in group.shaping.components}))
+        tensorboard = TensorboardLog(self.folder.tensorboard)
+        stopped_by = None
+        try:
+            while waves and stopped_by is None:
+                best = max((r for r in saved.results if r.measured), key=lambda r: r.fitness, default=None)
+                seen = None if best is None else (best.candidate, best.fitness)
+                # nothing here keeps a wave: its memory is that of the next
+                stopped_by = self._train_wave(Wave(waves.pop(0), saved.waves + 1, total, seen), curves, tensorboard)
+                release(self.cfg.device)
+        finally:
+            curves.close()
+            tensorboard.close()
+        return stopped_by
+
+    def _train_wave(self, wave: Wave, curves: CurveLog, tensorboard: TensorboardLog) -> Optional[int]:
+        """Train, evaluate and save a wave; returns the signal that stopped it, or the waves after it."""
+        cfg, saved = self.cfg, self.saved
+        keys = [(group.name, group.seed) for group in wave.groups]
+
+        def env(num_envs: int, shapings: List[Shaping]) -> GroupedVecTask:
+            layout = GroupLayout(len(keys), num_envs)
+            return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [seed for _, seed in keys])
+
+        def save(state: Dict[str, Any]) -> None:
+            save_checkpoint(self.folder.checkpoint, replace(saved, groups=keys, training=state))
+
+        training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
+        evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
+        observer = RunObserver(cfg, wave, training, evaluation, curves, tensorboard, self._on_evaluation, save)
+        agent = make_agent(cfg, training, observer)
+        observer.begin(saved.training)
+        saved.groups, saved.training = [], None
+        try:
+            agent.train()
+        finally:
+            observer.close()
+        if observer.complete:
+            self._finish_wave(observer)
+            if wave.number == wave.total:
+                return None
+        if observer.stopped_by is not None:
+            where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
+            where += f"after iteration {observer.iteration} of {cfg.learning_iterations}"
+            print(f"stopped {where}; go on with: eval-shapers --resume {self.folder.path}", file=sys.stderr)
+        return observer.stopped_by
+
+    def _on_evaluation(self, observer: RunObserver) -> None:
+        self.saved.peak = max(self.saved.peak, used_bytes(self.cfg.device))
+        outcome.save_results(self.folder, self.sources, self.saved.results + outcome.trained(observer))
+
+    def _finish_wave(self, observer: RunObserver) -> None:
+        saved = self.saved
+        saved.results += outcome.trained(observer)
+        saved.waves += 1
+        saved.seconds += observer.seconds()
+        outcome.export_policies(self.folder, observer, saved.results)
+        outcome.save_results(self.folder, self.sources, saved.results)
+        save_checkpoint(self.folder.checkpoint, saved)  # last: from here on the wave is not trained again
 
 
 def _use_one_torch_thread(cfg: DictConfig) -> None:

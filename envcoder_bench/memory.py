@@ -1,51 +1,170 @@
-"""Will it fit? An estimate before anything is allocated or written."""
+"""Will it fit? What a run takes of its device, estimated before it is allocated, and the waves that follow from it."""
 
 from __future__ import annotations
+
+import gc
+import os
+import re
+from dataclasses import dataclass
+from typing import List, Sequence, Tuple
 
 import psutil  # rl_games' own dependency
 import torch
 from omegaconf import DictConfig
 
 from envcoder_bench.errors import UserError
-from envcoder_bench.preparation import build_task
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.preparation import Group, build_task
 
 USABLE = 0.9  # of the free memory: allocators round up, and other programs live here too
+PROGRAM = {"cpu": 0.5 * 2**30, "cuda": 1.0 * 2**30}  # what any run takes: libraries; CUDA context, kernels, graphs
+_PROBE_ENVS = 16
+_UNITS = {"": 2**30, "b": 1, **{f"{p}b": 1000**k for k, p in enumerate("kmgt", 1)}}
+_UNITS.update({f"{p}{b}": 1024**k for k, p in enumerate("kmgt", 1) for b in ("", "i", "ib")})
+
+Widths = Tuple[int, int]  # of a group's observation and action
 
 
-def check_memory(cfg: DictConfig, num_groups: int) -> None:
-    """Estimate what a run of ``num_groups`` groups needs.
+def parse_size(size: object) -> int:
+    """Bytes of a size such as ``24GiB``, ``24000MB`` or ``24``, which counts in GiB. Raises UserError."""
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([a-z]*)", str(size).strip().lower())
+    if not match or match.group(2) not in _UNITS or not float(match.group(1)) > 0:
+        raise UserError(f"--max_memory must be a size such as 24GiB, 24000MB or 24 (GiB), got {size}")
+    return int(float(match.group(1)) * _UNITS[match.group(2)])
 
-    Raises:
-        UserError: more than is free; says how many environments per candidate fit.
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run shares its groups out over time.
+
+    Attributes:
+        waves: groups that train together; evaluated and saved whole before the next wave is allocated.
+        needed: bytes of the largest wave, about; ``at_once``: of all groups together.
+        available: bytes that the run may take.
     """
-    task = build_task(cfg, 1)
-    simulation = task.bytes_per_env
-    evaluation = num_groups * cfg.evaluation.num_envs * simulation
-    per_env = num_groups * (simulation + _learning_bytes(cfg, task))
-    needed = evaluation + cfg.num_envs_per_candidate * per_env
-    free = USABLE * _free_bytes(cfg.device)
-    if needed > free:
-        fit = max(0, int((free - evaluation) / per_env))
-        raise UserError(
-            f"{cfg.num_envs_per_candidate} environments for each of {num_groups} candidates, baselines and seeds need"
-            f" about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free on {cfg.device}: about {fit} each"
-            " fit; lower --num_envs_per_candidate or evaluate fewer candidates at once"
-        )
+
+    waves: List[List[Group]]
+    needed: int
+    at_once: int
+    available: int
+
+    def __str__(self) -> str:
+        groups = sum(map(len, self.waves))
+        what = f"memory: {groups} groups (candidates and baselines times seeds) need about {_size(self.at_once)}"
+        what += f", {_size(self.available)} may be used: "
+        if len(self.waves) == 1:
+            return what + "one wave"
+        widest = max(map(len, self.waves))
+        return what + f"{len(self.waves)} waves, of up to {widest} groups and {_size(self.needed)} each"
 
 
-def _learning_bytes(cfg: DictConfig, task: Task) -> int:
-    """The rollout of one environment, and the activations while the policy learns from it."""
-    config, units = cfg.train.params.config, cfg.train.params.network.mlp.units
-    # an observation is seldom wider than all of the state, an action than the joints
-    obs = sum(x[0].numel() for x in task.state.values())
-    samples = 2 * (obs + 4 * task.num_dofs + 8)  # the rollout, and its copy that is cut into minibatches
-    # on CUDA all groups learn at once: outputs and gradients of every layer
-    activations = 0 if cfg.device == "cpu" else 4 * sum(units) // int(config.get("num_minibatches", 1))
-    return 4 * config.horizon_length * (samples + activations)
+class Footprint:
+    """What groups take on the run's device, by a small simulation of its task.
+
+    Attributes:
+        available: bytes that the run may take: ``max_memory``, and no more than is free.
+    """
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self._cfg = cfg
+        self._cpu = cfg.device == "cpu"
+        task = build_task(cfg, min(_PROBE_ENVS, cfg.num_envs_per_candidate))
+        self._simulation = task.bytes_per_env
+        self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
+        self._dofs = task.num_dofs
+        self._program = int(PROGRAM["cpu" if self._cpu else "cuda"])
+        free = self._program + int(USABLE * free_bytes(cfg.device))
+        self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
+
+    def bytes(self, widths: Sequence[Widths], envs: int) -> int:
+        """Estimate what groups of these widths, with ``envs`` environments each, take together."""
+        obs, act = (max(w[k] for w in widths) for k in (0, 1))
+        buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
+        simulated = len(widths) * (envs + self._cfg.evaluation.num_envs)
+        return self._program + simulated * (self._simulation + buffers) + self._learning(widths, envs)
+
+    def _learning(self, widths: Sequence[Widths], envs: int) -> int:
+        """Rollouts, weights and Adam of all groups, and the workspace of an update."""
+        config, units = self._cfg.train.params.config, list(self._cfg.train.params.network.mlp.units)
+        groups = len(widths)
+        obs, act = (max(w[k] for w in widths) for k in (0, 1))
+        samples = envs * config.horizon_length
+        layers = list(zip([obs, *units], units))
+        weights = sum(i * o + o for i, o in layers) + (units[-1] + 2) * (act + 1)
+        kept = samples * (obs + 2 * act + 5) + 3 * weights
+        minibatch = samples // int(config.get("num_minibatches", 1))
+        work = samples * (2 * act + 12) + minibatch * (3 * obs + 8 * act + sum(units) + 2 * max(units)) + 3 * weights
+        at_work = min(groups, os.cpu_count() or 1) if self._cpu else groups  # on CUDA all groups learn at once
+        return 4 * (groups * kept + at_work * work)
+
+    def refuse_too_large(self) -> None:
+        """Raise UserError if not even the narrowest candidate fits."""
+        self._refuse_beyond((1, 1))
+
+    def _refuse_beyond(self, widths: Widths, who: str = "one candidate") -> None:
+        envs, none = self._cfg.num_envs_per_candidate, self.bytes([widths], 0)
+        needed = self.bytes([widths], envs)
+        if needed > self.available:
+            fit = max(0, int((self.available - none) * envs / (needed - none)))
+            raise UserError(
+                f"{who} with {envs} environments needs about {_size(needed)}, and {_size(self.available)} may be used"
+                f" on {self._cfg.device}: about {fit} environments fit; lower --num_envs_per_candidate"
+                + ("" if self._cfg.get("max_memory") is None else " or raise --max_memory")
+            )
+
+    def plan(self, groups: Sequence[Group], begun: Sequence[Group] = ()) -> Plan:
+        """Split groups, in their order, into as few equal waves as fit, after the wave that has ``begun``, if any.
+
+        Raises:
+            UserError: a group does not fit alone.
+        """
+        for group in groups:
+            self._refuse_beyond(_widths(group), group.name)
+        waves: List[List[Group]] = []
+        for count in range(1, len(groups) + 1):
+            waves = split(groups, count)
+            if max(map(self._needed, waves)) <= self.available:
+                break
+        waves = [list(begun)] * bool(begun) + waves
+        needed = max(map(self._needed, waves), default=0)
+        return Plan(waves, needed, self._needed([*begun, *groups]) if waves else 0, self.available)
+
+    def _needed(self, groups: Sequence[Group]) -> int:
+        return self.bytes([_widths(group) for group in groups], self._cfg.num_envs_per_candidate)
 
 
-def _free_bytes(device: str) -> int:
+def split(groups: Sequence[Group], count: int) -> List[List[Group]]:
+    """Cut into ``count`` runs of groups whose lengths differ by one at most, the longer ones first."""
+    size, longer = divmod(len(groups), count)
+    ends = [(k + 1) * size + min(k + 1, longer) for k in range(count)]
+    return [list(groups[start:end]) for start, end in zip([0, *ends], ends)]
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def _widths(group: Group) -> Widths:
+    return group.shaping.obs_dim, group.shaping.action_dim
+
+
+def release(device: str) -> None:
+    """Give the memory of all that nobody refers to back: Python's cycles, and what torch keeps of a CUDA device."""
+    gc.collect()
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+
+
+def free_bytes(device: str) -> int:
+    """What programs could take on the device now."""
     if device == "cpu":
         return psutil.virtual_memory().available
     return torch.cuda.mem_get_info(torch.device(device))[0]
+
+
+def used_bytes(device: str) -> int:
+    """What this process takes of the main memory, or all processes take of a CUDA device."""
+    if device == "cpu":
+        return psutil.Process().memory_info().rss
+    free, total = torch.cuda.mem_get_info(torch.device(device))
+    return total - free

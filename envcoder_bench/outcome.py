@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.env.evaluation import Episodes
-from envcoder_bench.report.curves import read_curves
+from envcoder_bench.report.curves import read_curves, sort_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
 from envcoder_bench.report.results import (
@@ -23,9 +23,10 @@ from envcoder_bench.report.results import (
     write_results,
 )
 from envcoder_bench.report.table import render_table
-from envcoder_bench.run_folder import CandidateSource, RunFolder, save_checkpoint
+from envcoder_bench.run_folder import CandidateSource, Checkpoint, RunFolder, save_checkpoint
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.training import RunObserver
 
 RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"
@@ -34,10 +35,13 @@ RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"
 def failed_at_load(cfg: DictConfig, failed: Dict[str, CandidateError]) -> List[Result]:
     """A row per candidate and seed for those that never trained."""
     return [
-        Result(name, seed, FAILED_AT_LOAD, error=str(error))
-        for name, error in failed.items()
-        for seed in range(cfg.seed, cfg.seed + cfg.seeds)
+        Result(name, seed, FAILED_AT_LOAD, error=str(error)) for name, error in failed.items() for seed in seeds(cfg)
     ]
+
+
+def seeds(cfg: DictConfig) -> range:
+    """The seeds of a run."""
+    return range(cfg.seed, cfg.seed + cfg.seeds)
 
 
 def trained(observer: RunObserver) -> List[Result]:
@@ -76,50 +80,55 @@ def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results:
     write_results(folder.results, results)
 
 
-def export_policies(observer: RunObserver, results: Sequence[Result]) -> None:
-    """Write each candidate's policy, that of its best seed as policy.pth, every seed's where there are several."""
-    fitness = {(r.candidate, r.seed): r.fitness for r in results if r.measured}
-    best: Dict[str, int] = {}
+def export_policies(folder: RunFolder, observer: RunObserver, results: Sequence[Result]) -> None:
+    """Write each group's policy: policy.pth if it is of its candidate's best seed in ``results``, and by its seed."""
+    best: Dict[str, Result] = {}
+    for result in results:
+        leader = best.get(result.candidate)
+        if result.measured and (leader is None or result.fitness > leader.fitness):
+            best[result.candidate] = result
+    measured = {(r.candidate, r.seed) for r in results if r.measured}
     for g, group in enumerate(observer.groups):
-        if (group.name, group.seed) not in fitness:
+        if (group.name, group.seed) not in measured:
             continue
-        home = observer.folder.candidate(group.name)
         checkpoint = observer.agent.export(g)
         if observer.cfg.seeds > 1:
-            save_checkpoint(home / f"policy_seed_{group.seed}.pth", checkpoint)
-        leader = best.get(group.name)
-        if leader is None or fitness[group.name, group.seed] > fitness[group.name, leader]:
-            best[group.name] = group.seed
-            save_checkpoint(home / "policy.pth", checkpoint)
+            save_checkpoint(folder.candidate(group.name) / f"policy_seed_{group.seed}.pth", checkpoint)
+        if best[group.name].seed == group.seed:
+            save_checkpoint(folder.candidate(group.name) / "policy.pth", checkpoint)
 
 
 def finish(
     folder: RunFolder,
     cfg: DictConfig,
     sources: Sequence[CandidateSource],
-    results: List[Result],
-    fitness_meaning: str,
-    seconds: float,
+    saved: Checkpoint,
+    available: int,
 ) -> int:
-    """Write everything, print the ranking and return the exit code."""
+    """Write everything, print the ranking and return the exit code; ``available`` is the memory in bytes."""
+    results = saved.results
+    fitness_meaning = get_spec(cfg.task.name).task_class.fitness_meaning
     save_results(folder, sources, results)
     ranked = rank(results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():
+        sort_curves(folder.curves)
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, fitness_meaning)
         plot_ranking(ranked, folder.path / RANKING, task, fitness_meaning)
         paths.update(curves=folder.curves.name, tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
+    sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     info = RunInfo(
         task=cfg.task.name,
         fitness_meaning=fitness_meaning,
-        seeds=list(range(cfg.seed, cfg.seed + cfg.seeds)),
+        seeds=list(seeds(cfg)),
         num_envs_per_candidate=cfg.num_envs_per_candidate,
         iterations=cfg.learning_iterations,
         env_steps=sum(result.env_steps for result in results),
-        wall_time=seconds,
+        wall_time=saved.seconds,
         paths=paths,
+        memory={"waves": saved.waves, **{f"{name}_gib": round(size / 2**30, 3) for name, size in sizes.items()}},
     )
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)

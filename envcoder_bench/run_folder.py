@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import io
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import torch
 from filelock import FileLock, Timeout  # torch's own dependency
@@ -27,16 +28,44 @@ from yaml import YAMLError
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.report.files import write_atomic
+from envcoder_bench.report.results import Result
+
+GroupKey = Tuple[str, int]  # a candidate's name and a seed
 
 _BYTES = "surrogateescape"  # bytes of a candidate file that are no text are kept as they are
 _LOCK = ".lock"  # held by the process that works in the folder
 
 
-def save_checkpoint(path: Path, state: Dict[str, Any]) -> None:
+def save_checkpoint(path: Path, state: Any) -> None:
     """``torch.save`` that leaves the old file or the new one, whenever the process dies."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_atomic(path, buffer.getvalue())
+
+
+@dataclass
+class Checkpoint:
+    """How far a run got: waves that are finished, and the one in training.
+
+    Attributes:
+        results: rows of every candidate and seed that is done: failed at load, or of a finished wave.
+        waves, seconds: how many waves are finished, and the time they took.
+        needed, peak: the memory of the largest wave by estimate, and the most that was measured, in bytes.
+        groups, training: candidate and seed of every group of the wave in training, and the state it goes on from;
+            empty and None between waves.
+    """
+
+    results: List[Result] = field(default_factory=list)
+    waves: int = 0
+    seconds: float = 0.0
+    needed: int = 0
+    peak: int = 0
+    groups: List[GroupKey] = field(default_factory=list)
+    training: Optional[Dict[str, Any]] = None
+
+    @property
+    def done(self) -> Set[GroupKey]:
+        return {(result.candidate, result.seed) for result in self.results}
 
 
 class CandidateSource(NamedTuple):
@@ -140,7 +169,7 @@ class RunFolder:
             raise UserError(f"--resume {self.path}: the run is damaged: {str(error).splitlines()[0]}") from error
         return cfg, sources
 
-    def load_checkpoint(self) -> Optional[Dict[str, Any]]:
+    def load_checkpoint(self) -> Optional[Checkpoint]:
         """The last checkpoint, on the CPU, or None: the run was stopped before its first."""
         if not self.checkpoint.is_file():
             return None

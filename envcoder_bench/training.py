@@ -6,6 +6,7 @@ import contextlib
 import io
 import signal
 import time
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from omegaconf import DictConfig, OmegaConf
@@ -23,7 +24,6 @@ from envcoder_bench.profiling import span
 from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.report.tensorboard import TensorboardLog
-from envcoder_bench.run_folder import RunFolder, save_checkpoint
 
 _ENV = "envcoder_bench"
 
@@ -49,23 +49,43 @@ def make_agent(cfg: DictConfig, env: GroupedVecTask, observer: AlgoObserver) -> 
         register(runner)
         runner.load({"params": params})
         agent = runner.algo_factory.create(ALGO_NAME, base_name="run", params=runner.params)
+    del vecenv.vecenv_config[_ENV]  # the registry would keep the environment for good
     return agent
 
 
+@dataclass(frozen=True)
+class Wave:
+    """Groups that train together, the ``number``-th of ``total`` waves; ``best`` of those before it, if any."""
+
+    groups: List[Group]
+    number: int = 1
+    total: int = 1
+    best: Optional[Tuple[str, float]] = None
+
+
 class RunObserver(AlgoObserver):
-    """Watches the agent of one run; rl_games calls ``after_print_stats`` when an iteration is done."""
+    """Watches the agent of one wave; rl_games calls ``after_print_stats`` when an iteration is done.
+
+    Args:
+        curves, tensorboard: the run's logs.
+        on_evaluation: called after every evaluation.
+        save: keeps a state, with which ``begin`` goes on.
+    """
 
     def __init__(
         self,
         cfg: DictConfig,
-        folder: RunFolder,
-        groups: List[Group],
+        wave: Wave,
         env: GroupedVecTask,
         evaluation: GroupedVecTask,
+        curves: CurveLog,
+        tensorboard: TensorboardLog,
         on_evaluation: Callable[[RunObserver], None],
+        save: Callable[[Dict[str, Any]], None],
     ) -> None:
-        self.cfg, self.folder, self.groups = cfg, folder, groups
-        self.on_evaluation = on_evaluation
+        self.cfg, self.wave, self.groups = cfg, wave, wave.groups
+        self.curves, self.tensorboard = curves, tensorboard
+        self.on_evaluation, self.save = on_evaluation, save
         self.env, self.evaluation = env, evaluation
         self.iteration = 0
         self.episodes: Optional[Episodes] = None
@@ -80,24 +100,19 @@ class RunObserver(AlgoObserver):
     def after_init(self, algo: Any) -> None:
         self.agent = algo
 
-    def begin(self, checkpoint: Optional[Dict[str, Any]]) -> None:
-        """Open the logs, at the checkpoint's iteration if there is one."""
-        if checkpoint is not None:
-            with user_input():  # a checkpoint of other groups
-                self.agent.set_full_state_weights(checkpoint["agent"])
-            self.iteration = checkpoint["iteration"]
-            self.episodes = checkpoint["episodes"]
-            self.evaluation.dispatch.set_state(checkpoint["evaluation"])
-            self._failed_at = checkpoint["failed_at"]
-            self._began -= checkpoint["seconds"]
-        names = sorted({name for group in self.groups for name in group.shaping.components})
-        self.curves = (
-            CurveLog(self.folder.curves, names)
-            if checkpoint is None
-            else CurveLog.resume(self.folder.curves, self.iteration)
+    def begin(self, state: Optional[Dict[str, Any]]) -> None:
+        """Get ready to train, on from ``state`` if there is one."""
+        if state is not None:
+            with user_input():  # a state of other groups
+                self.agent.set_full_state_weights(state["agent"])
+            self.iteration = state["iteration"]
+            self.episodes = state["episodes"]
+            self.evaluation.dispatch.set_state(state["evaluation"])
+            self._failed_at = state["failed_at"]
+            self._began -= state["seconds"]
+        self.progress = Progress(
+            self.cfg.learning_iterations, self.iteration, wave=self.wave.number, waves=self.wave.total
         )
-        self.tensorboard = TensorboardLog(self.folder.tensorboard)
-        self.progress = Progress(self.cfg.learning_iterations, self.iteration)
         self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in (signal.SIGINT, signal.SIGTERM)}
 
     def _ask_to_stop(self, number: int, _frame: Any) -> None:
@@ -109,7 +124,7 @@ class RunObserver(AlgoObserver):
         return self._failed_at.get(group, self.iteration) * self._horizon * self.env.layout.envs_per_group
 
     def seconds(self) -> float:
-        """Wall-clock time of the run so far, of all its parts if it was resumed."""
+        """Wall-clock time of the wave so far, of all its parts if it was resumed."""
         return time.monotonic() - self._began
 
     @property
@@ -158,12 +173,12 @@ class RunObserver(AlgoObserver):
 
     def _best(self) -> Optional[Tuple[str, float]]:
         if self.episodes is None:
-            return None
+            return self.wave.best
         fitness = self.episodes.fitness.mean(dim=1)
         failed = self.failures()
         alive = [g for g in range(len(self.groups)) if g not in failed]
-        best = max(alive, key=lambda g: float(fitness[g]), default=None)
-        return None if best is None else (self.groups[best].name, float(fitness[best]))
+        found = [(self.groups[g].name, float(fitness[g])) for g in alive]
+        return max([*found, *filter(None, [self.wave.best])], key=lambda one: one[1], default=None)
 
     def _log(self) -> None:
         returns = self.env.stats.shaped_return().tolist()
@@ -184,10 +199,9 @@ class RunObserver(AlgoObserver):
         self.curves.flush()
 
     def checkpoint(self) -> None:
-        """Save everything that going on needs, atomically."""
+        """Save everything that going on needs."""
         self.tensorboard.flush()
-        save_checkpoint(
-            self.folder.checkpoint,
+        self.save(
             {
                 "iteration": self.iteration,
                 "agent": self.agent.get_full_state_weights(),
@@ -195,15 +209,13 @@ class RunObserver(AlgoObserver):
                 "evaluation": self.evaluation.dispatch.get_state(),
                 "failed_at": self._failed_at,
                 "seconds": self.seconds(),
-            },
+            }
         )
         self._saved_at = time.monotonic()
 
     def close(self) -> None:
-        """Close the logs and let signals do again what they did."""
+        """Leave the progress shown and let signals do again what they did."""
         self.progress.close()
-        self.curves.close()
-        self.tensorboard.close()
         for name, handler in self._handlers.items():
             signal.signal(name, handler)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -20,8 +20,8 @@ REWARD = "reward/"
 class CurveLog:
     """Appends to curves.csv, so that a killed run keeps every flushed row.
 
-    Rows must come in the order of their iterations, and those of an iteration must be flushed before the checkpoint
-    of that iteration is written: then ``resume`` brings the file to exactly what an uninterrupted run has.
+    Rows of an iteration must be flushed before the checkpoint of that iteration is written: then ``resume`` brings the
+    file to exactly what an uninterrupted run has.
     """
 
     def __init__(self, path: str | Path, components: Sequence[str]) -> None:
@@ -31,15 +31,17 @@ class CurveLog:
         self._open(Path(path), columns)
 
     @classmethod
-    def resume(cls, path: str | Path, iteration: int) -> CurveLog:
-        """Go on after ``iteration``: drop later rows and a last line that a killed writer left half written."""
+    def resume(cls, path: str | Path, iteration: int, whole: Collection[tuple[str, int]] = ()) -> CurveLog:
+        """Go on after ``iteration``: drop later rows and a last line that a killed writer left half written.
+
+        Of the candidates and seeds in ``whole``, which trained to their end before the others began, all rows stay.
+        """
         path = Path(path)
-        lines = path.read_bytes().splitlines(keepends=True)
-        # names hold no line ends (see _column), so a line is a row; the header is written atomically, so it is whole
-        kept = [x for x in lines[1:] if x.endswith(b"\n") and int(x.split(b",", 1)[0]) <= iteration]
-        write_atomic(path, b"".join([lines[0], *kept]))
+        header, *lines = _lines(path)
+        kept = [x for x in lines if x.endswith(b"\n") and (_iteration(x) <= iteration or _trained(x) in whole)]
+        write_atomic(path, b"".join([header, *kept]))
         log = cls.__new__(cls)
-        log._open(path, next(csv.reader([lines[0].decode("utf-8")])))
+        log._open(path, next(csv.reader([header.decode("utf-8")])))
         return log
 
     def _open(self, path: Path, columns: list[str]) -> None:
@@ -81,6 +83,27 @@ class CurveLog:
 
     def close(self) -> None:
         self._file.close()
+
+
+def sort_curves(path: str | Path) -> None:
+    """Bring rows of groups that trained one after the other into the order that those of one training have."""
+    header, *lines = _lines(path)
+    write_atomic(path, b"".join([header, *sorted(lines, key=_iteration)]))  # a stable sort: groups keep their order
+
+
+def _lines(path: str | Path) -> list[bytes]:
+    """Header and rows: names hold no line ends (see _column), and the header is written atomically, so it is whole."""
+    return Path(path).read_bytes().splitlines(keepends=True)
+
+
+def _iteration(line: bytes) -> int:
+    return int(line.split(b",", 1)[0])
+
+
+def _trained(line: bytes) -> tuple[str, int]:
+    """Candidate and seed of a row."""
+    row = next(csv.reader([line.decode("utf-8")]))
+    return row[KEYS.index("candidate")], int(row[KEYS.index("seed")])
 
 
 def read_curves(path: str | Path) -> pd.DataFrame:

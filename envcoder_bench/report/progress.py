@@ -27,9 +27,16 @@ class Progress:
         initial: int = 0,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wave: int = 1,
+        waves: int = 1,
     ) -> None:
-        """Begin at iteration ``initial`` of ``total``, on ``stream`` (stderr unless given)."""
+        """Begin at iteration ``initial`` of ``total``, on ``stream`` (stderr unless given).
+
+        With several ``waves`` this is the ``wave``-th, and the time left is that of all, at the speed of this one.
+        """
         self._total = total
+        self._after = (waves - wave) * total  # iterations of the waves to come
+        self._place = f"wave {wave} of {waves}, iteration" if waves > 1 else "iteration"
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
         self._best: tuple[str, float] | None = None
@@ -41,7 +48,7 @@ class Progress:
         self._interval = LINE_SECONDS
         if self._stream.isatty():
             self._interval = BAR_SECONDS
-            layout = f"iteration {{n_fmt}}/{{total_fmt}} |{{bar:{BAR_WIDTH}}}| {{desc}}"
+            layout = f"{self._place} {{n_fmt}}/{{total_fmt}} |{{bar:{BAR_WIDTH}}}| {{desc}}"
             self._bar = tqdm(total=total, initial=initial, file=self._stream, bar_format=layout, dynamic_ncols=True)
         self._next = clock() + self._interval
 
@@ -76,14 +83,11 @@ class Progress:
     def _show(self, now: float) -> None:
         self._average(now)
         self._next = now + self._interval
+        place = f"{self._place} {self._iteration}/{self._total}"
         if self._bar is None:
-            print(
-                ", ".join([f"iteration {self._iteration}/{self._total}", *self._parts(NAME_WIDTH[1])]),
-                file=self._stream,
-                flush=True,
-            )
+            print(", ".join([place, *self._parts(NAME_WIDTH[1])]), file=self._stream, flush=True)
         else:
-            used = len(f"iteration {self._iteration}/{self._total} || ") + BAR_WIDTH + len(", ".join(self._parts(0)))
+            used = len(f"{place} || ") + BAR_WIDTH + len(", ".join(self._parts(0)))
             room = shutil.get_terminal_size().columns - 1 - used
             self._bar.n = self._iteration
             name_width = max(NAME_WIDTH[0], min(room, NAME_WIDTH[1]))
@@ -106,7 +110,7 @@ class Progress:
     def _parts(self, name_width: int) -> list[str]:
         parts = []
         if self._weight > 0:
-            left = (self._total - self._iteration) * self._weight / self._iterations_per_second
+            left = (self._total - self._iteration + self._after) * self._weight / self._iterations_per_second
             parts.append(f"{si(self._steps_per_second / self._weight)} env-steps/s")
             parts.append(f"{duration(left)} left")
         if self._best is not None:

@@ -65,7 +65,8 @@ class RunInfo:
     """What summary.json says about a run beside its ranking.
 
     ``env_steps`` are control steps of all environments together; ``wall_time`` is in seconds, and where a run was
-    resumed both are of all its parts together. ``paths`` name what was written, relative to the run folder.
+    resumed both are of all its parts together. ``paths`` name what was written, relative to the run folder. ``memory``
+    tells the estimate from what was measured, and how many waves it made.
     """
 
     task: str
@@ -76,6 +77,7 @@ class RunInfo:
     env_steps: int
     wall_time: float
     paths: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 def t_95(degrees_of_freedom: int) -> float:
@@ -171,6 +173,7 @@ def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
         "env_steps": info.env_steps,
         "wall_time": round(info.wall_time, 3),
         "env_steps_per_second": round(info.env_steps / info.wall_time, 1) if info.wall_time > 0 else None,
+        "memory": dict(info.memory),
         "best_candidate": best,
         "ranking": [_json_row(r) for r in ranked],
         "paths": dict(info.paths),
