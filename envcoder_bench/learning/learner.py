@@ -5,12 +5,14 @@ from collections import defaultdict
 from typing import Any, Callable, DefaultDict, Dict, List, Mapping, Optional, Sequence, Union
 
 import torch
+import torch.nn.functional as F
 from rl_games.common.tr_helpers import DefaultRewardsShaper
 from torch import Tensor
 
 from envcoder_bench.learning import losses
-from envcoder_bench.learning.network import StackedActorCritic
-from envcoder_bench.learning.normalizer import GroupedRunningMeanStd
+from envcoder_bench.learning.mlp import carved_size
+from envcoder_bench.learning.network import StackedActorCritic, Workspace
+from envcoder_bench.learning.normalizer import GroupedRunningMeanStd, moments
 from envcoder_bench.learning.optimizer import GroupedAdam
 from envcoder_bench.learning.ppo import (
     generalized_advantages,
@@ -54,9 +56,13 @@ class GroupedLearner:
         self.network = StackedActorCritic(params, obs_dims, action_dims, seeds, device, dtype)
         self.adam = GroupedAdam(self.network.flat, settings.learning_rate, settings.weight_decay)
         self.entropy_coef = settings.entropy_coef
-        self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device) if settings.normalize_input else None
-        self.value_normalizer = GroupedRunningMeanStd([1] * len(obs_dims), device) if settings.normalize_value else None
-        own = torch.arange(self.obs_dim) < torch.tensor(obs_dims).view(-1, 1, 1)
+        width = self.network.architecture.inputs
+        self.obs_normalizer = self.value_normalizer = None
+        if settings.normalize_input:
+            self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device, width, dtype)
+        if settings.normalize_value:
+            self.value_normalizer = GroupedRunningMeanStd([1] * len(obs_dims), device, dtype=dtype)
+        own = torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)
         self._obs_mask: Optional[Tensor] = None if bool(own.all()) else own.to(device, dtype)
         self._action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
         shaper = params["config"]["reward_shaper"]  # rl_games' Runner has made an object of the YAML's section
@@ -64,16 +70,28 @@ class GroupedLearner:
         self._shape_rewards: Callable[[Tensor], Any] = shaper
 
     def new_rollout(self) -> Rollout:
-        """Allocate the memory for one rollout."""
+        """Allocate the memory for one rollout; observations are as wide as the network's input."""
         return Rollout.empty(
-            self.num_groups, self.num_envs, self.settings.horizon_length, self.obs_dim, self.action_dim,
-            like=self.network.flat,
+            self.num_groups, self.num_envs, self.settings.horizon_length, self.network.architecture.inputs,
+            self.action_dim, like=self.network.flat,
         )  # fmt: skip
 
-    def _normalize_obs(self, obs: Tensor) -> Tensor:
+    @property
+    def minibatch_size(self) -> int:
+        """Samples of one group in one minibatch."""
+        return self.num_envs * self.settings.horizon_length // self.settings.num_minibatches
+
+    def workspace_size(self) -> int:
+        """Numbers of working memory that ``update`` needs."""
+        return carved_size(self.network.architecture.workspace_shapes(self.num_groups, self.minibatch_size))
+
+    def _normalize_obs(self, obs: Tensor, out: Optional[Tensor] = None) -> Tensor:
+        missing = self.network.architecture.inputs - obs.shape[-1]
+        if missing:
+            obs = F.pad(obs, (0, missing))
         if self.obs_normalizer is not None:
-            return self.obs_normalizer.normalize(obs)
-        return obs if self._obs_mask is None else obs * self._obs_mask
+            return self.obs_normalizer.normalize(obs, out)
+        return torch.mul(obs, 1.0 if self._obs_mask is None else self._obs_mask, out=out)
 
     def _denormalize_values(self, values: Tensor) -> Tensor:
         if self.value_normalizer is None:
@@ -108,23 +126,30 @@ class GroupedLearner:
         """Map observations ``(K, N, D)`` to values ``(K, N)`` in units of the shaped reward."""
         return self._denormalize_values(self.network.value(self._normalize_obs(obs)))
 
-    def update(self, rollout: Rollout, epoch: int, alive: Optional[Tensor] = None) -> Dict[str, Tensor]:
+    @torch.no_grad()
+    def update(
+        self, rollout: Rollout, epoch: int, alive: Optional[Tensor] = None, memory: Optional[Tensor] = None
+    ) -> Dict[str, Tensor]:
         """Learn from a rollout that the present weights played.
 
         Args:
             rollout: what was met; ``mus`` is overwritten.
             epoch: iterations so far, this one included, for a linear schedule.
             alive: ``(K,)`` bool, groups to update; the others keep weights and statistics (None: all).
+            memory: at least ``workspace_size()`` numbers in one row to work in (None: it is allocated).
 
         Returns:
             ``(K,)`` tensors: means over the minibatches of ``kl``, ``entropy``, ``policy_loss``, ``value_loss`` and
             ``bounds_loss``, and the ``learning_rate`` that the next update starts with.
         """
         settings, batch = self.settings, self._prepare(rollout, alive)
+        if memory is None:
+            memory = self.network.flat.new_empty(self.workspace_size())
+        work = self.network.architecture.make_workspace(memory, self.num_groups, self.minibatch_size)
         stats: DefaultDict[str, List[Tensor]] = defaultdict(list)
         for _ in range(settings.mini_epochs):
             for i in range(settings.num_minibatches):
-                self._train_minibatch(batch, i, alive, stats)
+                self._train_minibatch(batch, i, work, alive, stats)
                 if settings.schedule_type == "legacy":
                     self._schedule(stats["kl"][-1], epoch)
             if settings.schedule_type == "standard":
@@ -132,7 +157,6 @@ class GroupedLearner:
         means = {name: torch.stack(values).mean(dim=0) for name, values in stats.items()}
         return {**means, "learning_rate": self.adam.learning_rate.clone()}
 
-    @torch.no_grad()
     def _prepare(self, rollout: Rollout, alive: Optional[Tensor]) -> Batch:
         advantages = generalized_advantages(self.settings, rollout, self._shape_rewards(rollout.rewards))
         values, returns = rollout.values.flatten(1), (advantages + rollout.values).flatten(1)
@@ -145,7 +169,7 @@ class GroupedLearner:
             returns = self._update_value_normalizer(returns, alive)
         actions, mus = rollout.actions.flatten(1, 2), rollout.mus.flatten(1, 2)
         log_sigma = self.network.log_sigma()
-        return Batch(
+        batch = Batch(
             obs=rollout.obs.flatten(1, 2),
             actions=actions,
             neglogp=losses.neglogp(actions, mus, log_sigma, self._action_dims),
@@ -155,6 +179,9 @@ class GroupedLearner:
             mus=mus,
             sigmas=[torch.exp(log_sigma)] * self.settings.num_minibatches,
         )
+        if self.obs_normalizer is not None:
+            batch.obs_moments = [moments(batch.obs[:, batch.rows(i)]) for i in range(len(batch.sigmas))]
+        return batch
 
     def _update_value_normalizer(self, values: Tensor, alive: Optional[Tensor]) -> Tensor:
         assert self.value_normalizer is not None
@@ -162,35 +189,42 @@ class GroupedLearner:
         return self.value_normalizer.normalize(values.unsqueeze(-1)).squeeze(-1)
 
     def _train_minibatch(
-        self, batch: Batch, index: int, alive: Optional[Tensor], stats: DefaultDict[str, List[Tensor]]
+        self, batch: Batch, index: int, work: Workspace, alive: Optional[Tensor], stats: DefaultDict[str, List[Tensor]]
     ) -> None:
         settings, network, rows = self.settings, self.network, batch.rows(index)
-        obs = batch.obs[:, rows]
         if self.obs_normalizer is not None:
             # as rl_games: on every minibatch of every mini epoch, because train_actor_critic begins with set_train()
-            self.obs_normalizer.update(obs, alive)
-        mu, values = network.forward(self._normalize_obs(obs))
-        log_sigma = network.log_sigma()
-        neglogp = losses.neglogp(batch.actions[:, rows], mu, log_sigma, self._action_dims)
-        policy_loss = losses.policy_loss(settings, batch.neglogp[:, rows], neglogp, batch.advantages[:, rows])
-        value_loss = losses.value_loss(settings, batch.values[:, rows], values, batch.returns[:, rows])
-        bounds_loss = losses.bound_loss(mu, settings.bound_loss_type)
-        entropy = losses.entropy(log_sigma, self._action_dims)
-        loss = policy_loss + 0.5 * settings.critic_coef * value_loss + (settings.bounds_loss_coef or 0.0) * bounds_loss
-        # a mean over samples and a sum over groups: each group's gradient is that of its own loss
-        loss = loss.mean(dim=1) - self.entropy_coef * entropy
-        self.adam.step(network.gradient(loss.sum()), settings.grad_norm, alive)
-        with torch.no_grad():
-            sigma = torch.exp(log_sigma)
-            kl = losses.policy_kl(mu, sigma, batch.mus[:, rows], batch.sigmas[index], network.action_mask)
-            # as rl_games: the next mini epoch measures its divergence from this policy
-            batch.mus[:, rows] = mu
-            batch.sigmas[index] = sigma
-            stats["kl"].append(kl)
-            stats["entropy"].append(entropy.detach())
-            stats["policy_loss"].append(policy_loss.mean(dim=1))
-            stats["value_loss"].append(value_loss.mean(dim=1))
-            stats["bounds_loss"].append(bounds_loss.mean(dim=1))
+            self.obs_normalizer.add(*batch.obs_moments[index], self.minibatch_size, alive)
+        self._normalize_obs(batch.obs[:, rows], out=work.obs)
+        output = network.forward_for_training(work)
+        mu, log_sigma = output.mu, network.log_sigma()
+        sigma = torch.exp(log_sigma)
+        distance = (mu - batch.actions[:, rows]).div_(sigma)  # in standard deviations
+        squares = distance.square()
+        neglogp = losses.neglogp_of_squares(squares, log_sigma, self._action_dims)
+        policy_loss, d_neglogp = losses.policy_loss(
+            settings, batch.neglogp[:, rows], neglogp, batch.advantages[:, rows]
+        )
+        value_loss, d_value = losses.value_loss(settings, batch.values[:, rows], output.value, batch.returns[:, rows])
+        bounds_loss, d_mu = losses.bound_loss(mu, settings.bound_loss_type)
+        kl = losses.policy_kl(mu, sigma, batch.mus[:, rows], batch.sigmas[index], network.action_mask)
+        # as rl_games: the next mini epoch measures its divergence from this policy
+        batch.mus[:, rows] = mu
+        batch.sigmas[index] = sigma
+        # a mean over samples for each group, so that its gradient is that of its own loss
+        weight = 1.0 / self.minibatch_size
+        torch.mul(d_value, 0.5 * settings.critic_coef * weight, out=output.d_value)
+        d_neglogp = (d_neglogp * weight).unsqueeze(-1)
+        d_mu.mul_((settings.bounds_loss_coef or 0.0) * weight)
+        torch.addcmul(d_mu, distance.div_(sigma), d_neglogp, out=output.d_mu)
+        d_log_sigma = d_neglogp.sum(dim=1, keepdim=True) - squares.mul_(d_neglogp).sum(dim=1, keepdim=True)
+        grad = network.backward(work, output, d_log_sigma.sub_(self.entropy_coef))
+        self.adam.step(grad, settings.grad_norm, alive)
+        stats["kl"].append(kl)
+        stats["entropy"].append(losses.entropy(log_sigma, self._action_dims))
+        stats["policy_loss"].append(policy_loss.mean(dim=1))
+        stats["value_loss"].append(value_loss.mean(dim=1))
+        stats["bounds_loss"].append(bounds_loss.mean(dim=1))
 
     def _schedule(self, kl: Tensor, epoch: int) -> None:
         self.adam.learning_rate.copy_(next_learning_rate(self.settings, self.adam.learning_rate, kl, epoch))

@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 import torch.nn.functional as F
-from rl_games.common import common_losses
 from torch import Tensor
 
 from envcoder_bench.learning.settings import PPOSettings
@@ -26,8 +25,12 @@ def neglogp(actions: Tensor, mu: Tensor, log_sigma: Tensor, action_dims: Tensor)
     Returns:
         ``(K, N)``.
     """
-    squares = ((actions - mu) * torch.exp(-log_sigma)).square().sum(dim=-1)
-    return 0.5 * squares + (0.5 * LOG_2PI * action_dims + log_sigma.sum(dim=-1))
+    return neglogp_of_squares(((actions - mu) * torch.exp(-log_sigma)).square(), log_sigma, action_dims)
+
+
+def neglogp_of_squares(squares: Tensor, log_sigma: Tensor, action_dims: Tensor) -> Tensor:
+    """``neglogp`` where the squared distances from the mean, in standard deviations, are known: ``(K, N, A)``."""
+    return torch.add(0.5 * LOG_2PI * action_dims + log_sigma.sum(dim=-1), squares.sum(dim=-1), alpha=0.5)
 
 
 def entropy(log_sigma: Tensor, action_dims: Tensor) -> Tensor:
@@ -50,21 +53,51 @@ def policy_kl(mu: Tensor, sigma: Tensor, old_mu: Tensor, old_sigma: Tensor, mask
     return (kl if mask is None else kl * mask).sum(dim=-1).squeeze(1)
 
 
-def bound_loss(mu: Tensor, kind: str) -> Tensor:
-    """Penalty ``(K, N)`` on large mean actions: ``bound`` beyond +-1.1, ``regularisation`` everywhere, else none."""
-    if kind == "bound":
-        return F.softshrink(mu, SOFT_BOUND).square().sum(dim=-1)  # what is left of mu beyond the bound, else 0
-    if kind == "regularisation":
-        return mu.square().sum(dim=-1)
-    return torch.zeros_like(mu[..., 0])
+def bound_loss(mu: Tensor, kind: str) -> Tuple[Tensor, Tensor]:
+    """Penalty on large mean actions: ``bound`` beyond +-1.1, ``regularisation`` everywhere, else none.
+
+    Returns:
+        The loss ``(K, N)``, and its gradient by ``mu`` ``(K, N, A)``.
+    """
+    if kind not in ("bound", "regularisation"):
+        return torch.zeros_like(mu[..., 0]), torch.zeros_like(mu)
+    beyond = F.softshrink(mu, SOFT_BOUND) if kind == "bound" else mu  # what is left of mu beyond the bound, else 0
+    return beyond.square().sum(dim=-1), 2.0 * beyond
 
 
-def policy_loss(settings: PPOSettings, old_neglogp: Tensor, new_neglogp: Tensor, advantages: Tensor) -> Tensor:
-    """PPO's clipped surrogate, to be minimised: ``(K, N)``."""
-    function = common_losses.smoothed_actor_loss if settings.use_smooth_clamp else common_losses.actor_loss
-    return function(old_neglogp, new_neglogp, advantages, settings.ppo, settings.e_clip)
+def policy_loss(
+    settings: PPOSettings, old_neglogp: Tensor, neglogp: Tensor, advantages: Tensor
+) -> Tuple[Tensor, Tensor]:
+    """PPO's clipped surrogate (Schulman et al., 2017), to be minimised; rl_games' ``actor_loss``.
+
+    Returns:
+        The loss ``(K, N)``, and its gradient by ``neglogp`` ``(K, N)``.
+    """
+    if not settings.ppo:
+        return neglogp * advantages, advantages
+    ratio, low, high = torch.exp(old_neglogp - neglogp), 1.0 - settings.e_clip, 1.0 + settings.e_clip
+    surrogate = advantages * ratio
+    if settings.use_smooth_clamp:
+        step = torch.sigmoid((4.0 / (high - low)) * (ratio - low) - 2.0)
+        clipped = advantages * (step * (high - low) + low)
+        d_clipped = 4.0 * step * (1.0 - step) * surrogate
+    else:
+        clipped = advantages * ratio.clamp(low, high)
+        d_clipped = torch.zeros_like(surrogate)  # within the clip both are equal, and the first counts
+    return -torch.minimum(surrogate, clipped), torch.where(surrogate <= clipped, surrogate, d_clipped)
 
 
-def value_loss(settings: PPOSettings, old_values: Tensor, values: Tensor, returns: Tensor) -> Tensor:
-    """Squared error of the critic, clipped around the old values where asked: ``(K, N)``."""
-    return common_losses.default_critic_loss(old_values, values, settings.e_clip, returns, settings.clip_value)
+def value_loss(settings: PPOSettings, old_values: Tensor, values: Tensor, returns: Tensor) -> Tuple[Tensor, Tensor]:
+    """Squared error of the critic, clipped around the old values where asked; rl_games' ``default_critic_loss``.
+
+    Returns:
+        The loss ``(K, N)``, and its gradient by ``values`` ``(K, N)``.
+    """
+    error = values - returns
+    loss, gradient = error.square(), 2.0 * error
+    if not settings.clip_value:
+        return loss, gradient
+    change = values - old_values
+    clipped = (change.clamp(-settings.e_clip, settings.e_clip) + (old_values - returns)).square()
+    stopped = (clipped > loss) & (change.abs() > settings.e_clip)
+    return torch.maximum(loss, clipped), gradient.masked_fill_(stopped, 0.0)

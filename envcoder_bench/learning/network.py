@@ -1,27 +1,113 @@
-"""Actor-critic networks of all groups in one: parameters stacked to ``(K, in, out)``, layers run by baddbmm."""
+"""Actor-critic networks of all groups in one: parameters stacked to ``(K, in, out)``, as rl_games has them for one."""
 from __future__ import annotations
 
 import contextlib
 import io
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-import torch.nn.functional as F
 from rl_games.algos_torch.model_builder import ModelBuilder
 from torch import Tensor
 
-# rl_games' names. In place where autograd needs only the result: this halves the activations kept for the backward pass
-_ACTIVATIONS: Dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu_,
-    "tanh": torch.tanh_,
-    "sigmoid": torch.sigmoid_,
-    "elu": F.elu_,
-    "selu": F.selu_,
-    "swish": F.silu,
-    "gelu": F.gelu,
-    "softplus": F.softplus,
-    "None": lambda x: x,
-}
+from envcoder_bench.learning.activations import get_activation
+from envcoder_bench.learning.mlp import Layer, Shape, StackedMLP, Tape, carve, make_tape, round_up, tape_shapes
+
+_PREFIX = "a2c_network."
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The sizes of a stack. Widths are rounded up to 4, because matrix kernels load 16 bytes at a time.
+
+    Attributes:
+        inputs: width of the observations.
+        actions: number of actions.
+        names: of the layers of each MLP, in rl_games' keys. A shared network is one MLP, whose last layer holds the
+            columns of both heads; separate ones are the actor's and the critic's.
+        widths: of these layers' outputs.
+        keeps: whether the activation keeps something for the backward pass.
+    """
+
+    inputs: int
+    actions: int
+    names: Tuple[Tuple[str, ...], ...]
+    widths: Tuple[Tuple[int, ...], ...]
+    keeps: bool
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any], obs_dim: int, action_dim: int, device: torch.device) -> Architecture:
+        """Read the ``network`` section of an rl_games YAML."""
+        network = params["network"]
+        units = tuple(network["mlp"]["units"])
+        hidden = range(0, 2 * len(units), 2)  # every second module of rl_games' mlp is an activation
+        actor, critic = (tuple(f"{name}.{i}" for i in hidden) for name in ("actor_mlp", "critic_mlp"))
+        if network.get("separate", False):
+            names = ((*actor, "mu"), (*critic, "value"))
+            widths = ((*units, round_up(action_dim, 4)), (*units, 4))
+        else:
+            names = ((*actor, "mu value"),)
+            widths = ((*units, round_up(action_dim + 1, 4)),)
+        keeps = get_activation(network["mlp"]["activation"], device).keeps
+        return cls(round_up(obs_dim, 4), action_dim, names, widths, keeps)
+
+    def _shapes(self) -> List[Tuple[int, int]]:
+        """Rows and columns of all weights, all biases, and sigma."""
+        weights = [shape for widths in self.widths for shape in zip((self.inputs, *widths), widths)]
+        return [*weights, *((1, columns) for _, columns in weights), (1, self.actions)]
+
+    @property
+    def size(self) -> int:
+        """Numbers in a group's row of parameters."""
+        return round_up(self._used, 16)
+
+    @property
+    def _used(self) -> int:
+        return sum(rows * columns for rows, columns in self._shapes())
+
+    def views(self, flat: Tensor) -> Tuple[List[List[Layer]], Tensor]:
+        """The layers of each MLP and sigma ``(K, 1, A)``, as views of ``(K, size)``."""
+        views, start = [], 0
+        for rows, columns in self._shapes():
+            views.append(flat[:, start : start + rows * columns].view(-1, rows, columns))
+            start += rows * columns
+        half = len(views) // 2
+        layers, depth = [Layer(*pair) for pair in zip(views[:half], views[half:-1])], len(self.widths[0])
+        return [layers[i : i + depth] for i in range(0, half, depth)], views[-1]
+
+    def workspace_shapes(self, groups: int, samples: int) -> List[Shape]:
+        """Shapes of what ``make_workspace`` needs."""
+        tapes = [shape for widths in self.widths for shape in tape_shapes(widths, self.keeps, groups, samples)]
+        return [(groups, self.size), (groups, samples, self.inputs), *tapes]
+
+    def make_workspace(self, memory: Tensor, groups: int, samples: int) -> Workspace:
+        """Cut a workspace out of a flat tensor of at least ``carved_size(workspace_shapes)`` numbers."""
+        grad, obs, *rest = carve(memory, self.workspace_shapes(groups, samples))
+        grad[:, self._used :] = 0.0  # of no parameter
+        each, depth = len(rest) // len(self.widths), len(self.widths[0])
+        tapes = [make_tape(rest[i : i + each], depth) for i in range(0, len(rest), each)]
+        return Workspace(obs, tapes, grad, *self.views(grad))
+
+
+class Workspace(NamedTuple):
+    """What learning from a minibatch of K groups and N samples uses up."""
+
+    obs: Tensor  # (K, N, inputs): normalized observations
+    tapes: List[Tape]  # of each MLP
+    grad: Tensor  # (K, P): of all parameters
+    d_layers: List[List[Layer]]  # views of grad: layers of each MLP
+    d_sigma: Tensor  # (K, 1, A), a view of grad
+
+
+class Output(NamedTuple):
+    """What a network said of a minibatch, and where the loss's gradients by it go: views of the workspace."""
+
+    mu: Tensor  # (K, N, A)
+    value: Tensor  # (K, N)
+    d_mu: Tensor
+    d_value: Tensor
+    mu_kept: Optional[Tensor]  # by the heads' activations, for the backward pass
+    value_kept: Optional[Tensor]
 
 
 class StackedActorCritic:
@@ -33,6 +119,7 @@ class StackedActorCritic:
     Attributes:
         flat: ``(K, P)`` all parameters, one row per group; the layers are views of it.
         parameters: the views by rl_games' key: weights ``(K, in, out)``, biases and sigma ``(K, 1, out)``.
+        action_mask: ``(K, 1, A)``, 0 in padded columns (None: no padding).
     """
 
     def __init__(
@@ -45,66 +132,100 @@ class StackedActorCritic:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         network, space = params["network"], params["network"]["space"]["continuous"]
-        self.separate = bool(network.get("separate", False))
-        self._activation = _ACTIVATIONS[network["mlp"]["activation"]]
-        self._value_activation = _ACTIVATIONS[network.get("value_activation", "None")]
-        self._mu_activation = _ACTIVATIONS[space["mu_activation"]]
-        self._sigma_activation = _ACTIVATIONS[space["sigma_activation"]]
-        layers = range(0, 2 * len(network["mlp"]["units"]), 2)  # every second module of rl_games' mlp is an activation
-        self._actor_mlp = [f"a2c_network.actor_mlp.{i}" for i in layers]
-        self._critic_mlp = [f"a2c_network.critic_mlp.{i}" for i in layers] if self.separate else []
+        self.architecture = Architecture.of(params, max(obs_dims), max(action_dims), device)
+        self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
+        layers, self._sigma = self.architecture.views(self.flat)
+        self._mlps = [StackedMLP(own, get_activation(network["mlp"]["activation"], device)) for own in layers]
+        self._mu_activation = get_activation(space["mu_activation"], device)
+        self._value_activation = get_activation(network.get("value_activation", "None"), device)
+        self._sigma_activation = get_activation(space["sigma_activation"], device)
+        self._value_column = 0 if len(layers) == 2 else max(action_dims)
+        self.parameters = self.by_key(layers, self._sigma)
 
         own = _build_stock(params, obs_dims, action_dims, seeds)
         self._shapes = [{key: _stacked(key, value).shape for key, value in weights.items()} for weights in own]
-        widest = {key: tuple(max(sizes) for sizes in zip(*(s[key] for s in self._shapes))) for key in self._shapes[0]}
-        self.flat, self.parameters = _allocate(len(own), widest, device, dtype)
         for k, weights in enumerate(own):
             self.load(k, weights)
-        for parameter in self.parameters.values():
-            parameter.requires_grad_()
-        self._tail = torch.zeros(len(own), self.flat.shape[1] - _size(widest), device=device, dtype=dtype)
 
         own_columns = torch.arange(max(action_dims)) < torch.tensor(action_dims).view(-1, 1, 1)
         self.action_mask: Optional[Tensor] = None if bool(own_columns.all()) else own_columns.to(device, dtype)
 
-    def _linear(self, name: str, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.parameters[name + ".bias"], x, self.parameters[name + ".weight"])
-
-    def _mlp(self, names: List[str], x: Tensor) -> Tensor:
-        for name in names:
-            x = self._activation(self._linear(name, x))
-        return x
-
-    def _mu(self, features: Tensor) -> Tensor:
-        mu = self._mu_activation(self._linear("a2c_network.mu", features))
-        return mu if self.action_mask is None else mu * self.action_mask
-
-    def _value(self, features: Tensor) -> Tensor:
-        return self._value_activation(self._linear("a2c_network.value", features)).squeeze(-1)
+    def by_key(self, layers: List[List[Layer]], sigma: Tensor) -> Dict[str, Tensor]:
+        """Name the views of one row per group of parameters, or of gradients, by rl_games' keys."""
+        found = {_PREFIX + "sigma": sigma}
+        at = self._value_column
+        columns = {"mu": slice(0, self.architecture.actions), "value": slice(at, at + 1)}
+        for names, mlp in zip(self.architecture.names, layers):
+            for name, layer in zip(names, mlp):
+                for kind, x in layer._asdict().items():
+                    for part in name.split():
+                        found[f"{_PREFIX}{part}.{kind}"] = x[..., columns.get(part, slice(None))]
+        return found
 
     def log_sigma(self) -> Tensor:
         """Logarithm of the policy's standard deviation: ``(K, 1, A)``, 0 in padded columns."""
-        log_sigma = self._sigma_activation(self.parameters["a2c_network.sigma"].clone())
-        return log_sigma if self.action_mask is None else log_sigma * self.action_mask
+        log_sigma = self._sigma.clone()
+        self._sigma_activation.forward(log_sigma, None)
+        return log_sigma if self.action_mask is None else log_sigma.mul_(self.action_mask)
 
-    def forward(self, obs: Tensor) -> Tuple[Tensor, Tensor]:
-        """Map normalized observations ``(K, N, D)`` to mean actions ``(K, N, A)`` and values ``(K, N)``."""
-        features = self._mlp(self._actor_mlp, obs)
-        return self._mu(features), self._value(self._mlp(self._critic_mlp, obs) if self.separate else features)
+    def _mu(self, out: Tensor, kept: Optional[Tensor] = None) -> Tensor:
+        mu = out[..., : self.architecture.actions]
+        self._mu_activation.forward(mu, kept)
+        return mu if self.action_mask is None else mu.mul_(self.action_mask)
+
+    def _value(self, out: Tensor, kept: Optional[Tensor] = None) -> Tensor:
+        value = out[..., self._value_column]
+        self._value_activation.forward(value, kept)
+        return value
 
     def policy(self, obs: Tensor) -> Tensor:
-        """Map normalized observations ``(K, N, D)`` to mean actions ``(K, N, A)``."""
-        return self._mu(self._mlp(self._actor_mlp, obs))
+        """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)``."""
+        return self._mu(self._mlps[0].forward(obs))
 
     def value(self, obs: Tensor) -> Tensor:
-        """Map normalized observations ``(K, N, D)`` to values ``(K, N)``."""
-        return self._value(self._mlp(self._critic_mlp if self.separate else self._actor_mlp, obs))
+        """Map normalized observations ``(K, N, inputs)`` to values ``(K, N)``."""
+        return self._value(self._mlps[-1].forward(obs))
 
-    def gradient(self, loss: Tensor) -> Tensor:
-        """Differentiate a scalar: ``(K, P)``, laid out as ``flat``."""
-        leaves = list(self.parameters.values())
-        grads = torch.autograd.grad(loss, leaves)
-        return torch.cat([grad.flatten(1) for grad in grads] + [self._tail], dim=1)
+    def forward(self, obs: Tensor) -> Tuple[Tensor, Tensor]:
+        """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)`` and values ``(K, N)``."""
+        outs = [mlp.forward(obs) for mlp in self._mlps]
+        return self._mu(outs[0]), self._value(outs[-1])
+
+    def forward_for_training(self, work: Workspace) -> Output:
+        """Map ``work.obs`` as ``forward`` does, so that ``backward`` can follow."""
+        outs = [mlp.forward(work.obs, tape) for mlp, tape in zip(self._mlps, work.tapes)]
+        actor, critic = work.tapes[0].grads[-1], work.tapes[-1].grads[-1]
+        for grad in (actor, critic):
+            grad.zero_()  # columns of no head
+        actions, value = self.architecture.actions, self._value_column
+        mu_kept = torch.empty_like(outs[0][..., :actions]) if self._mu_activation.keeps else None
+        value_kept = torch.empty_like(outs[-1][..., value]) if self._value_activation.keeps else None
+        return Output(
+            self._mu(outs[0], mu_kept), self._value(outs[-1], value_kept),
+            actor[..., :actions], critic[..., value], mu_kept, value_kept,
+        )  # fmt: skip
+
+    def backward(self, work: Workspace, output: Output, d_log_sigma: Tensor) -> Tensor:
+        """Differentiate a loss by all parameters: ``(K, P)``, laid out as ``flat``; it stays in the workspace.
+
+        Args:
+            work, output: of ``forward_for_training``; ``output.d_mu`` and ``output.d_value`` hold the loss's gradients,
+                and are used up.
+            d_log_sigma: ``(K, 1, A)``, the gradient by ``log_sigma()``; likewise.
+        """
+        if self.action_mask is not None:
+            d_log_sigma.mul_(self.action_mask)
+            output.d_mu.mul_(self.action_mask)
+        self._mu_activation.backward(output.d_mu, output.mu, output.mu_kept)
+        self._value_activation.backward(output.d_value, output.value, output.value_kept)
+        sigma = self._sigma.clone()
+        kept = torch.empty_like(sigma) if self._sigma_activation.keeps else None
+        self._sigma_activation.forward(sigma, kept)
+        self._sigma_activation.backward(d_log_sigma, sigma, kept)
+        work.d_sigma.copy_(d_log_sigma)
+        for mlp, tape, layers in zip(self._mlps, work.tapes, work.d_layers):
+            mlp.backward(work.obs, tape, layers)
+        return work.grad
 
     @torch.no_grad()
     def load(self, group: int, weights: Mapping[str, Tensor]) -> None:
@@ -117,7 +238,7 @@ class StackedActorCritic:
         """One group's weights with rl_games' keys and shapes, float32 on the CPU."""
         exported = {}
         for key, (rows, columns) in self._shapes[group].items():
-            value = self.parameters[key].detach()[group, :rows, :columns].to("cpu", torch.float32)
+            value = self.parameters[key][group, :rows, :columns].to("cpu", torch.float32)
             exported[key] = (value.t() if key.endswith(".weight") else value[0]).clone().contiguous()
         return exported
 
@@ -125,25 +246,6 @@ class StackedActorCritic:
 def _stacked(key: str, value: Tensor) -> Tensor:
     """Bring one rl_games tensor to the orientation of the stack: (in, out), vectors as (1, out)."""
     return value.t() if key.endswith(".weight") else value.unsqueeze(0)
-
-
-def _size(shapes: Mapping[str, Tuple[int, ...]]) -> int:
-    return sum(rows * columns for rows, columns in shapes.values())
-
-
-def _allocate(
-    groups: int, shapes: Mapping[str, Tuple[int, ...]], device: torch.device, dtype: torch.dtype
-) -> Tuple[Tensor, Dict[str, Tensor]]:
-    """Zeros ``(groups, P)`` for every parameter, and the parameters as views of it."""
-    # matrices first and rows of a multiple of 64 bytes: matrix kernels load aligned data faster
-    order = sorted(shapes, key=lambda key: not key.endswith(".weight"))
-    flat = torch.zeros(groups, -(-_size(shapes) // 16) * 16, device=device, dtype=dtype)
-    views, start = {}, 0
-    for key in order:
-        rows, columns = shapes[key]
-        views[key] = flat[:, start : start + rows * columns].view(groups, rows, columns).detach()
-        start += rows * columns
-    return flat, views
 
 
 def _build_stock(

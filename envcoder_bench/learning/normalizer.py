@@ -1,7 +1,7 @@
 """Running mean and standard deviation of every group at once, as rl_games' RunningMeanStd keeps them for one."""
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence, Union
+from typing import Dict, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -16,39 +16,50 @@ class GroupedRunningMeanStd:
     Columns beyond a group's own width are padding: they normalize to exactly 0 and their statistics never change.
 
     Args:
-        dims: each group's own number of columns; D is the largest.
+        dims: each group's own number of columns.
         device: where the statistics live.
+        width: D, if it is not the largest of dims.
+        dtype: of the data.
     """
 
-    def __init__(self, dims: Sequence[int], device: torch.device) -> None:
+    def __init__(
+        self,
+        dims: Sequence[int],
+        device: torch.device,
+        width: Optional[int] = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         self.dims = list(dims)
-        groups, width = len(self.dims), max(self.dims)
+        groups, width = len(self.dims), width or max(self.dims)
         self.running_mean = torch.zeros(groups, width, dtype=torch.float64, device=device)
         self.running_var = torch.ones(groups, width, dtype=torch.float64, device=device)
         self.count = torch.ones(groups, 1, dtype=torch.float64, device=device)
         own = torch.arange(width) < torch.tensor(self.dims).unsqueeze(1)
         self._padding: Optional[Tensor] = None if bool(own.all()) else ~own.to(device)
-        self._mean = torch.empty(groups, 1, width, device=device)
-        self._std = torch.empty_like(self._mean)
+        # as factors and summands, so that one operation normalizes and another denormalizes: both (K, 1, D)
+        self._scale, self._shift, self._std, self._mean = torch.empty(4, groups, 1, width, device=device, dtype=dtype)
         self._refresh()
 
     def _refresh(self) -> None:
         # rl_games rounds the statistics to float32 before it uses them, whatever the dtype of the data
-        self._mean.copy_(self.running_mean.unsqueeze(1))
-        torch.sqrt(self.running_var.to(torch.float32).unsqueeze(1) + EPSILON, out=self._std)
+        mean = self.running_mean.to(torch.float32).to(torch.float64)
+        std = self.running_var.to(torch.float32).add_(EPSILON).sqrt_().to(torch.float64)
+        scale = std.reciprocal()
         if self._padding is not None:
-            self._std.masked_fill_(self._padding.unsqueeze(1), float("inf"))  # x / inf is 0
+            scale.masked_fill_(self._padding, 0.0)
+        for own, value in ((self._scale, scale), (self._shift, -mean * scale), (self._std, std), (self._mean, mean)):
+            own.copy_(value.unsqueeze(1))
 
     def update(self, x: Tensor, alive: Optional[Tensor] = None) -> None:
         """Add a batch ``(K, N, D)`` to the statistics of the groups where ``alive`` ``(K,)`` is True (None: all)."""
-        mean = x.mean(dim=1, keepdim=True)
-        # two passes: on CPU many times faster than torch.var, which does not vectorise over an outer dimension
-        var = (x - mean).square_().mean(dim=1).to(torch.float64)
-        mean = mean.squeeze(1).to(torch.float64)
-        n: Union[int, Tensor] = x.shape[1]
+        self.add(*moments(x), x.shape[1], alive)
+
+    def add(self, mean: Tensor, var: Tensor, count: int, alive: Optional[Tensor] = None) -> None:
+        """Update by the ``moments`` of a batch of ``count`` rows."""
+        n: Union[int, Tensor] = count
         if alive is not None:
             alive = alive.unsqueeze(1)
-            n = n * alive
+            n = count * alive
             mean, var = torch.where(alive, mean, self.running_mean), torch.where(alive, var, self.running_var)
         self.count += n
         weight = self.count.reciprocal() * n  # not n / count, which rounds otherwise where n is a tensor
@@ -60,13 +71,13 @@ class GroupedRunningMeanStd:
         self.running_var.addcmul_(delta * delta, weight).lerp_(var, weight)
         self._refresh()
 
-    def normalize(self, x: Tensor) -> Tensor:
+    def normalize(self, x: Tensor, out: Optional[Tensor] = None) -> Tensor:
         """Center, scale and clip ``(K, N, D)`` to [-5, 5]."""
-        return (x - self._mean).div_(self._std).clamp_(-CLIP, CLIP)
+        return torch.addcmul(self._shift, x, self._scale, out=out).clamp_(-CLIP, CLIP)
 
     def denormalize(self, x: Tensor) -> Tensor:
         """Undo ``normalize`` for ``(K, N, D)``, which is clipped to [-5, 5] first. Not for padded columns."""
-        return x.clamp(-CLIP, CLIP) * self._std + self._mean
+        return torch.addcmul(self._mean, x.clamp(-CLIP, CLIP), self._std)
 
     def state_dict(self) -> Dict[str, Tensor]:
         return {key: getattr(self, key).cpu().clone() for key in ("running_mean", "running_var", "count")}
@@ -84,3 +95,11 @@ class GroupedRunningMeanStd:
             "running_var": self.running_var[group, :dim].cpu().clone(),
             "count": self.count[group, 0].cpu().clone(),
         }
+
+
+def moments(x: Tensor) -> Tuple[Tensor, Tensor]:
+    """Mean and (biased) variance over N of ``(K, N, D)``: ``(K, D)`` float64 each."""
+    mean = x.mean(dim=1, keepdim=True)
+    # two passes: on CPU many times faster than torch.var, which does not vectorise over an outer dimension
+    var = (x - mean).square_().mean(dim=1)
+    return mean.squeeze(1).to(torch.float64), var.to(torch.float64)

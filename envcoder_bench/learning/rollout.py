@@ -1,8 +1,8 @@
 """What is remembered of a rollout, and how it is cut into minibatches."""
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import List
+from dataclasses import dataclass, field, fields
+from typing import List, Tuple
 
 from torch import Tensor
 
@@ -36,7 +36,7 @@ class Rollout:
                 return like.new_zeros(groups, num_envs)
             return like.new_zeros([groups, num_envs, steps] + ([widths[name]] if name in widths else []))
 
-        return cls(**{field.name: zeros(field.name) for field in fields(cls)})
+        return cls(**{each.name: zeros(each.name) for each in fields(cls)})
 
 
 @dataclass
@@ -46,6 +46,8 @@ class Batch:
     ``obs`` ``(K, N, D)``; ``actions`` ``(K, N, A)``; ``neglogp`` and, normalized where asked, ``values``, ``returns``
     and ``advantages`` ``(K, N)``. ``mus`` ``(K, N, A)`` and ``sigmas``, a ``(K, 1, A)`` for each minibatch (sigma does
     not depend on the sample), are the policy's last seen output, from which the next divergence is measured.
+    ``obs_moments`` are the mean and variance ``(K, D)`` of each minibatch's observations, which every mini epoch adds
+    to the normalizer again.
     """
 
     obs: Tensor
@@ -56,6 +58,7 @@ class Batch:
     advantages: Tensor
     mus: Tensor
     sigmas: List[Tensor]
+    obs_moments: List[Tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def rows(self, index: int) -> slice:
         """Samples of one minibatch: a contiguous block."""

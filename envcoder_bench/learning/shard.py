@@ -75,7 +75,7 @@ class Shard:
         rollout, own = self.rollout, self._own(obs)
         step_noise = numbers[:, t] if self._draw is None else numbers[:, t].index_select(0, self._draw)
         result = self.learner.act(own, step_noise)
-        rollout.obs[:, :, t] = own
+        rollout.obs[:, :, t, : self.learner.obs_dim] = own
         rollout.actions[:, :, t] = result["actions"]
         rollout.mus[:, :, t] = result["mus"]
         rollout.values[:, :, t] = result["values"]

@@ -14,6 +14,7 @@ from rl_games.algos_torch.model_builder import ModelBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
 
 from envcoder_bench.learning.learner import GroupedLearner
+from envcoder_bench.learning.mlp import carved_size
 from envcoder_bench.learning.network import StackedActorCritic
 from envcoder_bench.learning.settings import ACTIVATIONS
 
@@ -30,6 +31,14 @@ def stock_model(params: Dict[str, Any], obs_dim: int, action_dim: int, seed: int
         return ModelBuilder().load(params).build({**config, **normalize})
 
 
+def padded_obs(network: StackedActorCritic) -> torch.Tensor:
+    """Normalized observations (3, 20, inputs), 0 beyond each group's width, as a normalizer leaves them."""
+    obs = torch.randn(3, 20, network.architecture.inputs, generator=torch.Generator().manual_seed(0))
+    for k, o in enumerate(OBS_DIMS):
+        obs[k, :, o:] = 0.0
+    return obs
+
+
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_outputs_equal_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
@@ -37,7 +46,7 @@ def test_outputs_equal_the_stock_network_of_each_group(activation: str, separate
     params["network"]["mlp"]["activation"] = activation
     params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
     network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
-    obs = torch.randn(3, 20, 9, generator=torch.Generator().manual_seed(0))
+    obs = padded_obs(network)
     mu, value = network.forward(obs)
     torch.testing.assert_close(network.policy(obs), mu)
     torch.testing.assert_close(network.value(obs), value)
@@ -47,7 +56,6 @@ def test_outputs_equal_the_stock_network_of_each_group(activation: str, separate
         assert own.keys() == {f"a2c_network.{key}" for key in stock.state_dict()}
         for key, tensor in stock.state_dict().items():
             assert torch.equal(own[f"a2c_network.{key}"], tensor), key
-        # what lies in the padding must not matter: the stock network does not see it
         stock_mu, stock_sigma, stock_value, _ = stock({"obs": obs[k, :, :o]})
         torch.testing.assert_close(mu[k, :, :a], stock_mu)
         torch.testing.assert_close(value[k], stock_value.squeeze(1))
@@ -55,32 +63,40 @@ def test_outputs_equal_the_stock_network_of_each_group(activation: str, separate
         assert (mu[k, :, a:] == 0).all() and (network.log_sigma()[k, :, a:] == 0).all()
 
 
-def test_padding_gets_no_gradient_and_each_group_its_own() -> None:
-    params = make_params()
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("separate", [False, True])
+def test_gradients_equal_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
+    params = make_params(network__separate=separate, network__value_activation=activation)
+    params["network"]["mlp"]["activation"] = activation
+    params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
     network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
-    obs = torch.randn(3, 20, 9, generator=torch.Generator().manual_seed(0))
-    for k, o in enumerate(OBS_DIMS):
-        obs[k, :, o:] = 0.0
-    weight = torch.tensor([1.0, 10.0, 100.0])
+    obs, weight = padded_obs(network), torch.tensor([1.0, 10.0, 100.0])
+    sizes = network.architecture.workspace_shapes(3, 20)
+    # whatever the memory held before: not even NaN may shine through
+    work = network.architecture.make_workspace(torch.full((carved_size(sizes),), float("nan")), 3, 20)
+    work.obs.copy_(obs)
+    output = network.forward_for_training(work)
+    mu, value = network.forward(obs)
+    torch.testing.assert_close((output.mu, output.value), (mu, value))
 
-    def gradient(active: torch.Tensor) -> torch.Tensor:
-        mu, value = network.forward(obs)
-        loss = mu.square().sum((1, 2)) + value.square().sum(1) + network.log_sigma().square().sum((1, 2))
-        return network.gradient((loss * active).sum())
-
-    grad = gradient(weight)
-    for k in range(3):
-        stock = stock_model(params, OBS_DIMS[k], ACTION_DIMS[k], SEEDS[k]).a2c_network
-        mu, sigma, value, _ = stock({"obs": obs[k, :, : OBS_DIMS[k]]})
+    # of the sum of all squares, times a weight per group
+    output.d_mu.copy_(2 * weight.view(3, 1, 1) * mu)
+    output.d_value.copy_(2 * weight.view(3, 1) * value)
+    grad = network.backward(work, output, 2 * weight.view(3, 1, 1) * network.log_sigma())
+    mine = network.by_key(*network.architecture.views(grad))
+    for k, (o, a, seed) in enumerate(zip(OBS_DIMS, ACTION_DIMS, SEEDS)):
+        stock = stock_model(params, o, a, seed).a2c_network
+        mu, sigma, value, _ = stock({"obs": obs[k, :, :o]})
         (weight[k] * (mu.square().sum() + value.square().sum() + sigma[0].square().sum())).backward()
-        size = sum(p.numel() for p in stock.parameters())
-        assert (grad[k] != 0).sum() <= size
-        norm = torch.stack([p.grad.norm() for p in stock.parameters()]).norm()
-        torch.testing.assert_close(grad[k].norm(), norm)
-        only_k = torch.zeros(3)
-        only_k[k] = weight[k]
-        others = [j for j in range(3) if j != k]
-        assert (gradient(only_k)[others] == 0).all()
+        for key, parameter in stock.named_parameters():
+            own = mine[f"a2c_network.{key}"][k]
+            if key.endswith("weight"):
+                own = own[: parameter.shape[1], : parameter.shape[0]].t()
+            else:
+                own = own[0, : parameter.shape[0]]
+            torch.testing.assert_close(own, parameter.grad, rtol=1e-4, atol=1e-4)
+        own_size = sum(p.numel() for p in stock.parameters())
+        assert (grad[k] != 0).sum() <= own_size  # none in the padding
 
 
 def test_building_leaves_the_global_generator_alone(capsys: pytest.CaptureFixture) -> None:
@@ -98,7 +114,7 @@ def test_exported_policy_plays_in_the_stock_player(normalize: bool, tmp_path: An
     learner = GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, 6)
     rng = torch.Generator().manual_seed(0)
     if learner.obs_normalizer is not None and learner.value_normalizer is not None:
-        learner.obs_normalizer.update(torch.randn(3, 50, 9, generator=rng) * 3 + 1)
+        learner.obs_normalizer.update(torch.randn(3, 50, 12, generator=rng) * 3 + 1)
         learner.value_normalizer.update(torch.randn(3, 50, 1, generator=rng) * 3 + 1)
     obs = torch.randn(3, 20, 9, generator=rng) * 3 + 1
     for k, (o, a) in enumerate(zip(OBS_DIMS, ACTION_DIMS)):

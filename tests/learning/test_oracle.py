@@ -30,7 +30,7 @@ def play(learner: GroupedLearner, rollout: Any, recordings: List[Recording], ite
         at = iteration * steps + t
         obs = stack("obs", at, learner.obs_dim)
         result = learner.act(obs, stack("noise", at, learner.action_dim))
-        rollout.obs[:, :, t] = obs
+        rollout.obs[:, :, t, : learner.obs_dim] = obs
         rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
         rollout.values[:, :, t] = result["values"]
         rollout.rewards[:, :, t] = stack("rewards", at)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from oracle import make_params
 from rl_games.algos_torch import torch_ext
-from rl_games.common import schedulers
+from rl_games.common import common_losses, schedulers
 
 from envcoder_bench.learning import losses
 from envcoder_bench.learning.ppo import generalized_advantages, next_entropy_coef, next_learning_rate
@@ -97,9 +97,40 @@ def test_neglogp_and_entropy_equal_torch_distributions_and_ignore_padding() -> N
 
 def test_bound_loss_counts_what_lies_beyond_1_1() -> None:
     mu = torch.tensor([[[1.1, -1.1, 0.0], [1.6, 0.0, -2.1]]])
-    torch.testing.assert_close(losses.bound_loss(mu, "bound"), torch.tensor([[0.0, 0.25 + 1.0]]))
-    torch.testing.assert_close(losses.bound_loss(mu, "regularisation"), torch.tensor([[2.42, 2.56 + 4.41]]))
-    assert losses.bound_loss(mu, "none").tolist() == [[0.0, 0.0]]
+    torch.testing.assert_close(losses.bound_loss(mu, "bound")[0], torch.tensor([[0.0, 0.25 + 1.0]]))
+    torch.testing.assert_close(losses.bound_loss(mu, "regularisation")[0], torch.tensor([[2.42, 2.56 + 4.41]]))
+    assert losses.bound_loss(mu, "none")[0].tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("kind", ["bound", "regularisation", "none"])
+def test_bound_loss_gradient(kind: str) -> None:
+    mu = (torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(0)) * 2).requires_grad_()
+    loss, gradient = losses.bound_loss(mu, kind)
+    expected = torch.zeros_like(mu) if kind == "none" else torch.autograd.grad(loss.sum(), mu)[0]
+    torch.testing.assert_close(gradient, expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"use_smooth_clamp": True}, {"ppo": False}])
+def test_policy_loss_and_gradient_equal_rl_games(options: Any) -> None:
+    ppo, rng = settings(**options), torch.Generator().manual_seed(0)
+    old, new, advantages = torch.randn(3, 2, 500, generator=rng, dtype=torch.float64)
+    new = (old + 0.3 * new).requires_grad_()  # on both sides of the clip
+    function = common_losses.smoothed_actor_loss if ppo.use_smooth_clamp else common_losses.actor_loss
+    expected = function(old, new, advantages, ppo.ppo, ppo.e_clip)
+    loss, gradient = losses.policy_loss(ppo, old, new.detach(), advantages)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), new)[0])
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_value_loss_and_gradient_equal_rl_games(clip: bool) -> None:
+    ppo, rng = settings(clip_value=clip), torch.Generator().manual_seed(0)
+    old, new, returns = torch.randn(3, 2, 500, generator=rng, dtype=torch.float64)
+    new = (old + 0.3 * new).requires_grad_()
+    expected = common_losses.default_critic_loss(old, new, ppo.e_clip, returns, clip)
+    loss, gradient = losses.value_loss(ppo, old, new.detach(), returns)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), new)[0])
 
 
 def test_constant_of_the_gaussian() -> None:
