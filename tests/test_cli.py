@@ -54,9 +54,9 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole --sim mujoco_cpu --device toaster", "toaster"),
         ("--task Cartpole train.params.config.mixed_precision=True", "params.config.mixed_precision"),
         ("--task Cartpole --num_envs_per_candidate 2000000000", "environments fit; lower --num_envs_per_candidate"),
-        ("--task Cartpole --max_memory lots", "--max_memory must be a size such as 24GiB, 24000MB or 24 (GiB), got lots"),
+        ("--task Cartpole --max_memory lots", "must be a size such as 24GiB, 24000MB or 24 (GiB), got lots"),
         ("--task Cartpole --max_memory 0", "--max_memory must be a size such as 24GiB"),
-        ("--task Cartpole --max_memory it's", "--max_memory must be a size such as 24GiB, 24000MB or 24 (GiB), got it's"),
+        ("--task Cartpole --max_memory it's", "must be a size such as 24GiB, 24000MB or 24 (GiB), got it's"),
         ("--task Cartpole --max_memory 1MB", "one candidate with 256 environments needs about"),
         ("--task Cartpole max_memory=1MB", "lower --num_envs_per_candidate or raise --max_memory"),
         (

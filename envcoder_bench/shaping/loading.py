@@ -7,10 +7,11 @@ import itertools
 import linecache
 import math
 import sys
+import weakref
 from importlib.util import decode_source
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -101,6 +102,7 @@ def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0
             memory_line=scan.memory_line(name_in_file),
         )
     _refuse_bad_sets(functions, action_dim, scan, file)
+    _unload_after(functions.values(), str(module["__name__"]))
     return Candidate(name, file, source, functions, action_dim)
 
 
@@ -122,6 +124,19 @@ def _execute(name: str, source: str, file: str, seed: int) -> Dict[str, object]:
             fault.message += "; a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
         raise CandidateError(fault.message, fault.file, fault.line) from error
     return vars(module)
+
+
+def _unload_after(functions: Iterable[CandidateFunction], module: str) -> None:
+    """Drop a module, and the tensors it keeps, once the last of its functions is dropped."""
+    left = {id(function) for function in functions}
+
+    def dropped(function: int) -> None:
+        left.discard(function)
+        if not left:
+            sys.modules.pop(module, None)
+
+    for function in functions:
+        weakref.finalize(function, dropped, id(function)).atexit = False
 
 
 def _parameters(call: Any, name: str, file: str, line: int) -> Tuple[inspect.Parameter, ...]:

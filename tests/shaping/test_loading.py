@@ -1,3 +1,4 @@
+import gc
 import pickle
 import sys
 
@@ -209,6 +210,20 @@ def test_what_is_no_text_is_refused_where_it_stands(tmp_path, start):
     bad.write_bytes(start + b"def compute_reward(state): return 1\n# \xff\xfe\n")
     line = start.count(b"\n") + 2
     assert fault(load_source(bad)) == f"mine.py:{line}: is no UTF-8 text from here on: save the file as UTF-8"
+
+
+def test_a_module_goes_with_the_last_of_its_functions():
+    gc.collect()
+    before = set(sys.modules)
+    candidate = load("def compute_reward(state): return 1\ndef compute_goal(state): return 1\n")
+    goal = candidate.functions["compute_goal"]
+    (name,) = set(sys.modules) - before
+    del candidate
+    gc.collect()
+    assert name in sys.modules
+    del goal
+    gc.collect()
+    assert name not in sys.modules
 
 
 def test_errors_pickle_and_print():
