@@ -96,6 +96,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="memory of the device to use, e.g. 24GiB; candidates that do not fit at once are trained in waves, one"
         " after the other, with the same results (default: what is free)",
     )
+    where.add_argument(
+        "--profile",
+        action="store_true",
+        help="show where the time goes: some early iterations are measured, two are traced; the results are the same",
+    )
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")
     where.add_argument("--resume", metavar="DIR", help="go on with the run in DIR; takes no other flag")
     return parser
@@ -129,6 +134,7 @@ def config_overrides(args: argparse.Namespace) -> List[str]:
         "seeds": args.seeds,
         "seed": args.seed,
         "max_memory": None if args.max_memory is None else "'" + args.max_memory.replace("'", "\\'") + "'",
+        "profile": "true" if args.profile else None,
         "sim": args.sim,
         "device": args.device if args.gpu_id is None else f"cuda:{args.gpu_id}",
     }

@@ -23,6 +23,7 @@ from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.report.results import read_results
 from envcoder_bench.report.tensorboard import TensorboardLog
 from envcoder_bench.run_folder import CandidateSource, Checkpoint, RunFolder, save_checkpoint
+from envcoder_bench.run_profile import RunProfile
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.shaping.finding import find_candidates, select
 from envcoder_bench.shaping.loading import load_source
@@ -131,16 +132,23 @@ class _Run:
     sources: List[CandidateSource]
     saved: Checkpoint
 
+    def __post_init__(self) -> None:
+        self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
+
     def see_through(self, plan: Plan) -> int:
         """Train, evaluate and save wave after wave, and then rank; returns the exit code."""
-        saved = self.saved
+        saved, stopped_by = self.saved, None
         if plan.waves:
             print(plan, file=sys.stderr)
             saved.needed = max(saved.needed, plan.needed)
             stopped_by = self._train(plan.waves)
-            if stopped_by is not None:
-                return 128 + stopped_by
-        return outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
+        if stopped_by is None:
+            code = outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
+        else:
+            code = 128 + stopped_by
+        if self.profile is not None:
+            self.profile.show()
+        return code
 
     def _train(self, waves: List[List[Group]]) -> Optional[int]:
         """Use up the waves; returns the signal that stopped the training, or None at its end."""
@@ -179,7 +187,9 @@ class _Run:
 
         training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
         evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
-        observer = RunObserver(cfg, wave, training, evaluation, curves, tensorboard, self._on_evaluation, save)
+        observer = RunObserver(
+            cfg, wave, training, evaluation, curves, tensorboard, self._on_evaluation, save, self.profile
+        )
         agent = make_agent(cfg, training, observer)
         observer.begin(saved.training)
         saved.groups, saved.training = [], None
@@ -189,6 +199,8 @@ class _Run:
             observer.close()
         if observer.complete:
             self._finish_wave(observer)
+            if self.profile is not None:
+                self.profile.time_candidates(wave.groups, training)
             if wave.number == wave.total:
                 return None
         if observer.stopped_by is not None:

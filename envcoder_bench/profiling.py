@@ -5,13 +5,16 @@ Spans nest, and every moment belongs to the innermost one, so that the parts sum
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from pathlib import Path
 from typing import Any, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 REST = "bookkeeping"  # the time outside all spans
+EVALUATION, RESULTS = "evaluation", "results"  # what happens between iterations
 
 
 class _Off:
@@ -164,3 +167,59 @@ class _Span:
             torch.cuda.nvtx.range_pop()
         if self._tape is not None:
             self._tape.leave()
+
+
+class Trace(Recorder):
+    """Writes what ``torch.profiler`` sees of a few iterations, for https://ui.perfetto.dev or chrome://tracing.
+
+    It ends by itself before an evaluation, which has too many steps, and at the first span after ``seconds``: a
+    thousand small operations fill most of a megabyte.
+
+    Attributes:
+        iterations: how many it shows to their end.
+        cut: whether it stopped within one more.
+    """
+
+    def __init__(self, path: Path, device: torch.device, seconds: float) -> None:
+        super().__init__(None, device, ranges=True)
+        self._path, self._seconds = path, seconds
+        self._profiler: Optional[torch.profiler.profile] = None
+        self.iterations, self.cut = 0, False
+
+    def span(self, name: str, whole: bool = False) -> ContextManager[None]:
+        if self._profiler is not None and threading.get_ident() == self._thread:
+            if name == EVALUATION:
+                self.iterations += 1
+                self._write()
+            elif time.perf_counter() > self._until:
+                self.cut = True
+                self._write()
+        return _OFF if self._profiler is None else super().span(name, whole)
+
+    def end_iteration(self) -> None:
+        """Note that an iteration is whole; go on if another one is likely to fit."""
+        if self._profiler is not None:
+            self.iterations += 1
+            if time.perf_counter() > self._until - self._seconds / 2:
+                self._write()
+
+    def __enter__(self) -> Trace:
+        super().__enter__()
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler's library prints lines of its own
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self._cuda:
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._profiler = torch.profiler.profile(activities=activities)
+        self._profiler.start()
+        self._until = time.perf_counter() + self._seconds
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._write()
+
+    def _write(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            profiler.stop()
+            profiler.export_chrome_trace(str(self._path))

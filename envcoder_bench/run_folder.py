@@ -9,6 +9,7 @@
     learning_curves.png  ranking.png
     tensorboard/         scalars per candidate and seed
     candidates/<name>/   source.py, policy.pth (a plain rl_games checkpoint)
+    profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
 """
 
@@ -87,6 +88,7 @@ class RunFolder:
         self.curves = path / "curves.csv"
         self.tensorboard = path / "tensorboard"
         self.checkpoint = path / "checkpoint.pth"
+        self.profile = path / "profile"
 
     @classmethod
     def create(cls, path: Path, cfg: DictConfig, sources: List[CandidateSource]) -> RunFolder:

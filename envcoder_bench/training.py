@@ -20,10 +20,11 @@ from envcoder_bench.errors import user_input
 from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
 from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import Group
-from envcoder_bench.profiling import span
+from envcoder_bench.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.report.tensorboard import TensorboardLog
+from envcoder_bench.run_profile import RunProfile
 
 _ENV = "envcoder_bench"
 
@@ -70,6 +71,7 @@ class RunObserver(AlgoObserver):
         curves, tensorboard: the run's logs.
         on_evaluation: called after every evaluation.
         save: keeps a state, with which ``begin`` goes on.
+        profile: told of every iteration's end.
     """
 
     def __init__(
@@ -82,10 +84,11 @@ class RunObserver(AlgoObserver):
         tensorboard: TensorboardLog,
         on_evaluation: Callable[[RunObserver], None],
         save: Callable[[Dict[str, Any]], None],
+        profile: Optional[RunProfile] = None,
     ) -> None:
         self.cfg, self.wave, self.groups = cfg, wave, wave.groups
         self.curves, self.tensorboard = curves, tensorboard
-        self.on_evaluation, self.save = on_evaluation, save
+        self.on_evaluation, self.save, self.profile = on_evaluation, save, profile
         self.env, self.evaluation = env, evaluation
         self.iteration = 0
         self.episodes: Optional[Episodes] = None
@@ -113,6 +116,8 @@ class RunObserver(AlgoObserver):
         self.progress = Progress(
             self.cfg.learning_iterations, self.iteration, wave=self.wave.number, waves=self.wave.total
         )
+        if self.profile is not None:
+            self.profile.begin(self.iteration, self.cfg.learning_iterations, self.env.layout)
         self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in (signal.SIGINT, signal.SIGTERM)}
 
     def _ask_to_stop(self, number: int, _frame: Any) -> None:
@@ -136,9 +141,9 @@ class RunObserver(AlgoObserver):
         self.iteration = epoch_num
         self.env.dispatch.poll()
         if self.iteration in self._evaluate_at:
-            with span("evaluation", whole=True):
+            with span(EVALUATION, whole=True):
                 self._evaluate(final=self.iteration == self.cfg.learning_iterations)
-        with span("results"):
+        with span(RESULTS):
             if self.iteration in self._log_at:
                 self._log()
             self._report_failures()
@@ -148,8 +153,10 @@ class RunObserver(AlgoObserver):
         self.agent.stop = self.complete or self.stopped_by is not None
         due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
         if not self.complete and (due or self.agent.stop):
-            with span("results"):
+            with span(RESULTS):
                 self.checkpoint()
+        if self.profile is not None:
+            self.profile.iteration_done(self.iteration)
 
     def _evaluate(self, final: bool) -> None:
         policy = self.agent.deterministic_policy(self.evaluation.layout)
@@ -216,6 +223,8 @@ class RunObserver(AlgoObserver):
     def close(self) -> None:
         """Leave the progress shown and let signals do again what they did."""
         self.progress.close()
+        if self.profile is not None:
+            self.profile.stop()
         for name, handler in self._handlers.items():
             signal.signal(name, handler)
 

@@ -1,0 +1,214 @@
+"""Where the time of a training iteration went: one screen for the terminal, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any, Sequence
+
+from envcoder_bench.profiling import EVALUATION, REST, RESULTS
+from envcoder_bench.report.progress import si
+from envcoder_bench.report.table import shorten
+
+# the parts in the order of a control step; the candidates' functions by kind
+LABELS = {
+    "physics": "physics",
+    "command": "candidates: torque or target",
+    "reward": "candidates: reward",
+    "terminal": "candidates: terminal",
+    "initial_state": "candidates: initial state",
+    "goal": "candidates: goal",
+    "observation": "candidates: observation",
+    "policy": "policy",
+    "update": "update",
+}
+BAR = 16  # characters of a bar for 100 %
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+NAME_WIDTH = 32
+
+
+@dataclass(frozen=True)
+class CandidateCost:
+    """A candidate's functions: microseconds of one eager call of each, by kind, and how the run ran them.
+
+    ``runs`` is by kind: ``compiled``, ``CUDA graph`` or ``Python``; ``why`` says what kept functions from better.
+    """
+
+    name: str
+    microseconds: dict[str, float]
+    runs: dict[str, str]
+    why: str = ""
+
+    @property
+    def weight(self) -> tuple[float, float]:
+        """To sort by: what is called from Python costs the run its time at every step, the rest a part of it."""
+        called = sum(us for kind, us in self.microseconds.items() if self.runs.get(kind) == "Python")
+        return called, sum(self.microseconds.values())
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """What was measured.
+
+    Attributes:
+        device: where it ran.
+        groups, envs_per_group, horizon: sizes of a rollout.
+        first, last: the iterations that were measured.
+        seconds: of each part, all iterations together; parts beyond LABELS are shown by their own names.
+        host_seconds: the same on the thread that runs Python, where ``seconds`` are a CUDA device's; else empty.
+        counts: how often each part was entered.
+        warmed_up: False if the run's very first iteration is among them.
+        candidates: what each candidate's functions cost.
+        unmeasured: candidates that raised when their functions were timed, or had failed before.
+        trace, trace_note: file of the trace, or ""; which iterations it shows, or why there is none.
+    """
+
+    device: str
+    groups: int
+    envs_per_group: int
+    horizon: int
+    first: int
+    last: int
+    seconds: dict[str, float]
+    host_seconds: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    warmed_up: bool = True
+    candidates: Sequence[CandidateCost] = ()
+    unmeasured: Sequence[str] = ()
+    trace: str = ""
+    trace_note: str = ""
+
+    @property
+    def iterations(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of training, in the order of a control step."""
+        own = [name for name in self.seconds if name not in LABELS and name not in (EVALUATION, RESULTS, REST)]
+        return [name for name in (*LABELS, *own, REST) if name in self.seconds]
+
+    @property
+    def training(self) -> float:
+        """Seconds of all parts of training."""
+        return sum(self.seconds[name] for name in self.parts)
+
+    @property
+    def physics_share(self) -> float:
+        """The speed of training as a fraction of the speed of its physics."""
+        return self.seconds.get("physics", 0.0) / self.training if self.training else 0.0
+
+    @property
+    def env_steps_per_second(self) -> float:
+        steps = self.groups * self.envs_per_group * self.horizon * self.iterations
+        return steps / self.training if self.training else 0.0
+
+
+def to_json(breakdown: Breakdown) -> str:
+    """All of it, with the shares and the milliseconds per iteration and control step worked out."""
+    b = breakdown
+    parts = [
+        {
+            "part": name,
+            "ms_per_iteration": 1e3 * b.seconds[name] / b.iterations,
+            "ms_per_step": 1e3 * b.seconds[name] / b.iterations / b.horizon,
+            "percent": 100 * b.seconds[name] / b.training,
+        }
+        for name in b.parts
+    ]
+    derived: dict[str, Any] = {
+        "parts": parts,
+        "ms_per_iteration": 1e3 * b.training / b.iterations,
+        "physics_share": b.physics_share,
+        "env_steps_per_second": b.env_steps_per_second,
+    }
+    return json.dumps({**asdict(b), **derived}, indent=1)
+
+
+def render_breakdown(breakdown: Breakdown, width: int = 100, slowest: int = 5) -> str:
+    """Render a table of the parts with a bar each, what stands between the iterations, and the slowest candidates."""
+    b = breakdown
+    of = f"iteration {b.first}" if b.first == b.last else f"iterations {b.first} to {b.last}"
+    sizes = f"{b.groups} groups x {b.envs_per_group} environments, horizon {b.horizon}, {b.device}"
+    lines = [*_wrap(f"profile of {of}: {sizes}", width), "", *_table(b)]
+    speed = f"training makes {si(b.env_steps_per_second)} env-steps/s"
+    if b.physics_share:
+        bare = si(b.env_steps_per_second / b.physics_share)
+        speed += f": {100 * b.physics_share:.0f} % of the speed of its bare physics ({bare})"
+    notes = [speed, _between(b)]
+    if b.host_seconds:
+        notes.append("host: the Python thread's time; a part whose host time is its whole time waits for launches")
+    if not b.warmed_up:
+        notes.append("the first iteration is among these and warms up: from 8 iterations on it is left out")
+    lines += ["", *(line for note in notes for line in _wrap(note, width))]
+    lines += ["", *_candidates(b, width, slowest)] if b.candidates or b.unmeasured else []
+    note = f"{b.trace} ({b.trace_note}): open it in https://ui.perfetto.dev" if b.trace else f"no trace: {b.trace_note}"
+    return "\n".join([*lines, "", *_wrap(note, width)]) + "\n"
+
+
+def _table(b: Breakdown) -> list[str]:
+    head = ["", "ms/iteration", "ms/step", *(["host ms"] if b.host_seconds else []), "%"]
+    rows = [
+        [LABELS.get(name, name), *_cells(b, b.seconds[name], b.host_seconds.get(name, 0.0), name != "update")]
+        for name in b.parts
+    ]
+    rows.append(["training", *_cells(b, b.training, sum(b.host_seconds.get(name, 0.0) for name in b.parts), True)])
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    bars = ["", *(bar(b.seconds[name] / b.training if b.training else 0.0) for name in b.parts), ""]
+    lines = []
+    for row, drawn in zip([head, *rows], bars):
+        cells = [row[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(row[1:], widths[1:]))]
+        lines.append("  ".join([*cells, drawn]).rstrip())
+    rule = "-" * (sum(widths) + 2 * len(widths) + BAR)
+    return [lines[0], rule, *lines[1:-1], rule, lines[-1]]
+
+
+def _cells(b: Breakdown, seconds: float, host: float, in_rollout: bool) -> list[str]:
+    each = 1e3 * seconds / b.iterations
+    return [
+        f"{each:.1f}",
+        f"{each / b.horizon:.2f}" if in_rollout else "",  # an update is no part of a control step
+        *([f"{1e3 * host / b.iterations:.1f}"] if b.host_seconds else []),
+        f"{100 * seconds / b.training:.1f}" if b.training else "",
+    ]
+
+
+def bar(share: float, width: int = BAR) -> str:
+    """A bar of ``share`` of ``width`` characters, in eighths of one."""
+    eighths = round(max(0.0, min(share, 1.0)) * width * 8)
+    return "█" * (eighths // 8) + (EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
+def _between(b: Breakdown) -> str:
+    """What happened besides training, which the table leaves out."""
+    count = b.counts.get(EVALUATION, 0)
+    each = 1e3 * b.seconds.get(EVALUATION, 0.0) / max(count, 1)
+    evaluation = f"{count} evaluation{'s' if count > 1 else ''} of {each:.0f} ms" if count else "no evaluation"
+    results = 1e3 * b.seconds.get(RESULTS, 0.0) / b.iterations
+    return f"besides: {evaluation}, {results:.1f} ms per iteration for results and checkpoints"
+
+
+def _candidates(b: Breakdown, width: int, slowest: int) -> list[str]:
+    """The slowest candidates by name."""
+    shown = sorted(b.candidates, key=lambda c: c.weight, reverse=True)[:slowest]
+    head = f"slowest {len(shown)} of {len(b.candidates)} candidates: microseconds of one eager call of each function"
+    lines = _wrap(head, width)
+    name_width = min(NAME_WIDTH, max((len(c.name) for c in shown), default=0))
+    for c in shown:
+        kind = max(c.microseconds, key=lambda k: c.microseconds[k])
+        total = sum(c.microseconds.values())
+        text = f"{shorten(c.name, name_width).ljust(name_width)}  {total:8.0f}  "
+        runs = ", ".join(f"{count} {way}" for way, count in Counter(c.runs.values()).items())
+        text += f"{kind.replace('_', ' ')} {c.microseconds[kind]:.0f}; {runs}" + (f": {c.why}" if c.why else "")
+        lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    if b.unmeasured:
+        names = ", ".join(shorten(name, NAME_WIDTH) for name in b.unmeasured[:slowest])
+        more = f" and {len(b.unmeasured) - slowest} more" if len(b.unmeasured) > slowest else ""
+        lines += _wrap(f"not timed, because they failed: {names}{more}", width)
+    return lines
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
