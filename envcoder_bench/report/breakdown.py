@@ -24,7 +24,7 @@ LABELS = {
     "policy": "policy",
     "update": "update",
 }
-BAR = 16  # characters of a bar for 100 %
+BAR = 10  # characters of a bar for 100 %
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 NAME_WIDTH = 32
 
@@ -128,7 +128,10 @@ def to_json(breakdown: Breakdown) -> str:
 
 
 def render_breakdown(breakdown: Breakdown, width: int = 100, slowest: int = 5) -> str:
-    """Render a table of the parts with a bar each, what stands between the iterations, and the slowest candidates."""
+    """Render a table of the parts with a bar each, what happened between iterations, and the slowest candidates.
+
+    Lines have at most ``width`` characters (80 or more), but for paths and names, which are never broken.
+    """
     b = breakdown
     of = f"iteration {b.first}" if b.first == b.last else f"iterations {b.first} to {b.last}"
     sizes = f"{b.groups} groups x {b.envs_per_group} environments, horizon {b.horizon}, {b.device}"
@@ -194,7 +197,7 @@ def _candidates(b: Breakdown, width: int, slowest: int) -> list[str]:
     """The slowest candidates by name."""
     shown = sorted(b.candidates, key=lambda c: c.weight, reverse=True)[:slowest]
     head = f"slowest {len(shown)} of {len(b.candidates)} candidates: microseconds of one eager call of each function"
-    lines = _wrap(head, width)
+    lines = _wrap(f"{head}, the slowest of them; how the run calls them", width)
     name_width = min(NAME_WIDTH, max((len(c.name) for c in shown), default=0))
     for c in shown:
         kind = max(c.microseconds, key=lambda k: c.microseconds[k])
@@ -202,7 +205,7 @@ def _candidates(b: Breakdown, width: int, slowest: int) -> list[str]:
         text = f"{shorten(c.name, name_width).ljust(name_width)}  {total:8.0f}  "
         runs = ", ".join(f"{count} {way}" for way, count in Counter(c.runs.values()).items())
         text += f"{kind.replace('_', ' ')} {c.microseconds[kind]:.0f}; {runs}" + (f": {c.why}" if c.why else "")
-        lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        lines += _wrap(text, width, "  ")
     if b.unmeasured:
         names = ", ".join(shorten(name, NAME_WIDTH) for name in b.unmeasured[:slowest])
         more = f" and {len(b.unmeasured) - slowest} more" if len(b.unmeasured) > slowest else ""
@@ -210,5 +213,12 @@ def _candidates(b: Breakdown, width: int, slowest: int) -> list[str]:
     return lines
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -1,0 +1,118 @@
+"""The screen and the JSON of a profile."""
+
+import json
+import re
+
+import pytest
+
+from envcoder_bench.profiling import EVALUATION, REST, RESULTS
+from envcoder_bench.report.breakdown import BAR, LABELS, Breakdown, CandidateCost, bar, render_breakdown, to_json
+
+# two iterations of horizon 4: 20 s in all, of which 8 s are training
+SECONDS = {"physics": 4.0, "reward": 0.5, "policy": 1.0, "update": 2.0, REST: 0.5, EVALUATION: 10.0, RESULTS: 2.0}
+
+
+def breakdown(**changes):
+    given = dict(
+        device="cpu", groups=3, envs_per_group=10, horizon=4, first=3, last=4, seconds=SECONDS,
+        counts={"physics": 8, EVALUATION: 2}, trace="run/profile/trace.json", trace_note="iteration 5",
+    )  # fmt: skip
+    return Breakdown(**{**given, **changes})
+
+
+def rows(text):
+    """For each line of the table, its label and numbers."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"(\S.*?\S)  +([\d.].*)", line)
+        if match:
+            found[match.group(1)] = [float(x) for x in re.findall(r"[\d.]+", match.group(2))]
+    return found
+
+
+def test_the_table_shows_time_per_iteration_and_step_and_the_share():
+    shown = rows(render_breakdown(breakdown()))
+    assert shown["physics"] == [2000.0, 500.0, 50.0]
+    assert shown["candidates: reward"] == [250.0, 62.5, 6.2]
+    assert shown["update"] == [1000.0, 25.0]  # it is no part of a control step
+    assert shown["training"] == [4000.0, 1000.0, 100.0]
+    assert sum(numbers[0] for label, numbers in shown.items() if label != "training") == 4000.0
+
+
+def test_the_speed_is_that_of_training_alone():
+    b = breakdown()
+    assert b.env_steps_per_second == pytest.approx(3 * 10 * 4 * 2 / 8)
+    assert b.physics_share == 0.5
+    assert "50 % of the speed of its bare physics (60)" in render_breakdown(b)
+
+
+def test_what_is_between_iterations_is_told_apart():
+    text = render_breakdown(breakdown())
+    assert "2 evaluations of 5000 ms" in text
+    assert "1000.0 ms per iteration for results" in text
+    assert "no evaluation" in render_breakdown(breakdown(counts={}))
+
+
+def test_an_unknown_part_keeps_its_name():
+    text = render_breakdown(breakdown(seconds={**SECONDS, "video": 2.0}))
+    assert rows(text)["video"] == [1000.0, 250.0, 20.0]
+    assert text.index("update") < text.index("video") < text.index(REST)
+
+
+def test_a_cuda_device_has_a_column_for_the_host():
+    host = {"physics": 1.0, "update": 2.0, REST: 0.1}
+    shown = rows(render_breakdown(breakdown(device="cuda:0", host_seconds=host)))
+    assert shown["physics"] == [2000.0, 500.0, 500.0, 50.0]
+    assert shown["training"] == [4000.0, 1000.0, 1550.0, 100.0]
+
+
+def test_it_says_so_if_the_first_iteration_is_among_those_measured():
+    assert "warms up" in render_breakdown(breakdown(warmed_up=False))
+    assert "warms up" not in render_breakdown(breakdown())
+
+
+def test_it_says_where_the_trace_is_or_why_there_is_none():
+    assert "run/profile/trace.json (iteration 5)" in render_breakdown(breakdown())
+    assert "no trace: too short" in render_breakdown(breakdown(trace="", trace_note="too short"))
+
+
+def candidates():
+    compiled = [CandidateCost(f"compiled_{i}", {"reward": 900.0 + i}, {"reward": "compiled"}) for i in range(6)]
+    runs = {"reward": "compiled", "goal": "Python"}
+    called = CandidateCost("called", {"reward": 5.0, "goal": 300.0}, runs, "a.py:7: in compute_goal: no")
+    return [*compiled, called, CandidateCost("called_little", {"goal": 9.0}, {"goal": "Python"})]
+
+
+def test_the_slowest_are_those_called_from_python_then_the_most_work():
+    text = render_breakdown(breakdown(candidates=candidates(), unmeasured=["broken"]))
+    names = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert names[-5:] == ["called", "called_little", "compiled_5", "compiled_4", "compiled_3"]
+    assert "305  goal 300; 1 compiled, 1 Python: a.py:7: in compute_goal: no" in text
+    assert "slowest 5 of 8 candidates" in text
+    assert "not timed, because they failed: broken" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_it_fits_on_one_screen(width):
+    everything = {name: 1.0 for name in (*LABELS, REST, EVALUATION, RESULTS)}
+    long = [CandidateCost("x" * 70 + str(i), {"reward": 1e6}, {"reward": "Python"}) for i in range(300)]
+    text = render_breakdown(breakdown(seconds=everything, host_seconds=everything, candidates=long), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert len(text.splitlines()) <= 40
+
+
+def test_bars_grow_with_the_share():
+    assert bar(0.0) == ""
+    assert bar(1.0) == bar(1.7) == "█" * BAR
+    assert bar(1 / BAR) == "█"
+    assert len({bar(k / (8 * BAR)) for k in range(8 * BAR + 1)}) == 8 * BAR + 1
+
+
+def test_the_json_holds_all_of_it_with_the_derived_numbers():
+    read = json.loads(to_json(breakdown(candidates=candidates())))
+    parts = {part["part"]: part for part in read["parts"]}
+    assert list(parts) == ["physics", "reward", "policy", "update", REST]
+    assert sum(part["percent"] for part in parts.values()) == pytest.approx(100)
+    assert parts["physics"]["ms_per_step"] == 500.0
+    assert read["seconds"] == SECONDS
+    assert read["candidates"][6]["microseconds"] == {"reward": 5.0, "goal": 300.0}
