@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 import torch
 from omegaconf import DictConfig
@@ -17,8 +17,13 @@ from envcoder_bench.shaping.assemble import Shaping, assemble
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.tracing import kernels
+from envcoder_bench.shaping.tracing.program import Program
+from envcoder_bench.shaping.tracing.trace import Known, Untraced, trace
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.registry import baseline_path, make_task
+
+OWN_STAGES = ("command", "observation")  # what a candidate brings to its evaluation; the rest is the unshaped task's
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,14 @@ def prepare(cfg: DictConfig, sources: Sequence[CandidateSource]) -> Tuple[List[G
     failures: Dict[str, CandidateError] = {}
     for source in sources:
         try:
-            checked = check(loader.shaping(source, cfg.seed), state, task.constants, task)
+            checked = loader.checked(source, state, task)
             groups += [loader.group(source, checked, seed) for seed in range(cfg.seed, cfg.seed + cfg.seeds)]
         except CandidateError as error:
             failures[source.name] = error
         else:
             _warn_of_memory(checked)
+            for refusal in loader.untraced.get(source.name, []):
+                print(f"{refusal}: it is not compiled, and runs more slowly", file=sys.stderr)
     return groups, failures
 
 
@@ -75,15 +82,30 @@ def _warn_of_memory(shaping: Shaping) -> None:
 
 
 class _Loader:
-    """Loads modules afresh for every group, so that no two groups share Python state."""
+    """Loads, checks and traces; no two groups share a module that may keep something between calls.
+
+    Attributes:
+        untraced: for each candidate, the functions that cannot be compiled.
+    """
 
     def __init__(self, cfg: DictConfig, sources: Sequence[CandidateSource]) -> None:
         self._cfg = cfg
         given = {source.name: source for source in sources}
         self._baselines = {b.name: given.get(b.name, b) for b in baseline_sources(cfg.task.name)}
+        self._pure: Dict[Tuple[str, int], Candidate] = {}  # loaded files that keep nothing, by name and seed
+        self._compile = cfg.compile_shapers and kernels.available()
+        self._known: Known = {}
+        self._unshaped: Mapping[str, Program] = {}
+        self.untraced: Dict[str, List[Untraced]] = {}
 
     def _load(self, source: CandidateSource, seed: int) -> Candidate:
-        return load_candidate(source.name, source.source, source.file, seed)
+        key = (source.name, seed)
+        if key in self._pure:
+            return self._pure[key]
+        candidate = load_candidate(source.name, source.source, source.file, seed)
+        if all(function.memory_line is None for function in candidate.functions.values()):
+            self._pure[key] = candidate
+        return candidate
 
     def shaping(self, source: CandidateSource, seed: int) -> Shaping:
         # a baseline is whole in itself; a candidate is what it defines over the run's baseline
@@ -94,21 +116,40 @@ class _Loader:
             self._load(source, seed), self._load(self._baselines[self._cfg.baseline], seed), self._cfg.shaper_types
         )
 
+    def checked(self, source: CandidateSource, state: Dict[str, Tensor], task: Task) -> Shaping:
+        """A candidate's shaping with what checking and tracing find.
+
+        Raises:
+            CandidateError: it cannot be trained.
+        """
+        shaping = check(self.shaping(source, self._cfg.seed), state, task.constants, task)
+        return self._traced(source, shaping, state, task)
+
+    def _traced(self, source: CandidateSource, shaping: Shaping, state: Dict[str, Tensor], task: Task) -> Shaping:
+        if not self._compile:
+            return shaping
+        shaping, self.untraced[source.name] = trace(shaping, state, task.constants, task, self._known)
+        return shaping
+
     def group(self, source: CandidateSource, checked: Shaping, seed: int) -> Group:
         """A group's own modules, with the dimensions that the check found."""
-        found = {name: getattr(checked, name) for name in ("obs_dim", "action_dim", "effort", "components")}
+        found = {name: getattr(checked, name) for name in ("obs_dim", "action_dim", "effort", "components", "programs")}
+        programs = {stage: program for stage, program in self._unshaped.items() if stage not in OWN_STAGES}
+        programs.update({stage: program for stage, program in checked.programs.items() if stage in OWN_STAGES})
         alone = self.shaping(self._baselines["unshaped"], seed)
         unshaped = {name: getattr(alone, name) for name in ("reward", "initial_state", "goal", "terminal")}
         return Group(
             source.name,
             seed,
             replace(self.shaping(source, seed), **found),
-            replace(self.shaping(source, seed), **{**found, **unshaped, "components": ()}),
+            replace(self.shaping(source, seed), **{**found, **unshaped, "components": (), "programs": programs}),
         )
 
     def probe_state(self, task: Task) -> Dict[str, Tensor]:
         """A real state to check functions on: one step into episodes of the unshaped task."""
-        shaping = check(self.shaping(self._baselines["unshaped"], self._cfg.seed), task.state, task.constants, task)
+        unshaped = self._baselines["unshaped"]
+        shaping = check(self.shaping(unshaped, self._cfg.seed), task.state, task.constants, task)
+        self._unshaped = self._traced(unshaped, shaping, task.state, task).programs
         env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [shaping], [self._cfg.seed])
         env.reset()
         env.advance(torch.zeros_like(env.actions))

@@ -26,14 +26,14 @@ class _Ambient(threading.local):
 
 
 class use:  # lower case, because it reads as a statement: with stream.use(seed, step, purpose)
-    """Draw from (seed, step, purpose) inside the ``with`` block; ``step`` may be a 0-d int64 tensor on the device.
+    """Draw from (seed, step, purpose) inside the ``with`` block; both counters may be 0-d int64 tensors on the device.
 
     A counter tells the calls within one block apart, so that two calls give different numbers.
     """
 
     __slots__ = ("_outer", "calls", "purpose", "seed", "step")
 
-    def __init__(self, seed: int, step: noise.Counter, purpose: int) -> None:
+    def __init__(self, seed: noise.Counter, step: noise.Counter, purpose: int) -> None:
         self.seed, self.step, self.purpose, self.calls = seed, step, purpose, 0
 
     def __enter__(self) -> use:
@@ -44,11 +44,15 @@ class use:  # lower case, because it reads as a statement: with stream.use(seed,
     def __exit__(self, *_: object) -> None:
         _ambient.stream = self._outer
 
-    def next_seed(self) -> int:
+    def next_seed(self) -> noise.Counter:
         """A seed for the next call, as the int64 with the same bits."""
-        seed = (self.seed + self.calls * _CALL + (1 << 63)) % (1 << 64) - (1 << 63)
+        offset = _signed(self.calls * _CALL)
         self.calls += 1
-        return seed
+        return _signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
+
+
+def _signed(x: int) -> int:
+    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 _ambient = _Ambient()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Callable, Dict, Optional, Tuple, TypeVar
+from typing import Callable, Dict, List, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.tasks.base import Task
 
 T = TypeVar("T")
+CPU = torch.device("cpu")
 
 
 def check(shaping: Shaping, probe_state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> Shaping:
@@ -83,22 +84,46 @@ class _Probe:
 
     def __init__(self, state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> None:
         self.n = next(iter(state.values())).shape[0]
-        self.device, self.constants = task.device, constants
-        self.state = {**state}
-        self.state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
-        self.action_dim = 0
+        self.device, self.action_dim = task.device, 0
+        state = {**state}
+        state.setdefault("progress_buf", torch.zeros(self.n, dtype=torch.int64, device=task.device))
+        # the number at (environment, column) does not depend on how many columns there are
+        actions = 2.0 * noise.uniform(0, 0, noise.ACTION, self.n, MAX_ACTION_DIM, task.device) - 1.0
+        devices = {task.device, CPU}
+        self._states = {device: {key: x.to(device) for key, x in state.items()} for device in devices}
+        self._actions = {device: actions.to(device) for device in devices}
+        self._constants = {device: own_constants(constants, device) for device in devices}
 
-    def inputs(self, device: torch.device) -> Dict[str, Tensor]:
-        """The state with actions of the width at hand and own constants."""
-        state = {key: x.to(device) for key, x in self.state.items()}
-        state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, self.n, self.action_dim, device) - 1.0
-        return {**state, **own_constants(self.constants, device)}
+    def inputs(self, device: torch.device, rows: Optional[int] = None) -> Dict[str, Tensor]:
+        """The state with actions of the width at hand, of the first ``rows`` environments; the caller must copy it."""
+        state = {key: x[:rows] for key, x in self._states[device].items()}
+        actions = self._actions[device][:rows, : self.action_dim]
+        return {**state, "actions": actions, **self._constants[device]}
 
     def run(self, function: CandidateFunction, parse: Callable[[object], T]) -> T:
         """Call ``function`` and parse what it returns."""
         if self.device.type == "cuda":
             self._refuse_out_of_bounds(function)
         return self._run(function, parse, self.device)
+
+    def widths_that_fit(self, function: CandidateFunction, num_dofs: int) -> List[int]:
+        """Action widths with which a function gives commands of the right shape for a few environments on the CPU.
+
+        A quick look, so that a hundred widths need not be tried in earnest; empty if it cannot run there at all.
+        """
+        rows, fits = min(self.n, 3), []
+        self.action_dim = MAX_ACTION_DIM
+        state = {key: x.clone() for key, x in self.inputs(CPU, rows).items()}
+        with shared_settings(), stream.seeded(0), stream.use(0, 0, noise.CONTROL):
+            for width in range(MAX_ACTION_DIM, 0, -1):
+                actions = state["actions"][:, :width].clone()
+                try:
+                    value = bind(function, StateDict({**state, "actions": actions}))()
+                except FAULTS:
+                    continue
+                if isinstance(value, Tensor) and value.shape == (rows, num_dofs):
+                    fits.append(width)
+        return fits
 
     def finite(self, function: CandidateFunction, value: Tensor, what: str = "") -> None:
         try:
@@ -108,14 +133,14 @@ class _Probe:
 
     def _run(self, function: CandidateFunction, parse: Callable[[object], T], device: torch.device) -> T:
         real = self.inputs(device)
-        given = StateDict({key: x.clone() for key, x in real.items()})
+        given = StateDict({key: x.clone(memory_format=torch.contiguous_format) for key, x in real.items()})
         versions = {key: x._version for key, x in given.items()}
         call = bind(function, given)
         try:
             with shared_settings(), stream.seeded(0, device), stream.use(0, 0, noise.CONTROL):
                 value = call()
-            for key, x in given.items():  # values too: a write through .data or .numpy() leaves the version alone
-                if x._version != versions[key] or not torch.equal(torch.nan_to_num(x), torch.nan_to_num(real[key])):
+            for key, x in given.items():
+                if x._version != versions[key] or not _unchanged(x, real[key]):
                     raise Mutation(in_place(key))
             return parse(value)
         except FAULTS as error:
@@ -124,10 +149,18 @@ class _Probe:
     def _refuse_out_of_bounds(self, function: CandidateFunction) -> None:
         """Try it on the CPU first: there a bad index raises, on CUDA it takes the whole process's context with it."""
         try:
-            self._run(function, lambda value: None, torch.device("cpu"))
+            self._run(function, lambda value: None, CPU)
         except CandidateError as error:
             if "out of bounds" in error.message or "IndexError" in error.message:
                 raise
+
+
+def _unchanged(x: Tensor, before: Tensor) -> bool:
+    """Compare values: a write through .data or .numpy() leaves the version alone.
+
+    Not on CUDA, where each comparison would wait for the device: the same function has run on the CPU before.
+    """
+    return x.is_cuda or torch.equal(torch.nan_to_num(x), torch.nan_to_num(before))
 
 
 def in_place(key: str) -> str:
@@ -147,7 +180,10 @@ def _action_dim(shaping: Shaping, probe: _Probe, task: Task) -> int:
         _try_width(function, function.action_dim, probe, task)
         return function.action_dim
     bind(function, StateDict(probe.inputs(task.device)))  # an unknown parameter fails at any width
+    fits = probe.widths_that_fit(function, task.num_dofs)
     for width in range(MAX_ACTION_DIM, 0, -1):
+        if fits and width not in fits:
+            continue
         try:
             _try_width(function, width, probe, task)
         except CandidateError:

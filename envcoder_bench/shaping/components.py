@@ -25,6 +25,10 @@ class Components:
         self.sums = torch.zeros(layout.num_groups, most, layout.envs_per_group, device=device)
         self._steps = [0] * layout.num_groups
 
+    def names(self, group: int) -> Tuple[str, ...]:
+        """The names of one group's components, in the order of its sums."""
+        return self._names[group]
+
     def rows(self, group: int) -> Dict[str, Tensor]:
         """The sums of one group by name, each ``(envs_per_group,)``."""
         return dict(zip(self._names[group], self.sums[group]))

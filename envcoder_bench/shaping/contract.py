@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+from envcoder_bench.shaping.tracing.program import Program
 
 REWARD = "compute_reward"
 OBSERVATION = "compute_observation"
@@ -96,6 +98,8 @@ class Shaping:
         action: ``compute_torque`` or ``compute_dof_target``, or None for the task's own drives.
         obs_dim, action_dim, effort, components: filled in by ``checking.check``: widths of observation and action,
             whether the action commands effort, and the names of the reward's components.
+        programs: filled in by ``trace``: what stands for the functions of a stage (reward, command, ...); those that
+            it does not name are called.
     """
 
     name: str
@@ -110,3 +114,4 @@ class Shaping:
     action_dim: int = 0
     effort: bool = False
     components: Tuple[str, ...] = ()
+    programs: Mapping[str, Program] = field(default_factory=dict)

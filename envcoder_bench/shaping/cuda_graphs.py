@@ -28,11 +28,17 @@ class Graphs:
         self._pool = torch.cuda.graph_pool_handle()
 
     def build(
-        self, calls: Sequence[Call], attempt: Callable[[Call], bool], after: Callable[[], None], step: Tensor
+        self,
+        calls: Sequence[Call],
+        launches: Sequence[Callable[[], None]],
+        attempt: Callable[[Call], bool],
+        after: Callable[[], None],
+        step: Tensor,
     ) -> Tuple[List[Call], Callable[[], None]]:
         """Split ``calls`` into those that must run eagerly at every step, and a graph of the others and ``after``.
 
         Args:
+            launches: of kernels, which the graph holds too.
             attempt: runs a call and handles its faults; False if its group is dead.
             after: what the graph does once all of its calls are done.
             step: 0-d int64 tensor on the device, from which the captured calls read the step.
@@ -55,7 +61,7 @@ class Graphs:
                     eager.append(call)
                     _warn(call.function, *reason)
             after()
-            graph = self._capture_all(captured, eager, after, step)
+            graph = self._capture_all(captured, eager, launches, after, step)
         return eager, graph.replay
 
     def _try(
@@ -83,7 +89,12 @@ class Graphs:
         return True, None
 
     def _capture_all(
-        self, captured: List[Call], eager: List[Call], after: Callable[[], None], step: Tensor
+        self,
+        captured: List[Call],
+        eager: List[Call],
+        launches: Sequence[Callable[[], None]],
+        after: Callable[[], None],
+        step: Tensor,
     ) -> torch.cuda.CUDAGraph:
         """Capture, and again without the call that broke it, until it succeeds."""
         while True:
@@ -91,7 +102,7 @@ class Graphs:
             try:
                 # a failed capture does not restore the current stream, this does
                 with torch.cuda.stream(torch.cuda.current_stream()):
-                    return self._capture(captured, after, step, at)
+                    return self._capture(captured, launches, after, step, at)
             except FAULTS as error:
                 if not at or at[-1].function is None:
                     raise
@@ -104,13 +115,18 @@ class Graphs:
                 self._streams = [torch.cuda.Stream(self._device) for _ in range(NUM_STREAMS)]
 
     def _capture(
-        self, calls: Sequence[Call], after: Callable[[], None], step: Tensor, at: List[Call]
+        self,
+        calls: Sequence[Call],
+        launches: Sequence[Callable[[], None]],
+        after: Callable[[], None],
+        step: Tensor,
+        at: List[Call],
     ) -> torch.cuda.CUDAGraph:
-        """Capture the calls, forked over the streams, then ``after``; ``at`` ends with the call being captured."""
+        """Capture all, forked over the streams, then ``after``; ``at`` ends with the call being captured."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             main = torch.cuda.current_stream()
-            branches = self._streams[: len(calls)]
+            branches = self._streams[: max(len(calls), len(launches))]
             for branch in branches:
                 branch.wait_stream(main)
             for i, call in enumerate(calls):
@@ -118,6 +134,9 @@ class Graphs:
                 with torch.cuda.stream(branches[i % NUM_STREAMS]):
                     call(step)
             at.clear()
+            for i, launch in enumerate(launches):
+                with torch.cuda.stream(branches[i % NUM_STREAMS]):
+                    launch()
             for branch in branches:
                 main.wait_stream(branch)
             after()

@@ -1,6 +1,7 @@
 """Run every group's functions on its slice, into padded buffers, and stop a faulty group alone."""
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -13,11 +14,13 @@ from envcoder_bench.profiling import REST, span
 from envcoder_bench.shaping import cuda_graphs, outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
+from envcoder_bench.shaping.compiled import can_compile, compile_stages, disagreeing
 from envcoder_bench.shaping.components import Components
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
 from envcoder_bench.shaping.stages import Call, Stage, Store, into, into_parts, into_reward
 from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_of, own_constants
+from envcoder_bench.shaping.tracing.program import ACTION
 from envcoder_bench.tasks.base import Task
 
 POLICY = "the policy's action"
@@ -90,14 +93,19 @@ class Dispatcher:
         self._states = [
             StateDict({**view, "actions": self._contiguous(view["actions"]), **mine}) for view, mine in zip(views, own)
         ]
+        self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
+        self._step = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._readable = {**views[0], ACTION: actions}  # all groups' rows: these begin at group 0's
         for group in range(groups):
             self._add_calls(group)
+        traced = [stage for stage in self._stages.values() if stage.traced]
+        if traced:
+            compile_stages(traced, self._readable, self._components, self._active, self._step)
         self._constant_watches = [Watch(mine.values()) for mine in own]
         live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
         self._watch = Watch([*live, actions, *(copy.tensor for copy in self._copies)])
 
         self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
-        self._step = torch.zeros((), dtype=torch.int64, device=self.device)
         self._graphs = cuda_graphs.Graphs(self.device) if self.device.type == "cuda" else None
 
     # one control step
@@ -171,6 +179,7 @@ class Dispatcher:
             self.alive[group] = False
             self.failures[group] = error
             self._dead[group].fill_(True)
+            self._active[group].fill_(0)
             for stage in self._stages.values():
                 stage.clear(group)
 
@@ -197,11 +206,17 @@ class Dispatcher:
             for copy in self._copies:
                 copy.refresh()
             self._watch.mark()
+            self._step.fill_(step)
+            if any(call.seed not in program.verified for call, program in stage.traced):
+                self._verify(stage, step)
             if self._deferred:
                 self._run_deferred(stage, step)
                 return stage.buffers
             wanted = self.alive if mask is None else self.layout.split(mask).any(dim=1).tolist()
             stage.prefill()
+            if stage.launches:
+                self._active.copy_(torch.tensor(wanted, dtype=torch.uint8))
+                stage.launch()
             for call in stage.calls:
                 if wanted[call.group] and self.alive[call.group]:
                     self._attempt(call, step, step)
@@ -211,7 +226,6 @@ class Dispatcher:
 
     def _run_deferred(self, stage: Stage, step: int) -> None:
         """Run a stage without asking the device for anything."""
-        self._step.fill_(step)
         stage.prefill()
         if stage.replay is None:
             sums = self._components.sums.clone()  # warming up is not a step
@@ -230,9 +244,43 @@ class Dispatcher:
         def guard() -> None:
             stage.guard(self._dead, self._step)
 
+        def run() -> None:
+            stage.launch()
+            guard()
+
         if self._graphs is None:
-            return list(stage.calls), guard
-        return self._graphs.build(stage.calls, lambda call: self._attempt(call, self._step, step), guard, self._step)
+            return list(stage.calls), run
+        return self._graphs.build(
+            stage.calls, stage.launches, lambda call: self._attempt(call, self._step, step), guard, self._step
+        )
+
+    def _verify(self, stage: Stage, step: int) -> None:
+        """Call the functions that programs stand for once more, and take those back whose kernels disagree."""
+        sums = self._components.sums.clone()  # this is no step
+
+        def results(run: Callable[[], None]) -> List[Tensor]:
+            self._components.sums.zero_()
+            stage.poison()
+            run()
+            return [x.clone() for x in (*stage.buffers.values(), self._components.sums)]
+
+        def functions() -> None:
+            for call, _ in stage.traced:
+                if self.alive[call.group]:
+                    self._attempt(call, self._step if self._deferred else step, step)
+
+        expected, got = results(functions), results(stage.launch)
+        self._components.sums.copy_(sums)
+        stage.reset()
+        wrong = [g for g in disagreeing(expected, got, self.layout.num_groups) if self.alive[g]]
+        for call, program in list(stage.traced):
+            program.verified.add(call.seed)
+            if call.group in wrong:
+                stage.traced.remove((call, program))
+                stage.calls.append(call)
+                _warn_of_disagreement(call)
+        if wrong:
+            compile_stages([stage], self._readable, self._components, self._active, self._step)
 
     def _attempt(self, call: Call, counter: noise.Counter, step: int) -> bool:
         """Make one call with the random numbers of ``counter``; a fault in it stops its group."""
@@ -284,16 +332,21 @@ class Dispatcher:
         def add(name: str, function: Optional[CandidateFunction], purpose: int, store: Store) -> None:
             if function is not None:
                 invoke = bind(function, state, action if name == "command" else None)
-                self._stages[name].calls.append(
-                    Call(group, function, invoke, store, self.seeds[group], purpose, self.device)
-                )
+                put(name, Call(group, function, invoke, store, self.seeds[group], purpose, self.device))
+
+        def put(name: str, call: Call) -> None:
+            program = shaping.programs.get(name)
+            if program is not None and can_compile(program, self._readable):
+                self._stages[name].traced.append((call, program))
+            else:
+                self._stages[name].calls.append(call)
 
         action = self._contiguous(rows["policy"][""][:, : shaping.action_dim])
         add("command", shaping.action, noise.CONTROL, into(rows["command"][""]))
         if shaping.action is None:
             drives = partial(self.task.default_dof_target, action, state)
             store = into(rows["command"][""])
-            self._stages["command"].calls.append(Call(group, None, drives, store, 0, noise.CONTROL, self.device))
+            put("command", Call(group, None, drives, store, 0, noise.CONTROL, self.device))
         sums = self._components.rows(group)
         add("reward", shaping.reward, noise.REWARD, into_reward(rows["reward"][""], sums))
         add("terminal", shaping.terminal, noise.TERMINAL, into(rows["terminal"][""], outputs.real))
@@ -301,6 +354,13 @@ class Dispatcher:
         add("goal", shaping.goal, noise.GOAL, into_parts(rows["goal"]))
         observation = rows["observation"][""][:, : shaping.obs_dim]
         add("observation", shaping.observation, noise.OBSERVATION, into(observation))
+
+
+def _warn_of_disagreement(call: Call) -> None:
+    function = call.function
+    place = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
+    message = f"{place}: its compiled form gives other numbers, so it runs as PyTorch calls, more slowly"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _live_stage(name: str, layout: GroupLayout, device: torch.device, live: Dict[str, Tensor]) -> Stage:

@@ -37,6 +37,8 @@ class Scan:
 
     def __init__(self, tree: ast.Module, helpers: FrozenSet[str] = frozenset()) -> None:
         self.tree, self.helpers = tree, helpers
+        self._walked: Dict[ast.AST, List[ast.AST]] = {}
+        self._memories: Dict[ast.AST, List[int]] = {}
         self.definitions: Dict[str, List[ast.stmt]] = {}
         for statement in _top_level(tree.body):
             for name in _bound_names(statement):
@@ -47,8 +49,9 @@ class Scan:
 
     def setter(self) -> Optional[Tuple[int, str]]:
         """The first use of a function that changes torch for the whole process: (line, name)."""
-        found = [(x.lineno, x.attr) for x in ast.walk(self.tree) if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
-        found += [(x.lineno, x.id) for x in ast.walk(self.tree) if isinstance(x, ast.Name) and x.id in _SETTERS]
+        inside = [x for statement in self.tree.body for x in self._walk(statement)]
+        found = [(x.lineno, x.attr) for x in inside if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
+        found += [(x.lineno, x.id) for x in inside if isinstance(x, ast.Name) and x.id in _SETTERS]
         return min(found, default=None)
 
     def line(self, name: str) -> int:
@@ -58,16 +61,26 @@ class Scan:
     def random_line(self, name: str) -> Optional[int]:
         """The first line that may draw from a library's generator, among all that function ``name`` reaches."""
         reached = self._reached(name)
-        local = {x.id for node in reached for x in ast.walk(node) if isinstance(x, ast.Name) and _stored(x)}
-        local.update(x.arg for node in reached for x in ast.walk(node) if isinstance(x, ast.arg))
+        inside = [x for node in reached for x in self._walk(node)]
+        local = {x.id for x in inside if isinstance(x, ast.Name) and _stored(x)}
+        local.update(x.arg for x in inside if isinstance(x, ast.arg))
         known = local | set(self.definitions)
-        lines = [getattr(x, "lineno", 1) for node in reached for x in ast.walk(node) if self._is_random(x, known)]
+        lines = [getattr(x, "lineno", 1) for x in inside if self._is_random(x, known)]
         return min(lines, default=None)
 
     def memory_line(self, name: str) -> Optional[int]:
         """The first line that may keep something for the next call, among all that function ``name`` reaches."""
-        lines = [line for node in self._reached(name) for line in self._memory(node, set(), False)]
-        return min(lines, default=None)
+        reached = self._reached(name)
+        for node in reached:
+            if node not in self._memories:
+                self._memories[node] = list(self._memory(node, set(), False))
+        return min((line for node in reached for line in self._memories[node]), default=None)
+
+    def _walk(self, node: ast.AST) -> List[ast.AST]:
+        """All nodes within ``node``, found once."""
+        if node not in self._walked:
+            self._walked[node] = list(ast.walk(node))
+        return self._walked[node]
 
     def _reached(self, name: str) -> List[ast.stmt]:
         if name not in self.definitions:  # defined by other means than a def or an assignment: look everywhere
@@ -78,7 +91,7 @@ class Scan:
             node = todo.pop()
             if node not in reached:
                 reached.append(node)
-                names = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
+                names = {x.id for x in self._walk(node) if isinstance(x, ast.Name)}
                 todo += [other for known in names & set(self.definitions) for other in self.definitions[known]]
         return reached
 

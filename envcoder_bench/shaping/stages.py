@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from envcoder_bench import noise, stream
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.contract import CandidateFunction
+from envcoder_bench.shaping.tracing.program import Program
 
 Store = Callable[[object], None]
 
@@ -22,7 +23,7 @@ class Call:
     own drives, which are no candidate's fault.
     """
 
-    __slots__ = ("_device", "_invoke", "_purpose", "_seed", "_store", "_uses_generator", "function", "group")
+    __slots__ = ("_device", "_invoke", "_purpose", "_store", "_uses_generator", "function", "group", "seed")
 
     def __init__(
         self,
@@ -35,14 +36,15 @@ class Call:
         device: torch.device,
     ) -> None:
         self.group, self.function = group, function
-        self._invoke, self._store, self._seed, self._purpose, self._device = invoke, store, seed, purpose, device
+        self.seed = seed
+        self._invoke, self._store, self._purpose, self._device = invoke, store, purpose, device
         self._uses_generator = function is not None and function.random_line is not None
 
     def __call__(self, step: noise.Counter) -> None:
         """Call the function with the random numbers of ``step``, check what it returns, and write it to its rows."""
-        with stream.use(self._seed, step, self._purpose):
+        with stream.use(self.seed, step, self._purpose):
             if self._uses_generator:
-                with stream.seeded(noise.stream_seed(self._seed, int(step), self._purpose), self._device):
+                with stream.seeded(noise.stream_seed(self.seed, int(step), self._purpose), self._device):
                     value = self._invoke()
             else:
                 value = self._invoke()
@@ -105,6 +107,9 @@ class Stage:
     ) -> None:
         self.name, self.layout, self.buffers, self.widths, self.rest = name, layout, buffers, widths, rest
         self.calls: List[Call] = []
+        # calls that a program stands for, and what launches the kernels of all these programs
+        self.traced: List[Tuple[Call, Program]] = []
+        self.launches: List[Callable[[], None]] = []
         # what CUDA runs: calls that no graph can hold, then everything else; None until the first run
         self.eager: List[Call] = []
         self.replay: Optional[Callable[[], None]] = None
@@ -118,13 +123,33 @@ class Stage:
 
     def function(self, group: int) -> Optional[CandidateFunction]:
         """The candidate's function that fills the group's rows, if one does."""
-        return next((call.function for call in self.calls if call.group == group), None)
+        calls = [*self.calls, *(call for call, _ in self.traced)]
+        return next((call.function for call in calls if call.group == group), None)
+
+    def launch(self) -> None:
+        """Run the kernels."""
+        for launch in self.launches:
+            launch()
 
     def prefill(self) -> None:
         """Put the live values in, so that what no call sets keeps its value."""
         if self.rest is not None:
             for key, buffer in self.buffers.items():
                 buffer.copy_(self.rest[key])
+
+    def poison(self) -> None:
+        """Fill the buffers so that it shows what a run does not write."""
+        if self.rest is None:
+            for buffer in self.buffers.values():
+                buffer.fill_(float("nan"))
+        self.prefill()
+
+    def reset(self) -> None:
+        """Empty the buffers: live values or zeros."""
+        if self.rest is None:
+            for buffer in self.buffers.values():
+                buffer.zero_()
+        self.prefill()
 
     def clear(self, group: int) -> None:
         """Empty the rows of a group: live values or zeros."""

@@ -1,0 +1,162 @@
+"""A traced function: what one environment computes, number by number, without tensors and without Python."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple, Union
+
+import numpy as np
+import torch
+
+Number = Union[int, float, bool]
+
+# the kinds of numbers a program computes with, and their names in it
+KINDS: Dict[torch.dtype, str] = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.uint8: "u8",
+    torch.bool: "b",
+}
+FLOATS = ("f32", "f64")
+ACTION = "action"  # the name of the policy's action, beside the state's keys
+MAX_NODES = 30_000  # beyond this a compiler takes longer than the kernel saves
+
+
+class Untraceable(Exception):
+    """A function does what no program can; the message completes "it ..."."""
+
+
+class Node(NamedTuple):
+    """One scalar operation.
+
+    ``op`` is an operation of ``source.py``, or: ``load`` (a number of the state: ``name``, ``column``), ``const``
+    (``value``), ``lane`` (the environment's index in its group), ``seed`` and ``step`` (of the random numbers).
+    ``args`` are earlier nodes.
+    """
+
+    op: str
+    kind: str
+    args: Tuple[int, ...] = ()
+    value: Number = 0
+    name: str = ""
+    column: int = 0
+
+
+@dataclass
+class Output:
+    """One tensor that a function returns: its numbers for one environment in C order, and their kind."""
+
+    nodes: List[int]
+    kind: str
+
+
+@dataclass
+class Program:
+    """The nodes of a function, in an order in which they can be computed, and its outputs by name.
+
+    ``verified`` are the seeds for which its kernel has been held against the function.
+    """
+
+    nodes: List[Node] = field(default_factory=list)
+    outputs: Dict[str, Output] = field(default_factory=dict)
+    verified: Set[int] = field(default_factory=set)
+    _known: Dict[Node, int] = field(default_factory=dict, repr=False)
+
+    def add(self, op: str, kind: str, *args: int, **given: object) -> int:
+        """Add a node, or find the same one.
+
+        Floating-point constants are never shared: which of them happen to be equal is not part of the structure, so
+        that programs which differ in constants alone become one kernel.
+        """
+        node = Node(op, kind, args, **given)  # type: ignore[arg-type]
+        if op == "const" and kind in FLOATS:
+            return self._append(node)
+        if node not in self._known:
+            self._known[node] = self._append(node)
+        return self._known[node]
+
+    def _append(self, node: Node) -> int:
+        if len(self.nodes) >= MAX_NODES:
+            raise Untraceable(f"computes more than {MAX_NODES} numbers for one environment")
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def state_names(self) -> Set[str]:
+        """What it reads of the state."""
+        return {node.name for node in self.nodes if node.op == "load"}
+
+    def const(self, value: Number, kind: str) -> int:
+        if kind not in FLOATS:
+            value = int(value)
+        return self.add("const", kind, value=value)
+
+    def is_const(self, node: int) -> bool:
+        return self.nodes[node].op == "const"
+
+    def cast(self, node: int, kind: str) -> int:
+        """The node's number as another kind; constants are converted here and now."""
+        own = self.nodes[node]
+        if own.kind == kind:
+            return node
+        if own.op == "const":
+            return self.const(convert(own.value, kind), kind)
+        return self.add("cast", kind, node)
+
+
+def convert(value: Number, kind: str) -> Number:
+    """Convert a Python number as torch would."""
+    dtype = next(dtype for dtype, name in KINDS.items() if name == kind)
+    return torch.tensor(value).to(dtype).item()
+
+
+@dataclass
+class Value:
+    """A tensor of a traced function: which nodes stand at which place.
+
+    Attributes:
+        memory: nodes of the storage; tensors that share it are views of each other.
+        index: places in ``memory``, in the tensor's shape with 1 in place of the environments' axis.
+        kind: of its numbers.
+        own: whether the call that is traced made it; what outlives the call must not be written to.
+    """
+
+    memory: List[int]
+    index: np.ndarray
+    kind: str
+    own: bool = True
+
+    @classmethod
+    def of(cls, nodes: np.ndarray, kind: str) -> Value:
+        """A new tensor of these nodes."""
+        return cls([int(node) for node in nodes.reshape(-1)], np.arange(nodes.size).reshape(nodes.shape), kind)
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """The nodes in the tensor's shape."""
+        return np.asarray(self.memory, dtype=np.int64)[self.index]
+
+    def view(self, index: np.ndarray) -> Value:
+        """A tensor that shares this one's memory."""
+        return Value(self.memory, index, self.kind, self.own)
+
+    def write(self, nodes: np.ndarray) -> None:
+        """Overwrite the numbers in place, as seen by all views."""
+        if not self.own:
+            raise Untraceable("changes a tensor that outlives the call")
+        for place, node in zip(self.index.reshape(-1), np.broadcast_to(nodes, self.index.shape).reshape(-1)):
+            self.memory[place] = int(node)
+
+
+def kind_of(dtype: torch.dtype) -> str:
+    if dtype not in KINDS:
+        raise Untraceable(f"computes with {dtype}")
+    return KINDS[dtype]
+
+
+def env_axis(shape: Tuple[int, ...], rows: int) -> Optional[int]:
+    """The axis of the environments: the only one of length ``rows``, a number that no other axis has by chance."""
+    axes = [axis for axis, size in enumerate(shape) if size == rows]
+    if len(axes) > 1:
+        raise Untraceable("makes a tensor with an axis of environments twice")
+    return axes[0] if axes else None

@@ -1,0 +1,218 @@
+"""Watch a function run on sample tensors, and write down its operations for one environment."""
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from envcoder_bench.shaping.tracing.program import Number, Program, Untraceable, Value, env_axis, kind_of
+
+MAX_CONSTANTS = 4096  # numbers in one constant tensor
+
+Result = Union[Value, Sequence[Value]]
+Rule = Callable[["Recorder", Dict[str, Any], Any], Result]  # (recorder, arguments by name, torch's result)
+RULES: Dict[str, Rule] = {}  # by the name of the ATen operator
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register how the operators of these names are written down."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            if name in RULES:
+                raise ValueError(f"operator {name} has a rule already")
+            RULES[name] = function
+        return function
+
+    return register
+
+
+class Recorder(TorchDispatchMode):
+    """Records every ATen operator while the function really runs, so that Python's control flow is that of a call.
+
+    Args:
+        rows: environments of the sample tensors; a number that no other axis has by chance, so that it tells which
+            axis the environments are.
+        file: the candidate's, for the line in ``fault``.
+
+    Attributes:
+        program: what was recorded.
+        fault: the line and the reason if the function cannot be a program; recording has ended there.
+    """
+
+    def __init__(self, rows: int, file: str) -> None:
+        super().__init__()
+        self.rows, self.program = rows, Program()
+        self.fault: Optional[Tuple[Optional[int], str]] = None
+        self._file = file
+        self._values: Dict[int, Tuple[Tensor, Value]] = {}  # the tensor is kept: its id must not be used again
+        self._inputs: Dict[int, Tuple[Tensor, str]] = {}  # tensors of the state, and their names
+        self._live: Dict[int, str] = {}  # their storages
+
+    # inputs and outputs
+
+    def load(self, tensor: Tensor, name: str) -> None:
+        """Declare a tensor ``(rows, ...)`` to be the state's ``name``."""
+        self._inputs[id(tensor)] = (tensor, name)
+        self._live[tensor.untyped_storage().data_ptr()] = name
+
+    def scalar(self, tensor: Tensor, op: str) -> None:
+        """Declare a 0-d int64 tensor to be the ``seed`` or the ``step`` of the random numbers."""
+        value = Value.of(np.array(self.program.add(op, "i64")), "i64")
+        value.own = False
+        self._values[id(tensor)] = (tensor, value)
+
+    def value(self, tensor: Tensor) -> Value:
+        """What is known of a tensor; one that is not of the state and that the call did not make is a constant."""
+        if id(tensor) not in self._values:
+            made = self._loaded(tensor) if id(tensor) in self._inputs else self._constant(tensor)
+            made.own = False
+            self._values[id(tensor)] = (tensor, made)
+        return self._values[id(tensor)][1]
+
+    def _loaded(self, tensor: Tensor) -> Value:
+        shape, kind, name = self._env_shape(tensor), kind_of(tensor.dtype), self._inputs[id(tensor)][1]
+        columns = range(int(np.prod(shape)))
+        nodes = [self.program.add("load", kind, name=name, column=column) for column in columns]
+        return Value.of(np.array(nodes, dtype=np.int64).reshape(shape), kind)
+
+    def _constant(self, tensor: Tensor) -> Value:
+        name = self._live.get(tensor.untyped_storage().data_ptr())
+        if name is not None:
+            raise Untraceable(f"reads {name!r} past torch (.data, .numpy())")
+        shape, kind = tuple(tensor.shape), kind_of(tensor.dtype)
+        if tensor.numel() > MAX_CONSTANTS:
+            raise Untraceable(f"uses a constant of {tensor.numel()} numbers")
+        if self.rows in shape:
+            raise Untraceable("uses numbers of each environment that do not come from the state")
+        nodes = [self.program.const(x, kind) for x in tensor.detach().reshape(-1).tolist()]
+        return Value.of(np.array(nodes, dtype=np.int64).reshape(shape), kind)
+
+    # recording
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if self.fault is None:
+            try:
+                self._record(func, args, kwargs, result)
+            except Untraceable as error:
+                self.fault = (_line_now(self._file), str(error))
+        return result
+
+    def _record(self, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], result: Any) -> None:
+        name = func._schema.name.split("::")[-1]
+        given = {x.name: x.default_value for x in func._schema.arguments if x.has_default_value()}
+        given.update({x.name: value for x, value in zip(func._schema.arguments, args)})
+        given.update(kwargs)
+        target = given.get("out")
+        if isinstance(target, Tensor):
+            self.value(target)
+        elif name.endswith("_") and not name.endswith("__") and name not in RULES:
+            name, target = name[:-1], given["self"]
+        if name not in RULES:
+            raise Untraceable(_UNSUPPORTED.get(name, f"uses {name}, which has no rule"))
+        made = RULES[name](self, given, result)
+        if isinstance(target, Tensor):
+            own = self.value(target)
+            own.write(self.cast(made, own.kind).nodes)  # type: ignore[arg-type]
+            return
+        if isinstance(result, Tensor):
+            result, made = (result,), (made,)  # type: ignore[assignment]
+        for tensor, value in zip(result, made) if isinstance(result, (tuple, list)) else ():  # type: ignore[arg-type]
+            if id(tensor) not in self._values:
+                self._values[id(tensor)] = (tensor, self._finished(tensor, value))
+
+    def _finished(self, tensor: Tensor, value: Value) -> Value:
+        """Make sure that a rule's value agrees with torch's result in shape and kind of number."""
+        if value.index.shape != self._env_shape(tensor):
+            raise Untraceable(f"makes a tensor of shape {tuple(tensor.shape)} in a way that no rule describes")
+        return self.cast(value, kind_of(tensor.dtype))
+
+    # what rules use
+
+    def _env_shape(self, tensor: Tensor) -> Tuple[int, ...]:
+        """The tensor's shape for one environment: 1 where the axis of environments is."""
+        axis = env_axis(tuple(tensor.shape), self.rows)
+        return tuple(1 if i == axis else size for i, size in enumerate(tensor.shape))
+
+    def shape(self, tensor: Tensor) -> Tuple[int, ...]:
+        return self._env_shape(tensor)
+
+    def axis(self, tensor: Tensor) -> Optional[int]:
+        """The tensor's axis of environments, if it has one."""
+        return env_axis(tuple(tensor.shape), self.rows)
+
+    def inner_axis(self, tensor: Tensor, dim: int, what: str) -> int:
+        """``dim`` counted from the front, if it is not the axis of environments."""
+        dim = dim % max(tensor.dim(), 1)
+        if dim == self.axis(tensor):
+            raise Untraceable(what)
+        return dim
+
+    def nodes(self, x: Union[Tensor, Number], kind: Optional[str] = None) -> np.ndarray:
+        """The nodes of a tensor or a number, as numbers of ``kind``."""
+        if isinstance(x, Tensor):
+            value = self.value(x)
+            return value.nodes if kind is None else self.cast(value, kind).nodes
+        if not isinstance(x, (bool, int, float)):
+            raise Untraceable(f"computes with a {type(x).__name__}")
+        return np.array(self.program.const(x, kind or "f32"))
+
+    def cast(self, value: Value, kind: str) -> Value:
+        if value.kind == kind:
+            return value
+        nodes = [self.program.cast(int(node), kind) for node in value.nodes.reshape(-1)]
+        return Value.of(np.array(nodes, dtype=np.int64).reshape(value.index.shape), kind)
+
+    def elementwise(self, arrays: Sequence[np.ndarray], kind: str, make: Callable[..., int], result: Tensor) -> Value:
+        """Apply ``make`` (nodes to node) to broadcast arrays of nodes; what is constant takes torch's own numbers."""
+        program, shape = self.program, self._env_shape(result)
+        flat = [np.broadcast_to(x, shape).reshape(-1).tolist() for x in arrays]
+        if all(program.is_const(node) for x in flat for node in x):
+            axis = self.axis(result)
+            one = result if axis is None else result.narrow(axis, 0, 1)
+            made: List[int] = [program.const(x, kind) for x in one.reshape(-1).tolist()]
+        else:
+            made = [make(*nodes) for nodes in zip(*flat)]
+        return Value.of(np.array(made, dtype=np.int64).reshape(shape), kind)
+
+
+def _line_now(file: str) -> Optional[int]:
+    """The line of ``file`` that is being executed."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_filename != file:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame.f_lineno if frame is not None else None
+
+
+_GENERATOR = "draws from a library's generator"
+_VALUES = "lets its control flow or shapes depend on numbers of the state (if, .item(), a mask as index)"
+_GENERATORS = (
+    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "uniform", "normal", "bernoulli", "random",
+    "randperm", "multinomial", "exponential", "native_dropout",
+)  # fmt: skip
+_UNSUPPORTED = {
+    **dict.fromkeys(_GENERATORS, _GENERATOR),
+    **dict.fromkeys(("nonzero", "masked_select", "is_nonzero", "equal"), _VALUES),
+}
+
+
+@rule("_local_scalar_dense")
+def _item(rec: Recorder, a: Dict[str, Any], result: Any) -> Result:
+    if not all(rec.program.is_const(int(node)) for node in rec.nodes(a["self"]).reshape(-1)):
+        raise Untraceable(_VALUES)
+    return []
+
+
+def result_kind(*operands: Union[Tensor, Number]) -> str:
+    """The kind of number in which torch computes with these operands."""
+    if len(operands) == 1:
+        return kind_of(operands[0].dtype)  # type: ignore[union-attr]
+    return kind_of(torch.result_type(operands[0], operands[1]))

@@ -1,0 +1,161 @@
+"""C code of a traced program: the same text for programs that differ in floating-point constants alone."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Sequence, Tuple
+
+from envcoder_bench.shaping.tracing.program import FLOATS, Node, Program
+
+C_TYPES = {
+    "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "u8": "unsigned char", "b": "bool",
+}  # fmt: skip
+_FUNCTIONS = {  # of the C library, with an f behind the name for float
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
+    "erf", "floor", "ceil", "trunc", "atan2", "pow",
+}  # fmt: skip
+_OPERATORS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_BITS = {"and": "&", "or": "|", "xor": "^"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program as C statements.
+
+    Attributes:
+        code: declares what it needs; reads ``S_<name>`` (pointers to the environment's row of the state), ``c[i]``
+            (its constants), ``lane``, ``seed`` and ``step``; writes ``O_<name>[i]`` (pointers to its row of results).
+        constants: the numbers of ``c``.
+        state: names of the state that it reads, with their C types.
+        outputs: names of the results, with how many numbers each has.
+    """
+
+    code: str
+    constants: Tuple[float, ...]
+    state: Tuple[Tuple[str, str], ...]
+    outputs: Tuple[Tuple[str, int], ...]
+
+
+def write_source(program: Program, stores: Dict[str, str]) -> Source:
+    """Write a program as C.
+
+    Args:
+        stores: how each output that is wanted is written: a statement with ``{place}``, ``{value}``, ``{name}``.
+    """
+    wanted = {name: output for name, output in program.outputs.items() if name in stores}
+    used = _reachable(program, [node for output in wanted.values() for node in output.nodes])
+    names: Dict[int, str] = {}
+    constants: List[float] = []
+    state: Dict[str, str] = {}
+    lines: List[str] = []
+    for node in used:
+        own = program.nodes[node]
+        names[node] = f"v{len(names)}"
+        if own.op == "const" and own.kind in FLOATS:
+            expression = f"({C_TYPES[own.kind]})c[{len(constants)}]"
+            constants.append(float(own.value))
+        elif own.op == "load":
+            state[own.name] = C_TYPES[own.kind]
+            expression = f"S_{own.name}[{own.column}]"
+        else:
+            kinds = [program.nodes[arg].kind for arg in own.args]
+            expression = _expression(own, kinds, [names[arg] for arg in own.args])
+        lines.append(f"const {C_TYPES[own.kind]} {names[node]} = {expression};")
+    for name, output in wanted.items():
+        for place, node in enumerate(output.nodes):
+            lines.append(stores[name].format(name=name, place=place, value=names[node]))
+    sizes = tuple((name, len(output.nodes)) for name, output in wanted.items())
+    return Source("\n".join(lines), tuple(constants), tuple(sorted(state.items())), sizes)
+
+
+def _reachable(program: Program, roots: Sequence[int]) -> List[int]:
+    """The nodes that the roots need, in order."""
+    found, todo = set(roots), list(roots)
+    while todo:
+        for arg in program.nodes[todo.pop()].args:
+            if arg not in found:
+                found.add(arg)
+                todo.append(arg)
+    return sorted(found)
+
+
+def _expression(node: Node, kinds: List[str], x: List[str]) -> str:
+    op, kind = node.op, node.kind
+    if op in ("lane", "seed", "step"):
+        return op
+    if op == "const":
+        return _integer(int(node.value), kind)
+    if op == "cast":
+        return f"{x[0]} != 0" if kind == "b" else f"({C_TYPES[kind]}){x[0]}"
+    if op == "select":
+        return f"{x[0]} ? {x[1]} : {x[2]}"
+    if op in _OPERATORS:
+        return f"{x[0]} {_OPERATORS[op]} {x[1]}"
+    if op == "not":
+        return f"!{x[0]}" if kinds[0] == "b" else f"~{x[0]}"
+    if op in _BITS:
+        return f"{x[0]} {_BITS[op]} {x[1]}"
+    if kind in FLOATS:
+        return _float(op, kind, x)
+    return _whole(op, kind, x)
+
+
+def _integer(value: int, kind: str) -> str:
+    if kind == "i64":
+        return f"(long long){value % (1 << 64)}ULL"
+    return str(value) if kind != "b" else ("true" if value else "false")
+
+
+def _float(op: str, kind: str, x: List[str]) -> str:
+    suffix, zero = ("f", "0.0f") if kind == "f32" else ("", "0.0")
+    symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/"}.get(op)
+    if symbol:
+        return f"{x[0]} {symbol} {x[1]}"
+    if op == "neg":
+        return f"-{x[0]}"
+    if op == "abs":
+        return f"fabs{suffix}({x[0]})"
+    if op == "round":
+        return f"rint{suffix}({x[0]})"
+    if op in ("maximum", "minimum"):  # NaN wins
+        return f"{x[0]} != {x[0]} || {x[0]} {'>' if op == 'maximum' else '<'} {x[1]} ? {x[0]} : {x[1]}"
+    if op == "log1p":  # not every C library that compiles this has these two; double makes up for it
+        return f"({C_TYPES[kind]})log(1.0 + (double){x[0]})"
+    if op == "expm1":
+        return f"({C_TYPES[kind]})(exp((double){x[0]}) - 1.0)"
+    if op == "fmod":
+        return f"fmod{suffix}({x[0]}, {x[1]})"
+    if op == "remainder":
+        rest = f"fmod{suffix}({x[0]}, {x[1]})"
+        return f"{rest} != {zero} && ({rest} < {zero}) != ({x[1]} < {zero}) ? {rest} + {x[1]} : {rest}"
+    if op == "floordiv":
+        return f"floor{suffix}({x[0]} / {x[1]})"
+    if op not in _FUNCTIONS:
+        raise ValueError(f"no C code for {op} of {kind}")
+    return f"{op}{suffix}({', '.join(x)})"
+
+
+def _whole(op: str, kind: str, x: List[str]) -> str:
+    """Integers wrap around as torch's do, which C promises for unsigned ones alone; division by zero gives 0."""
+    own, unsigned = C_TYPES[kind], "unsigned long long"
+    wrapping: Dict[str, Callable[[], str]] = {
+        "add": lambda: f"({own})(({unsigned}){x[0]} + ({unsigned}){x[1]})",
+        "sub": lambda: f"({own})(({unsigned}){x[0]} - ({unsigned}){x[1]})",
+        "mul": lambda: f"({own})(({unsigned}){x[0]} * ({unsigned}){x[1]})",
+        "neg": lambda: f"({own})(0ULL - ({unsigned}){x[0]})",
+        "shl": lambda: f"({own})(({unsigned}){x[0]} << {x[1]})",
+        "shr": lambda: f"{x[0]} >> {x[1]}",
+        "abs": lambda: f"{x[0]} < 0 ? ({own})(0ULL - ({unsigned}){x[0]}) : {x[0]}",
+        "maximum": lambda: f"{x[0]} > {x[1]} ? {x[0]} : {x[1]}",
+        "minimum": lambda: f"{x[0]} < {x[1]} ? {x[0]} : {x[1]}",
+        "div": lambda: f"{x[1]} == 0 ? 0 : {x[0]} / {x[1]}",
+        "fmod": lambda: f"{x[1]} == 0 ? 0 : {x[0]} % {x[1]}",
+        "remainder": lambda: f"{x[1]} == 0 ? 0 : ({x[0]} % {x[1]} + {x[1]}) % {x[1]}",
+        "floordiv": lambda: (
+            f"{x[1]} == 0 ? 0 : {x[0]} / {x[1]} - (({x[0]} % {x[1]} != 0) && (({x[0]} < 0) != ({x[1]} < 0)))"
+        ),
+    }
+    if op in ("floor", "ceil", "trunc", "round"):
+        return x[0]
+    if op not in wrapping:
+        raise ValueError(f"no C code for {op} of {kind}")
+    return wrapping[op]()

@@ -1,0 +1,175 @@
+"""Trace the functions of a shaping on a sample of real states."""
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from envcoder_bench import noise, stream
+from envcoder_bench.shaping import outputs
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.contract import INITIAL_STATE_KEYS, CandidateFunction, Shaping
+from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
+from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.shaping.tracing import pointwise, reductions, structure  # noqa: F401  (their rules)
+from envcoder_bench.shaping.tracing.program import ACTION, Output, Program
+from envcoder_bench.shaping.tracing.recorder import Recorder
+from envcoder_bench.tasks.base import Task
+
+ROWS = 131  # environments of the sample: a prime that no other axis is likely to have as its length
+
+
+class Untraced(NamedTuple):
+    """A function that no program can stand for, and why."""
+
+    function: CandidateFunction
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.function.file}:{self.line}: in {self.function.type}: {self.reason}"
+
+
+Known = Dict[Tuple[object, ...], Tuple[CandidateFunction, Union[Program, Untraced]]]
+
+
+def trace(
+    shaping: Shaping,
+    probe_state: Dict[str, Tensor],
+    constants: Dict[str, Tensor],
+    task: Task,
+    known: Optional[Known] = None,
+) -> Tuple[Shaping, List[Untraced]]:
+    """Return a checked ``shaping`` with ``programs`` filled in, and the functions that have none.
+
+    Args:
+        probe_state: per-environment tensors ``(n, ...)`` of a real state.
+        constants: the task's.
+        known: results of earlier calls, for functions that several shapings share; it is added to.
+    """
+    # on the CPU it is quick; what wants the task's own device is traced there
+    devices = [torch.device("cpu")] + ([task.device] if task.device.type != "cpu" else [])
+    samples = [_Sample(shaping, probe_state, constants, task, device) for device in devices]
+    known = {} if known is None else known
+    programs: Dict[str, Program] = {}
+    refused: List[Untraced] = []
+    functions = {
+        "command": (shaping.action, noise.CONTROL),
+        "reward": (shaping.reward, noise.REWARD),
+        "terminal": (shaping.terminal, noise.TERMINAL),
+        "initial_state": (shaping.initial_state, noise.INITIAL_STATE),
+        "goal": (shaping.goal, noise.GOAL),
+        "observation": (shaping.observation, noise.OBSERVATION),
+    }
+    keepers = {f.file: f for f, _ in functions.values() if f is not None and f.memory_line is not None}
+    for stage, (function, purpose) in functions.items():
+        if function is None:
+            drives = _first(samples, lambda sample: sample.record_drives()) if stage == "command" else None
+            if drives is not None:
+                programs[stage] = drives
+            continue
+        keeper = keepers.get(function.file)
+        if function.random_line is not None:
+            refused.append(Untraced(function, function.random_line, "may draw from a library's generator"))
+        elif keeper is not None:  # what one function keeps, another may read
+            line = keeper.memory_line or keeper.line
+            refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
+        else:
+            key = (id(function), shaping.action_dim, shaping.components if stage == "reward" else ())
+            if key not in known:
+                known[key] = (function, _first(samples, lambda s: s.record(stage, function, purpose)))  # noqa: B023
+            made = known[key][1]
+            if isinstance(made, Untraced):
+                refused.append(made)
+            else:
+                programs[stage] = made
+    return replace(shaping, programs=programs), refused
+
+
+def _first(samples: Sequence[_Sample], record: Callable[[_Sample], Any]) -> Any:
+    """The first program that a sample gives, else what prevents the first."""
+    results = []
+    for sample in samples:
+        results.append(record(sample))
+        if isinstance(results[-1], Program):
+            return results[-1]
+    return results[0]
+
+
+class _Sample:
+    """A state of ROWS environments, on which functions are recorded."""
+
+    def __init__(
+        self,
+        shaping: Shaping,
+        probe_state: Dict[str, Tensor],
+        constants: Dict[str, Tensor],
+        task: Task,
+        device: torch.device,
+    ) -> None:
+        self.shaping, self.task, self.device, self.constants = shaping, task, device, constants
+        n = next(iter(probe_state.values())).shape[0]
+        rows = torch.arange(ROWS, device=device) % n
+        self.state = {key: x.to(device)[rows] for key, x in probe_state.items()}
+        self.state.setdefault("progress_buf", torch.zeros(ROWS, dtype=torch.int64, device=device))
+        actions = noise.uniform(0, 0, noise.ACTION, ROWS, shaping.action_dim, device)
+        self.state["actions"] = 2.0 * actions - 1.0
+        self.action = self.state["actions"].clone()
+
+    def record_drives(self) -> Optional[Program]:
+        """The program of the task's own drives; None if there can be none."""
+        given = StateDict({**self.state, **own_constants(self.constants, self.device)})
+        made = self._run(partial(self.task.default_dof_target, self.action, given), noise.CONTROL, "command", "")
+        return made if isinstance(made, Program) else None
+
+    def record(self, stage: str, function: CandidateFunction, purpose: int) -> Union[Program, Untraced]:
+        """The program of one function, or what prevents it."""
+        given = StateDict({**self.state, **own_constants(self.constants, self.device)})
+        call = bind(function, given, self.action if stage == "command" else None)
+        made = self._run(call, purpose, stage, function.file)
+        if isinstance(made, Program):
+            return made
+        return Untraced(function, made[0] or function.line, made[1])
+
+    def _run(
+        self, call: Callable[[], object], purpose: int, stage: str, file: str
+    ) -> Union[Program, Tuple[Optional[int], str]]:
+        recorder = Recorder(ROWS, file)
+        seed, step = (torch.full((), x, dtype=torch.int64, device=self.device) for x in (7, 11))
+        for name, x in {**self.state, ACTION: self.action}.items():
+            recorder.load(x, name)
+        recorder.scalar(seed, "seed")
+        recorder.scalar(step, "step")
+        try:
+            with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, purpose):
+                warnings.simplefilter("ignore")
+                with recorder:
+                    value = call()
+            if recorder.fault is not None:
+                return recorder.fault
+            for name, x in self._parts(stage, value).items():
+                own = recorder.value(x)
+                recorder.program.outputs[name] = Output(own.nodes.reshape(-1).tolist(), own.kind)
+        except FAULTS as error:
+            return None, f"raises {one_line(error)} with {ROWS} environments"
+        return recorder.program
+
+    def _parts(self, stage: str, value: object) -> Dict[str, Tensor]:
+        """The tensors of what a function returned, by the names of the stage's outputs."""
+        on_cuda, task = self.device.type == "cuda", self.task
+        if stage == "reward":
+            total, components = outputs.reward(value, ROWS, on_cuda)
+            own = {name: i for i, name in enumerate(self.shaping.components)}
+            return {"value": total, **{f"component{own[name]}": x for name, x in components.items() if name in own}}
+        if stage == "command":
+            return {"value": outputs.floating(value, (ROWS, task.num_dofs), on_cuda)}
+        if stage == "observation":
+            return {"value": outputs.observation(value, ROWS, on_cuda)}
+        if stage == "terminal":
+            return {"value": outputs.real(value, (ROWS,), on_cuda)}
+        keys = task.goal_keys if stage == "goal" else [key for key in INITIAL_STATE_KEYS if key in task.state]
+        return outputs.parts(value, {key: task.state[key] for key in keys}, ROWS, on_cuda)
