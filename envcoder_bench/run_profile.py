@@ -19,7 +19,7 @@ from envcoder_bench.report.breakdown import Breakdown, CandidateCost, render_bre
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.shaping.cost import PURPOSES, measure_cost, ways
 
-TRACE_SECONDS = 2.0  # of a trace at most, so that its file stays one that a browser opens
+TRACE_SECONDS = 3.0  # of a trace at most, so that its file stays one that a browser opens
 COST_SECONDS = 10.0  # for the functions of all candidates of a wave together, about
 
 
