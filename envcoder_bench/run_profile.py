@@ -15,9 +15,10 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.preparation import Group
 from envcoder_bench.profiling import CudaClock, HostClock, Recorder, Tape, Trace
-from envcoder_bench.report.breakdown import Breakdown, CandidateCost, render_breakdown, to_json
+from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, render_breakdown, to_json
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.shaping.cost import PURPOSES, measure_cost, ways
+from envcoder_bench.shaping.tracing.trace import trace
 
 TRACE_SECONDS = 3.0  # of a trace at most, so that its file stays one that a browser opens
 COST_SECONDS = 10.0  # for the functions of all candidates of a wave together, about
@@ -50,14 +51,14 @@ class RunProfile:
     """
 
     def __init__(self, folder: Path, cfg: DictConfig) -> None:
-        self._folder, self._device = folder, torch.device(cfg.device)
+        self._folder, self._device, self._compile = folder, torch.device(cfg.device), cfg.compile_shapers
         self._horizon = int(cfg.train.params.config.horizon_length)
         self._watching: Optional[Generator[None, None, None]] = None
         self._iteration = 0
         self._measured: Optional[Breakdown] = None
         self._trace: Optional[Trace] = None
-        self._costs: List[CandidateCost] = []
-        self._failed: List[str] = []
+        self._names: Dict[str, None] = {}  # of all candidates that have trained, in their order
+        self._costs: Dict[str, CandidateCost] = {}
 
     def begin(self, iteration: int, total: int, layout: GroupLayout) -> None:
         """Groups begin to train; ``iteration`` of ``total`` are done."""
@@ -105,18 +106,24 @@ class RunProfile:
         """Time the functions of each candidate; ``env`` must not train on after this."""
         firsts: Dict[str, int] = {}
         for g, group in enumerate(groups):
-            firsts.setdefault(group.name, g)  # a candidate's functions are the same with every seed
-        limit = COST_SECONDS / len(firsts) / len(PURPOSES)
+            if env.alive[g] and group.name not in self._costs:
+                firsts.setdefault(group.name, g)  # a candidate's functions are the same with every seed
+        costs: List[CandidateCost] = []
         for name, g in firsts.items():
-            cost = None
-            if env.alive[g]:
-                shaping, seed = groups[g].shaping, groups[g].seed
-                cost = measure_cost(shaping, env.views[g], env.task.constants, seed, env.step_count, limit)
-            if cost is None:
-                self._failed.append(name)
-            else:
+            limit = COST_SECONDS / len(firsts) / len(PURPOSES)
+            shaping, seed = groups[g].shaping, groups[g].seed
+            cost = measure_cost(shaping, env.views[g], env.task.constants, seed, env.step_count, limit)
+            if cost is not None:
                 microseconds = {kind: 1e6 * seconds for kind, seconds in cost.items()}
-                self._costs.append(CandidateCost(name, microseconds, ways(env.dispatch, g)))
+                costs.append(CandidateCost(name, microseconds, ways(env.dispatch, g)))
+        costs.sort(key=lambda one: one.weight, reverse=True)
+        for one in costs[:SLOWEST]:
+            if self._compile and not one.compiled:
+                g = firsts[one.name]
+                _, refused = trace(groups[g].shaping, env.views[g], env.task.constants, env.task)
+                one.why = "; ".join(map(str, refused))
+        self._costs.update({one.name: one for one in costs})
+        self._names.update(dict.fromkeys(group.name for group in groups))
 
     def show(self) -> None:
         """Write breakdown.json and print it on one screen."""
@@ -125,8 +132,8 @@ class RunProfile:
             return
         breakdown = replace(
             self._measured,
-            candidates=self._costs,
-            unmeasured=self._failed,
+            candidates=list(self._costs.values()),
+            unmeasured=[name for name in self._names if name not in self._costs],
             trace=str(self._folder / "trace.json") if self._trace is not None else "",
             trace_note=self._trace_note(self._measured.last),
         )

@@ -8,11 +8,15 @@ from helpers import QUICK, assert_same_weights, run, weights, write_candidates
 from omegaconf import OmegaConf
 
 from envcoder_bench import profiling, training
+from envcoder_bench.config import compose_config
 from envcoder_bench.env.episode_stats import EpisodeStats
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.learning.shard import Shard
+from envcoder_bench.preparation import build_task, prepare
 from envcoder_bench.profiling import EVALUATION, REST, RESULTS, span
 from envcoder_bench.report.curves import CurveLog
+from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.run_profile import RunProfile, plan
 from envcoder_bench.tasks.sim_task import SimTask
 
@@ -64,7 +68,11 @@ def test_a_profiled_run_shows_all_parts_and_computes_the_same(tmp_path, capsys):
     assert set(by_name) == {"human", "unshaped", *CANDIDATES}
     assert all(us > 0 for candidate in by_name.values() for us in candidate["microseconds"].values())
     assert {"reward", "observation", "terminal", "initial_state"} <= set(by_name["still"]["microseconds"])
+    # what keeps something between calls cannot be compiled: the screen names its line
     assert by_name["counting"]["runs"]["reward"] == "Python"
+    assert "counting.py:3: in compute_reward: may depend on what an earlier call has kept" in out
+    assert by_name["still"]["runs"]["reward"] == "compiled"
+    assert not by_name["still"]["why"]
 
     trace = json.loads((profiled / "profile" / "trace.json").read_text())["traceEvents"]
     names = [event.get("name") for event in trace]
@@ -117,9 +125,20 @@ def test_a_run_too_short_is_profiled_as_far_as_it_goes(tmp_path, capsys, iterati
     assert (tmp_path / "run" / "profile" / "trace.json").exists() == (iterations > 1)
 
 
+def test_a_candidate_that_failed_is_not_timed(tmp_path, capsys):
+    fails = "calls = []\ndef compute_reward(x):\n    calls.append(1)\n    assert len(calls) < 40\n    return x\n"
+    files = write_candidates(tmp_path / "more", {"fails": fails.replace("x", "pole_angle")})
+    words = ["--learning_iterations", 4, "evaluation.points=1", "--profile", *("--candidates", *files)]
+    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, *words, expect=1)
+    assert "not timed, because they failed: fails" in capsys.readouterr().out
+    read = json.loads((output / "profile" / "breakdown.json").read_text())
+    assert [candidate["name"] for candidate in read["candidates"]].count("fails") == 0
+    assert read["unmeasured"] == ["fails"]
+
+
 def _profile(folder):
-    cfg = OmegaConf.create({"device": "cpu", "train": {"params": {"config": {"horizon_length": 4}}}})
-    return RunProfile(folder, cfg)
+    train = {"params": {"config": {"horizon_length": 4}}}
+    return RunProfile(folder, OmegaConf.create({"device": "cpu", "compile_shapers": True, "train": train}))
 
 
 def _train(profile, iterations, total):
@@ -166,3 +185,23 @@ def test_a_resumed_run_measures_what_is_left_of_it(tmp_path, capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert "iterations 53 to 57" in out
     assert "(iterations 58 to 59)" in out
+
+
+def test_in_waves_each_candidate_is_timed_once(tmp_path, capsys):
+    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "seeds=2"])
+    sources = [CandidateSource(name, f"{name}.py", text) for name, text in CANDIDATES.items()]
+    groups, _ = prepare(cfg, sources)
+    profile = RunProfile(tmp_path / "profile", cfg)
+    assert [group.name for group in groups] == ["still", "still", "counting", "counting"]
+    for wave in (groups[:1], groups[1:]):  # one candidate's seeds are in both
+        layout = GroupLayout(len(wave), 2)
+        task = build_task(cfg, layout.num_envs)
+        env = GroupedVecTask(task, layout, [group.shaping for group in wave], [group.seed for group in wave])
+        env.reset()
+        _train(profile, 2, total=2)
+        profile.time_candidates(wave, env)
+    profile.show()
+    assert "slowest 2 of 2 candidates" in capsys.readouterr().out
+    read = json.loads((tmp_path / "profile" / "breakdown.json").read_text())
+    assert [one["name"] for one in read["candidates"]] == ["still", "counting"]
+    assert read["unmeasured"] == []

@@ -27,19 +27,26 @@ LABELS = {
 BAR = 10  # characters of a bar for 100 %
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 NAME_WIDTH = 32
+SLOWEST = 5  # candidates named
 
 
-@dataclass(frozen=True)
+@dataclass
 class CandidateCost:
     """A candidate's functions: microseconds of one eager call of each, by kind, and how the run ran them.
 
-    ``runs`` is by kind: ``compiled``, ``CUDA graph`` or ``Python``; ``why`` says what kept functions from better.
+    ``runs`` is by kind: ``compiled``, ``CUDA graph`` or ``Python``; ``why`` names the lines
+    that keep functions from being compiled, of the slowest candidates alone.
     """
 
     name: str
     microseconds: dict[str, float]
     runs: dict[str, str]
     why: str = ""
+
+    @property
+    def compiled(self) -> bool:
+        """Whether no function is left uncompiled."""
+        return set(self.runs.values()) <= {"compiled"}
 
     @property
     def weight(self) -> tuple[float, float]:
@@ -127,7 +134,7 @@ def to_json(breakdown: Breakdown) -> str:
     return json.dumps({**asdict(b), **derived}, indent=1)
 
 
-def render_breakdown(breakdown: Breakdown, width: int = 100, slowest: int = 5) -> str:
+def render_breakdown(breakdown: Breakdown, width: int = 100) -> str:
     """Render a table of the parts with a bar each, what happened between iterations, and the slowest candidates.
 
     Lines have at most ``width`` characters (80 or more), but for paths and names, which are never broken.
@@ -146,7 +153,7 @@ def render_breakdown(breakdown: Breakdown, width: int = 100, slowest: int = 5) -
     if not b.warmed_up:
         notes.append("the first iteration is among these and warms up: from 8 iterations on it is left out")
     lines += ["", *(line for note in notes for line in _wrap(note, width))]
-    lines += ["", *_candidates(b, width, slowest)] if b.candidates or b.unmeasured else []
+    lines += ["", *_candidates(b, width)] if b.candidates or b.unmeasured else []
     note = f"{b.trace} ({b.trace_note}): open it in https://ui.perfetto.dev" if b.trace else f"no trace: {b.trace_note}"
     return "\n".join([*lines, "", *_wrap(note, width)]) + "\n"
 
@@ -193,9 +200,9 @@ def _between(b: Breakdown) -> str:
     return f"besides: {evaluation}, {results:.1f} ms per iteration for results and checkpoints"
 
 
-def _candidates(b: Breakdown, width: int, slowest: int) -> list[str]:
+def _candidates(b: Breakdown, width: int) -> list[str]:
     """The slowest candidates by name."""
-    shown = sorted(b.candidates, key=lambda c: c.weight, reverse=True)[:slowest]
+    shown = sorted(b.candidates, key=lambda c: c.weight, reverse=True)[:SLOWEST]
     head = f"slowest {len(shown)} of {len(b.candidates)} candidates: microseconds of one eager call of each function"
     lines = _wrap(f"{head}, the slowest of them; how the run calls them", width)
     name_width = min(NAME_WIDTH, max((len(c.name) for c in shown), default=0))
@@ -207,8 +214,8 @@ def _candidates(b: Breakdown, width: int, slowest: int) -> list[str]:
         text += f"{kind.replace('_', ' ')} {c.microseconds[kind]:.0f}; {runs}" + (f": {c.why}" if c.why else "")
         lines += _wrap(text, width, "  ")
     if b.unmeasured:
-        names = ", ".join(shorten(name, NAME_WIDTH) for name in b.unmeasured[:slowest])
-        more = f" and {len(b.unmeasured) - slowest} more" if len(b.unmeasured) > slowest else ""
+        names = ", ".join(shorten(name, NAME_WIDTH) for name in b.unmeasured[:SLOWEST])
+        more = f" and {len(b.unmeasured) - SLOWEST} more" if len(b.unmeasured) > SLOWEST else ""
         lines += _wrap(f"not timed, because they failed: {names}{more}", width)
     return lines
 

@@ -73,7 +73,7 @@ def ways(dispatch: Dispatcher, group: int) -> Dict[str, str]:
             if call.group == group and call.function is not None:
                 captured = stage.replay is not None and dispatch.device.type == "cuda" and call not in stage.eager
                 found[name] = "CUDA graph" if captured else "Python"
-        for call, _ in getattr(stage, "traced", ()):
+        for call, _ in stage.traced:
             if call.group == group and call.function is not None:
                 found[name] = "compiled"
     return found
