@@ -1,0 +1,54 @@
+"""How fast the human baseline learns: its fitness over the time of training alone."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Iterator
+
+from rl_games.common.algo_observer import AlgoObserver
+from tqdm import tqdm
+
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.noise import EVALUATION_STEP
+from envcoder_bench.preparation import baseline_sources, build_task, prepare
+from envcoder_bench.training import make_agent
+
+from . import records
+from .records import Record
+from .session import make_config, now
+
+POINTS, EPISODES = 6, 256
+
+
+def human(args: Namespace) -> Iterator[Record]:
+    """Train for ``--seconds``, and evaluate six times between; the evaluations are not counted."""
+    cfg = make_config(args, num_envs_per_candidate=args.envs, learning_iterations=100_000, seed=args.seed)
+    groups, _ = prepare(cfg, [b for b in baseline_sources("Anymal") if b.name == "human"])
+    shaped, evaluation = (
+        GroupedVecTask(build_task(cfg, n), GroupLayout(1, n), [shaping], [args.seed])
+        for n, shaping in ((args.envs, groups[0].shaping), (EPISODES, groups[0].evaluation))
+    )
+    agent = make_agent(cfg, shaped, AlgoObserver())
+    agent.obs = agent.env_reset()
+    about = records.describe(cfg.device)
+    spent, iteration, point = 0.0, 0, 1
+    with tqdm(total=args.seconds, desc="training", unit="s", leave=False, disable=None) as bar:
+        while point <= POINTS:
+            began = now(cfg.device)
+            agent.update_epoch()
+            agent.train_epoch()
+            spent += now(cfg.device) - began
+            iteration += 1
+            bar.update(min(spent, args.seconds) - bar.n)
+            if spent >= point * args.seconds / POINTS:
+                policy = agent.deterministic_policy(evaluation.layout)
+                fitness = run_episodes(evaluation, policy, 1, EVALUATION_STEP).fitness.mean()
+                steps = iteration * args.envs * cfg.train.params.config.horizon_length
+                size = {"kind": "human", "envs": args.envs, "seed": args.seed, "point": point}
+                yield {
+                    **size, "seconds": spent, "iteration": iteration, "env_steps": steps, "fitness": float(fitness),
+                    **about,
+                }  # fmt: skip
+                point += 1

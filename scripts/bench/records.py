@@ -1,0 +1,74 @@
+"""Results as JSON lines: one measurement each, with machine, date and command line, appended as it is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import torch
+
+Record = Dict[str, Any]
+
+
+def describe(device: str) -> Record:
+    """What every record says of how it came to be: ``label`` for plots, ``machine``, ``date`` and ``command``."""
+    if device == "cpu":
+        label = f"{os.cpu_count()} CPU cores"
+        parts = [_processor(), label, f"torch {torch.__version__}", f"MuJoCo {version('mujoco')}"]
+    else:
+        label = torch.cuda.get_device_name(device).replace("NVIDIA ", "")
+        parts = [label, f"{os.cpu_count()} CPU cores", f"CUDA {torch.version.cuda}", f"torch {torch.__version__}"]
+        parts.append(f"MuJoCo Warp {version('mujoco-warp')}")
+    return {
+        "label": label,
+        "machine": ", ".join(parts),
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+        "command": command_line(),
+        "device": torch.device(device).type,
+    }
+
+
+def command_line() -> str:
+    """What was typed, without where the records go."""
+    words = sys.argv[1:]
+    kept = [word for i, word in enumerate(words) if word != "--out" and words[i - 1 : i] != ["--out"]]
+    return f"python scripts/benchmark.py {' '.join(kept)}"
+
+
+def append(path: Optional[Path], record: Record) -> None:
+    """Add a record to a file, if there is one."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def read(path: Path) -> List[Record]:
+    """All records of a file, in the order of their measurement; none if there is no file."""
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def latest(records: List[Record], kind: str, *keys: str) -> List[Record]:
+    """Of each machine and combination of ``keys`` the last record of a kind, sorted by them."""
+    found: Dict[Any, Record] = {}
+    for record in records:
+        if record["kind"] == kind:
+            found[(record["label"], *(record[key] for key in keys))] = record
+    return [found[key] for key in sorted(found)]
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":")[1].strip().replace("(R)", "")
+    return platform.processor() or platform.machine()

@@ -1,0 +1,109 @@
+"""eval_shapers.py as a user meets it: from the command to the first iteration, and a run to its end."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional
+
+from tqdm import tqdm
+
+from envcoder_bench.report.results import read_results
+
+from . import records
+from .candidates import write_candidates
+from .records import Record
+from .session import make_config
+
+PROGRAM = Path(__file__).resolve().parents[2] / "envcoder_bench" / "eval_shapers.py"
+ITERATION = re.compile(rb"iteration (\d+)/")
+CHECKED = "config.yaml"  # a run writes it when all candidates are loaded and checked
+
+
+def startup(args: Namespace) -> Iterator[Record]:
+    """Time the command until its first iteration is done, and end it there."""
+    yield _record(args, iterations=1000, to_the_end=False)
+
+
+def run(args: Namespace) -> Iterator[Record]:
+    """Time a whole run, evaluations included."""
+    yield _record(args, args.iterations, to_the_end=True)
+
+
+def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
+    cfg = make_config(args)
+    size = {"candidates": args.candidates, "envs": args.envs}
+    steps = args.candidates * args.envs * cfg.train.params.config.horizon_length * iterations
+    with tempfile.TemporaryDirectory() as folder:
+        write_candidates(Path(folder) / "candidates", args.candidates)
+        out = Path(folder) / "run"
+        command = [sys.executable, str(PROGRAM), "--task", "Anymal", "--no_baselines", "--output_dir", str(out)]
+        command += ["--candidates", str(Path(folder) / "candidates"), "--num_envs_per_candidate", str(args.envs)]
+        command += ["--learning_iterations", str(iterations), "--sim", cfg.sim, "--device", cfg.device]
+        times, seconds = _watch([*command, *args.overrides], out, iterations, to_the_end)
+        record = {
+            "kind": "run" if to_the_end else "startup",
+            **size,
+            **{f"{phase}_s": passed for phase, passed in times.items()},
+        }
+        if to_the_end:
+            failed = sum(result.failed for result in read_results(out / "results.csv"))
+            record.update(iterations=iterations, seconds=seconds, env_steps=steps, failed=failed)
+    return {**record, **records.describe(cfg.device)}
+
+
+def _watch(command: List[str], out: Path, iterations: int, to_the_end: bool) -> tuple[Dict[str, float], float]:
+    """Start a run on a terminal of its own and watch it.
+
+    Returns the seconds until the candidates were ``checked`` and until the ``first_iteration`` was done, and those of
+    all. Ends the program with the run's own last words if it fails.
+    """
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 120))  # a bar without columns would not be drawn
+    began = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=slave)
+    os.close(slave)
+    times: Dict[str, float] = {}
+    said = b""
+    with tqdm(total=iterations, desc="eval_shapers.py", unit=" iterations", leave=False, disable=None) as bar:
+        try:
+            while True:
+                text = _read(master)
+                passed = time.monotonic() - began
+                said = (said + (text or b""))[-4000:]
+                if "checked" not in times and (out / CHECKED).exists():
+                    times["checked"] = passed
+                found = ITERATION.findall(said)
+                done = int(found[-1]) if found else 0
+                bar.update(done - bar.n)
+                if done and "first_iteration" not in times:
+                    times["first_iteration"] = passed
+                if text is None or (done and not to_the_end):
+                    break
+        finally:
+            if not to_the_end or sys.exc_info()[0] is not None:
+                child.kill()
+            code = child.wait()
+            os.close(master)
+    if "first_iteration" not in times or (to_the_end and code):
+        raise SystemExit(f"the run failed:\n{said.decode(errors='replace')}")
+    return times, time.monotonic() - began
+
+
+def _read(master: int) -> Optional[bytes]:
+    """What the run has written; None once it has ended."""
+    if not select.select([master], [], [], 0.02)[0]:
+        return b""
+    try:
+        return os.read(master, 65536) or None
+    except OSError:  # the other end is closed
+        return None

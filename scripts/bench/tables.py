@@ -1,0 +1,111 @@
+"""Markdown tables of the records: for the terminal and for docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+from .records import Record, latest
+
+Column = Tuple[str, Callable[[Record], str]]
+
+_SIZE: Column = ("candidates x environments", lambda r: f"{r['candidates']:,} x {r['envs']:,}")
+
+COLUMNS: Dict[str, List[Column]] = {
+    "physics": [
+        ("environments", lambda r: f"{r['envs']:,}"),
+        ("physics, env-steps/s", lambda r: f"{r['physics']:,.0f}"),
+    ],
+    "scaling": [
+        _SIZE,
+        ("training, env-steps/s", lambda r: f"{r['training']:,.0f}"),
+        ("physics alone", lambda r: f"{r['physics']:,.0f}"),
+        ("ratio", lambda r: f"{r['training'] / r['physics']:.2f}"),
+        ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
+        ("startup", lambda r: f"{r['startup_s']:.0f} s"),
+    ],
+    "processes": [
+        ("processes x environments", lambda r: f"{r['processes']} x {r['envs']:,}"),
+        ("each, env-steps/s", lambda r: f"{mean(r['each']):,.0f}"),
+        ("all together", lambda r: f"{r['total']:,.0f}"),
+        (
+            "one process with all candidates",
+            lambda r: f"{r['tool']:,.0f} ({r['tool_candidates']:,} candidates)" if "tool" in r else "",
+        ),
+        ("times as fast", lambda r: f"{r['tool'] / r['total']:.1f}" if "tool" in r else ""),
+    ],
+    "dispatch": [
+        _SIZE,
+        ("function", lambda r: r["function"]),
+        ("batched, us per call", lambda r: f"{r['batched']:.2f}"),
+        ("loop, us per call", lambda r: f"{r['loop']:.1f}"),
+        ("times as fast", lambda r: f"{r['loop'] / r['batched']:.1f}"),
+    ],
+    "learner": [
+        _SIZE,
+        ("one batch, s per iteration", lambda r: f"{r['batched_s']:.4f}"),
+        ("loop, s per iteration", lambda r: f"{r['loop_s']:.3f}"),
+        ("measured with", lambda r: f"{r['loop_candidates']:,} candidates"),
+        ("times as fast", lambda r: f"{r['loop_s'] / r['batched_s']:.1f}"),
+    ],
+    "startup": [
+        _SIZE,
+        ("candidates loaded and checked after", lambda r: f"{r['checked_s']:.1f} s"),
+        ("first iteration done after", lambda r: f"{r['first_iteration_s']:.1f} s"),
+    ],
+    "run": [
+        _SIZE,
+        ("iterations", lambda r: f"{r['iterations']:,}"),
+        ("whole run", lambda r: f"{r['seconds'] / 60:.1f} min"),
+        ("env-steps/s, all included", lambda r: f"{r['env_steps'] / r['seconds']:,.0f}"),
+        ("first iteration done after", lambda r: f"{r['first_iteration_s']:.0f} s"),
+        ("failed candidates", lambda r: f"{r['failed']}"),
+    ],
+    "human": [
+        ("seconds", lambda r: f"{r['seconds']:.1f}"),
+        ("iterations", lambda r: f"{r['iteration']}"),
+        ("env-steps", lambda r: f"{r['env_steps'] / 1e6:.1f} M"),
+        ("fitness of 256 episodes", lambda r: f"{r['fitness']:.3f}"),
+    ],
+}
+KEYS: Dict[str, Tuple[str, ...]] = {  # what tells two measurements of a kind apart
+    "physics": ("envs",),
+    "processes": ("envs", "processes"),
+    "human": ("envs", "seed", "point"),
+    "run": ("candidates", "envs", "iterations"),
+    **{kind: ("candidates", "envs") for kind in ("scaling", "dispatch", "learner", "startup")},
+}
+
+
+def table(kind: str, rows: Sequence[Record]) -> List[str]:
+    """Markdown lines, a row per record; records of ``dispatch`` give a row per kind of function."""
+    columns = COLUMNS[kind]
+    lines = [" | ".join(name for name, _ in columns), "|".join("---" for _ in columns)]
+    for record in rows:
+        for row in _functions(record) if kind == "dispatch" else [record]:
+            lines.append(" | ".join(text(row) for _, text in columns))
+    return [f"|{line}|" if line.startswith("---") else f"| {line} |" for line in lines]
+
+
+def select(kind: str, records: List[Record], known: Sequence[Record] = ()) -> List[Record]:
+    """The latest record of every measurement of a kind; processes compared to the scaling that is ``known``."""
+    rows = latest(records, kind, *KEYS[kind])
+    if kind == "processes":
+        tools = latest([*known, *records], "scaling", "envs", "candidates")
+        return [{**row, **_tool(row, tools)} for row in rows]
+    return rows
+
+
+def _tool(row: Record, tools: List[Record]) -> Dict[str, Any]:
+    """This tool's training with 250 candidates, or the most that were measured up to there."""
+    same = [t for t in tools if t["label"] == row["label"] and t["envs"] == row["envs"] and t["candidates"] <= 250]
+    if not same:
+        return {}
+    return {"tool": same[-1]["training"], "tool_candidates": same[-1]["candidates"]}
+
+
+def _functions(record: Record) -> List[Record]:
+    batched, loop = record["batched_us"], record["loop_us"]
+    rows = [{**record, "function": kind, "batched": batched[kind], "loop": loop[kind]} for kind in batched]
+    # each kind is called once per group and step: the mean over calls is that over kinds
+    return [*rows, {**record, "function": "all", "batched": mean(batched.values()), "loop": mean(loop.values())}]

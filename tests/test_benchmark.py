@@ -1,0 +1,116 @@
+"""scripts/benchmark.py end to end: tiny measurements on the CPU through its command line."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import benchmark as script  # noqa: E402
+from bench import records, startup  # noqa: E402
+
+QUICK = [
+    "--sim", "mujoco_cpu", "--device", "cpu",
+    "task.env.learn.episodeLength_s=0.4", "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1",
+]  # fmt: skip
+
+
+@pytest.fixture
+def benchmark(tmp_path, monkeypatch, capsys):
+    """Runs the command line; returns its records and what it printed."""
+
+    def run(*words):
+        out = tmp_path / "records.jsonl"
+        argv = [str(SCRIPTS / "benchmark.py"), *map(str, words), "--out", str(out), *QUICK]
+        monkeypatch.setattr(sys, "argv", argv)
+        threads = torch.get_num_threads()
+        try:
+            script.main()
+        finally:
+            torch.set_num_threads(threads)
+        printed = capsys.readouterr()
+        assert f"python scripts/benchmark.py {words[0]}" in printed.out and "--out" not in printed.out
+        return records.read(out), printed.out + printed.err
+
+    return run
+
+
+def test_scaling_and_its_candidate_functions(benchmark):
+    made, printed = benchmark("scaling", "--candidates", 2, "--envs", 8, "--iterations", 1, "--warmup", 1, "--dispatch")
+    row, timed = made
+    assert (row["kind"], timed["kind"]) == ("scaling", "dispatch")
+    assert 0 < row["training"] < 2 * row["physics"] and 0.1 < row["memory_gib"] < 8 and row["startup_s"] > 0
+    kinds = {"action", "reward", "terminal", "initial_state", "goal", "observation"}
+    assert set(timed["batched_us"]) == set(timed["loop_us"]) == kinds
+    assert min([*timed["batched_us"].values(), *timed["loop_us"].values()]) > 0
+    assert "| 2 x 8 | all |" in printed
+
+
+def test_each_count_has_its_process_and_one_that_fails_loses_no_other(benchmark):
+    made, printed = benchmark("scaling", "--candidates", 0, 1, "--envs", 4, "--iterations", 1, "--warmup", 1)
+    assert [row["candidates"] for row in made] == [1]
+    assert made[0]["command"].startswith("python scripts/benchmark.py scaling --candidates 0 1 ")
+    assert "0 candidates x 4 failed" in printed and "| 1 x 4 |" in printed
+
+
+def test_bare_physics(benchmark):
+    made, printed = benchmark("physics", "--envs", 4, 8)
+    assert [row["envs"] for row in made] == [4, 8] and min(row["physics"] for row in made) > 0
+    assert "| 8 |" in printed
+
+
+def test_processes_side_by_side(benchmark):
+    made, _ = benchmark("processes", "--processes", 2, "--envs", 4, "--seconds", 0.5, "--warmup", 1)
+    (row,) = made
+    assert len(row["each"]) == 2 and row["total"] == pytest.approx(sum(row["each"])) and min(row["each"]) > 0
+
+
+def test_learner_against_the_loop(benchmark):
+    made, printed = benchmark(
+        "learner", "--candidates", 3, "--envs", 8, "--iterations", 1, "--warmup", 1, "--loop_candidates", 2
+    )
+    assert made[0]["batched_s"] > 0 and made[0]["loop_s"] > 0 and made[0]["loop_candidates"] == 2
+    assert "2 candidates" in printed
+
+
+def test_a_whole_run(benchmark):
+    made, _ = benchmark("run", "--candidates", 2, "--envs", 4, "--iterations", 2)
+    (row,) = made
+    assert row["failed"] == 0 and row["env_steps"] == 2 * 4 * 24 * 2
+    assert 0 < row["checked_s"] <= row["first_iteration_s"] < row["seconds"]
+
+
+def test_startup_ends_a_run_at_its_first_iteration(tmp_path):
+    out = tmp_path / "run"
+    program = (
+        "import os, sys, time; os.mkdir(sys.argv[1]); open(sys.argv[1] + '/config.yaml', 'w'); time.sleep(0.3);"
+        "print('memory: 3 groups', 'iteration 1/9 |##| 5 env-steps/s', sep=chr(10), file=sys.stderr); time.sleep(600)"
+    )
+    began = time.monotonic()
+    times, seconds = startup._watch([sys.executable, "-c", program, str(out)], out, 9, to_the_end=False)
+    assert set(times) == {"checked", "first_iteration"} and times["first_iteration"] - times["checked"] > 0.2
+    assert seconds <= time.monotonic() - began < 300  # not the 600 s that it would sleep
+
+
+def test_a_run_that_fails_says_its_last_words(tmp_path):
+    command = [sys.executable, "-c", "import sys; sys.exit('out of luck')"]
+    with pytest.raises(SystemExit, match="out of luck"):
+        startup._watch(command, tmp_path, 9, to_the_end=True)
+
+
+def test_human_baseline(benchmark):
+    made, _ = benchmark("human", "--envs", 4, "--seconds", 0.5)
+    assert [row["point"] for row in made] == [1, 2, 3, 4, 5, 6]
+    assert all(a["iteration"] <= b["iteration"] and 0 <= a["fitness"] <= 1 for a, b in zip(made, made[1:]))
+
+
+@pytest.mark.parametrize("command", ["scaling", "processes", "dispatch", "report"])
+def test_help_says_the_defaults(command, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", command, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        script.main()
+    assert "default:" in capsys.readouterr().out
