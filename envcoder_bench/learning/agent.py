@@ -5,9 +5,11 @@ import contextlib
 import io
 import os
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from rl_games.algos_torch.a2c_continuous import A2CAgent
@@ -17,8 +19,11 @@ from tensorboardX import SummaryWriter
 from torch import Tensor
 
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.learning.capture import Captured
+from envcoder_bench.learning.footprint import learner_bytes
+from envcoder_bench.learning.rollout import Met, Step
 from envcoder_bench.learning.settings import check_supported
-from envcoder_bench.learning.shard import Shard, draw_noise
+from envcoder_bench.learning.shard import Shard, draw_noise, new_noise, shard_blocks
 from envcoder_bench.profiling import span
 
 ALGO_NAME = "grouped_a2c_continuous"
@@ -58,31 +63,45 @@ class GroupedA2CAgent(A2CAgent):
         env = self.vec_env
         self.layout: GroupLayout = env.layout
         self.ppo_device = torch.device(self.ppo_device)
-        if self.ppo_device.type == "cpu":
-            torch.set_num_threads(1)  # the threads go to the shards, which run side by side
-        else:
-            torch.set_float32_matmul_precision("highest")  # rl_games' Runner has switched TF32 on
+        num_groups, n = self.layout.num_groups, self.layout.envs_per_group
+        on_cpu = self.ppo_device.type == "cpu"
         # on CPU a learner per group: a product of matrices may round differently in a larger batch
-        shard_size = 1 if self.ppo_device.type == "cpu" else self.layout.num_groups
-        blocks = [slice(g, g + shard_size) for g in range(0, self.layout.num_groups, shard_size)]
+        widest = max(env.obs_dims), max(env.action_dims)
+        largest = 1 if on_cpu else learner_bytes(*widest, n, params).groups_at_once
+        self._met = Met.empty(num_groups, n, self.horizon_length, torch.empty(0, device=self.ppo_device))
         self.shards = [
             Shard(
-                block, env.obs_dims[block], env.action_dims[block], env.group_seeds[block],
-                params, self.layout.envs_per_group, self.ppo_device,
+                block, env.obs_dims[block], env.action_dims[block], env.group_seeds[block], params, n, self.ppo_device,
+                self._met,
             )
-            for block in blocks
+            for block in shard_blocks(num_groups, largest)
         ]  # fmt: skip
-        self._pool = ThreadPoolExecutor(os.cpu_count(), initializer=_prepare_worker)
+        settings = self.shards[0].learner.settings
+        torch.set_float32_matmul_precision(settings.matmul_precision)
+        self._noise = new_noise(self.shards, self.horizon_length)
+        self._threads: Optional[ThreadPoolExecutor] = None
+        if on_cpu:
+            torch.set_num_threads(1)  # the threads go to the shards, which run side by side
+            self._threads = ThreadPoolExecutor(os.cpu_count(), initializer=_prepare_worker)
+        self._memory = threading.local()  # of each thread: what an update works in
+        # observations and step, where graphs find them
+        self._seen = torch.zeros(num_groups, n, widest[0], device=self.ppo_device)
+        self._t = torch.zeros(1, dtype=torch.int64, device=self.ppo_device)
+        self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
+        self._act_next = Captured(self._act_and_count, self.ppo_device, self._pool)
+        # a linear schedule computes its values on the host, which a graph would freeze
+        pool = None if settings.lr_schedule == "linear" else self._pool
+        self._updates = [Captured(partial(self._update, shard), self.ppo_device, pool) for shard in self.shards]
         self.num_actors = self.layout.num_envs
         self.batch_size = self.batch_size_envs = self.horizon_length * self.num_actors
-        self.num_minibatches = self.shards[0].learner.settings.num_minibatches
+        self.num_minibatches = settings.num_minibatches
         self.minibatch_size = self.batch_size // self.layout.num_groups // self.num_minibatches
         self.is_tensor_obses = True
         self.obs = None  # a dict with obs (num_envs, obs_max) once the environment is reset
         self.group_stats: Dict[str, Tensor] = {}
         self.stop = False
-        self._alive: List[bool] = [True] * self.layout.num_groups
-        self._dead = torch.zeros(self.layout.num_groups, dtype=torch.bool, device=self.ppo_device)
+        self._alive: List[bool] = [True] * num_groups
+        self._dead = torch.zeros(num_groups, dtype=torch.bool, device=self.ppo_device)
         self.algo_observer.after_init(self)
 
     def train(self) -> Tuple[float, int]:
@@ -109,44 +128,70 @@ class GroupedA2CAgent(A2CAgent):
         self.play_steps()
         self.algo_observer.after_steps()
         self._refresh_alive()
-        last_obs = self._split_obs()
-        active = [shard for shard in self.shards if shard.active]
-        run = self._pool.map if self.ppo_device.type == "cpu" else map
         with span("update"):
-            results = list(run(lambda shard: shard.update(last_obs, self.epoch_num), active))
-        for shard, stats in zip(active, results):
-            for name, values in stats.items():
-                empty = torch.full((self.layout.num_groups,), float("nan"), device=self.ppo_device)
-                self.group_stats.setdefault(name, empty)[shard.groups] = values.to(torch.float32)
-        for values in self.group_stats.values():
-            values.masked_fill_(self._dead, float("nan"))
+            self._look()
+            active = [(shard, update) for shard, update in zip(self.shards, self._updates) if shard.active]
+            run = map if self._threads is None else self._threads.map
+            results = list(run(lambda each: each[1](), active))
+            for (shard, _), stats in zip(active, results):
+                for name, values in stats.items():
+                    empty = torch.full((self.layout.num_groups,), float("nan"), device=self.ppo_device)
+                    self.group_stats.setdefault(name, empty)[shard.groups] = values.to(torch.float32)
+            for values in self.group_stats.values():
+                values.masked_fill_(self._dead, float("nan"))
 
     @torch.no_grad()
     def play_steps(self) -> None:
         """Step the environment ``horizon_length`` times; the shards remember what happened."""
-        first_step = (self.epoch_num - 1) * self.horizon_length
         with span("policy"):
-            noise = draw_noise(self.shards, first_step, self.horizon_length)
+            draw_noise(self.shards, (self.epoch_num - 1) * self.horizon_length, self._noise)
+            self._t.zero_()
         wants_infos = type(self.algo_observer).process_infos is not AlgoObserver.process_infos
         for t in range(self.horizon_length):
             self._refresh_alive()
-            obs = self._split_obs()
-            actions = obs.new_zeros(*obs.shape[:2], self.actions_num)
             with span("policy"):
-                for shard, numbers in zip(self.shards, noise):
-                    if shard.active:
-                        shard.act(t, obs, numbers, actions)
-            self.obs, rewards, dones, infos = self.env_step(self.layout.merge(actions))
+                self._look()
+                actions = self._act(t) if self._pool is None else self._act_next()
+            obs, rewards, dones, infos = self.vec_env.step(actions)
+            self.obs = self.obs_to_tensors(obs)
             time_outs = infos.get("time_outs", torch.zeros_like(dones))
-            step = [self.layout.split(x) for x in (rewards.squeeze(1), dones, time_outs)]
-            for shard in self.shards:
-                if shard.active:
-                    shard.observe(t, *step)
+            self._met.put(t, *(self.layout.split(x) for x in (rewards, dones, time_outs)))
             if wants_infos:  # only then: to list the finished environments is to wait for the device
                 self.algo_observer.process_infos(infos, dones.nonzero(as_tuple=False))
 
-    def _split_obs(self) -> Tensor:
-        return self.layout.split(self.obs["obs"])
+    def _look(self) -> None:
+        """Put the present observations ``(G, n, obs_max)`` where acting and updating look for them."""
+        obs = self.layout.split(self.obs["obs"])
+        if self._pool is None:
+            self._seen = obs
+        else:
+            self._seen.copy_(obs)
+
+    def _act(self, t: Step) -> Tensor:
+        """Sample step t's actions ``(num_envs, act_max)``, as the environment takes them."""
+        actions = self._seen.new_zeros(*self._seen.shape[:2], self.actions_num)
+
+        def act(shards: List[Shard]) -> None:
+            for shard in shards:
+                shard.act(t, self._seen, self._noise[shard.noise_key], actions)
+
+        if self._threads is None:
+            act(self.shards)
+        else:
+            active, threads = [shard for shard in self.shards if shard.active], os.cpu_count() or 1
+            list(self._threads.map(act, [active[i::threads] for i in range(threads)]))
+        return torch.as_tensor(self.preprocess_actions(self.layout.merge(actions)))
+
+    def _act_and_count(self) -> Tensor:
+        actions = self._act(self._t)
+        self._t.add_(1)
+        return actions
+
+    def _update(self, shard: Shard) -> Dict[str, Tensor]:
+        if not hasattr(self._memory, "tensor"):
+            size = max(each.learner.workspace_size() for each in self.shards)
+            self._memory.tensor = torch.empty(size, device=self.ppo_device)
+        return shard.update(self._seen, self.epoch_num, self._memory.tensor)
 
     def _refresh_alive(self) -> None:
         alive = list(self.vec_env.alive)

@@ -1,40 +1,37 @@
-"""A whole update as one CUDA graph: few groups are bound by the launches, of which an update has thousands."""
+"""Work on fixed memory as one CUDA graph: few groups are bound by launches, of which an update has thousands."""
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Any, Callable, Optional
 
 import torch
-from torch import Tensor
-
-from envcoder_bench.learning.learner import GroupedLearner
-from envcoder_bench.learning.rollout import Rollout
 
 
-class CapturedUpdate:
-    """``learner.update(rollout, ...)``: run eagerly once, then captured, then replayed; eagerly always on CPU.
+class Captured:
+    """A function run eagerly the first time, captured the second, and replayed from then on; always eager on a CPU.
 
-    The rollout and all that the learner remembers stay where they are in memory, which is what a graph needs. A
-    linear schedule computes its values on the host, which a graph would freeze: such updates run eagerly too.
+    It may read and write only tensors that stay where they are, must not wait for the device, and must do the same
+    operations each time. What it returns is overwritten by the next call.
+
+    Args:
+        function: without arguments.
+        device: where it runs.
+        pool: ``torch.cuda.graph_pool_handle()``; graphs that never run at the same time share memory through one.
+            None: never capture.
     """
 
-    def __init__(self, learner: GroupedLearner, rollout: Rollout) -> None:
-        self._learner, self._rollout = learner, rollout
-        self._possible = learner.network.flat.is_cuda and learner.settings.lr_schedule != "linear"
-        self._warm, self._alive = False, None
+    def __init__(self, function: Callable[[], Any], device: torch.device, pool: Any) -> None:
+        self._function, self._device, self._pool = function, device, pool
+        self._warm = False
         self._graph: Optional[torch.cuda.CUDAGraph] = None
-        self._stats: Dict[str, Tensor] = {}
+        self._result: Any = None
 
-    def __call__(self, epoch: int, alive: Optional[Tensor]) -> Dict[str, Tensor]:
-        """Update, as ``GroupedLearner.update``; the next call overwrites the statistics.
-
-        ``alive`` is told apart by identity: pass the same tensor as long as it holds the same values.
-        """
-        if not self._possible or not self._warm or alive is not self._alive:
-            self._graph, self._warm, self._alive = None, True, alive
-            return self._learner.update(self._rollout, epoch, alive)  # libraries get their handles and kernels here
+    def __call__(self) -> Any:
+        if self._pool is None or not self._warm:
+            self._warm = True
+            return self._function()  # libraries get their handles and kernels here
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.device(self._learner.network.flat.device), torch.cuda.graph(self._graph):
-                self._stats = self._learner.update(self._rollout, epoch, alive)
+            with torch.cuda.device(self._device), torch.cuda.graph(self._graph, pool=self._pool):
+                self._result = self._function()
         self._graph.replay()
-        return self._stats
+        return self._result

@@ -12,7 +12,7 @@ from torch import Tensor
 from envcoder_bench.learning import losses
 from envcoder_bench.learning.mlp import carved_size
 from envcoder_bench.learning.network import StackedActorCritic, Workspace
-from envcoder_bench.learning.normalizer import GroupedRunningMeanStd, moments
+from envcoder_bench.learning.normalizer import Factors, GroupedRunningMeanStd
 from envcoder_bench.learning.optimizer import GroupedAdam
 from envcoder_bench.learning.ppo import (
     generalized_advantages,
@@ -20,7 +20,7 @@ from envcoder_bench.learning.ppo import (
     next_learning_rate,
     normalize_advantages,
 )
-from envcoder_bench.learning.rollout import Batch, Rollout
+from envcoder_bench.learning.rollout import Batch, Met, Rollout
 from envcoder_bench.learning.settings import PPOSettings
 
 
@@ -69,11 +69,11 @@ class GroupedLearner:
         shaper = DefaultRewardsShaper(**shaper) if isinstance(shaper, Mapping) else shaper
         self._shape_rewards: Callable[[Tensor], Any] = shaper
 
-    def new_rollout(self) -> Rollout:
-        """Allocate the memory for one rollout; observations are as wide as the network's input."""
+    def new_rollout(self, met: Optional[Met] = None) -> Rollout:
+        """Allocate a rollout, whose observations are as wide as the network's input; see ``Rollout.empty``."""
         return Rollout.empty(
             self.num_groups, self.num_envs, self.settings.horizon_length, self.network.architecture.inputs,
-            self.action_dim, like=self.network.flat,
+            self.action_dim, like=self.network.flat, met=met,
         )  # fmt: skip
 
     @property
@@ -85,12 +85,14 @@ class GroupedLearner:
         """Numbers of working memory that ``update`` needs."""
         return carved_size(self.network.architecture.workspace_shapes(self.num_groups, self.minibatch_size))
 
-    def _normalize_obs(self, obs: Tensor, out: Optional[Tensor] = None) -> Tensor:
+    def _normalize_obs(
+        self, obs: Tensor, factors: Optional[Factors] = None, out: Optional[Tensor] = None
+    ) -> Tensor:
         missing = self.network.architecture.inputs - obs.shape[-1]
         if missing:
             obs = F.pad(obs, (0, missing))
         if self.obs_normalizer is not None:
-            return self.obs_normalizer.normalize(obs, out)
+            return self.obs_normalizer.normalize(obs, factors, out)
         return torch.mul(obs, 1.0 if self._obs_mask is None else self._obs_mask, out=out)
 
     def _denormalize_values(self, values: Tensor) -> Tensor:
@@ -147,15 +149,16 @@ class GroupedLearner:
             memory = self.network.flat.new_empty(self.workspace_size())
         work = self.network.architecture.make_workspace(memory, self.num_groups, self.minibatch_size)
         stats: DefaultDict[str, List[Tensor]] = defaultdict(list)
-        for _ in range(settings.mini_epochs):
+        for mini_epoch in range(settings.mini_epochs):
             for i in range(settings.num_minibatches):
-                self._train_minibatch(batch, i, work, alive, stats)
+                self._train_minibatch(batch, mini_epoch * settings.num_minibatches + i, work, alive, stats)
                 if settings.schedule_type == "legacy":
                     self._schedule(stats["kl"][-1], epoch)
             if settings.schedule_type == "standard":
                 self._schedule(torch.stack(stats["kl"][-settings.num_minibatches :]).mean(dim=0), epoch)
+        entropy = losses.entropy(torch.stack(stats.pop("log_sigma")).mean(dim=0), self._action_dims)  # linear in it
         means = {name: torch.stack(values).mean(dim=0) for name, values in stats.items()}
-        return {**means, "learning_rate": self.adam.learning_rate.clone()}
+        return {**means, "entropy": entropy, "learning_rate": self.adam.learning_rate.clone()}
 
     def _prepare(self, rollout: Rollout, alive: Optional[Tensor]) -> Batch:
         advantages = generalized_advantages(self.settings, rollout, self._shape_rewards(rollout.rewards))
@@ -180,7 +183,9 @@ class GroupedLearner:
             sigmas=[torch.exp(log_sigma)] * self.settings.num_minibatches,
         )
         if self.obs_normalizer is not None:
-            batch.obs_moments = [moments(batch.obs[:, batch.rows(i)]) for i in range(len(batch.sigmas))]
+            # as rl_games: on every minibatch of every mini epoch, because train_actor_critic begins with set_train()
+            minibatches = [batch.obs[:, batch.rows(i)] for i in range(self.settings.num_minibatches)]
+            batch.obs_factors = self.obs_normalizer.update_each(minibatches, self.settings.mini_epochs, alive)
         return batch
 
     def _update_value_normalizer(self, values: Tensor, alive: Optional[Tensor]) -> Tensor:
@@ -189,13 +194,11 @@ class GroupedLearner:
         return self.value_normalizer.normalize(values.unsqueeze(-1)).squeeze(-1)
 
     def _train_minibatch(
-        self, batch: Batch, index: int, work: Workspace, alive: Optional[Tensor], stats: DefaultDict[str, List[Tensor]]
+        self, batch: Batch, step: int, work: Workspace, alive: Optional[Tensor], stats: DefaultDict[str, List[Tensor]]
     ) -> None:
-        settings, network, rows = self.settings, self.network, batch.rows(index)
-        if self.obs_normalizer is not None:
-            # as rl_games: on every minibatch of every mini epoch, because train_actor_critic begins with set_train()
-            self.obs_normalizer.add(*batch.obs_moments[index], self.minibatch_size, alive)
-        self._normalize_obs(batch.obs[:, rows], out=work.obs)
+        settings, network, index = self.settings, self.network, step % self.settings.num_minibatches
+        rows = batch.rows(index)
+        self._normalize_obs(batch.obs[:, rows], batch.obs_factors[step] if batch.obs_factors else None, work.obs)
         output = network.forward_for_training(work)
         mu, log_sigma = output.mu, network.log_sigma()
         sigma = torch.exp(log_sigma)
@@ -221,7 +224,7 @@ class GroupedLearner:
         grad = network.backward(work, output, d_log_sigma.sub_(self.entropy_coef))
         self.adam.step(grad, settings.grad_norm, alive)
         stats["kl"].append(kl)
-        stats["entropy"].append(losses.entropy(log_sigma, self._action_dims))
+        stats["log_sigma"].append(log_sigma)
         stats["policy_loss"].append(policy_loss.mean(dim=1))
         stats["value_loss"].append(value_loss.mean(dim=1))
         stats["bounds_loss"].append(bounds_loss.mean(dim=1))

@@ -86,6 +86,8 @@ class Architecture:
         grad[:, self._used :] = 0.0  # of no parameter
         each, depth = len(rest) // len(self.widths), len(self.widths[0])
         tapes = [make_tape(rest[i : i + each], depth) for i in range(0, len(rest), each)]
+        for tape in tapes:
+            tape.grads[-1].zero_()  # some columns are of no head
         return Workspace(obs, tapes, grad, *self.views(grad))
 
 
@@ -195,8 +197,6 @@ class StackedActorCritic:
         """Map ``work.obs`` as ``forward`` does, so that ``backward`` can follow."""
         outs = [mlp.forward(work.obs, tape) for mlp, tape in zip(self._mlps, work.tapes)]
         actor, critic = work.tapes[0].grads[-1], work.tapes[-1].grads[-1]
-        for grad in (actor, critic):
-            grad.zero_()  # columns of no head
         actions, value = self.architecture.actions, self._value_column
         mu_kept = torch.empty_like(outs[0][..., :actions]) if self._mu_activation.keeps else None
         value_kept = torch.empty_like(outs[-1][..., value]) if self._value_activation.keeps else None

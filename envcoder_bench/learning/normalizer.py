@@ -1,13 +1,15 @@
 """Running mean and standard deviation of every group at once, as rl_games' RunningMeanStd keeps them for one."""
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 EPSILON = 1e-5
 CLIP = 5.0
+
+Factors = Tuple[Tensor, Tensor]  # (K, 1, D) each: normalized data is x * first + second, clipped
 
 
 class GroupedRunningMeanStd:
@@ -36,44 +38,74 @@ class GroupedRunningMeanStd:
         self.count = torch.ones(groups, 1, dtype=torch.float64, device=device)
         own = torch.arange(width) < torch.tensor(self.dims).unsqueeze(1)
         self._padding: Optional[Tensor] = None if bool(own.all()) else ~own.to(device)
-        # as factors and summands, so that one operation normalizes and another denormalizes: both (K, 1, D)
+        # as factors and summands, so that one operation normalizes and another denormalizes: all (K, 1, D)
         self._scale, self._shift, self._std, self._mean = torch.empty(4, groups, 1, width, device=device, dtype=dtype)
         self._refresh()
 
     def _refresh(self) -> None:
+        scale, shift = self._factors(self.running_mean, self.running_var)
+        self._scale.copy_(scale)
+        self._shift.copy_(shift)
+        self._std.copy_(self._deviation(self.running_var).unsqueeze(1))
+        self._mean.copy_(self.running_mean.to(torch.float32).unsqueeze(1))
+
+    def _deviation(self, var: Tensor) -> Tensor:
         # rl_games rounds the statistics to float32 before it uses them, whatever the dtype of the data
-        mean = self.running_mean.to(torch.float32).to(torch.float64)
-        std = self.running_var.to(torch.float32).add_(EPSILON).sqrt_().to(torch.float64)
-        scale = std.reciprocal()
+        return var.to(torch.float32).add_(EPSILON).sqrt_().to(torch.float64)
+
+    def _factors(self, mean: Tensor, var: Tensor) -> Tuple[Tensor, Tensor]:
+        """What ``normalize`` multiplies by and then adds: from ``(..., K, D)`` to ``(..., K, 1, D)``."""
+        scale = self._deviation(var).reciprocal_()
         if self._padding is not None:
             scale.masked_fill_(self._padding, 0.0)
-        for own, value in ((self._scale, scale), (self._shift, -mean * scale), (self._std, std), (self._mean, mean)):
-            own.copy_(value.unsqueeze(1))
+        shift = -mean.to(torch.float32) * scale
+        return scale.unsqueeze(-2).to(self._scale), shift.unsqueeze(-2).to(self._scale)
 
     def update(self, x: Tensor, alive: Optional[Tensor] = None) -> None:
         """Add a batch ``(K, N, D)`` to the statistics of the groups where ``alive`` ``(K,)`` is True (None: all)."""
-        self.add(*moments(x), x.shape[1], alive)
+        self.update_each([x], 1, alive)
 
-    def add(self, mean: Tensor, var: Tensor, count: int, alive: Optional[Tensor] = None) -> None:
-        """Update by the ``moments`` of a batch of ``count`` rows."""
-        n: Union[int, Tensor] = count
+    def update_each(self, batches: Sequence[Tensor], rounds: int, alive: Optional[Tensor] = None) -> List[Factors]:
+        """Add batches ``(K, N, D)`` one after another, and all of them again in every round.
+
+        Returns:
+            What ``normalize`` takes to normalize as after each of these updates.
+        """
+        joined = []
+        added = [self._moments(x, alive) for x in batches]
+        for _ in range(rounds):
+            for x, (mean, var) in zip(batches, added):
+                self._join(mean, var, x.shape[1], alive)
+                joined.append((self.running_mean.clone(), self.running_var.clone()))
+        self._refresh()
+        return list(zip(*self._factors(*(torch.stack(values) for values in zip(*joined)))))
+
+    def _moments(self, x: Tensor, alive: Optional[Tensor]) -> Tuple[Tensor, Tensor]:
+        """Mean and variance over N, ``(K, D)`` float64 each; 0 for groups that are not alive."""
+        mean = x.mean(dim=1, keepdim=True)
+        # two passes: on CPU many times faster than torch.var, which does not vectorise over an outer dimension
+        var = (x - mean).square_().mean(dim=1).to(torch.float64)
+        mean = mean.squeeze(1).to(torch.float64)
         if alive is not None:
-            alive = alive.unsqueeze(1)
-            n = count * alive
-            mean, var = torch.where(alive, mean, self.running_mean), torch.where(alive, var, self.running_var)
+            for values in (mean, var):
+                values.masked_fill_(~alive.unsqueeze(1), 0.0)  # they weigh nothing, but may be NaN
+        return mean, var
+
+    def _join(self, mean: Tensor, var: Tensor, count: int, alive: Optional[Tensor]) -> None:
+        """Chan, Golub and LeVeque (1983): the moments of two samples joined."""
+        n = count if alive is None else count * alive.unsqueeze(1)
         self.count += n
         weight = self.count.reciprocal() * n  # not n / count, which rounds otherwise where n is a tensor
         if self._padding is not None:
             weight = weight.masked_fill(self._padding, 0.0)
-        # Chan, Golub and LeVeque (1983): the moments of two samples joined
         delta = mean - self.running_mean
         self.running_mean.lerp_(mean, weight)
         self.running_var.addcmul_(delta * delta, weight).lerp_(var, weight)
-        self._refresh()
 
-    def normalize(self, x: Tensor, out: Optional[Tensor] = None) -> Tensor:
-        """Center, scale and clip ``(K, N, D)`` to [-5, 5]."""
-        return torch.addcmul(self._shift, x, self._scale, out=out).clamp_(-CLIP, CLIP)
+    def normalize(self, x: Tensor, factors: Optional[Factors] = None, out: Optional[Tensor] = None) -> Tensor:
+        """Center, scale and clip ``(K, N, D)`` to [-5, 5], with the present statistics unless others are given."""
+        scale, shift = factors or (self._scale, self._shift)
+        return torch.addcmul(shift, x, scale, out=out).clamp_(-CLIP, CLIP)
 
     def denormalize(self, x: Tensor) -> Tensor:
         """Undo ``normalize`` for ``(K, N, D)``, which is clipped to [-5, 5] first. Not for padded columns."""
@@ -96,10 +128,3 @@ class GroupedRunningMeanStd:
             "count": self.count[group, 0].cpu().clone(),
         }
 
-
-def moments(x: Tensor) -> Tuple[Tensor, Tensor]:
-    """Mean and (biased) variance over N of ``(K, N, D)``: ``(K, D)`` float64 each."""
-    mean = x.mean(dim=1, keepdim=True)
-    # two passes: on CPU many times faster than torch.var, which does not vectorise over an outer dimension
-    var = (x - mean).square_().mean(dim=1)
-    return mean.squeeze(1).to(torch.float64), var.to(torch.float64)

@@ -1,10 +1,14 @@
 """What is remembered of a rollout, and how it is cut into minibatches."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import List, Tuple
+from dataclasses import dataclass, field
+from typing import List, NamedTuple, Optional, Union
 
 from torch import Tensor
+
+from envcoder_bench.learning.normalizer import Factors
+
+Step = Union[int, Tensor]  # of a rollout; a tensor (1,) int64 on the device where a captured graph counts by itself
 
 
 @dataclass
@@ -27,16 +31,50 @@ class Rollout:
     last_values: Tensor
 
     @classmethod
-    def empty(cls, groups: int, num_envs: int, steps: int, obs_dim: int, action_dim: int, like: Tensor) -> Rollout:
-        """Allocate a rollout with the device and dtype of ``like``."""
-        widths = {"obs": obs_dim, "actions": action_dim, "mus": action_dim}
+    def empty(
+        cls, groups: int, num_envs: int, steps: int, obs_dim: int, action_dim: int, like: Tensor,
+        met: Optional[Met] = None,
+    ) -> Rollout:
+        """Allocate a rollout with the device and dtype of ``like``; the environment's answers may be given."""
+        met = met or Met.empty(groups, num_envs, steps, like)
+        obs, actions, mus = (like.new_zeros(groups, num_envs, steps, d) for d in (obs_dim, action_dim, action_dim))
+        values, last_values = like.new_zeros(groups, num_envs, steps), like.new_zeros(groups, num_envs)
+        return cls(obs, actions, mus, values, met.rewards, met.dones, met.time_outs, last_values)
 
-        def zeros(name: str) -> Tensor:
-            if name == "last_values":
-                return like.new_zeros(groups, num_envs)
-            return like.new_zeros([groups, num_envs, steps] + ([widths[name]] if name in widths else []))
 
-        return cls(**{each.name: zeros(each.name) for each in fields(cls)})
+class Met(NamedTuple):
+    """What an environment answered, step by step: ``(groups, num_envs, steps)`` each, dones and time-outs 0 or 1."""
+
+    rewards: Tensor
+    dones: Tensor
+    time_outs: Tensor
+
+    @classmethod
+    def empty(cls, groups: int, num_envs: int, steps: int, like: Tensor) -> Met:
+        """Allocate with the device and dtype of ``like``."""
+        return cls(*like.new_zeros(3, groups, num_envs, steps))
+
+    def of(self, groups: slice) -> Met:
+        """A view of some of the groups."""
+        return Met(*(x[groups] for x in self))
+
+    def put(self, t: int, rewards: Tensor, dones: Tensor, time_outs: Tensor) -> None:
+        """Remember step t: ``(groups, num_envs)`` each."""
+        for all_steps, step in zip(self, (rewards, dones, time_outs)):
+            all_steps[:, :, t] = step
+
+
+def put(all_steps: Tensor, t: Step, step: Tensor) -> None:
+    """Write one step ``(K, n, ...)`` into ``(K, n, T, ...)``."""
+    if isinstance(t, int):
+        all_steps[:, :, t] = step
+    else:
+        all_steps.index_copy_(2, t, step.unsqueeze(2))
+
+
+def take(all_steps: Tensor, dim: int, t: Step) -> Tensor:
+    """Read one step along a dimension, which is dropped."""
+    return all_steps.select(dim, t) if isinstance(t, int) else all_steps.index_select(dim, t).squeeze(dim)
 
 
 @dataclass
@@ -46,8 +84,7 @@ class Batch:
     ``obs`` ``(K, N, D)``; ``actions`` ``(K, N, A)``; ``neglogp`` and, normalized where asked, ``values``, ``returns``
     and ``advantages`` ``(K, N)``. ``mus`` ``(K, N, A)`` and ``sigmas``, a ``(K, 1, A)`` for each minibatch (sigma does
     not depend on the sample), are the policy's last seen output, from which the next divergence is measured.
-    ``obs_moments`` are the mean and variance ``(K, D)`` of each minibatch's observations, which every mini epoch adds
-    to the normalizer again.
+    ``obs_factors`` normalize the observations of each minibatch of each mini epoch.
     """
 
     obs: Tensor
@@ -58,7 +95,7 @@ class Batch:
     advantages: Tensor
     mus: Tensor
     sigmas: List[Tensor]
-    obs_moments: List[Tuple[Tensor, Tensor]] = field(default_factory=list)
+    obs_factors: List[Factors] = field(default_factory=list)
 
     def rows(self, index: int) -> slice:
         """Samples of one minibatch: a contiguous block."""

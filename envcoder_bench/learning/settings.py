@@ -53,6 +53,7 @@ class PPOSettings:
     kl_threshold: float
     linear_steps: int  # epochs until a linear schedule ends; 0: it stays at the start
     schedule_entropy: bool
+    matmul_precision: str  # of float32 products, as torch.set_float32_matmul_precision; rl_games' Runner says high
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], num_envs: int) -> PPOSettings:
@@ -91,6 +92,7 @@ class PPOSettings:
             kl_threshold=float(config["kl_threshold"]) if schedule == "adaptive" else 0.0,
             linear_steps=linear_steps,
             schedule_entropy=bool(config.get("schedule_entropy", False)),
+            matmul_precision=config.get("matmul_precision", "high"),
         )
 
 
@@ -102,6 +104,9 @@ def check_supported(params: Mapping[str, Any]) -> None:
             raise _unsupported(f"config.{key}", config[key], remedy)
     if config.get("schedule_type", "legacy") not in ("legacy", "standard"):
         raise _unsupported("config.schedule_type", config["schedule_type"], "use legacy or standard")
+    precision = config.get("matmul_precision", "high")
+    if precision not in ("highest", "high", "medium"):
+        raise _unsupported("config.matmul_precision", precision, "use highest, high or medium")
     model = params["model"]["name"]
     if model != "continuous_a2c_logstd":
         raise _unsupported("model.name", model, "use continuous_a2c_logstd (a Gaussian policy with a log-deviation)")

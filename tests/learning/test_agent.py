@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -14,8 +15,11 @@ from rl_games.torch_runner import Runner
 
 from envcoder_bench import noise
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.learning import footprint
 from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
-from envcoder_bench.learning.shard import Shard, draw_noise
+from envcoder_bench.learning.footprint import learner_bytes
+from envcoder_bench.learning.rollout import Met
+from envcoder_bench.learning.shard import Shard, draw_noise, new_noise
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3, 4, 7, 2, 6, 8], [2, 5, 1, 2, 3, 1, 4, 6], [7, 8, 9, 7, 7, 8, 1, 2]
 
@@ -86,10 +90,13 @@ def test_group_that_fails_on_the_last_step_of_a_rollout_does_not_learn_from_it()
 
 def test_failed_group_within_a_larger_shard_does_nothing() -> None:
     env = make_env([0, 1, 2])
-    shard = Shard(slice(0, 3), env.obs_dims, env.action_dims, env.group_seeds, make_params(), 6, torch.device("cpu"))
+    dims, met = (env.obs_dims, env.action_dims, env.group_seeds), Met.empty(3, 6, 8, torch.zeros(0))
+    shard = Shard(slice(0, 3), *dims, make_params(), 6, torch.device("cpu"), met)
+    noise = new_noise([shard], 8)
+    draw_noise([shard], 0, noise)
     obs, actions = env.layout.split(env.reset()["obs"]), torch.ones(3, 6, 5)
     shard.set_alive([True, False, True])
-    shard.act(0, obs, draw_noise([shard], 0, 8)[0], actions)
+    shard.act(0, obs, noise[shard.noise_key], actions)
     assert (actions[1] == 0).all() and (actions[0, :, :2] != 0).all()
     shard.act_deterministically(obs, actions.fill_(1.0))
     assert (actions[1] == 0).all() and (actions[0, :, :2] != 0).all() and (actions[0, :, 2:] == 0).all()
@@ -257,12 +264,11 @@ def test_config_is_left_as_it_was() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("schedule", ["adaptive", "linear"])  # a linear schedule's updates are never captured
 def test_on_cuda_an_iteration_never_waits_for_the_device_and_agrees_with_cpu(schedule: str) -> None:
-    torch.set_float32_matmul_precision("high")
-    options: Dict[str, Any] = {"max_epochs": 4, "lr_schedule": schedule}
+    options: Dict[str, Any] = {"max_epochs": 4, "lr_schedule": schedule, "matmul_precision": "highest"}
     agents = [make_agent(make_env([0, 1, 2], device=d), device=d, **options) for d in ("cpu", "cuda")]
-    assert torch.get_float32_matmul_precision() == "highest" and not torch.backends.cuda.matmul.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
     agents[0].train()
-    agents[1].max_epochs = 2  # the second iteration captures its update, the others replay it
+    agents[1].max_epochs = 2  # the second iteration captures, the others replay
     agents[1].train()
     agents[1].max_epochs = 4
     torch.cuda.set_sync_debug_mode("error")
@@ -279,14 +285,20 @@ def test_on_cuda_an_iteration_never_waits_for_the_device_and_agrees_with_cpu(sch
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_captured_updates_equal_eager_ones_across_a_failure() -> None:
-    envs = [make_env([0, 1, 2], fails_at={1: 35}, device="cuda") for _ in range(2)]
-    captured, eager = (make_agent(env, device="cuda") for env in envs)
-    eager.shards[0]._update._possible = False
+@pytest.mark.parametrize("groups_at_once", [3, 2])  # in one shard, and in two that share their memory
+def test_on_cuda_graphs_equal_eager_iterations_across_a_failure(
+    groups_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = learner_bytes(max(OBS_DIMS[:3]), max(ACTION_DIMS[:3]), 6, make_params()).workspace
+    monkeypatch.setattr(footprint, "WORKSPACE_BYTES", groups_at_once * one)
+    options: Dict[str, Any] = {"device": "cuda", "max_epochs": 8, "matmul_precision": "highest"}
+    captured, eager = (make_agent(make_env([0, 1, 2], fails_at={1: 35}, device="cuda"), **options) for _ in range(2))
+    for function in (eager._act_next, *eager._updates):
+        function._pool = None
     for agent in (captured, eager):
-        agent.max_epochs = 8
+        assert len(agent.shards) == 4 - groups_at_once
         agent.train()
-    assert captured.shards[0]._update._graph is not None
+    assert all(f._graph is not None for f in (captured._act_next, *captured._updates))
     for group in range(3):
         for key, value in weights(eager, group).items():
             torch.testing.assert_close(weights(captured, group)[key], value, rtol=1e-3, atol=1e-4)
@@ -294,16 +306,72 @@ def test_on_cuda_captured_updates_equal_eager_ones_across_a_failure() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_a_failed_group_is_frozen_and_its_neighbours_go_on(tmp_path: Path) -> None:
+def test_on_cuda_a_failed_group_is_frozen_and_its_neighbours_go_on() -> None:
     env = make_env([0, 1, 2], fails_at={1: 10}, device="cuda")
     agent = make_agent(env, max_epochs=1, device="cuda")
     agent.train()
     before = weights(agent, 1)
-    agent.max_epochs = 3
+    agent.max_epochs = 4
     agent.train()
     assert_bitwise(before, weights(agent, 1))
     assert (env.layout.split(env.actions)[1] == 0).all()
     assert all(torch.isfinite(value).all() for group in (0, 2) for value in weights(agent, group).values())
-    resumed = make_agent(make_env([0, 1, 2], device="cuda"), max_epochs=3, device="cuda")
+    resumed = make_agent(make_env([0, 1, 2], device="cuda"), max_epochs=4, device="cuda")
     resumed.set_full_state_weights(agent.get_full_state_weights())
     assert_bitwise(weights(agent, 0), weights(resumed, 0))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_a_resumed_run_goes_on_as_the_uninterrupted_one() -> None:
+    options: Dict[str, Any] = {"device": "cuda", "max_epochs": 6, "matmul_precision": "highest"}
+    straight, first, second = (make_agent(make_env([0, 1, 2], device="cuda"), **options) for _ in range(3))
+    straight.train()
+    first.max_epochs = 3
+    first.train()
+    second.set_full_state_weights(first.get_full_state_weights())
+    second.train()
+    for group in range(3):
+        for key, value in weights(straight, group).items():
+            torch.testing.assert_close(weights(second, group)[key], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("num_groups", [8, 24])
+def test_on_cuda_the_learner_takes_the_memory_that_was_computed(
+    num_groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = {**make_params()["network"]["mlp"], "units": [256, 128, 64]}
+    params = make_params(network__mlp=network, horizon_length=24, num_minibatches=3)
+    computed = learner_bytes(48, 12, 256, params)
+    monkeypatch.setattr(footprint, "WORKSPACE_BYTES", 8 * computed.workspace)
+    env = Still(num_groups, 48, 12, 256)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    options: Dict[str, Any] = {"network__mlp": network, "horizon_length": 24, "num_minibatches": 3}
+    agent = make_agent(env, device="cuda", max_epochs=4, **options)
+    agent.train()
+    taken = torch.cuda.max_memory_allocated() - before
+    expected = replace(computed, groups_at_once=8).total(num_groups)
+    assert 0.75 * expected < taken < 1.1 * expected, (taken, expected)
+
+
+class Still(LinearEnv):
+    """Groups of one shape whose observations and rewards never change, and which therefore take no memory."""
+
+    def __init__(self, num_groups: int, obs_dim: int, action_dim: int, envs_per_group: int) -> None:
+        self.layout = GroupLayout(num_groups, envs_per_group)
+        self.num_envs = self.layout.num_envs
+        self.obs_dims, self.action_dims = [obs_dim] * num_groups, [action_dim] * num_groups
+        self.group_seeds, self.alive = [0] * num_groups, [True] * num_groups
+        self.obs = torch.zeros(1, obs_dim, device="cuda").expand(self.num_envs, obs_dim)
+        self.zeros = torch.zeros(1, device="cuda").expand(self.num_envs)
+
+    def reset(self) -> Dict[str, torch.Tensor]:
+        return {"obs": self.obs}
+
+    def step(self, actions: torch.Tensor):
+        return self.reset(), self.zeros, self.zeros, {"time_outs": self.zeros}

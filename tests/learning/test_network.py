@@ -135,3 +135,26 @@ def test_exported_policy_plays_in_the_stock_player(normalize: bool, tmp_path: An
         torch.testing.assert_close(player.get_action(obs[k, :, :o], is_deterministic=True), expected)
         values = player.model({"is_train": False, "obs": obs[k, :, :o]})["values"]
         torch.testing.assert_close(learner.values(obs)[k], values.squeeze(1))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision, tolerance", [("highest", 1e-5), ("high", 2e-3)])
+def test_on_cuda_gradients_are_near_those_in_float64(precision: str, tolerance: float) -> None:
+    params = make_params()
+    params["network"]["mlp"]["units"] = [256, 128, 64]
+    grads = []
+    torch.set_float32_matmul_precision(precision)
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
+        network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, torch.device(device), dtype)
+        size = carved_size(network.architecture.workspace_shapes(3, 512))
+        work = network.architecture.make_workspace(torch.empty(size, device=device, dtype=dtype), 3, 512)
+        rng = torch.Generator().manual_seed(0)
+        work.obs.copy_(torch.randn(work.obs.shape, generator=rng))
+        output = network.forward_for_training(work)
+        for d in (output.d_mu, output.d_value):
+            d.copy_(torch.randn(d.shape, generator=rng))
+        grads.append(network.backward(work, output, torch.zeros_like(network.log_sigma())).cpu().double())
+    torch.set_float32_matmul_precision("highest")
+    error = (grads[0] - grads[1]).norm(dim=1) / grads[0].norm(dim=1)
+    assert (error < tolerance).all(), error
