@@ -269,6 +269,7 @@ class Dispatcher:
                 if self.alive[call.group]:
                     self._attempt(call, self._step if self._deferred else step, step)
 
+        self._active.copy_(torch.tensor(self.alive, dtype=torch.uint8))  # another stage's mask may stand there
         expected, got = results(functions), results(stage.launch)
         self._components.sums.copy_(sums)
         stage.reset()
