@@ -112,6 +112,8 @@ def _prepare(cfg: DictConfig, sources: List[CandidateSource], footprint: Footpri
     groups, failed = prepare(cfg, left)
     for name, error in failed.items():
         print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
+        error.__traceback__ = error.__cause__ = error.__context__ = None  # their frames keep what checking allocated
+    release(cfg.device)
     saved.results += outcome.failed_at_load(cfg, failed)
     if set(failed) - set(BASELINES) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pandas as pd
 import torch
 
+from envcoder_bench import eval_shapers
 from envcoder_bench.eval_shapers import main
 
 # a run of seconds: short episodes, few of them
@@ -23,6 +27,24 @@ def run(output: Path, *words: Any, expect: int = 0) -> Path:
     code = main([*map(str, words), "--output_dir", str(output)])
     assert code == expect, f"exit code {code}"
     return output
+
+
+def start_process(words: List[Any], output: Path) -> subprocess.Popen:
+    """Run eval-shapers in a process of its own, which can be stopped."""
+    command = [sys.executable, eval_shapers.__file__, *map(str, words), "--output_dir", str(output)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int) -> Tuple[int, str]:
+    """Send a signal once ``reached()``, and wait for the end: exit code, and what was said on stderr."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if reached():
+            process.send_signal(number)
+            break
+        time.sleep(0.002)
+    told = process.communicate(timeout=120)[1]
+    return process.returncode, told
 
 
 def write_candidates(folder: Path, sources: Dict[str, str]) -> List[Path]:

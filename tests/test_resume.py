@@ -1,14 +1,9 @@
 """Promise 6: a killed run resumes and ends bitwise as if uninterrupted."""
 
-import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
-from helpers import QUICK, assert_same_weights, run, weights, write_candidates
+from helpers import QUICK, assert_same_weights, run, start_process, stop_at, weights, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.run_folder import RunFolder
@@ -49,24 +44,14 @@ def uninterrupted(tmp_path_factory):
     return run(folder / "run", *_words(folder))
 
 
-def _start(words, output):
-    command = [sys.executable, eval_shapers.__file__, *map(str, words), "--output_dir", str(output)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
+def _stop_at(words, output, iteration, number):
+    """Start, and stop once curves.csv shows an iteration (0: once the run has begun); returns the exit code."""
+    wanted, begun, curves = f"\n{iteration},".encode(), output / "config.yaml", output / "curves.csv"
 
+    def reached():
+        return begun.exists() if iteration == 0 else curves.exists() and wanted in curves.read_bytes()
 
-def _stop_at(process, output: Path, iteration: int, number: int) -> int:
-    """Send a signal once curves.csv shows an iteration (0: once the run has begun), and wait for the end."""
-    wanted, deadline = f"\n{iteration},".encode(), time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        curves = output / "curves.csv"
-        if (iteration == 0 and (output / "config.yaml").exists()) or (
-            curves.exists() and wanted in curves.read_bytes()
-        ):
-            process.send_signal(number)
-            break
-        time.sleep(0.002)
-    process.communicate(timeout=120)
-    return process.returncode
+    return stop_at(start_process(words, output), reached, number)[0]
 
 
 def _assert_ended_alike(output, uninterrupted, iteration=None):
@@ -86,8 +71,7 @@ def _assert_ended_alike(output, uninterrupted, iteration=None):
 @pytest.mark.parametrize("iteration", [0, 1, 3, 9])
 def test_a_killed_run_ends_as_if_uninterrupted(tmp_path, uninterrupted, iteration):
     output = tmp_path / "run"
-    process = _start(_words(tmp_path), output)
-    assert _stop_at(process, output, iteration, signal.SIGKILL) == -signal.SIGKILL
+    assert _stop_at(_words(tmp_path), output, iteration, signal.SIGKILL) == -signal.SIGKILL
     assert not (output / "summary.json").exists()
     # what the user does to the file meanwhile does not matter: the run has its own copy
     (tmp_path / "files" / "cosine.py").write_text("this is no Python", encoding="utf-8")
@@ -97,8 +81,7 @@ def test_a_killed_run_ends_as_if_uninterrupted(tmp_path, uninterrupted, iteratio
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, uninterrupted):
     output = tmp_path / "run"
     words = [word if word != "checkpoint_minutes=0" else "checkpoint_minutes=60" for word in _words(tmp_path)]
-    process = _start(words, output)
-    assert _stop_at(process, output, 2, signal.SIGINT) == 130
+    assert _stop_at(words, output, 2, signal.SIGINT) == 130
     assert (output / "checkpoint.pth").exists()
     _assert_ended_alike(output, uninterrupted)
 
@@ -112,8 +95,7 @@ def test_a_complete_run_is_shown_again(uninterrupted, capsys):
 
 def test_a_run_that_another_process_works_on_is_left_alone(tmp_path, uninterrupted, capsys):
     output = tmp_path / "run"
-    process = _start(_words(tmp_path), output)
-    assert _stop_at(process, output, 2, signal.SIGKILL) == -signal.SIGKILL
+    assert _stop_at(_words(tmp_path), output, 2, signal.SIGKILL) == -signal.SIGKILL
     before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
     with RunFolder(output).locked():
         assert eval_shapers.main(["--resume", str(output)]) == 2
