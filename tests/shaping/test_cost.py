@@ -103,7 +103,7 @@ def test_a_setting_that_a_function_changes_is_restored():
 
     def compute_reward(dof_pos):
         if LATE:
-            torch.set_default_dtype(torch.float64)
+            getattr(torch, "set_default_" + "dtype")(torch.float64)
         return dof_pos[:, 0]
     """
     groups = Groups([code])
