@@ -1,6 +1,7 @@
 """Watch a function run on sample tensors, and write down its operations for one environment."""
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -104,13 +105,14 @@ class Recorder(TorchDispatchMode):
                 self._record(func, args, kwargs, result)
             except Untraceable as error:
                 self.fault = (_line_now(self._file), str(error))
+            except Exception as error:  # a rule's own: the function must not meet it, it might even catch it
+                reason = f"uses {func._schema.name} in a way that no rule describes ({type(error).__name__}: {error})"
+                self.fault = (_line_now(self._file), reason)
         return result
 
     def _record(self, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], result: Any) -> None:
-        name = func._schema.name.split("::")[-1]
-        given = {x.name: x.default_value for x in func._schema.arguments if x.has_default_value()}
-        given.update({x.name: value for x, value in zip(func._schema.arguments, args)})
-        given.update(kwargs)
+        name, parameters, defaults = _signature(func)
+        given = {**defaults, **dict(zip(parameters, args)), **kwargs}
         target = given.get("out")
         if isinstance(target, Tensor):
             self.value(target)
@@ -182,6 +184,14 @@ class Recorder(TorchDispatchMode):
         else:
             made = [make(*nodes) for nodes in zip(*flat)]
         return Value.of(np.array(made, dtype=np.int64).reshape(shape), kind)
+
+
+@functools.lru_cache(maxsize=None)
+def _signature(func: Any) -> Tuple[str, List[str], Dict[str, Any]]:
+    """An operator's name, its parameters, and their defaults."""
+    arguments = func._schema.arguments
+    defaults = {x.name: x.default_value for x in arguments if x.has_default_value()}
+    return func._schema.name.split("::")[-1], [x.name for x in arguments], defaults
 
 
 def _line_now(file: str) -> Optional[int]:
