@@ -47,7 +47,7 @@ def test_scaling_and_its_candidate_functions(benchmark):
     kinds = {"action", "reward", "terminal", "initial_state", "goal", "observation"}
     assert set(timed["batched_us"]) == set(timed["loop_us"]) == kinds
     assert min([*timed["batched_us"].values(), *timed["loop_us"].values()]) > 0
-    assert "| 2 x 8 | all |" in printed
+    assert "| 2 x 8 | a loop over candidates |" in printed
 
 
 def test_each_count_has_its_process_and_one_that_fails_loses_no_other(benchmark):

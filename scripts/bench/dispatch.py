@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from statistics import median
 from typing import Any, Callable, Dict, Iterator, List
 
 import torch
@@ -15,9 +16,9 @@ from . import records
 from .candidates import make_candidates
 from .records import Record
 from .session import Session, now
+from .tables import KINDS
 
-KINDS = ("action", "reward", "terminal", "initial_state", "goal", "observation")
-REPEATS, LOOP_REPEATS = 20, 3
+ROUNDS, CALLS = 5, 4  # the median over rounds of calls back to back
 
 
 def dispatch(args: Namespace) -> Iterator[Record]:
@@ -49,8 +50,8 @@ def time_functions(session: Session) -> Dict[str, Any]:
     loops = _loops(session)
     result: Dict[str, Dict[str, float]] = {"batched_us": {}, "loop_us": {}}
     for kind in tqdm(KINDS, desc="candidate functions", unit=" kinds", leave=False, disable=None):
-        result["batched_us"][kind] = _seconds(batched[kind], REPEATS, env.device) / groups * 1e6
-        result["loop_us"][kind] = _seconds(loops[kind], LOOP_REPEATS, env.device) / groups * 1e6
+        result["batched_us"][kind] = _seconds(batched[kind], CALLS, env.device) / groups * 1e6
+        result["loop_us"][kind] = _seconds(loops[kind], 1, env.device) / groups * 1e6
     session.check()
     return result
 
@@ -80,10 +81,13 @@ def _loops(session: Session) -> Dict[str, Callable[[], None]]:
     return {kind: loop(kind) for kind in KINDS}
 
 
-def _seconds(call: Callable[[], object], repeats: int, device: torch.device) -> float:
-    """Mean time of a call, back to back, after one that warms up."""
+def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> float:
+    """Time of a call, after one that warms up."""
     call()
-    began = now(device)
-    for _ in range(repeats):
-        call()
-    return (now(device) - began) / repeats
+    rounds: List[float] = []
+    for _ in range(ROUNDS):
+        began = now(device)
+        for _ in range(calls):
+            call()
+        rounds.append((now(device) - began) / calls)
+    return median(rounds)

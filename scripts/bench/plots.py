@@ -8,13 +8,15 @@ from typing import Any, List, Sequence, Tuple
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from .records import Record, latest
 
 # as in the ranking's pictures: Okabe and Ito's colours, which colour-blind readers tell apart
 TOOL, PROCESSES, PHYSICS = "#0072B2", "#D55E00", "#606060"
 GRID, MUTED, DPI = "#E4E4E4", "#606060", 150
+PANEL = 6.5  # inches, the names of the lines included
 Series = List[Tuple[float, float]]
 
 
@@ -22,9 +24,11 @@ def plot_scaling(records: List[Record], path: Path) -> None:
     """Draw env-steps/s over candidates, a panel per machine: physics, this tool, a process per candidate."""
     rows = _rows(records)
     labels = sorted({row["label"] for row in rows}, key=lambda label: -max(r["physics"] for r in _of(rows, label)))
-    figure = _figure(5.6 * max(len(labels), 1) + 0.4, 4.9, "Training speed over the number of candidates")
-    what = "ANYmal C, each candidate with functions and a policy of its own; simulation, functions and PPO included"
-    figure.text(0.02, 0.885, what, fontsize=10, color=MUTED)
+    width = PANEL * len(labels)
+    figure = _figure(width, 4.9, "Training speed over the number of candidates")
+    what = "ANYmal C; simulation, candidate functions and PPO included"
+    what += "\n" if len(labels) == 1 else "; "
+    figure.text(0.25 / width, 0.915, f"{what}percentages are of the physics alone", fontsize=10, color=MUTED, va="top")
     for i, label in enumerate(labels):
         axes: Any = figure.add_subplot(1, len(labels), i + 1)
         own = _of(rows, label)
@@ -36,9 +40,10 @@ def plot_scaling(records: List[Record], path: Path) -> None:
         axes.plot(*zip(*tool), color=TOOL, linewidth=2.6, marker="o", markersize=6, zorder=4)
         for row in own:
             text = f"{row['training'] / row['physics']:.0%}"
-            place = {"xytext": (0, -15), "textcoords": "offset points", "ha": "center"}
-            axes.annotate(text, (row["candidates"], row["training"]), color=TOOL, fontsize=9, **place)
-        ends = [(physics[-1][1], PHYSICS, "physics alone"), (tool[-1][1], TOOL, "EnvCoderBench,\none process")]
+            place = {"xytext": (0, -16), "textcoords": "offset points", "ha": "center", "zorder": 5}
+            note = axes.annotate(text, (row["candidates"], row["training"]), color=TOOL, fontsize=9, **place)
+            note.set_path_effects([withStroke(linewidth=3, foreground="white")])
+        ends = [(physics[-1][1], PHYSICS, "physics alone"), (tool[-1][1], TOOL, "EnvCoderBench")]
         alone = [r for r in latest(records, "processes", "envs", "processes") if r["label"] == label]
         separate: Series = [(r["processes"], r["total"]) for r in alone if r["envs"] == own[0]["envs"]]
         if separate:
@@ -48,13 +53,16 @@ def plot_scaling(records: List[Record], path: Path) -> None:
             ends.append((rate, PROCESSES, f"a process each,\n{count} at a time"))
         axes.set_yscale("log")
         values = [y for _, y in [*tool, *physics, *separate]]
-        axes.set_ylim(0.5 * min(values), 1.8 * max(values))
-        axes.set_ylabel("env-steps/s" if i == 0 else "")
+        axes.set_ylim(0.6 * min(values), 1.5 * max(values))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.set_ylabel("env-steps/s")
         axes.yaxis.set_major_formatter(FuncFormatter(_si))
-        axes.yaxis.set_minor_formatter(FuncFormatter(_si_minor))
-        _candidates_axis(axes, [x for x, _ in tool])
+        axes.set_xscale("log")
+        axes.set_xticks([x for x, _ in tool], [f"{x:,}" for x, _ in tool])
+        axes.set_xlabel("candidates")
+        axes.minorticks_off()
         _label_ends(axes, most, ends)
-    figure.subplots_adjust(left=0.62 / figure.get_size_inches()[0], right=0.9, bottom=0.12, top=0.79, wspace=0.48)
+        axes.set_position(((PANEL * i + 0.8) / width, 0.12, 4.0 / width, 0.65))
     figure.savefig(path)
 
 
@@ -63,20 +71,18 @@ def plot_memory(records: List[Record], path: Path) -> bool:
     rows = [row for row in _rows(records) if row["device"] == "cuda"]
     if not rows:
         return False
-    figure = _figure(6.4, 4.6, "GPU memory over the number of candidates")
+    figure = _figure(6.8, 4.6, "GPU memory over the number of candidates")
     axes: Any = figure.add_subplot()
     own = _of(rows, rows[0]["label"])
     _style(axes, f"{own[0]['label']}, ANYmal C, {own[0]['envs']} environments per candidate; all of the process")
     points = [(row["candidates"], row["memory_gib"]) for row in own]
     axes.plot(*zip(*points), color=TOOL, linewidth=2.6, marker="o", markersize=6)
-    for x, y in points:
-        axes.annotate(
-            f"{y:.1f} GiB", (x, y), xytext=(-6, 8), textcoords="offset points", ha="right", color=TOOL, fontsize=10
-        )
-    axes.set_ylim(0, 1.2 * max(y for _, y in points))
-    axes.set_xlim(0.5 * points[0][0], 1.3 * points[-1][0])
+    for x, y in (point for point in points if point[0] >= 0.2 * points[-1][0]):
+        axes.annotate(f"{x:,}: {y:.1f} GiB", (x, y), xytext=(-4, 8), textcoords="offset points", ha="right", color=TOOL)
+    axes.set_ylim(0, 1.15 * max(y for _, y in points))
+    axes.set_xlim(0, 1.05 * points[-1][0])
     axes.set_ylabel("GiB")
-    _candidates_axis(axes, [x for x, _ in points])
+    axes.set_xlabel("candidates")
     figure.subplots_adjust(left=0.1, right=0.96, bottom=0.13, top=0.82)
     figure.savefig(path)
     return True
@@ -100,7 +106,7 @@ def _labels(rows: Sequence[Record]) -> List[str]:
 def _figure(width: float, height: float, title: str) -> Any:
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)  # no pyplot: nothing global, and no display is looked for
-    figure.text(0.02, 0.94, title, fontsize=14, fontweight="bold")
+    figure.text(0.25 / width, 0.94, title, fontsize=14, fontweight="bold")
     return figure
 
 
@@ -113,17 +119,10 @@ def _style(axes: Any, title: str) -> None:
     axes.tick_params(labelsize=9, color=MUTED)
 
 
-def _candidates_axis(axes: Any, ticks: Sequence[float]) -> None:
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("candidates")
-
-
 def _label_ends(axes: Any, x: float, ends: List[Tuple[float, str, str]]) -> None:
     """Name the lines at their right ends, moved apart where they would overlap."""
     low, high = axes.get_ylim()
-    gap = (high / low) ** 0.12  # two lines of text, on the logarithmic axis
+    gap = (high / low) ** 0.08  # a line of text and some, on the logarithmic axis
     y = 0.0
     for value, colour, text in sorted(ends):
         y = max(value, y * gap)
@@ -135,8 +134,3 @@ def _label_ends(axes: Any, x: float, ends: List[Tuple[float, str, str]]) -> None
 
 def _si(value: float, _: Any = None) -> str:
     return f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e3 else f"{value:g}"
-
-
-def _si_minor(value: float, _: Any = None) -> str:
-    """Between powers of ten only 2 and 5 are written."""
-    return _si(value) if f"{value:e}"[0] in "25" else ""

@@ -36,12 +36,15 @@ def report(records: Path, page: Path, images: Path) -> List[Path]:
 
 
 def _block(measured: List[Record], kind: str, device: str) -> str:
+    """A table for each machine and day, under the commands that measured it."""
     rows = [row for row in select(kind, measured) if row["device"] == device]
 
-    def origin(row: Record) -> tuple[str, str, str]:
-        return row["machine"], row["date"].split()[0], row["command"]
+    def origin(row: Record) -> tuple[str, str]:
+        return row["machine"], row["date"].split()[0]
 
     parts: List[str] = []
-    for (machine, day, command), same in groupby(sorted(rows, key=origin), origin):
-        parts.append("\n".join([f"{machine}, {day}  ", f"`{command}`", "", *table(kind, list(same))]))
+    for (machine, day), same in groupby(sorted(rows, key=origin), origin):
+        group = list(same)
+        commands = dict.fromkeys(f"    {row['command']}" for row in group)
+        parts.append("\n".join([f"{machine}, {day}:", "", *commands, "", *table(kind, group)]))
     return "".join(f"\n{part}\n" for part in parts) + ("\n" if parts else "")

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from .records import Record, latest
 
+KINDS = ("action", "reward", "terminal", "initial_state", "goal", "observation")
 Column = Tuple[str, Callable[[Record], str]]
 
 _SIZE: Column = ("candidates x environments", lambda r: f"{r['candidates']:,} x {r['envs']:,}")
@@ -36,10 +37,10 @@ COLUMNS: Dict[str, List[Column]] = {
     ],
     "dispatch": [
         _SIZE,
-        ("function", lambda r: r["function"]),
-        ("batched, us per call", lambda r: f"{r['batched']:.2f}"),
-        ("loop, us per call", lambda r: f"{r['loop']:.1f}"),
-        ("times as fast", lambda r: f"{r['loop'] / r['batched']:.1f}"),
+        ("microseconds per call", lambda r: r["how"]),
+        *((kind.replace("_", " "), lambda r, kind=kind: f"{r['us'][kind]:,.2f}") for kind in KINDS),
+        # each kind is called once per candidate and step: the mean over calls is that over kinds
+        ("mean", lambda r: f"**{mean(r['us'].values()):,.2f}**"),
     ],
     "learner": [
         _SIZE,
@@ -68,7 +69,7 @@ COLUMNS: Dict[str, List[Column]] = {
         ("fitness of 256 episodes", lambda r: f"{r['fitness']:.3f}"),
     ],
 }
-KEYS: Dict[str, Tuple[str, ...]] = {  # what tells two measurements of a kind apart
+IDENTITY: Dict[str, Tuple[str, ...]] = {  # what tells two measurements of a kind apart
     "physics": ("envs",),
     "processes": ("envs", "processes"),
     "human": ("envs", "seed", "point"),
@@ -78,18 +79,18 @@ KEYS: Dict[str, Tuple[str, ...]] = {  # what tells two measurements of a kind ap
 
 
 def table(kind: str, rows: Sequence[Record]) -> List[str]:
-    """Markdown lines, a row per record; records of ``dispatch`` give a row per kind of function."""
+    """Markdown lines, a row per record; those of ``dispatch`` give two."""
     columns = COLUMNS[kind]
     lines = [" | ".join(name for name, _ in columns), "|".join("---" for _ in columns)]
     for record in rows:
-        for row in _functions(record) if kind == "dispatch" else [record]:
+        for row in _both_ways(record) if kind == "dispatch" else [record]:
             lines.append(" | ".join(text(row) for _, text in columns))
     return [f"|{line}|" if line.startswith("---") else f"| {line} |" for line in lines]
 
 
 def select(kind: str, records: List[Record], known: Sequence[Record] = ()) -> List[Record]:
     """The latest record of every measurement of a kind; processes compared to the scaling that is ``known``."""
-    rows = latest(records, kind, *KEYS[kind])
+    rows = latest(records, kind, *IDENTITY[kind])
     if kind == "processes":
         tools = latest([*known, *records], "scaling", "envs", "candidates")
         return [{**row, **_tool(row, tools)} for row in rows]
@@ -104,8 +105,8 @@ def _tool(row: Record, tools: List[Record]) -> Dict[str, Any]:
     return {"tool": same[-1]["training"], "tool_candidates": same[-1]["candidates"]}
 
 
-def _functions(record: Record) -> List[Record]:
-    batched, loop = record["batched_us"], record["loop_us"]
-    rows = [{**record, "function": kind, "batched": batched[kind], "loop": loop[kind]} for kind in batched]
-    # each kind is called once per group and step: the mean over calls is that over kinds
-    return [*rows, {**record, "function": "all", "batched": mean(batched.values()), "loop": mean(loop.values())}]
+def _both_ways(record: Record) -> List[Record]:
+    return [
+        {**record, "how": "all in one batch", "us": record["batched_us"]},
+        {**record, "how": "a loop over candidates", "us": record["loop_us"]},
+    ]
