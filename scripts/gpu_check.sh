@@ -36,6 +36,7 @@ rows() {
   bench 60 scaling --candidates 1 --envs 256
   bench 60 scaling --candidates 16 --envs 256
   bench 60 scaling --candidates 64 --envs 256
+  bench 150 startup --candidates 1000 --envs 256
 }
 run() {
   if [ $((LIMIT - SECONDS)) -lt 280 ]; then

@@ -28,7 +28,7 @@ def _measure(args: Namespace, count: int) -> Record:
     """All warm up, wait for each other, and train for the same seconds: their env-steps/s, summed."""
     context = multiprocessing.get_context("spawn")  # forks cannot use CUDA
     barrier, messages = context.Barrier(count), context.Queue()
-    workers = [context.Process(target=_train, args=(args, k, barrier, messages), daemon=True) for k in range(count)]
+    workers = [context.Process(target=_train, args=(args, k, barrier, messages)) for k in range(count)]
     for worker in workers:
         worker.start()
     rates: List[float] = []

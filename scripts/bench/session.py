@@ -18,6 +18,7 @@ from tqdm import tqdm
 from envcoder_bench.config import compose_config
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.memory import release
 from envcoder_bench.preparation import Group, build_task, prepare
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.sim import pick_simulator
@@ -59,6 +60,7 @@ class Session:
         groups, failed = prepare(cfg, candidates)
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
+        release(cfg.device)  # as evaluate.py: what checking took
         layout = GroupLayout(len(groups), envs)
         shapings, seeds = [group.shaping for group in groups], [group.seed for group in groups]
         env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, seeds)
@@ -107,7 +109,7 @@ def physics_rate(task: Task, steps: int) -> float:
 
 
 def memory_gib(device: Any) -> float:
-    """On CUDA all that is taken of the GPU (by this process, if no other uses it), else this process's peak; GiB."""
+    """GiB: on CUDA all that is taken of the GPU, by whomever, else this process's peak."""
     if torch.device(device).type != "cpu":
         free, total = torch.cuda.mem_get_info(device)
         return (total - free) / 2**30

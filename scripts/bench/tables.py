@@ -53,6 +53,7 @@ COLUMNS: Dict[str, List[Column]] = {
         _SIZE,
         ("candidates loaded and checked after", lambda r: f"{r['checked_s']:.1f} s"),
         ("first iteration done after", lambda r: f"{r['first_iteration_s']:.1f} s"),
+        ("memory until then", lambda r: f"{r['memory_gib']:.1f} GiB"),
     ],
     "run": [
         _SIZE,
@@ -60,6 +61,7 @@ COLUMNS: Dict[str, List[Column]] = {
         ("whole run", lambda r: f"{r['seconds'] / 60:.1f} min"),
         ("env-steps/s, all included", lambda r: f"{r['env_steps'] / r['seconds']:,.0f}"),
         ("first iteration done after", lambda r: f"{r['first_iteration_s']:.0f} s"),
+        ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         ("failed candidates", lambda r: f"{r['failed']}"),
     ],
     "human": [
