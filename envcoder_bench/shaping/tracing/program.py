@@ -116,7 +116,8 @@ class Value:
 
     Attributes:
         memory: nodes of the storage; tensors that share it are views of each other.
-        index: places in ``memory``, in the tensor's shape with 1 in place of the environments' axis.
+        index: places in ``memory``, in the tensor's shape for one environment (1 where the environments' axis is, or as
+            many as that axis holds of each).
         kind: of its numbers.
         own: whether the call that is traced made it; what outlives the call must not be written to.
     """
@@ -155,8 +156,11 @@ def kind_of(dtype: torch.dtype) -> str:
 
 
 def env_axis(shape: Tuple[int, ...], rows: int) -> Optional[int]:
-    """The axis of the environments: the only one of length ``rows``, a number that no other axis has by chance."""
-    axes = [axis for axis, size in enumerate(shape) if size == rows]
+    """The axis of the environments: the only one whose length ``rows`` divides, which no other does by chance.
+
+    It may hold several numbers of each environment, one environment after the other, as in ``x.view(n * 4, 3)``.
+    """
+    axes = [axis for axis, size in enumerate(shape) if size and size % rows == 0]
     if len(axes) > 1:
         raise Untraceable("makes a tensor with an axis of environments twice")
     return axes[0] if axes else None

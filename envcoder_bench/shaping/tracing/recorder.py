@@ -8,7 +8,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from envcoder_bench.shaping.tracing.program import Number, Program, Untraceable, Value, env_axis, kind_of
 
@@ -53,6 +55,8 @@ class Recorder(TorchDispatchMode):
         self._values: Dict[int, Tuple[Tensor, Value]] = {}  # the tensor is kept: its id must not be used again
         self._inputs: Dict[int, Tuple[Tensor, str]] = {}  # tensors of the state, and their names
         self._live: Dict[int, str] = {}  # their storages
+        self._exits = _Exits(self)
+        self._writing = False  # a rule's own use of tensors is none of the function's
 
     # inputs and outputs
 
@@ -85,30 +89,60 @@ class Recorder(TorchDispatchMode):
         name = self._live.get(tensor.untyped_storage().data_ptr())
         if name is not None:
             raise Untraceable(f"reads {name!r} past torch (.data, .numpy())")
-        shape, kind = tuple(tensor.shape), kind_of(tensor.dtype)
         if tensor.numel() > MAX_CONSTANTS:
             raise Untraceable(f"uses a constant of {tensor.numel()} numbers")
-        if self.rows in shape:
+        if self.axis(tensor) is not None:
             raise Untraceable("uses numbers of each environment that do not come from the state")
+        return self._numbers(tensor)
+
+    def _numbers(self, tensor: Tensor) -> Value:
+        """The numbers that a tensor holds here and now."""
+        kind = kind_of(tensor.dtype)
         nodes = [self.program.const(x, kind) for x in tensor.detach().reshape(-1).tolist()]
-        return Value.of(np.array(nodes, dtype=np.int64).reshape(shape), kind)
+        return Value.of(np.array(nodes, dtype=np.int64).reshape(tuple(tensor.shape)), kind)
 
     # recording
+
+    def __enter__(self) -> Recorder:
+        super().__enter__()
+        self._exits.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._exits.__exit__(*error)
+        super().__exit__(*error)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if self.fault is None:
-            try:
-                self._record(func, args, kwargs, result)
-            except Untraceable as error:
-                self.fault = (_line_now(self._file), str(error))
-            except Exception as error:  # a rule's own: the function must not meet it, it might even catch it
-                reason = f"uses {func._schema.name} in a way that no rule describes ({type(error).__name__}: {error})"
-                self.fault = (_line_now(self._file), reason)
+        self._attempt(func._schema.name, lambda: self._record(func, args, kwargs, result))
         return result
+
+    def _attempt(self, name: str, write: Callable[[], None]) -> None:
+        """Write one step down, or note why that cannot be done: the function must not meet the exception."""
+        if self.fault is not None or self._writing:
+            return
+        self._writing = True
+        try:
+            write()
+        except Untraceable as error:
+            self.fault = (_line_now(self._file), str(error))
+        except Exception as error:
+            reason = f"uses {name} in a way that no rule describes ({type(error).__name__}: {error})"
+            self.fault = (_line_now(self._file), reason)
+        finally:
+            self._writing = False
+
+    def leave_torch(self, tensor: Tensor, name: str) -> None:
+        """Note that a function takes the numbers of ``tensor`` out of torch with method ``name``."""
+
+        def check() -> None:
+            if self.value(tensor).own or not self.is_known(tensor):  # its own might be written to
+                raise Untraceable(f"takes numbers of the state out of torch (.{name}())")
+
+        self._attempt(name, check)
 
     def _record(self, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], result: Any) -> None:
         name, parameters, defaults = _signature(func)
@@ -118,11 +152,16 @@ class Recorder(TorchDispatchMode):
             self.value(target)
         elif name.endswith("_") and not name.endswith("__") and name not in RULES:
             name, target = name[:-1], given["self"]
-        if name not in RULES:
-            raise Untraceable(_UNSUPPORTED.get(name, f"uses {name}, which has no rule"))
-        made = RULES[name](self, given, result)
+        made = self._folded(func, given, result)
+        if made is None:
+            if name not in RULES:
+                raise Untraceable(_UNSUPPORTED.get(name, f"uses {name}, which has no rule"))
+            made = RULES[name](self, given, result)
         if isinstance(target, Tensor):
             own = self.value(target)
+            if torch.Tag.inplace_view in func.tags:  # changes how the tensor looks at its memory, not the memory
+                self._values[id(target)] = (target, self._finished(target, made))  # type: ignore[arg-type]
+                return
             own.write(self.cast(made, own.kind).nodes)  # type: ignore[arg-type]
             return
         if isinstance(result, Tensor):
@@ -130,6 +169,26 @@ class Recorder(TorchDispatchMode):
         for tensor, value in zip(result, made) if isinstance(result, (tuple, list)) else ():  # type: ignore[arg-type]
             if id(tensor) not in self._values:
                 self._values[id(tensor)] = (tensor, self._finished(tensor, value))
+
+    def _folded(self, func: Any, given: Dict[str, Any], result: Any) -> Optional[Result]:
+        """The numbers of ``result`` themselves, where they come from nothing but known numbers."""
+        returned = list(result) if isinstance(result, (tuple, list)) else [result]
+        if torch.Tag.nondeterministic_seeded in func.tags or not all(isinstance(x, Tensor) for x in returned):
+            return None
+        if any(x.alias_info is not None and not x.alias_info.is_write for x in func._schema.returns):
+            return None  # a view: writes to it must reach what it looks at
+        sources = [x for x in tree_leaves(list(given.values())) if isinstance(x, Tensor)]
+        if not sources or any(self.axis(x) is not None for x in (*sources, *returned)):
+            return None
+        if not all(self.is_known(x) for x in sources):
+            return None
+        made = [self._numbers(x) for x in returned]
+        return made if isinstance(result, (tuple, list)) else made[0]
+
+    def is_known(self, tensor: Tensor) -> bool:
+        """Whether the numbers of a tensor depend neither on the state nor on the random numbers."""
+        value = self.value(tensor)
+        return all(self.program.is_const(value.memory[place]) for place in value.index.reshape(-1).tolist())
 
     def _finished(self, tensor: Tensor, value: Value) -> Value:
         """Make sure that a rule's value agrees with torch's result in shape and kind of number."""
@@ -140,9 +199,9 @@ class Recorder(TorchDispatchMode):
     # what rules use
 
     def _env_shape(self, tensor: Tensor) -> Tuple[int, ...]:
-        """The tensor's shape for one environment: 1 where the axis of environments is."""
+        """The tensor's shape for one environment: 1 where the axis of environments is, or as many as it has there."""
         axis = env_axis(tuple(tensor.shape), self.rows)
-        return tuple(1 if i == axis else size for i, size in enumerate(tensor.shape))
+        return tuple(size // self.rows if i == axis else size for i, size in enumerate(tensor.shape))
 
     def shape(self, tensor: Tensor) -> Tuple[int, ...]:
         return self._env_shape(tensor)
@@ -179,7 +238,7 @@ class Recorder(TorchDispatchMode):
         flat = [np.broadcast_to(x, shape).reshape(-1).tolist() for x in arrays]
         if all(program.is_const(node) for x in flat for node in x):
             axis = self.axis(result)
-            one = result if axis is None else result.narrow(axis, 0, 1)
+            one = result if axis is None else result.narrow(axis, 0, shape[axis])
             made: List[int] = [program.const(x, kind) for x in one.reshape(-1).tolist()]
         else:
             made = [make(*nodes) for nodes in zip(*flat)]
@@ -192,6 +251,22 @@ def _signature(func: Any) -> Tuple[str, List[str], Dict[str, Any]]:
     arguments = func._schema.arguments
     defaults = {x.name: x.default_value for x in arguments if x.has_default_value()}
     return func._schema.name.split("::")[-1], [x.name for x in arguments], defaults
+
+
+_EXITS = {getattr(Tensor, name): name for name in ("numpy", "tolist", "__array__", "__dlpack__")}
+
+
+class _Exits(TorchFunctionMode):
+    """Watches for methods that give a tensor's numbers to Python without an operator."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
+        if func in _EXITS:
+            self._recorder.leave_torch(args[0], _EXITS[func])
+        return func(*args, **(kwargs or {}))
 
 
 def _line_now(file: str) -> Optional[int]:
@@ -216,7 +291,7 @@ _UNSUPPORTED = {
 
 @rule("_local_scalar_dense")
 def _item(rec: Recorder, a: Dict[str, Any], result: Any) -> Result:
-    if not all(rec.program.is_const(int(node)) for node in rec.nodes(a["self"]).reshape(-1)):
+    if not rec.is_known(a["self"]):
         raise Untraceable(_VALUES)
     return []
 

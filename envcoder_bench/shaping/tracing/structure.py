@@ -26,7 +26,7 @@ def _view(*names: str) -> Callable[[Callable[[Recorder, Arguments, np.ndarray], 
     return register
 
 
-@_view("alias", "detach", "lift_fresh", "_conj", "_neg_view", "lift")
+@_view("alias", "detach", "_conj", "_neg_view")
 def _alias(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
     return index
 
@@ -61,7 +61,8 @@ def _select(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
 def _slice(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
     dim = a["dim"] % index.ndim
     if dim == rec.axis(a["self"]):
-        if len(range(*slice(a["start"], a["end"], a["step"]).indices(rec.rows))) != rec.rows:
+        size = a["self"].shape[dim]
+        if len(range(*slice(a["start"], a["end"], a["step"]).indices(size))) != size:
             raise Untraceable(_PICKS)
         return index
     return index[(slice(None),) * dim + (slice(a["start"], a["end"], a["step"]),)]
@@ -86,6 +87,8 @@ def _reshaped(rec: Recorder, source: Tensor, result: Tensor, index: np.ndarray) 
 @rule("view", "_unsafe_view", "_reshape_alias", "reshape", "squeeze")
 def _reshape(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     value = rec.value(a["self"])
+    if "dtype" in a:
+        raise Untraceable("looks at the bits of numbers")
     return value.view(_reshaped(rec, a["self"], result, value.index))
 
 
@@ -123,6 +126,14 @@ def _unbind(rec: Recorder, a: Arguments, result: Any) -> Result:
 # copies
 
 
+@rule("lift", "lift_fresh")
+def _lift(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    """What torch.tensor(...) has just made, so that the call may write to it."""
+    value = rec.value(a["self"])
+    value.own = True
+    return value
+
+
 @rule("clone", "_to_copy", "contiguous")
 def _copy_of(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return rec.cast(Value.of(rec.nodes(a["self"]), rec.value(a["self"]).kind), kind_of(result.dtype))
@@ -138,6 +149,8 @@ def _copy(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 def _cat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     # an empty 1-d tensor joins anything
     parts = [x for x in a["tensors"] if not (x.dim() == 1 and x.numel() == 0)]
+    if len(parts) == 1:
+        return Value.of(rec.nodes(parts[0], kind_of(result.dtype)), kind_of(result.dtype))
     dim = rec.inner_axis(result, a["dim"], _MIXES)
     if any(x.dim() != result.dim() or rec.axis(x) == dim for x in parts):
         raise Untraceable(_MIXES)
@@ -153,12 +166,13 @@ def _stack(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 @rule("repeat")
 def _repeat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    value, axis = rec.value(a["self"]), rec.axis(a["self"])
+    value, axis, new = rec.value(a["self"]), rec.axis(a["self"]), rec.axis(result)
     lead = result.dim() - a["self"].dim()
     counts = list(a["repeats"])
     if axis is not None and counts[axis + lead] != 1:
         raise Untraceable(_MIXES)
-    counts = [1 if i == rec.axis(result) else count for i, count in enumerate(counts)]
+    if axis is None and new is not None:
+        counts[new] //= rec.rows
     return Value.of(np.tile(value.nodes, counts), value.kind)
 
 
@@ -209,18 +223,20 @@ def _scalar_tensor(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return _filled(rec, a["s"], result)
 
 
-@rule("arange", "linspace", "eye")
+@rule("arange", "linspace", "logspace", "eye")
 def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     """Numbers that are known, or, along the axis of environments, each environment's own."""
-    kind = kind_of(result.dtype)
+    kind, p = kind_of(result.dtype), rec.program
     if rec.axis(result) is None:
-        known = [rec.program.const(x, kind) for x in result.reshape(-1).tolist()]
+        known = [p.const(x, kind) for x in result.reshape(-1).tolist()]
         return Value.of(np.array(known, dtype=np.int64).reshape(result.shape), kind)
     if "steps" in a or "n" in a:
         raise Untraceable("numbers the environments in a way that depends on how many there are")
-    lane = rec.program.cast(rec.program.add("lane", "i64"), kind)
-    step, start = (rec.program.const(x, kind) for x in (a.get("step") or 1, a.get("start") or 0))
-    return Value.of(np.array([rec.program.add("add", kind, start, rec.program.add("mul", kind, lane, step))]), kind)
+    lane, (own,) = p.add("lane", "i64"), rec.shape(result)
+    step, start = (p.const(x, kind) for x in (a.get("step") or 1, a.get("start") or 0))
+    places = [p.add("add", "i64", p.add("mul", "i64", lane, p.const(own, "i64")), p.const(i, "i64")) for i in range(own)]
+    made = [p.add("add", kind, start, p.add("mul", kind, p.cast(place, kind), step)) for place in places]
+    return Value.of(np.array(made), kind)
 
 
 # indices
