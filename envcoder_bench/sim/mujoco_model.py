@@ -37,7 +37,6 @@ class RobotModel:
         max_pairs: pairs of geoms that can touch.
         max_contacts: contact points one robot has at once, at most: the file's ``<numeric name="max_contacts">``,
             else the sum over all pairs, which no pose exceeds but few come near.
-        max_contacts_per_body: contact points one body has at once, at most.
         max_constraints: rows of the constraint solver for ``max_contacts``, joint limits, dry friction and equalities.
     """
 
@@ -51,7 +50,6 @@ class RobotModel:
     damping: np.ndarray
     max_pairs: int
     max_contacts: int
-    max_contacts_per_body: int
     max_constraints: int
 
     @property
@@ -148,10 +146,6 @@ def _describe(model: mujoco.MjModel, substeps: int, stiffness: float | None, dam
     model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
 
     pairs = _touching_pairs(model)
-    per_body = np.zeros(model.nbody, dtype=np.int64)
-    for (g1, g2), most in pairs.items():
-        per_body[model.geom_bodyid[g1]] += most
-        per_body[model.geom_bodyid[g2]] += most
     all_at_once = sum(pairs.values())
     declared = [int(model.numeric(k).data[0]) for k in range(model.nnumeric) if model.numeric(k).name == "max_contacts"]
     max_contacts = min([all_at_once, *declared])
@@ -166,7 +160,6 @@ def _describe(model: mujoco.MjModel, substeps: int, stiffness: float | None, dam
         damping=kd,
         max_pairs=len(pairs),
         max_contacts=max_contacts,
-        max_contacts_per_body=int(per_body[1:].max()),
         max_constraints=_max_constraints(model, pairs, max_contacts),
     )
 

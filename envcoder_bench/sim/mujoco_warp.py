@@ -15,13 +15,14 @@ from typing import Any, Iterator
 
 import mujoco
 import mujoco_warp as mjw
+import numpy as np
 import torch
 import warp as wp
 from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.mujoco_model import RobotModel
-from envcoder_bench.sim.mujoco_warp_kernels import load_command, publish, write
+from envcoder_bench.sim.mujoco_warp_kernels import add_contact_forces, load_command, publish, write
 from envcoder_bench.sim.snapshot import restore, save
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no line for each of the many modules it loads
@@ -69,11 +70,11 @@ class MujocoWarp(Simulator):
         model = copy.copy(robot.mj_model)
         # mujoco_warp has no automatic reset, and refuses a model that turns it off
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        # contact forces are summed up here: the model's contact sensors sort every world's contacts, which takes longer
+        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
         self._model = mjw.put_model(model)
         if hasattr(self._model.opt, "warn_overflow"):
             self._model.opt.warn_overflow = 0  # else the solver prints a line for every capped line search
-        # a power of two, for the sorting kernel
-        self._model.opt.contact_sensor_maxmatch = max(4, 1 << (robot.max_contacts_per_body - 1).bit_length())
         # The pool of contacts is one for all worlds. With a slot for every pair of geoms that can touch and for every
         # contact that the robot can have, no world ever takes another's. Constraint rows are each world's own.
         self._data = mjw.make_data(
@@ -95,6 +96,8 @@ class MujocoWarp(Simulator):
         self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel)]
         contacts = self.contact_forces.view(self.num_envs, -1)
         self._forces = [wp.from_torch(self.dof_force), wp.from_torch(contacts)]
+        self._contact_ids = wp.array(np.arange(self._data.naconmax), dtype=wp.int32)
+        self._contact_wrench = wp.zeros(self._data.naconmax, dtype=wp.spatial_vector)  # force, torque; world frame
         self._state = [self._data.qpos, self._data.qvel, self._data.qacc_warmstart]
         self._saved: dict[str, Tensor] = {
             "qpos": wp.to_torch(self._data.qpos),
@@ -130,6 +133,7 @@ class MujocoWarp(Simulator):
     def bytes_per_env(self) -> int:
         arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
         arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
+        arrays += [self._contact_ids, self._contact_wrench]
         own = sum(x.capacity for x in arrays if isinstance(x, wp.array))
         return int(_WITH_WORKSPACE * own) // self.num_envs
 
@@ -183,27 +187,29 @@ class MujocoWarp(Simulator):
 
     def _advance(self) -> None:
         """Launch one control step: command in, substeps, state tensors out."""
-        robot, no_sensors = self._robot, int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+        robot, data = self._robot, self._data
         wp.launch(
             load_command,
             dim=self.num_envs,
             inputs=[wp.from_torch(self._command), self._actuated],
-            outputs=[self._data.ctrl, wp.from_torch(self.unstable)],
+            outputs=[data.ctrl, wp.from_torch(self.unstable)],
         )
-        for substep in range(robot.substeps):
-            # read by mujoco_warp on the host, when it launches: only the last substep's contact forces are wanted
-            if substep < robot.substeps - 1:
-                self._model.opt.disableflags |= no_sensors
-            else:
-                self._model.opt.disableflags &= ~no_sensors
-            mjw.step(self._model, self._data)
+        for _ in range(robot.substeps):
+            mjw.step(self._model, data)
+        self._forces[1].zero_()
+        mjw.contact_force(self._model, data, self._contact_ids, True, self._contact_wrench)  # pyright: ignore[reportArgumentType]
+        wp.launch(
+            add_contact_forces,
+            dim=data.naconmax,
+            inputs=[data.nacon, data.contact.worldid, data.contact.geom, self._model.geom_bodyid, self._contact_wrench],
+            outputs=[self._forces[1]],
+        )
         wp.launch(
             publish,
             dim=self.num_envs,
             inputs=[
                 self._default_qpos,
-                self._data.qfrc_actuator,
-                self._data.sensordata,
+                data.qfrc_actuator,
                 robot.first_qpos,
                 robot.first_qvel,
             ],

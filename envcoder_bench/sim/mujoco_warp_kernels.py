@@ -1,7 +1,7 @@
 """Warp kernels that move state between MuJoCo Warp's arrays and the state tensors: one thread for each world."""
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
-# pyright: reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false
 
 import warp as wp
 
@@ -37,10 +37,31 @@ def load_command(
 
 
 @wp.kernel(enable_backward=False)
+def add_contact_forces(
+    nacon: wp.array[wp.int32],
+    worldid: wp.array[wp.int32],
+    geom: wp.array[wp.vec2i],
+    geom_bodyid: wp.array[wp.int32],
+    wrench: wp.array[wp.spatial_vector],
+    contact_forces: wp.array2d[wp.float32],
+):
+    """Add each contact's force to its two bodies: on the second geom's, and the opposite on the first's."""
+    contact = wp.tid()
+    if contact >= nacon[0]:
+        return
+    env = worldid[contact]
+    force = wp.spatial_top(wrench[contact])
+    for side in range(2):
+        body = geom_bodyid[geom[contact][side]]
+        if body > 0:  # the world has no row
+            for i in range(3):
+                wp.atomic_add(contact_forces, env, 3 * (body - 1) + i, (2.0 * float(side) - 1.0) * force[i])
+
+
+@wp.kernel(enable_backward=False)
 def publish(
     default_qpos: wp.array[wp.float32],
     qfrc_actuator: wp.array2d[wp.float32],
-    sensordata: wp.array2d[wp.float32],
     first_qpos: int,
     first_qvel: int,
     qpos: wp.array2d[wp.float32],
@@ -89,8 +110,6 @@ def publish(
     for i in range(contact_forces.shape[1]):
         if bad:
             contact_forces[env, i] = 0.0
-        else:
-            contact_forces[env, i] = 0.0 - sensordata[env, i]  # reported as on the other body
 
 
 @wp.kernel(enable_backward=False)

@@ -85,7 +85,7 @@ def test_capacities_count_what_can_touch(tmp_path) -> None:
         '<body name="hand"><joint name="a" range="-1 1"/><geom size="0.1"/></body></body>'
     )
     robot = load_robot(mjcf(tmp_path, body), 0.02, 4)
-    assert (robot.max_pairs, robot.max_contacts, robot.max_contacts_per_body) == (2, 5, 4)
+    assert (robot.max_pairs, robot.max_contacts) == (2, 5)
     assert robot.max_constraints == 4 * 5 + 1  # pyramidal friction cones, one joint limit
     declared = MOTOR + '<custom><numeric name="max_contacts" data="3"/></custom>'
     assert load_robot(mjcf(tmp_path, body, declared), 0.02, 4).max_constraints == 4 * 3 + 1
