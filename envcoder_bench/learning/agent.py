@@ -226,8 +226,8 @@ class GroupedA2CAgent(A2CAgent):
 
     def export(self, group: int) -> Dict[str, Any]:
         """One group's policy as a checkpoint for rl_games' own player (``torch.save`` it)."""
-        size = self.shards[0].learner.num_groups
-        model = self.shards[group // size].learner.export(group % size)
+        shard = next(shard for shard in self.shards if group < shard.groups.stop)
+        model = shard.learner.export(group - shard.groups.start)
         frame = self.epoch_num * self.batch_size // self.layout.num_groups
         return {"model": model, "epoch": self.epoch_num, "frame": frame}
 

@@ -62,8 +62,9 @@ class GroupedLearner:
             self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device, width, dtype)
         if settings.normalize_value:
             self.value_normalizer = GroupedRunningMeanStd([1] * len(obs_dims), device, dtype=dtype)
-        own = torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)
-        self._obs_mask: Optional[Tensor] = None if bool(own.all()) else own.to(device, dtype)
+        # what observations are multiplied by, and then what is added to them, if they are not normalized
+        own = (torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)).to(device, dtype)
+        self._plain: Factors = own, (torch.arange(width) == self.obs_dim).expand_as(own).to(device, dtype)
         self._action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
         shaper = params["config"]["reward_shaper"]  # rl_games' Runner has made an object of the YAML's section
         shaper = DefaultRewardsShaper(**shaper) if isinstance(shaper, Mapping) else shaper
@@ -88,12 +89,14 @@ class GroupedLearner:
     def _normalize_obs(
         self, obs: Tensor, factors: Optional[Factors] = None, out: Optional[Tensor] = None
     ) -> Tensor:
+        """Map observations to the network's input."""
         missing = self.network.architecture.inputs - obs.shape[-1]
         if missing:
             obs = F.pad(obs, (0, missing))
         if self.obs_normalizer is not None:
             return self.obs_normalizer.normalize(obs, factors, out)
-        return torch.mul(obs, 1.0 if self._obs_mask is None else self._obs_mask, out=out)
+        scale, shift = self._plain
+        return torch.addcmul(shift, obs, scale, out=out)
 
     def _denormalize_values(self, values: Tensor) -> Tensor:
         if self.value_normalizer is None:
@@ -147,7 +150,7 @@ class GroupedLearner:
         settings, batch = self.settings, self._prepare(rollout, alive)
         if memory is None:
             memory = self.network.flat.new_empty(self.workspace_size())
-        work = self.network.architecture.make_workspace(memory, self.num_groups, self.minibatch_size)
+        work = self.network.make_workspace(memory, self.minibatch_size)
         stats: DefaultDict[str, List[Tensor]] = defaultdict(list)
         for mini_epoch in range(settings.mini_epochs):
             for i in range(settings.num_minibatches):

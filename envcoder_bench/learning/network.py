@@ -11,17 +11,27 @@ from rl_games.algos_torch.model_builder import ModelBuilder
 from torch import Tensor
 
 from envcoder_bench.learning.activations import get_activation
-from envcoder_bench.learning.mlp import Layer, Shape, StackedMLP, Tape, carve, make_tape, round_up, tape_shapes
+from envcoder_bench.learning.mlp import (
+    Shape,
+    StackedMLP,
+    Tape,
+    carve,
+    make_tape,
+    matrices,
+    round_up,
+    tape_shapes,
+    with_one,
+)
 
 _PREFIX = "a2c_network."
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """The sizes of a stack. Widths are rounded up to 4, because matrix kernels load 16 bytes at a time.
+    """The sizes of a stack. Widths are rounded up to 16 bytes, which matrix kernels load at a time.
 
     Attributes:
-        inputs: width of the observations.
+        obs_dim: width of the observations.
         actions: number of actions.
         names: of the layers of each MLP, in rl_games' keys. A shared network is one MLP, whose last layer holds the
             columns of both heads; separate ones are the actor's and the critic's.
@@ -29,7 +39,7 @@ class Architecture:
         keeps: whether the activation keeps something for the backward pass.
     """
 
-    inputs: int
+    obs_dim: int
     actions: int
     names: Tuple[Tuple[str, ...], ...]
     widths: Tuple[Tuple[int, ...], ...]
@@ -49,12 +59,19 @@ class Architecture:
             names = ((*actor, "mu value"),)
             widths = ((*units, round_up(action_dim + 1, 4)),)
         keeps = get_activation(network["mlp"]["activation"], device).keeps
-        return cls(round_up(obs_dim, 4), action_dim, names, widths, keeps)
+        return cls(obs_dim, action_dim, names, widths, keeps)
+
+    @property
+    def inputs(self) -> int:
+        """Width of the networks' input: observations, a 1 for the biases, zeros."""
+        return with_one(self.obs_dim)
 
     def _shapes(self) -> List[Tuple[int, int]]:
-        """Rows and columns of all weights, all biases, and sigma."""
-        weights = [shape for widths in self.widths for shape in zip((self.inputs, *widths), widths)]
-        return [*weights, *((1, columns) for _, columns in weights), (1, self.actions)]
+        """Rows and columns of all weights, and of sigma."""
+        weights = []
+        for widths in self.widths:
+            weights += list(zip([self.inputs, *map(with_one, widths)], widths))
+        return [*weights, (1, self.actions)]
 
     @property
     def size(self) -> int:
@@ -65,39 +82,37 @@ class Architecture:
     def _used(self) -> int:
         return sum(rows * columns for rows, columns in self._shapes())
 
-    def views(self, flat: Tensor) -> Tuple[List[List[Layer]], Tensor]:
-        """The layers of each MLP and sigma ``(K, 1, A)``, as views of ``(K, size)``."""
+    def views(self, flat: Tensor) -> Tuple[List[List[Tensor]], Tensor]:
+        """The weights of each MLP and sigma ``(K, 1, A)``, as views of ``(K, size)``."""
         views, start = [], 0
         for rows, columns in self._shapes():
             views.append(flat[:, start : start + rows * columns].view(-1, rows, columns))
             start += rows * columns
-        half = len(views) // 2
-        layers, depth = [Layer(*pair) for pair in zip(views[:half], views[half:-1])], len(self.widths[0])
-        return [layers[i : i + depth] for i in range(0, half, depth)], views[-1]
+        depth = len(self.widths[0])
+        return [views[i : i + depth] for i in range(0, len(views) - 1, depth)], views[-1]
 
     def workspace_shapes(self, groups: int, samples: int) -> List[Shape]:
-        """Shapes of what ``make_workspace`` needs."""
+        """Shapes of what ``carve_workspace`` needs."""
         tapes = [shape for widths in self.widths for shape in tape_shapes(widths, self.keeps, groups, samples)]
         return [(groups, self.size), (groups, samples, self.inputs), *tapes]
 
-    def make_workspace(self, memory: Tensor, groups: int, samples: int) -> Workspace:
+    def carve_workspace(self, memory: Tensor, groups: int, samples: int) -> Workspace:
         """Cut a workspace out of a flat tensor of at least ``carved_size(workspace_shapes)`` numbers."""
         grad, obs, *rest = carve(memory, self.workspace_shapes(groups, samples))
         grad[:, self._used :] = 0.0  # of no parameter
-        each, depth = len(rest) // len(self.widths), len(self.widths[0])
-        tapes = [make_tape(rest[i : i + each], depth) for i in range(0, len(rest), each)]
-        for tape in tapes:
-            tape.grads[-1].zero_()  # some columns are of no head
-        return Workspace(obs, tapes, grad, *self.views(grad))
+        each = len(rest) // len(self.widths)
+        tapes = [make_tape(obs, rest[i * each : (i + 1) * each], widths) for i, widths in enumerate(self.widths)]
+        d_weights, d_sigma = self.views(grad)
+        return Workspace(obs, tapes, grad, [[matrices(w) for w in own] for own in d_weights], d_sigma)
 
 
 class Workspace(NamedTuple):
     """What learning from a minibatch of K groups and N samples uses up."""
 
-    obs: Tensor  # (K, N, inputs): normalized observations
+    obs: Tensor  # (K, N, inputs): normalized observations, and the ones
     tapes: List[Tape]  # of each MLP
     grad: Tensor  # (K, P): of all parameters
-    d_layers: List[List[Layer]]  # views of grad: layers of each MLP
+    d_weights: List[List[Tensor]]  # views of grad: weights of each MLP, as ``matrices`` makes them
     d_sigma: Tensor  # (K, 1, A), a view of grad
 
 
@@ -136,13 +151,13 @@ class StackedActorCritic:
         network, space = params["network"], params["network"]["space"]["continuous"]
         self.architecture = Architecture.of(params, max(obs_dims), max(action_dims), device)
         self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
-        layers, self._sigma = self.architecture.views(self.flat)
-        self._mlps = [StackedMLP(own, get_activation(network["mlp"]["activation"], device)) for own in layers]
+        weights, self._sigma = self.architecture.views(self.flat)
+        self._mlps = [StackedMLP(own, get_activation(network["mlp"]["activation"], device)) for own in weights]
         self._mu_activation = get_activation(space["mu_activation"], device)
         self._value_activation = get_activation(network.get("value_activation", "None"), device)
         self._sigma_activation = get_activation(space["sigma_activation"], device)
-        self._value_column = 0 if len(layers) == 2 else max(action_dims)
-        self.parameters = self.by_key(layers, self._sigma)
+        self._value_column = 0 if len(weights) == 2 else max(action_dims)
+        self.parameters = self.by_key(weights, self._sigma)
 
         own = _build_stock(params, obs_dims, action_dims, seeds)
         self._shapes = [{key: _stacked(key, value).shape for key, value in weights.items()} for weights in own]
@@ -152,16 +167,16 @@ class StackedActorCritic:
         own_columns = torch.arange(max(action_dims)) < torch.tensor(action_dims).view(-1, 1, 1)
         self.action_mask: Optional[Tensor] = None if bool(own_columns.all()) else own_columns.to(device, dtype)
 
-    def by_key(self, layers: List[List[Layer]], sigma: Tensor) -> Dict[str, Tensor]:
+    def by_key(self, weights: List[List[Tensor]], sigma: Tensor) -> Dict[str, Tensor]:
         """Name the views of one row per group of parameters, or of gradients, by rl_games' keys."""
-        found = {_PREFIX + "sigma": sigma}
-        at = self._value_column
+        found, at = {_PREFIX + "sigma": sigma}, self._value_column
         columns = {"mu": slice(0, self.architecture.actions), "value": slice(at, at + 1)}
-        for names, mlp in zip(self.architecture.names, layers):
-            for name, layer in zip(names, mlp):
-                for kind, x in layer._asdict().items():
-                    for part in name.split():
-                        found[f"{_PREFIX}{part}.{kind}"] = x[..., columns.get(part, slice(None))]
+        for names, widths, own in zip(self.architecture.names, self.architecture.widths, weights):
+            for name, rows, weight in zip(names, (self.architecture.obs_dim, *widths), own):
+                for part in name.split():
+                    x = weight[..., columns.get(part, slice(None))]
+                    found[f"{_PREFIX}{part}.weight"] = x[:, :rows]
+                    found[f"{_PREFIX}{part}.bias"] = x[:, rows : rows + 1]
         return found
 
     def log_sigma(self) -> Tensor:
@@ -180,29 +195,37 @@ class StackedActorCritic:
         self._value_activation.forward(value, kept)
         return value
 
+    def make_workspace(self, memory: Tensor, samples: int) -> Workspace:
+        """Make a workspace of any memory that is large enough, for minibatches of so many samples."""
+        work = self.architecture.carve_workspace(memory, len(self.flat), samples)
+        for mlp, tape in zip(self._mlps, work.tapes):
+            mlp.begin(tape)
+        return work
+
     def policy(self, obs: Tensor) -> Tensor:
         """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)``."""
-        return self._mu(self._mlps[0].forward(obs))
+        return self._mu(self._mlps[0].infer(obs))
 
     def value(self, obs: Tensor) -> Tensor:
         """Map normalized observations ``(K, N, inputs)`` to values ``(K, N)``."""
-        return self._value(self._mlps[-1].forward(obs))
+        return self._value(self._mlps[-1].infer(obs))
 
     def forward(self, obs: Tensor) -> Tuple[Tensor, Tensor]:
         """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)`` and values ``(K, N)``."""
-        outs = [mlp.forward(obs) for mlp in self._mlps]
+        outs = [mlp.infer(obs) for mlp in self._mlps]
         return self._mu(outs[0]), self._value(outs[-1])
 
     def forward_for_training(self, work: Workspace) -> Output:
         """Map ``work.obs`` as ``forward`` does, so that ``backward`` can follow."""
-        outs = [mlp.forward(work.obs, tape) for mlp, tape in zip(self._mlps, work.tapes)]
-        actor, critic = work.tapes[0].grads[-1], work.tapes[-1].grads[-1]
+        for mlp, tape in zip(self._mlps, work.tapes):
+            mlp.forward(tape)
+        actor, critic = work.tapes[0], work.tapes[-1]
         actions, value = self.architecture.actions, self._value_column
-        mu_kept = torch.empty_like(outs[0][..., :actions]) if self._mu_activation.keeps else None
-        value_kept = torch.empty_like(outs[-1][..., value]) if self._value_activation.keeps else None
+        mu_kept = torch.empty_like(actor.result[..., :actions]) if self._mu_activation.keeps else None
+        value_kept = torch.empty_like(critic.result[..., value]) if self._value_activation.keeps else None
         return Output(
-            self._mu(outs[0], mu_kept), self._value(outs[-1], value_kept),
-            actor[..., :actions], critic[..., value], mu_kept, value_kept,
+            self._mu(actor.result, mu_kept), self._value(critic.result, value_kept),
+            actor.d_result[..., :actions], critic.d_result[..., value], mu_kept, value_kept,
         )  # fmt: skip
 
     def backward(self, work: Workspace, output: Output, d_log_sigma: Tensor) -> Tensor:
@@ -223,8 +246,8 @@ class StackedActorCritic:
         self._sigma_activation.forward(sigma, kept)
         self._sigma_activation.backward(d_log_sigma, sigma, kept)
         work.d_sigma.copy_(d_log_sigma)
-        for mlp, tape, layers in zip(self._mlps, work.tapes, work.d_layers):
-            mlp.backward(work.obs, tape, layers)
+        for mlp, tape, weights in zip(self._mlps, work.tapes, work.d_weights):
+            mlp.backward(tape, weights)
         return work.grad
 
     @torch.no_grad()

@@ -20,7 +20,7 @@ class GroupedRunningMeanStd:
     Args:
         dims: each group's own number of columns.
         device: where the statistics live.
-        width: D, if it is not the largest of dims.
+        width: D, if it is not the largest of dims; then the column after the largest normalizes to 1.
         dtype: of the data.
     """
 
@@ -32,6 +32,7 @@ class GroupedRunningMeanStd:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.dims = list(dims)
+        self._one = None if width is None else max(self.dims)
         groups, width = len(self.dims), width or max(self.dims)
         self.running_mean = torch.zeros(groups, width, dtype=torch.float64, device=device)
         self.running_var = torch.ones(groups, width, dtype=torch.float64, device=device)
@@ -59,6 +60,8 @@ class GroupedRunningMeanStd:
         if self._padding is not None:
             scale.masked_fill_(self._padding, 0.0)
         shift = -mean.to(torch.float32) * scale
+        if self._one is not None:
+            shift[..., self._one] = 1.0
         return scale.unsqueeze(-2).to(self._scale), shift.unsqueeze(-2).to(self._scale)
 
     def update(self, x: Tensor, alive: Optional[Tensor] = None) -> None:

@@ -32,10 +32,11 @@ def stock_model(params: Dict[str, Any], obs_dim: int, action_dim: int, seed: int
 
 
 def padded_obs(network: StackedActorCritic) -> torch.Tensor:
-    """Normalized observations (3, 20, inputs), 0 beyond each group's width, as a normalizer leaves them."""
+    """A network's input (3, 20, inputs): observations, 0 beyond each group's width, and the ones."""
     obs = torch.randn(3, 20, network.architecture.inputs, generator=torch.Generator().manual_seed(0))
     for k, o in enumerate(OBS_DIMS):
         obs[k, :, o:] = 0.0
+    obs[..., max(OBS_DIMS)] = 1.0
     return obs
 
 
@@ -73,7 +74,7 @@ def test_gradients_equal_the_stock_network_of_each_group(activation: str, separa
     obs, weight = padded_obs(network), torch.tensor([1.0, 10.0, 100.0])
     sizes = network.architecture.workspace_shapes(3, 20)
     # whatever the memory held before: not even NaN may shine through
-    work = network.architecture.make_workspace(torch.full((carved_size(sizes),), float("nan")), 3, 20)
+    work = network.make_workspace(torch.full((carved_size(sizes),), float("nan")), 20)
     work.obs.copy_(obs)
     output = network.forward_for_training(work)
     mu, value = network.forward(obs)
@@ -148,7 +149,7 @@ def test_on_cuda_gradients_are_near_those_in_float64(precision: str, tolerance: 
     for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
         network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, torch.device(device), dtype)
         size = carved_size(network.architecture.workspace_shapes(3, 512))
-        work = network.architecture.make_workspace(torch.empty(size, device=device, dtype=dtype), 3, 512)
+        work = network.make_workspace(torch.empty(size, device=device, dtype=dtype), 512)
         rng = torch.Generator().manual_seed(0)
         work.obs.copy_(torch.randn(work.obs.shape, generator=rng))
         output = network.forward_for_training(work)
