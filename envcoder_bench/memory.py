@@ -6,17 +6,21 @@ import gc
 import os
 import re
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import psutil  # rl_games' own dependency
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.errors import UserError
+from envcoder_bench.learning.footprint import LearnerBytes, learner_bytes
 from envcoder_bench.preparation import Group, build_task
 
 USABLE = 0.9  # of the free memory: allocators round up, and other programs live here too
-PROGRAM = {"cpu": 0.5 * 2**30, "cuda": 1.0 * 2**30}  # what any run takes: libraries; CUDA context, kernels, graphs
+# what the smallest run takes: libraries and a compiler; the CUDA context, kernels and graphs (on an H200)
+PROGRAM = {"cpu": 0.64 * 2**30, "cuda": 1.0 * 2**30}
+_CPU_WORKSPACE = 1.45  # torch's CPU kernels pack and copy matrices: so much more than the learner's own tensors
+_NOISE_BYTES = 44  # of one number while a rollout's noise is drawn: float32, and the int64 counters it comes from
 _PROBE_ENVS = 16
 _UNITS = {"": 2**30, "b": 1, **{f"{p}b": 1000**k for k, p in enumerate("kmgt", 1)}}
 _UNITS.update({f"{p}{b}": 1024**k for k, p in enumerate("kmgt", 1) for b in ("", "i", "ib")})
@@ -71,40 +75,45 @@ class Footprint:
         self._simulation = task.bytes_per_env
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
+        self._params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+        self._learner_bytes: Dict[Widths, LearnerBytes] = {}
         self._program = int(PROGRAM["cpu" if self._cpu else "cuda"])
         free = self._program + int(USABLE * free_bytes(cfg.device))
         self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
 
-    def bytes(self, widths: Sequence[Widths], envs: int) -> int:
-        """Estimate what groups of these widths, with ``envs`` environments each, take together."""
-        obs, act = (max(w[k] for w in widths) for k in (0, 1))
-        buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
-        simulated = len(widths) * (envs + self._cfg.evaluation.num_envs)
-        return self._program + simulated * (self._simulation + buffers) + self._learning(widths, envs)
+    def bytes(self, widths: Sequence[Widths]) -> int:
+        """Estimate what groups of these widths take together."""
+        widest = max(obs for obs, _ in widths), max(act for _, act in widths)
+        samples = self._cfg.num_envs_per_candidate * self._params["config"]["horizon_length"]
+        noise = _NOISE_BYTES * self._cfg.seeds * samples * widest[1]  # groups with one seed share it
+        return self._program + len(widths) * self._environments(*widest) + self._learners(widths, widest) + noise
 
-    def _learning(self, widths: Sequence[Widths], envs: int) -> int:
-        """Rollouts, weights and Adam of all groups, and the workspace of an update."""
-        config, units = self._cfg.train.params.config, list(self._cfg.train.params.network.mlp.units)
-        groups = len(widths)
-        obs, act = (max(w[k] for w in widths) for k in (0, 1))
-        samples = envs * config.horizon_length
-        layers = list(zip([obs, *units], units))
-        weights = sum(i * o + o for i, o in layers) + (units[-1] + 2) * (act + 1)
-        kept = samples * (obs + 2 * act + 5) + 3 * weights
-        minibatch = samples // int(config.get("num_minibatches", 1))
-        work = samples * (2 * act + 12) + minibatch * (3 * obs + 8 * act + sum(units) + 2 * max(units)) + 3 * weights
-        at_work = min(groups, os.cpu_count() or 1) if self._cpu else groups  # on CUDA all groups learn at once
-        return 4 * (groups * kept + at_work * work)
+    def _environments(self, obs: int, act: int) -> int:
+        """What the environments of one group take, to train in and to evaluate in."""
+        buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
+        return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self._simulation + buffers)
+
+    def _learners(self, widths: Sequence[Widths], widest: Widths) -> int:
+        if not self._cpu:
+            return self._learner(widest).total(len(widths))
+        # on a CPU groups are not padded to the widest, and as many learn at once as there are cores
+        at_once = min(len(widths), os.cpu_count() or 1)
+        workspace = int(_CPU_WORKSPACE * self._learner(widest).workspace)
+        return sum(self._learner(own).per_group for own in widths) + at_once * workspace
+
+    def _learner(self, widths: Widths) -> LearnerBytes:
+        if widths not in self._learner_bytes:
+            self._learner_bytes[widths] = learner_bytes(*widths, self._cfg.num_envs_per_candidate, self._params)
+        return self._learner_bytes[widths]
 
     def refuse_too_large(self) -> None:
         """Raise UserError if not even the narrowest candidate fits."""
         self._refuse_beyond((1, 1))
 
     def _refuse_beyond(self, widths: Widths, who: str = "one candidate") -> None:
-        envs, none = self._cfg.num_envs_per_candidate, self.bytes([widths], 0)
-        needed = self.bytes([widths], envs)
+        envs, needed = self._cfg.num_envs_per_candidate, self.bytes([widths])
         if needed > self.available:
-            fit = max(0, int((self.available - none) * envs / (needed - none)))
+            fit = max(0, int(envs * (self.available - self._program) / (needed - self._program)))
             raise UserError(
                 f"{who} with {envs} environments needs about {_size(needed)}, and {_size(self.available)} may be used"
                 f" on {self._cfg.device}: about {fit} environments fit; lower --num_envs_per_candidate"
@@ -129,7 +138,7 @@ class Footprint:
         return Plan(waves, needed, self._needed([*begun, *groups]) if waves else 0, self.available)
 
     def _needed(self, groups: Sequence[Group]) -> int:
-        return self.bytes([_widths(group) for group in groups], self._cfg.num_envs_per_candidate)
+        return self.bytes([_widths(group) for group in groups])
 
 
 def split(groups: Sequence[Group], count: int) -> List[List[Group]]:
