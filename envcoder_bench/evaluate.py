@@ -114,7 +114,7 @@ def _prepare(cfg: DictConfig, sources: List[CandidateSource], footprint: Footpri
         print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
         error.__traceback__ = error.__cause__ = error.__context__ = None  # their frames keep what checking allocated
     release(cfg.device)
-    saved.results += outcome.failed_at_load(cfg, failed)
+    saved.results += [row for row in outcome.failed_at_load(cfg, failed) if (row.candidate, row.seed) not in done]
     if set(failed) - set(BASELINES) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
     interrupted = [group for group in groups if (group.name, group.seed) in saved.groups]

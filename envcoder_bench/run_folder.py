@@ -11,6 +11,7 @@
     candidates/<name>/   source.py, policy.pth (a plain rl_games checkpoint)
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
+    .lock                held by the process that works on the run
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from envcoder_bench.report.results import Result
 GroupKey = Tuple[str, int]  # a candidate's name and a seed
 
 _BYTES = "surrogateescape"  # bytes of a candidate file that are no text are kept as they are
-_LOCK = ".lock"  # held by the process that works in the folder
+_LOCK = ".lock"
 
 
 def save_checkpoint(path: Path, state: Any) -> None:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from envcoder_bench.report.curves import CurveLog, read_curves
+from envcoder_bench.report.curves import CurveLog, read_curves, sort_curves
 
 
 def add(log, iteration):
@@ -56,6 +56,29 @@ def test_resumed_file_equals_the_uninterrupted_one(tmp_path, checkpoint, cut):
         add(log, iteration)
     log.close()
     assert path.read_bytes() == full
+
+
+def test_groups_that_trained_one_after_the_other_end_as_if_together(tmp_path):
+    def rows(log, candidates, iterations):
+        for iteration in iterations:
+            for candidate in candidates:
+                log.add(iteration, 100 * iteration, candidate, 3, {"kl": 0.1 * iteration})
+            log.flush()
+
+    together = CurveLog(tmp_path / "together.csv", [])
+    rows(together, ["b", 'a, "1"', "c"], range(1, 13))
+    together.close()
+    path = tmp_path / "curves.csv"
+    log = CurveLog(path, [])
+    rows(log, ["b", 'a, "1"'], range(1, 13))
+    rows(log, ["c"], range(1, 9))  # killed here, and last saved after 5
+    log.close()
+    log = CurveLog.resume(path, 5, {("b", 3), ('a, "1"', 3)})
+    rows(log, ["c"], range(6, 13))
+    log.close()
+    for _ in range(2):  # doing it again changes nothing
+        sort_curves(path)
+        assert path.read_bytes() == (tmp_path / "together.csv").read_bytes()
 
 
 def test_a_line_torn_within_its_iteration_is_not_taken_for_an_early_one(tmp_path):

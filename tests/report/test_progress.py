@@ -35,6 +35,18 @@ def test_lines_every_ten_seconds_and_at_the_end_where_there_is_no_terminal():
     ]
 
 
+def test_a_wave_says_which_it_is_and_counts_those_to_come_as_time_left():
+    out, clock = io.StringIO(), Clock()
+    progress = Progress(100, 0, out, clock, wave=2, waves=3)
+    for iteration in range(1, 101):
+        clock.now += 0.5
+        progress.update(iteration, iteration * 1000)
+    progress.close()
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "wave 2 of 3, iteration 20/100, 2.00k env-steps/s, 1:30 left"
+    assert lines[-1] == "wave 2 of 3, iteration 100/100, 2.00k env-steps/s, 0:50 left"
+
+
 def test_a_run_that_stops_early_shows_where():
     out, clock = io.StringIO(), Clock()
     progress = Progress(100, 0, out, clock)
