@@ -1,6 +1,7 @@
 """Rules for operators that compute number by number."""
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Callable, Dict, Optional, Sequence
 
@@ -15,8 +16,8 @@ INF = float("inf")
 
 # operators with an operation of their own in source.py, by the number of operands
 _UNARY = (
-    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10",
-    "log1p", "sqrt", "erf", "floor", "ceil", "trunc", "neg", "abs",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
+    "erf", "erfc", "floor", "ceil", "trunc", "neg", "abs",
 )  # fmt: skip
 _BINARY = ("mul", "maximum", "minimum", "atan2", "fmod", "remainder")
 _BITWISE = {
@@ -73,10 +74,25 @@ def _sum(op: str, swap: bool = False) -> Make:
     return make
 
 
+def floor_quotient(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    """``x // y`` as torch and Python have it: from the exact remainder, so that 1.0 // 0.1 is 9."""
+    if k not in FLOATS:
+        return p.add("floordiv", k, x, y)
+    zero, one, rest = p.const(0, k), p.const(1, k), p.add("fmod", k, x, y)
+    quotient = p.add("div", k, p.add("sub", k, x, rest), y)
+    opposite = p.add("ne", "b", p.add("lt", "b", y, zero), p.add("lt", "b", rest, zero))
+    lower = p.add("and", "b", p.add("ne", "b", rest, zero), opposite)
+    quotient = p.add("select", k, lower, p.add("sub", k, quotient, one), quotient)
+    whole = p.add("floor", k, quotient)
+    far = p.add("gt", "b", p.add("sub", k, quotient, whole), p.const(0.5, k))
+    whole = p.add("select", k, far, p.add("add", k, whole, one), whole)
+    return p.add("select", k, p.add("eq", "b", y, zero), p.add("div", k, x, y), whole)
+
+
 def _div(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
     mode = a.get("rounding_mode")
     if mode == "floor":
-        return p.add("floordiv", k, x, y)
+        return floor_quotient(p, k, a, x, y)
     if mode == "trunc":
         return p.add("trunc", k, p.add("div", k, x, y)) if k in FLOATS else p.add("div", k, x, y)
     return p.add("div", k, x, y)
@@ -94,7 +110,9 @@ def power(p: Program, k: str, x: int, exponent: float) -> int:
     if exponent in (-1, -2, -0.5):
         return p.add("div", k, p.const(1, k), power(p, k, x, -exponent))
     if k not in FLOATS:
-        raise Untraceable(f"raises integers to the power {exponent}")
+        if exponent > 64:
+            raise Untraceable(f"raises integers to the power {exponent}")
+        return functools.reduce(lambda y, _: p.add("mul", k, y, x), range(int(exponent)), p.const(1, k))
     return p.add("pow", k, x, p.const(exponent, k))
 
 
@@ -167,7 +185,10 @@ def _nan_to_num(p: Program, k: str, a: Arguments, x: int) -> int:
 
 
 def _magnitude(op: str) -> Make:
-    return lambda p, k, a, x: p.add(op, "b", p.add("abs", k, x), p.const(INF, k))
+    def make(p: Program, k: str, a: Arguments, x: int) -> int:
+        return p.add(op, "b", p.add("abs", k, x), p.const(INF, k)) if k in FLOATS else p.const(op == "lt", "b")
+
+    return make
 
 
 def _clamp(p: Program, k: str, a: Arguments, x: int, *limits: int) -> int:
@@ -207,7 +228,7 @@ define(["add"], ["self", "other"], _sum("add"))
 define(["sub"], ["self", "other"], _sum("sub"))
 define(["rsub"], ["self", "other"], _sum("sub", swap=True))
 define(["div"], ["self", "other"], _div)
-define(["floor_divide"], ["self", "other"], direct("floordiv"))
+define(["floor_divide"], ["self", "other"], floor_quotient)
 define(["reciprocal"], ["self"], lambda p, k, a, x: p.add("div", k, p.const(1, k), x))
 define(["rsqrt"], ["self"], lambda p, k, a, x: power(p, k, x, -0.5))
 define(["square"], ["self"], lambda p, k, a, x: power(p, k, x, 2))
@@ -238,10 +259,16 @@ define(["isfinite"], ["self"], _magnitude("lt"), "operands")
 
 @rule("round")
 def _round(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    if a.get("decimals"):
-        raise Untraceable("rounds to decimals")
-    kind = kind_of(result.dtype)
-    return rec.elementwise([rec.nodes(a["self"], kind)], kind, lambda x: rec.program.add("round", kind, x), result)
+    kind, p = kind_of(result.dtype), rec.program
+    factor = p.const(10.0 ** abs(a.get("decimals") or 0), kind)
+    there, back = ("mul", "div") if (a.get("decimals") or 0) >= 0 else ("div", "mul")
+
+    def make(x: int) -> int:
+        if not a.get("decimals"):
+            return p.add("round", kind, x)
+        return p.add(back, kind, p.add("round", kind, p.add(there, kind, x, factor)), factor)
+
+    return rec.elementwise([rec.nodes(a["self"], kind)], kind, make, result)
 
 
 @rule("where")

@@ -172,7 +172,8 @@ class Recorder(TorchDispatchMode):
 
     def _folded(self, func: Any, given: Dict[str, Any], result: Any) -> Optional[Result]:
         """The numbers of ``result`` themselves, where they come from nothing but known numbers."""
-        returned = list(result) if isinstance(result, (tuple, list)) else [result]
+        many = result is None or isinstance(result, (tuple, list))
+        returned: List[Any] = list(result or ()) if many else [result]
         if torch.Tag.nondeterministic_seeded in func.tags or not all(isinstance(x, Tensor) for x in returned):
             return None
         if any(x.alias_info is not None and not x.alias_info.is_write for x in func._schema.returns):
@@ -183,7 +184,7 @@ class Recorder(TorchDispatchMode):
         if not all(self.is_known(x) for x in sources):
             return None
         made = [self._numbers(x) for x in returned]
-        return made if isinstance(result, (tuple, list)) else made[0]
+        return made if many else made[0]
 
     def is_known(self, tensor: Tensor) -> bool:
         """Whether the numbers of a tensor depend neither on the state nor on the random numbers."""

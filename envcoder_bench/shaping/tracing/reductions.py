@@ -60,7 +60,7 @@ def _norm_of(p: Program, k: str, order: float, row: List[int]) -> int:
     if order == 1:
         return _total(p, k, sizes)
     if order == 0:
-        raise Untraceable("counts with a norm of order 0")
+        return _total(p, k, [p.cast(p.add("ne", "b", x, p.const(0, k)), k) for x in row])
     return power(p, k, _total(p, k, [power(p, k, x, order) for x in sizes]), 1 / order)
 
 
@@ -72,11 +72,20 @@ def _variance(p: Program, k: str, a: Arguments, row: List[int]) -> int:
     return p.add("div", k, _total(p, k, squares), p.const(left, k))
 
 
+def _deviation(p: Program, k: str, a: Arguments, row: List[int]) -> int:
+    return p.add("sqrt", k, _variance(p, k, a, row))
+
+
 def _logsumexp(p: Program, k: str, a: Arguments, row: List[int]) -> int:
     top = _folded(p, "maximum", k, row)
     return p.add("add", k, top, p.add("log", k, _total(p, k, [p.add("exp", k, p.add("sub", k, x, top)) for x in row])))
 
 
+def _known_total(p: Program, k: str, a: Arguments, row: List[int]) -> int:
+    return _total(p, k, [p.add("select", k, p.add("ne", "b", x, x), p.const(0, k), x) for x in row])
+
+
+_define("nansum", _known_total)
 _define("sum", lambda p, k, a, row: _total(p, k, row))
 _define("prod", lambda p, k, a, row: _folded(p, "mul", k, row))
 _define("mean", _mean)
@@ -87,9 +96,26 @@ _define("all", lambda p, k, a, row: _folded(p, "and", k, row), "b")
 _define("linalg_vector_norm", lambda p, k, a, row: _norm_of(p, k, a["ord"], row))
 _define("norm", lambda p, k, a, row: _norm_of(p, k, 2 if a.get("p") is None else a["p"], row))
 _define("var", _variance)
-_define("std", lambda p, k, a, row: p.add("sqrt", k, _variance(p, k, a, row)))
+_define("std", _deviation)
 _define("logsumexp", _logsumexp)
 _define("count_nonzero", lambda p, k, a, row: _total(p, "i64", [p.cast(x, "i64") for x in row]), "b")
+
+
+def _define_pair(name: str, *folds: Callable[[Program, str, Arguments, List[int]], int]) -> None:
+    """Make the rule of an operator with two results."""
+
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Any) -> Result:
+        kind, dim = rec.value(a["self"]).kind, a.get("dim")
+        return [
+            _reduced(rec, a["self"], dim, kind, lambda row, f=fold: f(rec.program, kind, a, row), made)
+            for fold, made in zip(folds, result)
+        ]
+
+
+_define_pair("var_mean", _variance, _mean)
+_define_pair("std_mean", _deviation, _mean)
+_define_pair("aminmax", *(lambda p, k, a, row, op=op: _folded(p, op, k, row) for op in ("minimum", "maximum")))
 
 
 def _extreme(p: Program, kind: str, op: str, row: Sequence[int]) -> List[int]:
@@ -173,14 +199,22 @@ def _matmul(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return _product(rec, a["self"], a["mat2"], result)
 
 
-@rule("addmm", "baddbmm")
+_FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("mat", "vec"))
+
+
+@rule("addmm", "baddbmm", "addmv")
 def _addmm(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    if a["beta"] != 1 or a["alpha"] != 1:
-        raise Untraceable("scales a product of matrices")
-    names = ("mat1", "mat2") if "mat1" in a else ("batch1", "batch2")
-    kind, product = kind_of(result.dtype), _product(rec, a[names[0]], a[names[1]], result)
-    arrays = [rec.nodes(a["self"], kind), product.nodes]
-    return rec.elementwise(arrays, kind, lambda x, y: rec.program.add("add", kind, x, y), result)
+    left, right = next(pair for pair in _FACTORS if pair[0] in a)
+    kind, p = kind_of(result.dtype), rec.program
+    product = _product(rec, a[left], a[right], result, vector=right == "vec")
+
+    def scaled(x: int, factor: float) -> int:
+        return x if factor == 1 else p.add("mul", kind, x, p.const(factor, kind))
+
+    def make(x: int, y: int) -> int:
+        return p.add("add", kind, scaled(x, a["beta"]), scaled(y, a["alpha"]))
+
+    return rec.elementwise([rec.nodes(a["self"], kind), product.nodes], kind, make, result)
 
 
 @rule("mv")
@@ -226,3 +260,45 @@ def _cross(rec: Recorder, a: Arguments, result: Tensor) -> Result:
             two = p.add("mul", kind, int(x[(k, *place)]), int(y[(j, *place)]))
             made[(i, *place)] = p.add("sub", kind, one, two)
     return Value.of(np.moveaxis(made, 0, dim), kind)
+
+
+@rule("_cdist_forward")
+def _distances(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    """Distances between all pairs of points, ``(..., P, M)`` and ``(..., R, M)``."""
+    kind, p = kind_of(result.dtype), rec.program
+    if {x.dim() - 2 for x in (a["x1"], a["x2"]) if rec.axis(x) == x.dim() - 2}:
+        raise Untraceable(_JOINS)
+    x, y = rec.nodes(a["x1"], kind)[..., :, None, :], rec.nodes(a["x2"], kind)[..., None, :, :]
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    pairs = zip(np.broadcast_to(x, shape).reshape(-1, shape[-1]), np.broadcast_to(y, shape).reshape(-1, shape[-1]))
+    made = [
+        _norm_of(p, kind, a["p"], [p.add("sub", kind, int(u), int(v)) for u, v in zip(*pair)]) for pair in pairs
+    ]
+    return Value.of(np.array(made, dtype=np.int64).reshape(rec.shape(result)), kind)
+
+
+@rule("native_layer_norm")
+def _layer_norm(rec: Recorder, a: Arguments, result: Any) -> Result:
+    """Normalise over the last axes: the result, the means and the inverse deviations."""
+    kind, p, lead = kind_of(result[0].dtype), rec.program, a["input"].dim() - len(a["normalized_shape"])
+    if rec.axis(a["input"]) is not None and rec.axis(a["input"]) >= lead:  # type: ignore[operator]
+        raise Untraceable(_JOINS)
+    x = rec.nodes(a["input"], kind)
+    rows = x.reshape(int(np.prod(x.shape[:lead])), -1).tolist()
+    means = [_mean(p, kind, {}, row) for row in rows]
+    spreads = [_variance(p, kind, {"correction": 0}, row) for row in rows]
+    inverse = [power(p, kind, p.add("add", kind, spread, p.const(a["eps"], kind)), -0.5) for spread in spreads]
+    made = [
+        [p.add("mul", kind, p.add("sub", kind, node, mean), factor) for node in row]
+        for row, mean, factor in zip(rows, means, inverse)
+    ]
+    normal = np.array(made, dtype=np.int64).reshape(x.shape)
+    for name, op in (("weight", "mul"), ("bias", "add")):
+        if a.get(name) is not None:
+            pairs = [normal, rec.nodes(a[name], kind)]
+            normal = rec.elementwise(pairs, kind, lambda u, v, op=op: p.add(op, kind, u, v), result[0]).nodes
+    rest = [
+        Value.of(np.array(row, dtype=np.int64).reshape(rec.shape(own)), kind)
+        for row, own in zip((means, inverse), result[1:])
+    ]
+    return [Value.of(normal, kind), *rest]

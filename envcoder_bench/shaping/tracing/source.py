@@ -11,7 +11,7 @@ C_TYPES = {
 }  # fmt: skip
 _FUNCTIONS = {  # of the C library, with an f behind the name for float
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
-    "erf", "floor", "ceil", "trunc", "atan2", "pow",
+    "erf", "erfc", "floor", "ceil", "trunc", "atan2", "pow",
 }  # fmt: skip
 _OPERATORS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
@@ -127,8 +127,6 @@ def _float(op: str, kind: str, x: List[str]) -> str:
     if op == "remainder":
         rest = f"fmod{suffix}({x[0]}, {x[1]})"
         return f"{rest} != {zero} && ({rest} < {zero}) != ({x[1]} < {zero}) ? {rest} + {x[1]} : {rest}"
-    if op == "floordiv":
-        return f"floor{suffix}({x[0]} / {x[1]})"
     if op not in _FUNCTIONS:
         raise ValueError(f"no C code for {op} of {kind}")
     return f"{op}{suffix}({', '.join(x)})"

@@ -1,12 +1,12 @@
 """Rules for operators that move numbers: views, joins, indices, copies and new tensors."""
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict
 
 import numpy as np
 from torch import Tensor
 
-from envcoder_bench.shaping.tracing.program import Untraceable, Value, kind_of
+from envcoder_bench.shaping.tracing.program import Program, Untraceable, Value, kind_of
 from envcoder_bench.shaping.tracing.recorder import Recorder, Result, rule
 
 Arguments = Dict[str, Any]
@@ -123,6 +123,13 @@ def _unbind(rec: Recorder, a: Arguments, result: Any) -> Result:
     return [value.view(np.take(value.index, i, axis=dim)) for i in range(len(result))]
 
 
+@_view("unfold")
+def _unfold(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    dim = rec.inner_axis(a["self"], a["dimension"], _MIXES)
+    windows = np.lib.stride_tricks.sliding_window_view(index, a["size"], axis=dim)
+    return windows[(slice(None),) * dim + (slice(None, None, a["step"]),)]
+
+
 # copies
 
 
@@ -223,6 +230,12 @@ def _scalar_tensor(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return _filled(rec, a["s"], result)
 
 
+def _line(p: Program, kind: str, x: int, factor: float, start: float) -> int:
+    """``factor * x + start`` without what changes nothing, so that ``torch.arange(n)`` is seen to be the lanes."""
+    x = x if factor == 1 else p.add("mul", kind, x, p.const(factor, kind))
+    return x if start == 0 else p.add("add", kind, x, p.const(start, kind))
+
+
 @rule("arange", "linspace", "logspace", "eye")
 def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     """Numbers that are known, or, along the axis of environments, each environment's own."""
@@ -232,84 +245,24 @@ def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
         return Value.of(np.array(known, dtype=np.int64).reshape(result.shape), kind)
     if "steps" in a or "n" in a:
         raise Untraceable("numbers the environments in a way that depends on how many there are")
-    lane, (own,) = p.add("lane", "i64"), rec.shape(result)
-    step, start = (p.const(x, kind) for x in (a.get("step") or 1, a.get("start") or 0))
-    places = [p.add("add", "i64", p.add("mul", "i64", lane, p.const(own, "i64")), p.const(i, "i64")) for i in range(own)]
-    made = [p.add("add", kind, start, p.add("mul", kind, p.cast(place, kind), step)) for place in places]
+    lane, (own,), start, step = p.add("lane", "i64"), rec.shape(result), a.get("start") or 0, a.get("step") or 1
+    places = [lane] if own == 1 else [_line(p, "i64", lane, own, i) for i in range(own)]
+    made = [_line(p, kind, p.cast(place, kind), step, start) for place in places]
     return Value.of(np.array(made), kind)
 
 
-# indices
+def _define_triangle(name: str, keep: Callable[[np.ndarray, int], np.ndarray]) -> None:
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+        if rec.axis(result) in (result.dim() - 2, result.dim() - 1):
+            raise Untraceable(_MIXES)
+        nodes, kind = rec.nodes(a["self"]), kind_of(result.dtype)
+        kept = keep(np.ones(nodes.shape[-2:], dtype=bool), a["diagonal"])
+        return Value.of(np.where(kept, nodes, rec.program.const(0, kind)), kind)
 
 
-def _places(rec: Recorder, tensor: Tensor) -> np.ndarray:
-    """The numbers of an index that does not depend on the state."""
-    value = rec.value(tensor)
-    nodes = value.nodes.reshape(-1)
-    if value.kind == "b" or not all(rec.program.is_const(int(node)) for node in nodes):
-        raise Untraceable("indexes with numbers of the state")
-    return np.array([rec.program.nodes[int(node)].value for node in nodes]).reshape(value.index.shape)
-
-
-def _indexed(rec: Recorder, source: Tensor, indices: List[Optional[Tensor]]) -> Tuple[Any, ...]:
-    """A numpy index that does what torch's does."""
-    key: List[Any] = []
-    for dim, index in enumerate(indices):
-        if index is None:
-            key.append(slice(None))
-        elif dim == rec.axis(source) or rec.axis(index) is not None:
-            raise Untraceable(_PICKS)
-        else:
-            key.append(_places(rec, index))
-    return tuple(key)
-
-
-@rule("index")
-def _index(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    nodes = rec.nodes(a["self"])
-    return Value.of(nodes[_indexed(rec, a["self"], list(a["indices"]))], rec.value(a["self"]).kind)
-
-
-@rule("index_select")
-def _index_select(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
-    return Value.of(np.take(rec.nodes(a["self"]), _places(rec, a["index"]), axis=dim), rec.value(a["self"]).kind)
-
-
-@rule("index_put", "_index_put_impl")
-def _index_put(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """``x[mask] = number`` and ``x[:, [1, 2]] = y``."""
-    kind, indices = kind_of(result.dtype), list(a["indices"])
-    nodes, new = rec.nodes(a["self"], kind).copy(), rec.nodes(a["values"], kind)
-    mask = indices[0] if len(indices) == 1 else None
-    if mask is not None and rec.value(mask).kind == "b":
-        if new.size != 1 or a.get("accumulate"):
-            raise Untraceable("writes several numbers where a mask is True (torch.where does that without a mask)")
-        chosen = rec.nodes(mask).reshape(rec.shape(mask) + (1,) * (result.dim() - mask.dim()))
-        arrays = [chosen, new.reshape(()), nodes]
-        return rec.elementwise(arrays, kind, lambda *x: rec.program.add("select", kind, *x), result)
-    if a.get("accumulate"):
-        raise Untraceable("adds to places of an index")
-    nodes[_indexed(rec, a["self"], indices)] = new
-    return Value.of(nodes, kind)
-
-
-@rule("gather")
-def _gather(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """Pick one of the numbers along an axis; where the index depends on the state, by comparing it with each."""
-    dim, kind, program = rec.inner_axis(a["self"], a["dim"], _PICKS), kind_of(result.dtype), rec.program
-    source, index = rec.nodes(a["self"]), rec.nodes(a["index"], "i64")
-    if any(source.shape[i] != index.shape[i] for i in range(source.ndim) if i != dim):
-        raise Untraceable("gathers from a part of a tensor")
-    made = np.empty(index.shape, dtype=np.int64)
-    for place in np.ndindex(*index.shape):
-        options = source[(*place[:dim], slice(None), *place[dim + 1 :])]
-        picked = int(options[0])
-        for i, option in enumerate(options[1:].tolist(), start=1):
-            chosen = program.add("eq", "b", int(index[place]), program.const(i, "i64"))
-            picked = program.add("select", kind, chosen, option, picked)
-        made[place] = picked
-    return Value.of(made, kind)
+_define_triangle("tril", np.tril)
+_define_triangle("triu", np.triu)
 
 
 @rule("constant_pad_nd")

@@ -15,7 +15,14 @@ from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import INITIAL_STATE_KEYS, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
 from envcoder_bench.shaping.state import StateDict, own_constants
-from envcoder_bench.shaping.tracing import pointwise, reductions, structure  # noqa: F401  (their rules)
+from envcoder_bench.shaping.tracing import (  # noqa: F401  (their rules)
+    indexing,
+    ordering,
+    pointwise,
+    reductions,
+    special,
+    structure,
+)
 from envcoder_bench.shaping.tracing.program import ACTION, Output, Program
 from envcoder_bench.shaping.tracing.recorder import Recorder
 from envcoder_bench.tasks.base import Task
