@@ -19,7 +19,7 @@ _UNARY = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
     "erf", "erfc", "floor", "ceil", "trunc", "neg", "abs",
 )  # fmt: skip
-_BINARY = ("mul", "maximum", "minimum", "atan2", "fmod", "remainder")
+_BINARY = ("mul", "maximum", "minimum", "atan2", "fmod")
 _BITWISE = {
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "__and__": "and", "__or__": "or", "__xor__": "xor",
     "bitwise_left_shift": "shl", "__lshift__": "shl", "bitwise_right_shift": "shr", "__rshift__": "shr",
@@ -207,11 +207,24 @@ def _scaled_sum(op: str) -> Make:
 
 
 def _lerp(p: Program, k: str, a: Arguments, x: int, end: int, weight: int) -> int:
-    return p.add("add", k, x, p.add("mul", k, weight, p.add("sub", k, end, x)))
+    way = p.add("sub", k, end, x)
+    early = p.add("add", k, x, p.add("mul", k, weight, way))
+    late = p.add("sub", k, end, p.add("mul", k, way, p.add("sub", k, p.const(1, k), weight)))
+    return _select(p, k, p.add("lt", "b", p.add("abs", k, weight), p.const(0.5, k)), early, late)
+
+
+def _remainder(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    if k not in FLOATS:
+        return p.add("remainder", k, x, y)
+    zero, rest = p.const(0, k), p.add("fmod", k, x, y)
+    opposite = p.add("ne", "b", p.add("lt", "b", rest, zero), p.add("lt", "b", y, zero))
+    moved = p.add("and", "b", p.add("ne", "b", rest, zero), opposite)
+    return _select(p, k, moved, p.add("add", k, rest, y), rest)
 
 
 def _hypot(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
-    return p.add("sqrt", k, p.add("add", k, p.add("mul", k, x, x), p.add("mul", k, y, y)))
+    squares = [p.add("mul", "f64", wide, wide) for wide in (p.cast(x, "f64"), p.cast(y, "f64"))]
+    return p.cast(p.add("sqrt", "f64", p.add("add", "f64", *squares)), k)
 
 
 for _name in _UNARY:
@@ -229,6 +242,7 @@ define(["sub"], ["self", "other"], _sum("sub"))
 define(["rsub"], ["self", "other"], _sum("sub", swap=True))
 define(["div"], ["self", "other"], _div)
 define(["floor_divide"], ["self", "other"], floor_quotient)
+define(["remainder"], ["self", "other"], _remainder)
 define(["reciprocal"], ["self"], lambda p, k, a, x: p.add("div", k, p.const(1, k), x))
 define(["rsqrt"], ["self"], lambda p, k, a, x: power(p, k, x, -0.5))
 define(["square"], ["self"], lambda p, k, a, x: power(p, k, x, 2))

@@ -78,7 +78,13 @@ def _deviation(p: Program, k: str, a: Arguments, row: List[int]) -> int:
 
 def _logsumexp(p: Program, k: str, a: Arguments, row: List[int]) -> int:
     top = _folded(p, "maximum", k, row)
-    return p.add("add", k, top, p.add("log", k, _total(p, k, [p.add("exp", k, p.add("sub", k, x, top)) for x in row])))
+    infinite = p.add("eq", "b", p.add("abs", k, top), p.const(float("inf"), k))
+    top = p.add("select", k, infinite, p.const(0, k), top)
+    return p.add("add", k, top, _log_total(p, k, row, top))
+
+
+def _log_total(p: Program, k: str, row: List[int], top: int) -> int:
+    return p.add("log", k, _total(p, k, [p.add("exp", k, p.add("sub", k, x, top)) for x in row]))
 
 
 def _known_total(p: Program, k: str, a: Arguments, row: List[int]) -> int:
@@ -188,8 +194,9 @@ def _log_softmax(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     kind, p = kind_of(result.dtype), rec.program
 
     def change(row: List[int]) -> List[int]:
-        total = _logsumexp(p, kind, {}, row)
-        return [p.add("sub", kind, x, total) for x in row]
+        top = _folded(p, "maximum", kind, row)
+        total = _log_total(p, kind, row, top)
+        return [p.add("sub", kind, p.add("sub", kind, x, top), total) for x in row]
 
     return _along(rec, a["self"], a["dim"], kind, change)
 

@@ -123,10 +123,8 @@ def _float(op: str, kind: str, x: List[str]) -> str:
     if op == "expm1":
         return f"({C_TYPES[kind]})(exp((double){x[0]}) - 1.0)"
     if op == "fmod":
-        return f"fmod{suffix}({x[0]}, {x[1]})"
-    if op == "remainder":
-        rest = f"fmod{suffix}({x[0]}, {x[1]})"
-        return f"{rest} != {zero} && ({rest} < {zero}) != ({x[1]} < {zero}) ? {rest} + {x[1]} : {rest}"
+        # not every C library has NaN for 0 % 0
+        return f"{x[1]} == {zero} ? ({x[0]} - {x[0]}) / {x[1]} : fmod{suffix}({x[0]}, {x[1]})"
     if op not in _FUNCTIONS:
         raise ValueError(f"no C code for {op} of {kind}")
     return f"{op}{suffix}({', '.join(x)})"

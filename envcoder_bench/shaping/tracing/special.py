@@ -99,6 +99,7 @@ def _asinh(p: Program, k: str, a: Arguments, x: int) -> int:
     one, square = p.const(1, "f64"), p.add("mul", "f64", size, size)
     root = p.add("add", "f64", one, p.add("sqrt", "f64", p.add("add", "f64", one, square)))
     curve = p.cast(_log1p(p, "f64", p.add("add", "f64", size, p.add("div", "f64", square, root))), k)
+    curve = _select(p, k, p.add("eq", "b", curve, curve), curve, p.add("abs", k, x))  # infinity / infinity
     return _copysign(p, k, a, curve, x)
 
 
@@ -250,7 +251,8 @@ def _bucketize(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     def make(x: int) -> int:
         count = p.const(0, own)
         for edge in edges:
-            count = p.add("add", own, count, p.cast(p.add("le" if a["right"] else "lt", "b", edge, x), own))
+            passed = p.add("not", "b", p.add("gt" if a["right"] else "ge", "b", edge, x))  # NaN passes all
+            count = p.add("add", own, count, p.cast(passed, own))
         return count
 
     return rec.elementwise([rec.nodes(a["self"], kind)], own, make, result)
