@@ -19,11 +19,17 @@ class Simulator(ABC):
         num_envs, device, dt: environments; torch device; seconds per ``step`` (all its substeps).
         dof_names, body_names: actuated and passive joints with one degree of freedom, in the model's order; bodies
             without the world.
+        sensor_names: the bodies with a force-torque sensor, usually feet.
+        dof_limits_lower, dof_limits_upper: ``(num_dofs,)`` range of each joint, rad or m, on the CPU; infinite where
+            it has none.
+        effort_limits: ``(num_dofs,)`` largest effort of each joint's actuator, N m or N, on the CPU; 0 where passive.
         root_states: ``(num_envs, 13)`` position 3, quaternion xyzw 4, linear velocity of the body origin 3, angular
             velocity 3, all world frame. A robot without a free joint has its fixed pose and zero velocity here.
         dof_pos, dof_vel: ``(num_envs, num_dofs)`` rad or m, and their rates.
         dof_force: ``(num_envs, num_dofs)`` N m or N that the actuators applied in the last substep (0 where passive).
         contact_forces: ``(num_envs, num_bodies, 3)`` net contact force on each body in the last substep, N.
+        sensor_forces: ``(num_envs, num_sensors, 6)`` net contact force 3, N, and its torque about the body's origin 3,
+            N m, on each body of ``sensor_names`` in the last substep, in the body's own frame.
         unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last ``step``; they were put back to
             the model's default state, so that every tensor is finite, and want a reset.
     """
@@ -33,11 +39,16 @@ class Simulator(ABC):
     dt: float
     dof_names: List[str]
     body_names: List[str]
+    sensor_names: List[str]
+    dof_limits_lower: Tensor
+    dof_limits_upper: Tensor
+    effort_limits: Tensor
     root_states: Tensor
     dof_pos: Tensor
     dof_vel: Tensor
     dof_force: Tensor
     contact_forces: Tensor
+    sensor_forces: Tensor
     unstable: Tensor
 
     @property
@@ -71,7 +82,7 @@ class Simulator(ABC):
         """Overwrite the state of environments where ``mask`` ``(num_envs,)`` is True; leave the others bitwise alone.
 
         Arguments have the shapes of the attributes; what is None keeps its value. The written environments forget
-        their solver's warm start; their contact and actuator forces read zero until the next ``step``.
+        their solver's warm start; their contact, actuator and sensor forces read zero until the next ``step``.
         """
 
     @abstractmethod

@@ -44,6 +44,9 @@ class MujocoCpu(Simulator):
         self.dt = robot.dt
         self.dof_names = robot.dof_names
         self.body_names = robot.body_names
+        self.sensor_names = robot.sensor_names
+        self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
+        self.effort_limits = robot.effort_limits
         self._robot = robot
 
         self._batch = Batch(robot.mj_model, num_envs, num_threads or _usable_cpus())
@@ -55,15 +58,18 @@ class MujocoCpu(Simulator):
         self._warmstart = self._batch.bind("qacc_warmstart")
         self._qfrc_actuator = self._batch.bind("qfrc_actuator")
         self._sensordata = self._batch.bind("sensordata")
+        if robot.sensor_names:  # what is bound is copied out at every step
+            self._xpos, self._xquat = self._batch.bind("xpos"), self._batch.bind("xquat")
         self._gainprm = self._batch.expand("actuator_gainprm")
         self._biasprm = self._batch.expand("actuator_biasprm")
 
-        dofs, bodies = len(robot.dof_names), len(robot.body_names)
+        dofs, bodies, sensors = len(robot.dof_names), len(robot.body_names), len(robot.sensor_bodies)
         self.root_states = torch.from_numpy(np.tile(robot.default_root_state(), (num_envs, 1)))
         self.dof_pos = torch.zeros(num_envs, dofs)
         self.dof_vel = torch.zeros(num_envs, dofs)
         self.dof_force = torch.zeros(num_envs, dofs)
         self.contact_forces = torch.zeros(num_envs, bodies, 3)
+        self.sensor_forces = torch.zeros(num_envs, sensors, 6)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self._effort = torch.zeros(num_envs, dtype=torch.bool)
         self._saved: dict[str, Tensor] = {
@@ -74,11 +80,13 @@ class MujocoCpu(Simulator):
             "dof_vel": self.dof_vel,
             "dof_force": self.dof_force,
             "contact_forces": self.contact_forces,
+            "sensor_forces": self.sensor_forces,
             "unstable": self.unstable,
         }
         self._root, self._pos, self._vel = self.root_states.numpy(), self.dof_pos.numpy(), self.dof_vel.numpy()
         self._force, self._unstable = self.dof_force.numpy(), self.unstable.numpy()
         self._contact = self.contact_forces.numpy().reshape(num_envs, 3 * bodies)
+        self._sensor = self.sensor_forces.numpy()
         self._refresh_motion()
 
     @property
@@ -110,11 +118,15 @@ class MujocoCpu(Simulator):
         self._unstable[...] = bad
 
         self._force[...] = self._qfrc_actuator[:, self._robot.first_qvel :]
-        np.subtract(0.0, self._sensordata, out=self._contact, casting="same_kind")  # reported as on the other body
+        contact = self._sensordata[:, : self._contact.shape[1]]
+        np.subtract(0.0, contact, out=self._contact, casting="same_kind")  # reported as on the other body
+        for sensor, body in enumerate(self._robot.sensor_bodies):
+            self._refresh_sensor(sensor, body)
         if bad.any():
             self._batch.state[bad] = self._default_row
             self._force[bad] = 0.0
             self._contact[bad] = 0.0
+            self._sensor[bad] = 0.0
         self._refresh_motion()
 
     def write(
@@ -144,6 +156,7 @@ class MujocoCpu(Simulator):
         self._warmstart[ids] = 0.0
         self._force[ids] = 0.0
         self._contact[ids] = 0.0
+        self._sensor[ids] = 0.0
 
     def get_state(self) -> dict[str, Tensor]:
         return save(self._saved)
@@ -151,6 +164,18 @@ class MujocoCpu(Simulator):
     def set_state(self, state: dict[str, Tensor]) -> None:
         restore(self._saved, state)
         self.set_drive_mode(self._effort)
+
+    def _refresh_sensor(self, sensor: int, body: int) -> None:
+        """Express a body's net contact force, and its torque about the body's origin, in the body's frame."""
+        first = self._contact.shape[1] + 6 * sensor
+        force = 0.0 - self._sensordata[:, 3 * body : 3 * body + 3]
+        torque = 0.0 - self._sensordata[:, first : first + 3]  # about a point between the contacts
+        arm = self._sensordata[:, first + 3 : first + 6] - self._xpos[:, body + 1]  # the first body is the world
+        for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+            torque[:, i] += arm[:, j] * force[:, k] - arm[:, k] * force[:, j]
+        quat = self._xquat[:, body + 1]
+        self._sensor[:, sensor, 0:3] = rotate(quat, force, inverse=True)
+        self._sensor[:, sensor, 3:6] = rotate(quat, torque, inverse=True)
 
     def _refresh_motion(self) -> None:
         """Copy positions and velocities to the float32 buffers, in Isaac Gym's conventions."""

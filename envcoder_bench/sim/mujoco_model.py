@@ -1,4 +1,4 @@
-"""One robot's MJCF made ready for both MuJoCo engines: time step, drives, contact sensors, addresses, capacities."""
+"""One robot's MJCF made ready for both MuJoCo engines: time step, drives, sensors, addresses, capacities."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
+import torch
+from torch import Tensor
 
 # A state outside these limits is a blow-up, not motion: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms.
 # MuJoCo's own limit, 1e10, would let a robot fly for many control steps before anybody notices.
@@ -16,7 +18,9 @@ MAX_QPOS = 1e4  # m, rad
 MAX_QVEL = 1e3  # m/s, rad/s
 
 _FORCE_ONLY = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
+_TORQUE_AND_POS = (1 << int(mujoco.mjtConDataField.mjCONDATA_TORQUE)) | (1 << int(mujoco.mjtConDataField.mjCONDATA_POS))
 _NET_FORCE = 3  # MJCF's reduce="netforce": one force per sensor, in the world frame
+_CONTACT = mujoco.mjtSensor.mjSENS_CONTACT
 # MjModel's arrays hold plain integers, which MuJoCo's enumerators do not equal
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 _HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
@@ -28,10 +32,13 @@ class RobotModel:
     """A compiled robot, where its parts lie in MuJoCo's arrays, and how much room its contacts need.
 
     Attributes:
-        mj_model: the compiled model; its sensordata is one contact force per body and nothing else.
+        mj_model: the compiled model; its sensordata is one contact force per body, then for each force-torque sensor
+            the torque of its body's net contact force, 3, about a point, and that point, 3, in the world frame.
         substeps: physics steps per control step.
         floating: whether the robot has a free joint; its state then comes first in qpos (7) and qvel (6).
         dof_names, body_names: joints with one degree of freedom; bodies without the world.
+        sensor_bodies: for each force-torque sensor, the index of its body in ``body_names``.
+        dof_limits_lower, dof_limits_upper, effort_limits: as in ``Simulator``.
         actuated: for each actuator, the index of its joint in ``dof_names``.
         stiffness, damping: for each actuator, gains of its position drive, N m/rad and N m s/rad (or N/m, N s/m).
         max_pairs: pairs of geoms that can touch.
@@ -45,6 +52,10 @@ class RobotModel:
     floating: bool
     dof_names: list[str]
     body_names: list[str]
+    sensor_bodies: np.ndarray
+    dof_limits_lower: Tensor
+    dof_limits_upper: Tensor
+    effort_limits: Tensor
     actuated: np.ndarray
     stiffness: np.ndarray
     damping: np.ndarray
@@ -56,6 +67,11 @@ class RobotModel:
     def dt(self) -> float:
         """Seconds per control step."""
         return float(self.mj_model.opt.timestep) * self.substeps
+
+    @property
+    def sensor_names(self) -> list[str]:
+        """The bodies that have a force-torque sensor."""
+        return [self.body_names[b] for b in self.sensor_bodies]
 
     @property
     def first_qpos(self) -> int:
@@ -82,11 +98,11 @@ def load_robot(
     stiffness: float | None = None,
     damping: float | None = None,
 ) -> RobotModel:
-    """Compile the MJCF file ``xml`` with time step ``dt / substeps``, s, and one net contact force sensor per body.
+    """Compile the MJCF file ``xml`` with time step ``dt / substeps``, s, and sensors of contact forces.
 
     ``stiffness`` and ``damping`` replace the gains of all position drives; None keeps the file's (a ``<motor>`` has
     none: its position drive applies no force). Joints without an actuator are passive. The file's solver settings
-    hold; its own sensors are left out.
+    hold. Its ``<contact body1=...>`` sensors become force-torque sensors; its other sensors are left out.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -102,24 +118,34 @@ def load_robot(
         spec.option.timestep = dt / substeps
         # a reset inside a step would look like motion: the backends look for blow-ups themselves and flag them
         spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        sensor_names = [s.objname for s in spec.sensors if s.type == _CONTACT and s.objtype == mujoco.mjtObj.mjOBJ_BODY]
         for sensor in list(spec.sensors):
             spec.delete(sensor)
         for body in spec.bodies[1:]:
             if not body.name:
                 raise ValueError("a body has no name; name every body")
-            spec.add_sensor(
-                name=f"contact_{body.name}",
-                type=mujoco.mjtSensor.mjSENS_CONTACT,
-                objtype=mujoco.mjtObj.mjOBJ_BODY,
-                objname=body.name,
-                intprm=[_FORCE_ONLY, _NET_FORCE, 1],
-            )
-        return _describe(spec.compile(), substeps, stiffness, damping)
+            _add_contact_sensor(spec, body.name, "force", _FORCE_ONLY)
+        for name in sensor_names:
+            _add_contact_sensor(spec, name, "torque", _TORQUE_AND_POS)
+        return _describe(spec.compile(), sensor_names, substeps, stiffness, damping)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _describe(model: mujoco.MjModel, substeps: int, stiffness: float | None, damping: float | None) -> RobotModel:
+def _add_contact_sensor(spec: mujoco.MjSpec, body: str, what: str, fields: int) -> None:
+    """Let sensordata show ``fields`` of a body's net contact force."""
+    spec.add_sensor(
+        name=f"contact_{what}_{body}",
+        type=_CONTACT,
+        objtype=mujoco.mjtObj.mjOBJ_BODY,
+        objname=body,
+        intprm=[fields, _NET_FORCE, 1],
+    )
+
+
+def _describe(
+    model: mujoco.MjModel, sensor_names: list[str], substeps: int, stiffness: float | None, damping: float | None
+) -> RobotModel:
     """Check that the model is one robot of single-axis joints, then look up addresses, gains and capacities."""
     if model.nbody < 2:
         raise ValueError("the model has no body; give the robot at least one")
@@ -145,6 +171,11 @@ def _describe(model: mujoco.MjModel, substeps: int, stiffness: float | None, dam
     model.actuator_gainprm[:, 0] = kp
     model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
 
+    limited = model.jnt_limited[first:].astype(bool)
+    lower, upper = (np.where(limited, ends, none) for ends, none in zip(model.jnt_range[first:].T, (-np.inf, np.inf)))
+    effort = np.zeros(len(dof_names))
+    effort[actuated] = np.where(model.actuator_forcelimited.astype(bool), model.actuator_forcerange[:, 1], np.inf)
+
     pairs = _touching_pairs(model)
     all_at_once = sum(pairs.values())
     declared = [int(model.numeric(k).data[0]) for k in range(model.nnumeric) if model.numeric(k).name == "max_contacts"]
@@ -155,6 +186,10 @@ def _describe(model: mujoco.MjModel, substeps: int, stiffness: float | None, dam
         floating=bool(floating),
         dof_names=dof_names,
         body_names=[model.body(b).name for b in range(1, model.nbody)],
+        sensor_bodies=np.array([model.body(name).id - 1 for name in sensor_names], dtype=np.int64),
+        dof_limits_lower=torch.tensor(lower, dtype=torch.float32),
+        dof_limits_upper=torch.tensor(upper, dtype=torch.float32),
+        effort_limits=torch.tensor(effort, dtype=torch.float32),
         actuated=actuated,
         stiffness=kp,
         damping=kd,

@@ -22,7 +22,14 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.mujoco_model import RobotModel
-from envcoder_bench.sim.mujoco_warp_kernels import add_contact_forces, load_command, publish, write
+from envcoder_bench.sim.mujoco_warp_kernels import (
+    add_contact_forces,
+    add_sensor_forces,
+    load_command,
+    publish,
+    to_body_frame,
+    write,
+)
 from envcoder_bench.sim.snapshot import restore, save
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no line for each of the many modules it loads
@@ -43,17 +50,21 @@ class MujocoWarp(Simulator):
         self.dt = robot.dt
         self.dof_names = robot.dof_names
         self.body_names = robot.body_names
+        self.sensor_names = robot.sensor_names
+        self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
+        self.effort_limits = robot.effort_limits
         self._robot = robot
         self._streams: dict[int, wp.Stream] = {}
         self._graph: Any | None = None
 
-        dofs, bodies = len(robot.dof_names), len(robot.body_names)
+        dofs, bodies, sensors = len(robot.dof_names), len(robot.body_names), len(robot.sensor_bodies)
         root = torch.from_numpy(robot.default_root_state()).to(self.device)
         self.root_states = root.repeat(num_envs, 1)
         self.dof_pos = torch.zeros(num_envs, dofs, device=self.device)
         self.dof_vel = torch.zeros(num_envs, dofs, device=self.device)
         self.dof_force = torch.zeros(num_envs, dofs, device=self.device)
         self.contact_forces = torch.zeros(num_envs, bodies, 3, device=self.device)
+        self.sensor_forces = torch.zeros(num_envs, sensors, 6, device=self.device)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._command = torch.zeros(num_envs, dofs, device=self.device)
@@ -94,8 +105,12 @@ class MujocoWarp(Simulator):
         self._actuated = wp.array(robot.actuated, dtype=wp.int32)
         self._default_qpos = wp.array(model.qpos0, dtype=wp.float32)
         self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel)]
-        contacts = self.contact_forces.view(self.num_envs, -1)
-        self._forces = [wp.from_torch(self.dof_force), wp.from_torch(contacts)]
+        flat = [x.view(self.num_envs, x[0].numel()) for x in (self.dof_force, self.contact_forces, self.sensor_forces)]
+        self._forces = [wp.from_torch(x) for x in flat]
+        sensor_of_body = np.full(model.nbody, -1)
+        sensor_of_body[robot.sensor_bodies + 1] = np.arange(len(robot.sensor_bodies))  # the first body is the world
+        self._sensor_of_body = wp.array(sensor_of_body, dtype=wp.int32)
+        self._sensor_bodies = wp.array(robot.sensor_bodies + 1, dtype=wp.int32)
         self._contact_ids = wp.array(np.arange(self._data.naconmax), dtype=wp.int32)
         self._contact_wrench = wp.zeros(self._data.naconmax, dtype=wp.spatial_vector)  # force, torque; world frame
         self._state = [self._data.qpos, self._data.qvel, self._data.qacc_warmstart]
@@ -109,6 +124,7 @@ class MujocoWarp(Simulator):
             "dof_vel": self.dof_vel,
             "dof_force": self.dof_force,
             "contact_forces": self.contact_forces,
+            "sensor_forces": self.sensor_forces,
             "unstable": self.unstable,
         }
 
@@ -204,6 +220,8 @@ class MujocoWarp(Simulator):
             inputs=[data.nacon, data.contact.worldid, data.contact.geom, self._model.geom_bodyid, self._contact_wrench],
             outputs=[self._forces[1]],
         )
+        if robot.sensor_names:
+            self._read_sensors()
         wp.launch(
             publish,
             dim=self.num_envs,
@@ -214,6 +232,24 @@ class MujocoWarp(Simulator):
                 robot.first_qvel,
             ],
             outputs=[*self._state, *self._motion, *self._forces, wp.from_torch(self.unstable)],
+        )
+
+    def _read_sensors(self) -> None:
+        """Add up contact forces and torques at the force-torque sensors."""
+        data = self._data
+        self._forces[2].zero_()
+        contact = [data.nacon, data.contact.worldid, data.contact.geom, data.contact.pos, self._contact_wrench]
+        wp.launch(
+            add_sensor_forces,
+            dim=data.naconmax,
+            inputs=[*contact, self._model.geom_bodyid, self._sensor_of_body, data.xpos],
+            outputs=[self._forces[2]],
+        )
+        wp.launch(
+            to_body_frame,
+            dim=self.sensor_forces.shape[:2],
+            inputs=[self._sensor_bodies, data.xquat],
+            outputs=[self._forces[2]],
         )
 
     @contextmanager

@@ -59,6 +59,48 @@ def add_contact_forces(
 
 
 @wp.kernel(enable_backward=False)
+def add_sensor_forces(
+    nacon: wp.array[wp.int32],
+    worldid: wp.array[wp.int32],
+    geom: wp.array[wp.vec2i],
+    pos: wp.array[wp.vec3],
+    wrench: wp.array[wp.spatial_vector],
+    geom_bodyid: wp.array[wp.int32],
+    sensor_of_body: wp.array[wp.int32],
+    xpos: wp.array2d[wp.vec3],
+    sensor_forces: wp.array2d[wp.float32],
+):
+    """Add each contact's force, and its torque about the body's origin, at the sensors of its two bodies."""
+    contact = wp.tid()
+    if contact >= nacon[0]:
+        return
+    env = worldid[contact]
+    for side in range(2):
+        body = geom_bodyid[geom[contact][side]]
+        sensor = sensor_of_body[body]
+        if sensor >= 0:
+            sign = 2.0 * float(side) - 1.0
+            force = sign * wp.spatial_top(wrench[contact])
+            torque = sign * wp.spatial_bottom(wrench[contact]) + wp.cross(pos[contact] - xpos[env, body], force)
+            for i in range(3):
+                wp.atomic_add(sensor_forces, env, 6 * sensor + i, force[i])
+                wp.atomic_add(sensor_forces, env, 6 * sensor + 3 + i, torque[i])
+
+
+@wp.kernel(enable_backward=False)
+def to_body_frame(sensor_bodies: wp.array[wp.int32], xquat: wp.array2d[wp.quat], sensor_forces: wp.array2d[wp.float32]):
+    """Turn forces and torques at the sensors from the world's frame to their bodies': one thread for each sensor."""
+    env, sensor = wp.tid()
+    quat = xquat[env, sensor_bodies[sensor]]
+    inverse = wp.vec4(-quat[0], quat[1], quat[2], quat[3])
+    for part in range(2):
+        k = 6 * sensor + 3 * part
+        turned = _rotate(inverse, wp.vec3(sensor_forces[env, k], sensor_forces[env, k + 1], sensor_forces[env, k + 2]))
+        for i in range(3):
+            sensor_forces[env, k + i] = turned[i]
+
+
+@wp.kernel(enable_backward=False)
 def publish(
     default_qpos: wp.array[wp.float32],
     qfrc_actuator: wp.array2d[wp.float32],
@@ -72,6 +114,7 @@ def publish(
     dof_vel: wp.array2d[wp.float32],
     dof_force: wp.array2d[wp.float32],
     contact_forces: wp.array2d[wp.float32],
+    sensor_forces: wp.array2d[wp.float32],
     unstable: wp.array[wp.bool],
 ):
     """Put worlds that blew up back to the default state, and copy every world's state to the tensors."""
@@ -107,9 +150,11 @@ def publish(
             dof_force[env, dof] = 0.0
         else:
             dof_force[env, dof] = qfrc_actuator[env, first_qvel + dof]
-    for i in range(contact_forces.shape[1]):
-        if bad:
+    if bad:
+        for i in range(contact_forces.shape[1]):
             contact_forces[env, i] = 0.0
+        for i in range(sensor_forces.shape[1]):
+            sensor_forces[env, i] = 0.0
 
 
 @wp.kernel(enable_backward=False)
@@ -131,6 +176,7 @@ def write(
     dof_vel: wp.array2d[wp.float32],
     dof_force: wp.array2d[wp.float32],
     contact_forces: wp.array2d[wp.float32],
+    sensor_forces: wp.array2d[wp.float32],
 ):
     """Overwrite the state of the masked worlds, in MuJoCo's arrays and in the tensors."""
     env = wp.tid()
@@ -158,5 +204,7 @@ def write(
         dof_force[env, dof] = 0.0
     for i in range(contact_forces.shape[1]):
         contact_forces[env, i] = 0.0
+    for i in range(sensor_forces.shape[1]):
+        sensor_forces[env, i] = 0.0
     for i in range(qacc_warmstart.shape[1]):
         qacc_warmstart[env, i] = 0.0

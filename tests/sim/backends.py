@@ -13,6 +13,7 @@ from envcoder_bench.sim import Simulator, make_simulator
 
 TASKS = Path(envcoder_bench.__file__).parent / "tasks"
 ANYMAL, CARTPOLE = TASKS / "anymal" / "anymal_c.xml", TASKS / "cartpole" / "cartpole.xml"
+ANT, HUMANOID = TASKS / "ant" / "ant.xml", TASKS / "humanoid" / "humanoid.xml"
 STANCE = [0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, 0.4, -0.8, -0.03, -0.4, 0.8]  # rad, IsaacGymEnvs' default angles
 KP, KD = 85.0, 2.0
 
@@ -30,6 +31,9 @@ class Backend:
 
     def cartpole(self, num_envs: int = 2, dt: float = 0.0166, substeps: int = 2) -> Simulator:
         return make_simulator(self.name, CARTPOLE, num_envs, dt, substeps, self.device)
+
+    def ant(self, num_envs: int = 3) -> Simulator:
+        return make_simulator(self.name, ANT, num_envs, 0.0166, 2, self.device)
 
     def tensor(self, values) -> torch.Tensor:
         return torch.tensor(values, device=self.device)
@@ -77,5 +81,5 @@ def commands(sim: Simulator, steps: int, reach: float = 0.5, seed: int = 0) -> t
 
 def tensors(sim: Simulator) -> dict:
     """Copies of all public state tensors."""
-    names = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "unstable")
+    names = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "sensor_forces", "unstable")
     return {name: getattr(sim, name).clone() for name in names}

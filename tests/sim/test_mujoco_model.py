@@ -67,7 +67,10 @@ def test_gains_come_from_the_file_unless_given(tmp_path) -> None:
 
 def test_the_files_sensors_make_way_for_contact_forces(tmp_path) -> None:
     robot = load_robot(mjcf(tmp_path, rest=MOTOR + '<sensor><jointpos joint="a"/></sensor>'), 0.02, 4)
-    assert robot.mj_model.nsensordata == 3
+    assert robot.mj_model.nsensordata == 3 and robot.sensor_names == []
+    feeling = '<sensor><jointpos joint="a"/><contact body1="arm"/></sensor>'
+    robot = load_robot(mjcf(tmp_path, rest=MOTOR + feeling), 0.02, 4)
+    assert robot.mj_model.nsensordata == 9 and robot.sensor_names == ["arm"]
 
 
 def test_time_step_and_addresses() -> None:
