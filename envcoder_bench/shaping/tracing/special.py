@@ -154,17 +154,6 @@ def _infinite(sign: float) -> Any:
     return make
 
 
-def _loss(make: Any) -> Any:
-    """A loss that is not reduced over the environments."""
-
-    def checked(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
-        if a.get("reduction", 1) != 0:
-            raise Untraceable("joins the environments of the group (give the loss reduction='none')")
-        return make(p, k, a, p.add("sub", k, x, y))
-
-    return checked
-
-
 def _square(p: Program, k: str, a: Arguments, apart: int) -> int:
     return p.add("mul", k, apart, apart)
 
@@ -208,9 +197,23 @@ define(["threshold"], ["self"], _threshold)
 define(["_prelu_kernel"], ["self", "weight"], _prelu)
 define(["isposinf"], ["self"], _infinite(1), "operands")
 define(["isneginf"], ["self"], _infinite(-1), "operands")
-define(["mse_loss"], ["self", "target"], _loss(_square))
-define(["smooth_l1_loss"], ["self", "target"], _loss(_smooth_l1))
-define(["huber_loss"], ["self", "target"], _loss(_huber))
+
+
+def _define_loss(name: str, make: Any) -> None:
+    """Make the rule of a loss from what it does to a difference."""
+
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+        if a.get("reduction", 1) != 0:
+            raise Untraceable("joins the environments of the group (give the loss reduction='none')")
+        kind, p = kind_of(result.dtype), rec.program
+        pair = [rec.nodes(a[side], kind) for side in ("self", "target")]
+        return rec.elementwise(pair, kind, lambda x, y: make(p, kind, a, p.add("sub", kind, x, y)), result)
+
+
+_define_loss("mse_loss", _square)
+_define_loss("smooth_l1_loss", _smooth_l1)
+_define_loss("huber_loss", _huber)
 
 
 @rule("log_sigmoid_forward")

@@ -1,0 +1,90 @@
+"""Every operator that a program can hold, as candidates write it, against torch on states that were not recorded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tracing_fakes import Compiled, Result, eager, function, make_state, record
+from tracing_table import TABLE
+
+from envcoder_bench.shaping.tracing.program import Program
+from envcoder_bench.shaping.tracing.recorder import RULES
+
+# not met from Python with this version of torch, or with known numbers alone
+ELSEWHERE = {
+    "_conj", "_index_put_impl", "_neg_view", "_reshape_alias", "_reshape_copy", "alias", "contiguous", "cross", "dot",
+    "empty_strided", "isfinite", "lift", "reshape", "square", "unsafe_split", "view_copy",
+}  # fmt: skip
+ROW_COUNTS = (1, 7, 64)
+# float32 keeps 24 bits: a few roundings in another order, of numbers of about 1, and a digit for steep functions
+RTOL, ATOL = 1e-5, 2e-6
+# where torch itself gives other numbers from one build to the next: overflow within sums of squares and products,
+# vectorised functions near the end of their range, and which of equal numbers is taken
+EXTREME = {
+    "x % y", "torch.fmod(x, y)", "torch.remainder(x, y)", "torch.hypot(x, y)", "torch.sinh(x)", "torch.cosh(x)",
+    "F.gelu(x)", "x.std(dim=-1)", "torch.std(f, dim=(1, 2), keepdim=True)", "x.std(dim=1, correction=2)",
+    "torch.var_mean(x, dim=1)", "torch.std_mean(f, dim=-1)", "F.layer_norm(x, (4,))", "F.layer_norm(f, (4, 3))",
+    "x.kthvalue(2, dim=1)", "exp_map_to_angle_axis(v)", "exp_map_to_quat(v)",
+    "compute_heading_and_up(q, r, v, w, v, 2)",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {body: record(function(body), make_state(20)) for body in TABLE}
+
+
+class Kernels:
+    """The table's programs as kernels, run once for each state."""
+
+    def __init__(self, recorded, device):
+        self.bodies = [body for body, made in recorded.items() if isinstance(made, Program)]
+        programs = [recorded[body] for body in self.bodies]
+        self.compiled = {n: Compiled(programs, n, device) for n in ROW_COUNTS}
+        self.device, self.known = device, {}
+
+    def pairs(self, body, special=False):
+        """(torch's result, the kernel's) for each state."""
+        for seed, n in enumerate(ROW_COUNTS):
+            state = {name: x.to(self.device) for name, x in make_state(n, seed + 5, special).items()}
+            if (n, special) not in self.known:
+                self.known[n, special] = dict(zip(self.bodies, self.compiled[n].run(state)))
+            yield eager(function(body), state), self.known[n, special][body]
+
+
+@pytest.fixture(scope="module")
+def on_cpu(recorded):
+    return Kernels(recorded, "cpu")
+
+
+def compare(want: Result, got: Result):
+    assert torch.equal(got.wholes, want.wholes)
+    torch.testing.assert_close(got.floats, want.floats, rtol=RTOL, atol=ATOL, equal_nan=True)
+
+
+@pytest.mark.parametrize("body", TABLE)
+def test_a_kernel_gives_what_torch_gives(body, recorded, on_cpu):
+    assert isinstance(recorded[body], Program), recorded[body]
+    for want, got in on_cpu.pairs(body):
+        compare(want, got)
+
+
+@pytest.mark.parametrize("body", [body for body in TABLE if body not in EXTREME])
+def test_nan_and_infinity_come_out_where_torch_has_them(body, on_cpu):
+    for want, got in on_cpu.pairs(body, special=True):
+        compare(want, got)
+
+
+def test_every_rule_is_in_the_table(recorded, monkeypatch):
+    used = set()
+    for name in list(RULES):
+        original = RULES[name]
+
+        def counted(*given, name=name, original=original):
+            used.add(name)
+            return original(*given)
+
+        monkeypatch.setitem(RULES, name, counted)
+    for body in TABLE:
+        record(function(body), make_state(4))
+    assert set(RULES) - used <= ELSEWHERE, sorted(set(RULES) - used)
