@@ -52,11 +52,13 @@ def _elu_cpu(z: Tensor, kept: Optional[Tensor]) -> None:
 
 _ELU_CPU = Activation(_elu_cpu, lambda grad, y, kept: grad.mul_(kept), keeps=True)  # type: ignore[arg-type]
 
+ELU = _from_output(F.elu_, lambda g, y: _aten.elu_backward.grad_input(g, 1, 1, 1, True, y, grad_input=g))
+
 _ACTIVATIONS: Dict[str, Activation] = {
     "relu": _from_output(torch.relu_, lambda g, y: _aten.threshold_backward.grad_input(g, y, 0, grad_input=g)),
     "tanh": _from_output(torch.tanh_, lambda g, y: _aten.tanh_backward.grad_input(g, y, grad_input=g)),
     "sigmoid": _from_output(torch.sigmoid_, lambda g, y: _aten.sigmoid_backward.grad_input(g, y, grad_input=g)),
-    "elu": _from_output(F.elu_, lambda g, y: _aten.elu_backward.grad_input(g, 1, 1, 1, True, y, grad_input=g)),
+    "elu": ELU,
     "selu": _from_output(
         F.selu_,
         lambda g, y: _aten.elu_backward.grad_input(g, _SELU_ALPHA, _SELU_SCALE, 1, True, y, grad_input=g),

@@ -7,7 +7,8 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from envcoder_bench.learning.activations import Activation
+from envcoder_bench.learning.activations import ELU, Activation
+from envcoder_bench.learning.kernels import elu_linear_backward, usable
 
 Shape = Tuple[int, ...]
 
@@ -18,11 +19,11 @@ class Tape(NamedTuple):
     All are as ``matrices`` makes them.
     """
 
-    inputs: List[Tensor]  # (K, N, with_one(in)); the first is the network's
+    inputs: List[Tensor]  # (K, N, in), with the 1 and the zeros; the first is the network's
     outputs: List[Tensor]  # (K, N, out): hidden ones are columns of the next input
     tails: List[Tensor]  # the rest of the next input, of hidden layers
     grads: List[Tensor]  # (K, N, out): by the outputs
-    input_grads: List[Tensor]  # (K, N, with_one(in)): by the inputs, of all layers but the first
+    input_grads: List[Tensor]  # (K, N, in): by the inputs, of all layers but the first
     kept: List[Optional[Tensor]]  # of hidden layers, shaped as the next input: what their activation keeps
     result: Tensor  # (K, N, out), the last output
     d_result: Tensor  # its gradient
@@ -34,8 +35,11 @@ def matrices(x: Tensor) -> Tensor:
 
 
 def with_one(width: int) -> int:
-    """Columns of a layer's input: its own, a 1 that the biases are multiplied by, and zeros up to 16 bytes."""
-    return round_up(width + 1, 4)
+    """Columns of what a hidden layer gives: its own, a 1 that the next biases are multiplied by, and zeros up to 16.
+
+    Triton loads 16 bytes at a time where it knows that rows are multiples of 16 numbers.
+    """
+    return round_up(width + 1, 16)
 
 
 def tape_shapes(widths: Sequence[int], keeps: bool, groups: int, samples: int) -> List[Shape]:
@@ -87,13 +91,14 @@ class StackedMLP:
     its gradient would take as long as the products themselves.
 
     Args:
-        weights: ``(K, with_one(in), out)``, first layer to last; row ``in`` is the bias.
+        weights: ``(K, in, out)``, first layer to last, with rows for the 1, which is the bias, and for the zeros.
         activation: after every layer but the last.
     """
 
     def __init__(self, weights: Sequence[Tensor], activation: Activation) -> None:
         self.weights, self.activation = [matrices(w) for w in weights], activation
         self._product = torch.mm if len(weights[0]) == 1 else torch.bmm
+        self._fused = activation is ELU and usable(weights[0])
         widths = [w.shape[2] for w in weights[:-1]]
         self._tails = [torch.eye(1, with_one(width) - width).to(weights[0]) for width in widths]  # 1, 0, ...
         self._tails_last = all(self._is_kept(tail) for tail in self._tails)
@@ -111,7 +116,7 @@ class StackedMLP:
             tail.copy_(value)
 
     def infer(self, x: Tensor) -> Tensor:
-        """Map ``(K, N, with_one(in))`` to ``(K, N, out)``."""
+        """Map ``(K, N, in)``, with the 1 and the zeros, to ``(K, N, out)``."""
         for i, weight in enumerate(self.weights):
             width, hidden = weight.shape[-1], i < len(self._tails)
             out = x.new_empty(*x.shape[:2], with_one(width) if hidden else width)
@@ -141,6 +146,14 @@ class StackedMLP:
         for i in reversed(range(len(self.weights))):
             self._product(tape.inputs[i].mT, tape.grads[i], out=into[i])
             if i:
-                grad = tape.input_grads[i - 1]
-                self._product(tape.grads[i], self.weights[i].mT, out=grad)
-                self.activation.backward(grad, tape.inputs[i], tape.kept[i - 1])
+                self._backward_below(i, tape)
+
+    def _backward_below(self, i: int, tape: Tape) -> None:
+        """Take the gradient through layer i and the activation before it."""
+        if self._fused:
+            weight = self.weights[i][..., : self.weights[i - 1].shape[-1], :]  # without the bias
+            elu_linear_backward(tape.grads[i], weight, tape.outputs[i - 1], tape.grads[i - 1])
+            return
+        grad = tape.input_grads[i - 1]
+        self._product(tape.grads[i], self.weights[i].mT, out=grad)
+        self.activation.backward(grad, tape.inputs[i], tape.kept[i - 1])

@@ -28,7 +28,7 @@ _PREFIX = "a2c_network."
 
 @dataclass(frozen=True)
 class Architecture:
-    """The sizes of a stack. Widths are rounded up to 16 bytes, which matrix kernels load at a time.
+    """The sizes of a stack. Widths are rounded up, because kernels load 16 bytes at a time.
 
     Attributes:
         obs_dim: width of the observations.
@@ -54,17 +54,17 @@ class Architecture:
         actor, critic = (tuple(f"{name}.{i}" for i in hidden) for name in ("actor_mlp", "critic_mlp"))
         if network.get("separate", False):
             names = ((*actor, "mu"), (*critic, "value"))
-            widths = ((*units, round_up(action_dim, 4)), (*units, 4))
+            widths = ((*units, round_up(action_dim, 16)), (*units, 16))
         else:
             names = ((*actor, "mu value"),)
-            widths = ((*units, round_up(action_dim + 1, 4)),)
+            widths = ((*units, round_up(action_dim + 1, 16)),)
         keeps = get_activation(network["mlp"]["activation"], device).keeps
         return cls(obs_dim, action_dim, names, widths, keeps)
 
     @property
     def inputs(self) -> int:
         """Width of the networks' input: observations, a 1 for the biases, zeros."""
-        return with_one(self.obs_dim)
+        return round_up(self.obs_dim + 1, 4)
 
     def _shapes(self) -> List[Tuple[int, int]]:
         """Rows and columns of all weights, and of sigma."""

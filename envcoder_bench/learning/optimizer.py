@@ -6,6 +6,8 @@ from typing import Dict, Optional
 import torch
 from torch import Tensor
 
+from envcoder_bench.learning import kernels
+
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -34,22 +36,32 @@ class GroupedAdam:
             max_norm: scale each group's gradient down to this norm, as ``torch.nn.utils.clip_grad_norm_``.
             alive: ``(K,)`` bool, groups to update (None: all).
         """
+        clip = None
         if max_norm is not None:
-            norm = torch.linalg.vector_norm(grad, dim=1, keepdim=True)
-            grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
+            norm = torch.linalg.vector_norm(grad, dim=1)
+            clip = (max_norm / (norm + 1e-6)).clamp_(max=1.0)
+        # both bias corrections go into numbers per group, and none into the (K, P) tensors
+        bias1, bias2 = (1 - self.powers.mul_(self._betas)).unbind()
+        root = bias2.sqrt()
+        step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root
+        if kernels.usable(grad):
+            clip = torch.ones_like(step_size) if clip is None else clip
+            kernels.adam(
+                self.params, grad, self.exp_avg, self.exp_avg_sq, clip, step_size, epsilon.to(grad.dtype), alive,
+                self.weight_decay, BETA1, BETA2,
+            )  # fmt: skip
+            return
+        if clip is not None:
+            grad.mul_(clip.unsqueeze(1))
         if self.weight_decay:
             grad.add_(self.params, alpha=self.weight_decay)
         self.exp_avg.lerp_(grad, 1 - BETA1)
         self.exp_avg_sq.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
-        # both bias corrections go into numbers per group, and none into the (K, P) tensors
-        bias1, bias2 = (1 - self.powers.mul_(self._betas)).unbind()
-        root = bias2.sqrt()
-        step_size = self.learning_rate * (root / bias1)
-        denominator = torch.sqrt(self.exp_avg_sq, out=grad).add_(EPSILON * root)
+        denominator = torch.sqrt(self.exp_avg_sq, out=grad).add_(epsilon)
         update = torch.div(self.exp_avg, denominator, out=grad)
         if alive is not None:
-            update = update.masked_fill_(~alive.unsqueeze(1), 0.0)
-        self.params.addcmul_(update, step_size.to(grad.dtype).unsqueeze(1), value=-1.0)
+            update.masked_fill_(~alive.unsqueeze(1), 0.0)
+        self.params.addcmul_(update, step_size.unsqueeze(1), value=-1.0)
 
     def state_dict(self) -> Dict[str, Tensor]:
         keys = ("learning_rate", "powers", "exp_avg", "exp_avg_sq")

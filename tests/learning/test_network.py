@@ -140,15 +140,19 @@ def test_exported_policy_plays_in_the_stock_player(normalize: bool, tmp_path: An
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("activation", ["elu", "tanh"])
 @pytest.mark.parametrize("precision, tolerance", [("highest", 1e-5), ("high", 2e-3)])
-def test_on_cuda_gradients_are_near_those_in_float64(precision: str, tolerance: float) -> None:
+def test_on_cuda_gradients_are_near_those_in_float64(
+    precision: str, tolerance: float, activation: str, groups: int
+) -> None:
     params = make_params()
-    params["network"]["mlp"]["units"] = [256, 128, 64]
-    grads = []
+    params["network"]["mlp"].update(units=[256, 128, 64], activation=activation)
+    dims, grads = (OBS_DIMS[:groups], ACTION_DIMS[:groups], SEEDS[:groups]), []
     torch.set_float32_matmul_precision(precision)
     for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
-        network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, torch.device(device), dtype)
-        size = carved_size(network.architecture.workspace_shapes(3, 512))
+        network = StackedActorCritic(params, *dims, torch.device(device), dtype)
+        size = carved_size(network.architecture.workspace_shapes(groups, 512))
         work = network.make_workspace(torch.empty(size, device=device, dtype=dtype), 512)
         rng = torch.Generator().manual_seed(0)
         work.obs.copy_(torch.randn(work.obs.shape, generator=rng))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Optional
+
 import pytest
 import torch
 
@@ -57,3 +59,23 @@ def test_state_dict_restores() -> None:
     first.step(grad.clone())
     second.step(grad.clone())
     assert torch.equal(params, copy)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("weight_decay, max_norm", [(0.0, 1.0), (0.1, None)])
+def test_on_cuda_one_pass_equals_the_many_of_the_cpu(weight_decay: float, max_norm: Optional[float]) -> None:
+    rng = torch.Generator().manual_seed(0)
+    start, alive = torch.randn(3, 3000, generator=rng), torch.tensor([True, False, True])
+    cpu, cuda = (GroupedAdam(start.to(d, copy=True), 1e-2, weight_decay) for d in ("cpu", "cuda"))
+    for step in range(6):
+        grad = torch.randn(3, 3000, generator=rng) * torch.tensor([[0.01], [1.0], [1.0]])
+        if step > 2:
+            grad[1] = float("nan")
+        mask = alive if step > 2 else None
+        cpu.step(grad.clone(), max_norm, mask)
+        cuda.step(grad.cuda(), max_norm, None if mask is None else mask.cuda())
+        if step == 2:
+            before = cuda.params[1].clone()
+    torch.testing.assert_close(cuda.params.cpu(), cpu.params, rtol=1e-5, atol=1e-6)
+    assert torch.equal(cuda.params[1], before)
