@@ -10,7 +10,7 @@ ACTIVATIONS = ("relu", "tanh", "sigmoid", "elu", "selu", "swish", "gelu", "softp
 
 # key -> (which values are refused, what to write instead); the keys are those under params.config
 _REFUSED_CONFIG: Dict[str, Tuple[Callable[[Any], bool], str]] = {
-    "mixed_precision": (bool, "set it to False: stacked networks train in float32"),
+    "mixed_precision": (bool, "set it to False, and matmul_precision to what may be lost in products"),
     "multi_gpu": (bool, "set it to False: all groups train on one device"),
     "central_value_config": (lambda value: value is not None, "delete it: the critic sees the policy's observations"),
     "self_play": (bool, "set it to False"),

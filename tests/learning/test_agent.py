@@ -19,7 +19,7 @@ from envcoder_bench.learning import footprint
 from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
 from envcoder_bench.learning.footprint import learner_bytes
 from envcoder_bench.learning.rollout import Met
-from envcoder_bench.learning.shard import Shard, draw_noise, new_noise
+from envcoder_bench.learning.shard import Shard, draw_noise, new_noise, shard_blocks
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3, 4, 7, 2, 6, 8], [2, 5, 1, 2, 3, 1, 4, 6], [7, 8, 9, 7, 7, 8, 1, 2]
 
@@ -134,6 +134,14 @@ def test_deterministic_policy_is_the_mean_action_clipped_and_failed_groups_do_no
     env.alive[1] = False
     assert (layout.split(policy(obs))[1] == 0).all()
     assert torch.equal(layout.split(policy(obs))[[0, 2]], actions[[0, 2]])
+
+
+@pytest.mark.parametrize("num_groups, largest", [(1, 1), (7, 1), (7, 3), (250, 228), (1000, 250), (5, 100)])
+def test_shards_cover_the_groups_in_few_blocks_of_nearly_one_size(num_groups: int, largest: int) -> None:
+    blocks = shard_blocks(num_groups, largest)
+    assert [g for block in blocks for g in range(num_groups)[block]] == list(range(num_groups))
+    sizes = [block.stop - block.start for block in blocks]
+    assert max(sizes) <= largest and max(sizes) - min(sizes) <= 1 and len(blocks) == -(-num_groups // largest)
 
 
 def test_restoring_a_run_with_other_groups_fails() -> None:

@@ -61,6 +61,7 @@ def mlp(**changes: Any) -> Dict[str, Any]:
 
 REFUSED = [
     ({"mixed_precision": True}, "params.config.mixed_precision: True is not supported by grouped training; set it"),
+    ({"matmul_precision": "low"}, "params.config.matmul_precision: low .* use highest, high or medium"),
     ({"multi_gpu": True}, "params.config.multi_gpu: True .* set it to False"),
     ({"central_value_config": {}}, "params.config.central_value_config: .* delete it"),
     ({"normalize_rms_advantage": True}, "params.config.normalize_rms_advantage: True"),
