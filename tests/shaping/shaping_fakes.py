@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textwrap import dedent
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import Candidate, Shaping
 from envcoder_bench.shaping.dispatch import Dispatcher
 from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.tracing.trace import Untraced, trace
 from envcoder_bench.tasks.base import Field, Task
 
 NUM_DOFS = 3
@@ -99,7 +100,7 @@ def shaping(code: str, name: str = "mine", task: Optional[Task] = None, n: int =
 
 
 class Groups:
-    """Groups of candidates on a fake task, stepped as the environment does."""
+    """Groups of candidates on a fake task, stepped as the environment does; ``compiled`` ones are traced first."""
 
     def __init__(
         self,
@@ -108,12 +109,19 @@ class Groups:
         seeds: Optional[Sequence[int]] = None,
         device: str = "cpu",
         names: Optional[Sequence[str]] = None,
+        compiled: Union[bool, Sequence[bool]] = False,
         **dispatcher: Any,
     ) -> None:
         self.layout = GroupLayout(len(codes), n)
         self.task = FakeTask(self.layout.num_envs, device, n=n)
         names = names or [f"c{i}" for i in range(len(codes))]
         self.shapings = [shaping(code, name, self.task, n) for code, name in zip(codes, names)]
+        self.refused: List[Untraced] = []
+        chosen = [compiled] * len(codes) if isinstance(compiled, bool) else compiled
+        probe = {key: x[:n] for key, x in self.task.state.items()}
+        for g in (g for g, own in enumerate(chosen) if own):
+            self.shapings[g], refused = trace(self.shapings[g], probe, self.task.constants, self.task)
+            self.refused += refused
         width = max(s.action_dim for s in self.shapings)
         self.actions = torch.zeros(self.layout.num_envs, width, device=device)
         self.progress_buf = torch.zeros(self.layout.num_envs, dtype=torch.int64, device=device)
