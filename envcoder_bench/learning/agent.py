@@ -170,16 +170,9 @@ class GroupedA2CAgent(A2CAgent):
     def _act(self, t: Step) -> Tensor:
         """Sample step t's actions ``(num_envs, act_max)``, as the environment takes them."""
         actions = self._seen.new_zeros(*self._seen.shape[:2], self.actions_num)
-
-        def act(shards: List[Shard]) -> None:
-            for shard in shards:
+        for shard in self.shards:
+            if shard.active or self._pool is not None:  # a graph goes on as it was captured
                 shard.act(t, self._seen, self._noise[shard.noise_key], actions)
-
-        if self._threads is None:
-            act(self.shards)
-        else:
-            active, threads = [shard for shard in self.shards if shard.active], os.cpu_count() or 1
-            list(self._threads.map(act, [active[i::threads] for i in range(threads)]))
         return torch.as_tensor(self.preprocess_actions(self.layout.merge(actions)))
 
     def _act_and_count(self) -> Tensor:

@@ -77,9 +77,10 @@ class Shard:
             numbers: noise of the whole rollout ``(distinct seeds, T, n, A)``.
             out: ``(G, n, act_max)`` of all groups.
         """
-        rollout, own, numbers = self.rollout, self._own(obs), take(numbers, 1, t)
+        rollout, numbers, width = self.rollout, take(numbers, 1, t), self.learner.obs_dim
+        put(rollout.obs[..., :width], t, obs[self.groups, :, :width])
+        own = take(rollout.obs, 2, t)
         result = self.learner.act(own, numbers if self._draw is None else numbers.index_select(0, self._draw))
-        put(rollout.obs[..., : own.shape[-1]], t, own)
         put(rollout.actions, t, result["actions"])
         put(rollout.mus, t, result["mus"])
         put(rollout.values, t, result["values"])
