@@ -4,9 +4,10 @@ from __future__ import annotations
 import difflib
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
 
-from envcoder_bench.shaping.tracing.program import Program
+if TYPE_CHECKING:  # torch, which the command line's --help does without
+    from envcoder_bench.shaping.tracing.program import Program
 
 REWARD = "compute_reward"
 OBSERVATION = "compute_observation"
