@@ -42,20 +42,26 @@ class Kernels:
         self.bodies = [body for body, made in recorded.items() if isinstance(made, Program)]
         programs = [recorded[body] for body in self.bodies]
         self.compiled = {n: Compiled(programs, n, device) for n in ROW_COUNTS}
-        self.device, self.known = device, {}
+        self.known = {}
 
     def pairs(self, body, special=False):
-        """(torch's result, the kernel's) for each state."""
+        """(torch's result on the CPU, the kernel's) for each state."""
         for seed, n in enumerate(ROW_COUNTS):
-            state = {name: x.to(self.device) for name, x in make_state(n, seed + 5, special).items()}
+            state = make_state(n, seed + 5, special)
             if (n, special) not in self.known:
                 self.known[n, special] = dict(zip(self.bodies, self.compiled[n].run(state)))
-            yield eager(function(body), state), self.known[n, special][body]
+            got = self.known[n, special][body]
+            yield eager(function(body), state), Result(got.floats.cpu(), got.wholes.cpu())
 
 
 @pytest.fixture(scope="module")
 def on_cpu(recorded):
     return Kernels(recorded, "cpu")
+
+
+@pytest.fixture(scope="module")
+def on_cuda(recorded):
+    return Kernels(recorded, "cuda:0")
 
 
 def compare(want: Result, got: Result):
@@ -89,3 +95,33 @@ def test_every_rule_is_in_the_table(recorded, monkeypatch):
     for body in TABLE:
         record(function(body), make_state(4))
     assert set(RULES) - used <= ELSEWHERE, sorted(set(RULES) - used)
+
+
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.cuda
+@NEEDS_CUDA
+@pytest.mark.parametrize("body", TABLE)
+def test_a_kernel_on_cuda_gives_what_torch_gives(body, on_cuda):
+    for want, got in on_cuda.pairs(body):
+        compare(want, got)
+
+
+@pytest.mark.cuda
+@NEEDS_CUDA
+def test_kernels_in_a_cuda_graph_read_the_state_of_the_replay(on_cuda):
+    kernel, graph = on_cuda.compiled[64], torch.cuda.CUDAGraph()
+    kernel.run(make_state(64, 1))
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for launch in kernel.launches:
+            launch()
+    expected, state = kernel.run(make_state(64, 2)), make_state(64, 2)
+    kernel.run(make_state(64, 3))
+    for name, x in state.items():
+        kernel.memory.state[name].copy_(x.repeat(len(kernel.programs), *[1] * (x.dim() - 1)))
+    graph.replay()
+    for g, own in enumerate(expected):
+        for name, part in zip(("floats", "wholes"), own):
+            rows = kernel.memory.outputs[name][g * 64 : (g + 1) * 64, : part.shape[1]]
+            torch.testing.assert_close(rows, part, rtol=0, atol=0, equal_nan=True)
