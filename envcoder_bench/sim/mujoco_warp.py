@@ -247,7 +247,7 @@ class MujocoWarp(Simulator):
         )
         wp.launch(
             to_body_frame,
-            dim=self.sensor_forces.shape[:2],
+            dim=(self.num_envs, len(self.sensor_names)),
             inputs=[self._sensor_bodies, data.xquat],
             outputs=[self._forces[2]],
         )

@@ -1,7 +1,7 @@
 """Warp kernels that move state between MuJoCo Warp's arrays and the state tensors: one thread for each world."""
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
-# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 
 import warp as wp
 

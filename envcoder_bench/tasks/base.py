@@ -33,7 +33,8 @@ class Task(ABC):
             began, and ``actions`` are not here: the environment owns and adds them.
         default_state: some of ``root_states``, ``dof_pos``, ``dof_vel``, ``(num_envs, ...)``: where episodes begin, as
             far as ``compute_initial_state`` does not say otherwise.
-        constants: 0-d or index tensors on the CPU, whatever the device (``.item()`` costs no device sync).
+        constants: tensors without an environment axis, on the CPU whatever the device: numbers (0-d: ``.item()`` then
+            costs no device sync), indices, and one number per joint.
         fields: a Field for every key of ``state`` and ``constants``, in the order to print them.
         goal_keys: keys of ``state`` that ``compute_goal`` may set.
         default_action_dim: width of the action for the task's own position drives; None where the task has none, and

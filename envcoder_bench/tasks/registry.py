@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Type
 
 from envcoder_bench.errors import near_matches
+from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.cartpole.task import Cartpole
+from envcoder_bench.tasks.humanoid.task import Humanoid
 from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing, read
 
 
@@ -39,8 +41,10 @@ def register(name: str, spec: TaskSpec) -> None:
 
 
 _HERE = Path(__file__).resolve().parent
+register("Ant", TaskSpec(_HERE / "ant", Ant))
 register("Anymal", TaskSpec(_HERE / "anymal", Anymal))
 register("Cartpole", TaskSpec(_HERE / "cartpole", Cartpole))
+register("Humanoid", TaskSpec(_HERE / "humanoid", Humanoid))
 
 
 def task_names() -> List[str]:

@@ -1,6 +1,7 @@
-"""A task over a Simulator: what Cartpole and Anymal share."""
+"""A task over a Simulator: what all tasks here share."""
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -15,6 +16,7 @@ COMMON_KEYS = (
     "name",
     "env.clipActions",
     "env.clipObservations",
+    "env.controlFrequencyInv",
     "env.control.controlFrequencyInv",
     "sim.dt",
     "sim.substeps",
@@ -45,7 +47,8 @@ class SimTask(Task):
 
     Attributes:
         model: file name of the MuJoCo model in the task's folder.
-        dof_names, body_names: what the model must have, in this order: candidates index by it.
+        dof_names, body_names, sensor_names: what the model must have, in this order: candidates index by it.
+        kept_keys: keys of ``state`` that the task itself keeps from step to step, and that a checkpoint must hold.
         config_keys: keys of the task's YAML that have an effect, beyond COMMON_KEYS; a key stands for all below it.
         ignored_keys: keys of IsaacGymEnvs' YAML for this task that have none, beyond ISAACGYM_KEYS.
     """
@@ -53,18 +56,20 @@ class SimTask(Task):
     model: str
     dof_names: Tuple[str, ...]
     body_names: Tuple[str, ...]
+    sensor_names: Tuple[str, ...] = ()
+    kept_keys: Tuple[str, ...] = ()
     config_keys: Tuple[str, ...]
     ignored_keys: Tuple[str, ...] = ()
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
-        for kind in ("dof_names", "body_names"):
+        for kind in ("dof_names", "body_names", "sensor_names"):
             want, got = list(getattr(self, kind)), list(getattr(sim, kind))
             if want != got:
                 raise ValueError(f"{self.model}: {self.name} needs the {kind} {want} in this order, not {got}")
         self.sim = sim
         self.num_envs, self.num_dofs, self.device, self.dt = sim.num_envs, sim.num_dofs, sim.device, sim.dt
         self.clip_actions = float(read(cfg, "env.clipActions"))
-        self.clip_observations = float(read(cfg, "env.clipObservations"))
+        self.clip_observations = float(read(cfg, "env.clipObservations", math.inf))  # as in IsaacGymEnvs
         self.unstable = sim.unstable
         self.state: Dict[str, Tensor] = {}
         self.default_state: Dict[str, Tensor] = {}
@@ -91,13 +96,13 @@ class SimTask(Task):
             buffer.copy_(torch.where(rows, value, buffer))  # in place: views of the buffer stay valid
 
     def get_state(self) -> Dict[str, Tensor]:
-        goals = {f"goal.{key}": self.state[key].to("cpu", copy=True) for key in self.goal_keys}
-        return {**{f"sim.{key}": x for key, x in self.sim.get_state().items()}, **goals}
+        own = {f"task.{key}": self.state[key].to("cpu", copy=True) for key in self.goal_keys + self.kept_keys}
+        return {**{f"sim.{key}": x for key, x in self.sim.get_state().items()}, **own}
 
     def set_state(self, state: Dict[str, Tensor]) -> None:
         self.sim.set_state({key[len("sim.") :]: x for key, x in state.items() if key.startswith("sim.")})
-        for key in self.goal_keys:
-            self.state[key].copy_(state[f"goal.{key}"])
+        for key in self.goal_keys + self.kept_keys:
+            self.state[key].copy_(state[f"task.{key}"])
 
     def _per_env(self, row: Any) -> Tensor:
         """The same numbers for every environment: ``(num_envs, len(row))`` float32."""
@@ -121,8 +126,11 @@ def read(cfg: Mapping[str, Any], key: str, default: Optional[Any] = None) -> Any
 
 
 def control_timing(cfg: Mapping[str, Any]) -> Tuple[float, int]:
-    """Seconds and physics substeps of one control step: IsaacGymEnvs' ``sim.dt`` times ``controlFrequencyInv``."""
-    repeats = int(read(cfg, "env.control.controlFrequencyInv", 1))
+    """Seconds and physics substeps of one control step: IsaacGymEnvs' ``sim.dt`` times ``controlFrequencyInv``.
+
+    Its Anymal has that key under ``env.control``, its other tasks under ``env``.
+    """
+    repeats = int(read(cfg, "env.control.controlFrequencyInv", read(cfg, "env.controlFrequencyInv", 1)))
     return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 
-TENSORS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "unstable")
+TENSORS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "sensor_forces", "unstable")
 
 
 class FakeSimulator(Simulator):
@@ -16,13 +16,23 @@ class FakeSimulator(Simulator):
 
     bytes_per_env = 0
 
-    def __init__(self, num_envs: int, dof_names: Sequence[str], body_names: Sequence[str], dt: float = 0.02) -> None:
+    def __init__(
+        self,
+        num_envs: int,
+        dof_names: Sequence[str],
+        body_names: Sequence[str],
+        sensor_names: Sequence[str] = (),
+        dt: float = 0.02,
+    ) -> None:
         self.num_envs, self.device, self.dt = num_envs, torch.device("cpu"), dt
-        self.dof_names, self.body_names = list(dof_names), list(body_names)
+        self.dof_names, self.body_names, self.sensor_names = list(dof_names), list(body_names), list(sensor_names)
+        self.dof_limits_lower, self.dof_limits_upper = (torch.full((len(dof_names),), x) for x in (-1.0, 1.0))
+        self.effort_limits = torch.arange(1.0, len(dof_names) + 1.0)
         self.root_states = torch.zeros(num_envs, 13)
         self.root_states[:, 6] = 1.0
         self.dof_pos, self.dof_vel, self.dof_force = (torch.zeros(num_envs, len(dof_names)) for _ in range(3))
         self.contact_forces = torch.zeros(num_envs, len(body_names), 3)
+        self.sensor_forces = torch.zeros(num_envs, len(sensor_names), 6)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.effort: Optional[Tensor] = None
 

@@ -24,7 +24,8 @@ def shipped(name: str) -> Dict[str, Any]:
 def fake(name: str, num_envs: int = 6) -> Task:
     """A task over a FakeSimulator that has the joints and bodies that it expects."""
     task_class, cfg = get_spec(name).task_class, shipped(name)
-    sim = FakeSimulator(num_envs, task_class.dof_names, task_class.body_names, cfg["sim"]["dt"])
+    names = (task_class.dof_names, task_class.body_names, task_class.sensor_names)
+    sim = FakeSimulator(num_envs, *names, dt=cfg["sim"]["dt"])
     return task_class(cfg, sim)
 
 

@@ -6,6 +6,7 @@ import torch
 from fake_simulator import FakeSimulator
 from task_helpers import fake, shipped, whole_state
 
+from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
 from envcoder_bench.tasks.registry import get_spec, task_names
 from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, check_config, control_timing
@@ -90,7 +91,7 @@ def test_saved_state_has_its_own_memory():
     task = fake("Anymal")
     saved = task.get_state()
     task.state["commands"].fill_(9.0)
-    assert bool((saved["goal.commands"] == 0.0).all())
+    assert bool((saved["task.commands"] == 0.0).all())
 
 
 def test_drive_mode_and_unstable_are_the_simulators():
@@ -115,6 +116,8 @@ def test_a_model_in_another_order_is_refused():
         Anymal(cfg, FakeSimulator(2, names, Anymal.body_names))
     with pytest.raises(ValueError, match="body_names"):
         Anymal(cfg, FakeSimulator(2, Anymal.dof_names, Anymal.body_names[:-1]))
+    with pytest.raises(ValueError, match=r"ant.xml: Ant needs the sensor_names \['front_left_foot'"):
+        Ant(shipped("Ant"), FakeSimulator(2, Ant.dof_names, Ant.body_names))
 
 
 # the YAML
@@ -130,9 +133,8 @@ def test_the_shipped_yaml_has_no_key_without_effect(name, recwarn):
 def test_a_missing_key_is_named(name):
     cfg = shipped(name)
     del cfg["env"]["clipActions"]
-    names = (get_spec(name).task_class.dof_names, get_spec(name).task_class.body_names)
     with pytest.raises(ValueError, match=f"cfg/task/{name}.yaml: the key 'env.clipActions' is missing"):
-        get_spec(name).task_class(cfg, FakeSimulator(2, *names))
+        get_spec(name).task_class(cfg, fake(name).sim)
 
 
 def test_an_unknown_key_names_the_near_match():
@@ -165,3 +167,7 @@ def test_control_steps_are_physics_time_times_the_frequency_divisor():
     assert control_timing(cfg) == (0.02, 4)
     cfg["env"]["control"]["controlFrequencyInv"] = 2
     assert control_timing(cfg) == (0.04, 8)
+    cfg = shipped("Ant")
+    assert control_timing(cfg) == (0.0166, 2)
+    cfg["env"]["controlFrequencyInv"] = 3
+    assert control_timing(cfg) == pytest.approx((0.0498, 6))

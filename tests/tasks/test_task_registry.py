@@ -9,9 +9,11 @@ import pytest
 from envcoder_bench.config import project_folder
 from envcoder_bench.tasks import registry
 
+TASKS = ["Ant", "Anymal", "Cartpole", "Humanoid"]
+
 
 def test_every_task_has_its_files():
-    assert registry.task_names() == ["Anymal", "Cartpole"]
+    assert registry.task_names() == TASKS
     for name in registry.task_names():
         assert registry.get_spec(name).task_class.name == name
         for file in (
@@ -25,17 +27,17 @@ def test_every_task_has_its_files():
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"), [("Animal", "Anymal"), ("anymal", "Anymal"), ("CARTPOLE", "Cartpole"), ("Cartpol", "Cartpole")]
+    ("word", "hint"), [("Animal", "Anymal"), ("anymal", "Anymal"), ("CARTPOLE", "Cartpole"), ("Humanoids", "Humanoid")]
 )
 def test_an_unknown_task_names_the_near_match_and_all_there_are(word, hint):
     with pytest.raises(ValueError) as error:
         registry.check_task_name(word)
-    assert str(error.value) == f"unknown task '{word}' (did you mean {hint}?); there are Anymal, Cartpole"
+    assert str(error.value) == f"unknown task '{word}' (did you mean {hint}?); there are {', '.join(TASKS)}"
 
 
 def test_an_unknown_task_without_a_near_match_names_all_there_are():
     for call in (registry.get_spec, registry.state_table, lambda name: registry.baseline_path(name, "human")):
-        with pytest.raises(ValueError, match=r"^unknown task 'Zebra'; there are Anymal, Cartpole$"):
+        with pytest.raises(ValueError, match=rf"^unknown task 'Zebra'; there are {', '.join(TASKS)}$"):
             call("Zebra")
     with pytest.raises(ValueError, match="unknown task"):
         registry.make_task("Zebra", {}, 1, "mujoco_cpu", "cpu")
@@ -50,7 +52,7 @@ def test_an_unknown_baseline():
 def test_a_name_is_taken_once():
     with pytest.raises(ValueError, match="'Anymal' is registered already"):
         registry.register("Anymal", registry.get_spec("Anymal"))
-    assert registry.task_names() == ["Anymal", "Cartpole"]
+    assert registry.task_names() == TASKS
 
 
 def test_naming_tasks_loads_no_physics_engine():
@@ -64,10 +66,11 @@ def test_naming_tasks_loads_no_physics_engine():
 
 
 @pytest.mark.parametrize("name", registry.task_names())
-def test_the_candidate_guide_has_the_current_state_table(name):
-    """docs/candidates.md is read by people who write candidates; print(state_table(name)) renews it."""
-    guide = Path(__file__).resolve().parents[2] / "docs" / "candidates.md"
-    assert registry.state_table(name) in guide.read_text(encoding="utf-8")
+def test_the_page_of_tasks_has_the_current_state_table_and_fitness(name):
+    """docs/tasks.md is read by people who write candidates; print(state_table(name)) renews it."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    assert registry.state_table(name) in page
+    assert f"Fitness: {registry.get_spec(name).task_class.fitness_meaning}." in page
 
 
 def test_the_state_table_says_what_is_per_environment():

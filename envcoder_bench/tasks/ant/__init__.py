@@ -1,0 +1,1 @@
+"""The Ant runs towards a far target."""

@@ -1,0 +1,1 @@
+"""The Humanoid runs towards a far target."""

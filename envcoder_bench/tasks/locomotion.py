@@ -1,0 +1,201 @@
+"""Robots that run towards a far target: what Ant and Humanoid share, with IsaacGymEnvs' names.
+
+Source of names, formulas and constants: IsaacGymEnvs, tasks/ant.py and tasks/humanoid.py (NVIDIA, BSD-3-Clause).
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Tuple
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.sim.base import Simulator
+from envcoder_bench.tasks.base import Field
+from envcoder_bench.tasks.sim_task import SimTask, read
+
+TARGET = (1000.0, 0.0, 0.0)  # m: too far to reach in an episode
+SCALES = {  # key of state_dict: key of IsaacGymEnvs' YAML
+    "termination_height": "env.terminationHeight",
+    "death_cost": "env.deathCost",
+    "heading_weight": "env.headingWeight",
+    "up_weight": "env.upWeight",
+    "actions_cost_scale": "env.actionsCost",
+    "energy_cost_scale": "env.energyCost",
+    "joints_at_limit_cost_scale": "env.jointsAtLimitCost",
+    "power_scale": "env.powerScale",
+    "dof_vel_scale": "env.dofVelocityScale",
+    "contact_force_scale": "env.contactForceScale",
+}
+
+
+class Locomotion(SimTask):
+    """A robot with motors in all its joints, force-torque sensors at its feet, and a target to run to.
+
+    Potentials are minus the horizontal distance to the target over the control step, so that their growth in a step is
+    a speed, m/s. They, and the torso's directions, are refreshed after the physics of a step and where an episode
+    begins.
+
+    Attributes:
+        start_height: of the torso where episodes begin, m.
+        scales: keys of ``state_dict`` and of the YAML for the task's numbers.
+    """
+
+    start_height: float
+    scales: Dict[str, str] = SCALES
+    goal_keys = ("targets",)
+    kept_keys = ("potentials", "prev_potentials", "up_vec", "heading_vec")
+    default_action_dim = None  # torques, as in IsaacGymEnvs; or a candidate may command the model's drives
+    ignored_keys = ("env.enableDebugVis",)
+
+    def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
+        super().__init__(cfg, sim)
+        self.max_episode_length = int(read(cfg, "env.episodeLength"))
+        lower, upper = sim.dof_limits_lower, sim.dof_limits_upper
+        middle = torch.clamp(torch.zeros_like(lower), lower, upper)
+        forward, up, unturned = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 1.0)
+        self.state = {
+            "root_states": sim.root_states,
+            "dof_pos": sim.dof_pos,
+            "dof_vel": sim.dof_vel,
+            "dof_force_tensor": sim.dof_force,
+            "vec_sensor_tensor": sim.sensor_forces.view(self.num_envs, 6 * len(self.sensor_names)),
+            "contact_forces": sim.contact_forces,
+            "targets": self._per_env(TARGET),
+            "potentials": torch.zeros(self.num_envs, device=self.device),
+            "prev_potentials": torch.zeros(self.num_envs, device=self.device),
+            "up_vec": self._per_env(up),
+            "heading_vec": self._per_env(forward),
+            "basis_vec0": self._per_env(forward),
+            "basis_vec1": self._per_env(up),
+            "inv_start_rot": self._per_env(unturned),
+            "initial_root_states": self._per_env([0.0, 0.0, self.start_height, *unturned, *[0.0] * 6]),
+            "initial_dof_pos": self._per_env(middle.tolist()),
+        }
+        self.default_state = {
+            "root_states": self.state["initial_root_states"],
+            "dof_pos": self.state["initial_dof_pos"],
+            "dof_vel": torch.zeros_like(sim.dof_vel),
+        }
+        self.constants = {
+            "dof_limits_lower": lower,
+            "dof_limits_upper": upper,
+            "motor_efforts": sim.effort_limits,
+            "max_motor_effort": sim.effort_limits.max(),
+            "torso_index": torch.tensor(self.body_names.index("torso")),
+            "extremities_index": torch.tensor([self.body_names.index(name) for name in self.sensor_names]),
+            "max_episode_length": torch.tensor(self.max_episode_length),
+            "dt": torch.tensor(self.dt),
+            **{key: torch.tensor(float(read(cfg, source))) for key, source in self.scales.items()},
+        }
+        self._look(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
+        self.state["prev_potentials"].copy_(self.state["potentials"])
+
+    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+        raise ValueError(f"{self.name} has no position drives of its own: define compute_torque or compute_dof_target")
+
+    def step(self, command: Tensor) -> None:
+        super().step(command)
+        self.state["prev_potentials"].copy_(self.state["potentials"])
+        self._look()
+
+    def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
+        super().reset(mask, initial, goal)
+        self._look(mask)
+        before = self.state["prev_potentials"]
+        before.copy_(torch.where(mask, self.state["potentials"], before))
+
+    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+        x, y, distance = _to_target(state)
+        velocity = state["root_states"][:, 7:9]
+        return (velocity[:, 0] * x + velocity[:, 1] * y) / distance
+
+    def _look(self, mask: Any = None) -> None:
+        """Refresh potentials and the torso's directions, everywhere or where ``mask`` is True.
+
+        Products, sums, quotients and roots alone, one operation at a time: these round the same for any number of
+        neighbours.
+        """
+        x, y, z, w = (2.0 * self.state["root_states"][:, 3:7]).unbind(dim=1)
+        half_x, half_y, half_z = self.state["root_states"][:, 3:6].unbind(dim=1)
+        xx, yy, zz = x * half_x, y * half_y, z * half_z
+        # columns of the rotation matrix; the torso begins unturned, so that its axes are forward and up
+        seen = {
+            "potentials": -_to_target(self.state)[2] / self.dt,
+            "heading_vec": torch.stack((1.0 - (yy + zz), x * half_y + w * half_z, x * half_z - w * half_y), dim=1),
+            "up_vec": torch.stack((x * half_z + w * half_y, y * half_z - w * half_x, 1.0 - (xx + yy)), dim=1),
+        }
+        for key, value in seen.items():
+            live = self.state[key]
+            if mask is not None:
+                value = torch.where(mask.view(-1, *[1] * (live.dim() - 1)), value, live)
+            live.copy_(value)
+
+
+def _to_target(state: Mapping[str, Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
+    """Horizontal vector from torso to target, two ``(n,)``, and its length ``(n,)``, m, at least a nanometre."""
+    x = state["targets"][:, 0] - state["root_states"][:, 0]
+    y = state["targets"][:, 1] - state["root_states"][:, 1]
+    return x, y, torch.sqrt(x * x + y * y).clamp(min=1e-9)
+
+
+def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors: int) -> Dict[str, Field]:
+    """Fields of the state that Ant and Humanoid share.
+
+    ``dofs`` and ``sensors`` say which joints and sensors there are, in order.
+    """
+    d = num_dofs
+    return {
+        "root_states": Field(
+            (13,),
+            "m, -, m/s, rad/s",
+            "torso: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
+        ),
+        "dof_pos": Field((d,), "rad", f"joint angles: {dofs}"),
+        "dof_vel": Field((d,), "rad/s", "joint velocities"),
+        "dof_force_tensor": Field((d,), "N m", "torques that the motors applied in the last physics step"),
+        "vec_sensor_tensor": Field(
+            (6 * num_sensors,),
+            "N, N m",
+            f"contact force 3 and torque 3 at each sensor in the last physics step, in its body's frame: {sensors}",
+        ),
+        "contact_forces": Field(
+            (num_bodies, 3), "N", "net contact force on each body in the last physics step; world frame"
+        ),
+        "actions": Field((d,), "-", "last action, clipped; as wide as the candidate's; 0 where an episode begins"),
+        "targets": Field((3,), "m", "goal: where to run to; world frame; (1000, 0, 0) unless compute_goal sets it"),
+        "potentials": Field((), "m/s", "minus the horizontal distance to the target, divided by dt"),
+        "prev_potentials": Field((), "m/s", "potentials before the last control step; at the start, potentials"),
+        "up_vec": Field((3,), "-", "the torso's z axis; world frame"),
+        "heading_vec": Field((3,), "-", "the torso's x axis, which points forward; world frame"),
+        "basis_vec0": Field((3,), "-", "forward in the torso's frame, (1, 0, 0)"),
+        "basis_vec1": Field((3,), "-", "up in the torso's frame, (0, 0, 1)"),
+        "inv_start_rot": Field((4,), "-", "inverse of the torso's orientation at the start, (0, 0, 0, 1), xyzw"),
+        "initial_root_states": Field((13,), "as root_states", "torso at rest at its starting height, facing x"),
+        "initial_dof_pos": Field((d,), "rad", "0, or the end of the joint's range that is next to 0"),
+        "progress_buf": Field((), "control steps", "steps since the episode began; int64"),
+        "dof_limits_lower": Field(None, "rad", f"lower ends of the joints' ranges, ({d},)"),
+        "dof_limits_upper": Field(None, "rad", f"upper ends of the joints' ranges, ({d},)"),
+        "motor_efforts": Field(None, "N m", f"greatest torques of the motors, ({d},)"),
+        "max_motor_effort": Field(None, "N m", "the greatest of them"),
+        "torso_index": Field(None, "-", "the torso in contact_forces"),
+        "extremities_index": Field(None, "-", "the bodies with sensors in contact_forces"),
+        "max_episode_length": Field(None, "control steps", "an episode times out after so many"),
+        "dt": Field(None, "s", "one control step"),
+        "termination_height": Field(None, "m", "a torso lower than this has fallen"),
+        "death_cost": Field(None, "-", "the human baseline's reward for a fall"),
+        "heading_weight": Field(None, "-", "of the human baseline's reward for facing the target"),
+        "up_weight": Field(None, "-", "of the human baseline's reward for an upright torso"),
+        "actions_cost_scale": Field(None, "-", "of the human baseline's cost of actions"),
+        "energy_cost_scale": Field(None, "-", "of the human baseline's cost of energy"),
+        "joints_at_limit_cost_scale": Field(None, "-", "of the human baseline's cost of joints at their limits"),
+        "power_scale": Field(None, "-", "torque of the human baseline = action * motor_efforts * power_scale"),
+        "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities"),
+        "contact_force_scale": Field(None, "1/N, 1/(N m)", "observation scale of forces and torques"),
+    }
+
+
+def fitness_meaning(height: str) -> str:
+    return (
+        "forward speed: the torso's velocity along the horizontal direction to the target, m/s, averaged over the full"
+        f" episode (0 after a fall: torso below {height}); 0 stands still, negative goes backwards, no upper end"
+    )
