@@ -41,6 +41,7 @@ F.hardswish(4 * x) | F.threshold(x, 0.1, 20.0) | F.prelu(x, ZERO_D.reshape(1)) |
 torch.nan_to_num(x, nan=1.0, posinf=2.0, neginf=-2.0) | torch.nan_to_num(k) | torch.nan_to_num(d / 0)
 """
 COMPARISONS = """
+k <= j | k >= j | k < j | (i % 4).unsqueeze(-1) == torch.arange(4)
 x > y | x >= 0 | x < 0.1 | x <= y | x == y | x != y | k == 3 | k > 0.5 | k != j | k < s.unsqueeze(-1)
 b == c.unsqueeze(-1) | u > 4 | d > 0.1 | x > ZERO_D | i > 2 | i % 3 == 0 | torch.eq(x, x) | torch.ge(x, 0)
 torch.greater(x, y) | x.lt(0) | b & c.unsqueeze(1) | b ^ (y > 0) | ~b | k & 3 | k ^ j | ~k | ~j | ~u | k << 2

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from envcoder_bench.shaping.tracing.program import Number, Program, Untraceable, Value, env_axis, kind_of
 
@@ -172,15 +171,21 @@ class Recorder(TorchDispatchMode):
 
     def _folded(self, func: Any, given: Dict[str, Any], result: Any) -> Optional[Result]:
         """The numbers of ``result`` themselves, where they come from nothing but known numbers."""
+        sources: List[Tensor] = []
+        for x in given.values():
+            for y in x if isinstance(x, (tuple, list)) else (x,):
+                if isinstance(y, Tensor):
+                    if self.axis(y) is not None:  # the usual case
+                        return None
+                    sources.append(y)
         many = result is None or isinstance(result, (tuple, list))
         returned: List[Any] = list(result or ()) if many else [result]
-        if torch.Tag.nondeterministic_seeded in func.tags or not all(isinstance(x, Tensor) for x in returned):
+        if torch.Tag.nondeterministic_seeded in func.tags or not sources:
+            return None
+        if not all(isinstance(x, Tensor) and self.axis(x) is None for x in returned):
             return None
         if any(x.alias_info is not None and not x.alias_info.is_write for x in func._schema.returns):
             return None  # a view: writes to it must reach what it looks at
-        sources = [x for x in tree_leaves(list(given.values())) if isinstance(x, Tensor)]
-        if not sources or any(self.axis(x) is not None for x in (*sources, *returned)):
-            return None
         if not all(self.is_known(x) for x in sources):
             return None
         made = [self._numbers(x) for x in returned]
