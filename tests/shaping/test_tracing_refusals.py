@@ -64,6 +64,11 @@ REFUSED = {
     "gram": ("return (dof_pos @ (dof_pos.T @ dof_vel)).sum(-1)", 1, "joins the environments"),
     "loss": ("return dof_pos[:, 0] * torch.nn.functional.mse_loss(dof_pos, dof_vel)", 1, "reduction='none'"),
     "neighbour": ("return dof_pos[:, 0] - dof_pos.roll(1, dims=0)[:, 0]", 1, "mixes the axis of environments"),
+    "scrambled": (
+        "f = state_dict['contact_forces'].transpose(0, 1)\nreturn f.reshape(-1, 3).view(f.shape[1], -1).sum(-1)",
+        2,
+        "mixes the axis of environments",
+    ),
     "flipped": ("return dof_pos.flip(0)[:, 0]", 1, "mixes the axis of environments"),
     "half of them": (
         "x = dof_pos[:, 0].clone()\nx[: x.shape[0] // 2] = 0.0\nreturn x",
@@ -169,6 +174,12 @@ def test_the_limit_of_a_program(monkeypatch):
     assert refused[0].reason == "computes more than 60 numbers for one environment" and refused[0].line == 13
     own, refused = traced(reward("return dof_pos[:, 0] * 2"))
     assert "reward" in own.programs
+
+
+def test_a_change_of_a_tensor_that_outlives_the_call():
+    for line in ("w *= 1.0", "w[0] = 1.0", "w.view(3)[1:].add_(0.0)", "torch.mul(w, 1.0, out=w)"):
+        _, refused = traced(reward(f"w = WEIGHTS\n{line}\nreturn (dof_pos * w).sum(-1)", "WEIGHTS = torch.ones(3)"))
+        assert refused[0].reason == "changes a tensor that outlives the call" and refused[0].line == 12
 
 
 def test_a_large_constant():
