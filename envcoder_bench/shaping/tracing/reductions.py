@@ -22,8 +22,6 @@ def _reduced(rec: Recorder, x: Tensor, dims: Any, kind: str, fold: Fold, result:
     nodes = rec.nodes(x, kind)
     chosen = list(range(x.dim())) if dims is None or dims == [] else [dims] if isinstance(dims, int) else list(dims)
     chosen = [rec.inner_axis(x, dim, _JOINS) for dim in chosen] if x.dim() else []
-    if dims is None and rec.axis(x) is not None:
-        raise Untraceable(_JOINS)
     kept = [dim for dim in range(x.dim()) if dim not in chosen]
     rows = np.transpose(nodes, kept + chosen).reshape(int(np.prod([nodes.shape[dim] for dim in kept])), -1)
     made = np.array([fold(row) for row in rows.tolist()], dtype=np.int64)
