@@ -280,7 +280,7 @@ return g(x, b, k)
     "o = x.clone(); o.data[:, 1] = s; o[..., None][:, 0, 0] = z; return o",
     "o = b.clone(); o[:, :2][c] = True; return o",
     "o = x.T.contiguous(); o[0] = s; return o.T, o.sum(0)",
-    "o = torch.zeros(x.shape[0], 4); a = o[:, :2]; e = o[:, 1:3]; a += y[:, :2]; e *= 3; a.copy_(e.clone()); return o, a",
+    "o = torch.zeros(x.shape[0], 4); a = o[:, :2]; e = o[:, 1:3]; a += y[:, :2]; e *= 3; a.copy_(e.clone()); return o",
     "return b | (x > 0), k | 4, j.__or__(k)",
     "return (s.abs() > 0.2) & (z < 0.5) | c, (s > 0).float() * (~c).float()",
     "return torch.where(torch.isnan(x / x), torch.zeros_like(x), x)",
