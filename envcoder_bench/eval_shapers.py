@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import re
 import sys
 from pathlib import Path
@@ -157,6 +158,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         args = parse(words)
         from envcoder_bench import evaluate  # torch and the simulators load here, so that --help is instant
 
+        gc.freeze()  # what was imported stays: the collector need not look at it again
         if args.resume:
             if len(words) > (1 if words[0].startswith("--resume=") else 2):
                 raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")

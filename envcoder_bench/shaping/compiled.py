@@ -51,7 +51,10 @@ def _source(program: Program, stage: Stage, num_components: int) -> Source:
         stores[key or "value"] = f"O_{{name}}[{{place}}] = ({C_TYPES[KINDS[buffer.dtype]]}){{value}};"
     for i in range(num_components if stage.name == "the reward" else 0):
         stores[f"component{i}"] = f"O_sums[{i} * n] += (float){{value}};"
-    return write_source(program, stores)
+    key = tuple(stores.items())
+    if key not in program.sources:  # groups share programs, and so do training and evaluation
+        program.sources[key] = write_source(program, stores)
+    return program.sources[key]
 
 
 def disagreeing(expected: Sequence[Tensor], got: Sequence[Tensor], groups: int) -> List[int]:

@@ -30,6 +30,7 @@ _SETTERS = {
     "set_flush_denormal", "use_deterministic_algorithms", "set_float32_matmul_precision",
 }  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 
 
 class Scan:
@@ -111,30 +112,34 @@ class Scan:
 
     def _memory(self, node: ast.AST, own: Set[str], in_class: bool) -> Iterator[int]:
         """Lines within ``node`` that write to what outlives the call: anything but the function's ``own`` names."""
-        if isinstance(node, _FUNCTIONS):
-            caches = [x for decorator in getattr(node, "decorator_list", []) for x in ast.walk(decorator)]
-            yield from (node.lineno for x in caches if _name(x) in ("cache", "lru_cache", "cached_property"))
-            defaults = [*node.args.defaults, *node.args.kw_defaults]  # made once, shared by all calls
-            yield from (x.lineno for x in defaults if isinstance(x, (ast.List, ast.Dict, ast.Set)))
-            own = _own_names(node)
-            if in_class and getattr(node, "name", "") != "__init__":
-                own.discard("self")
-            for child in node.body if isinstance(node.body, list) else [node.body]:
-                yield from self._memory(child, own, in_class=False)
-            return
-        if isinstance(node, (ast.Global, ast.Nonlocal)):
-            yield node.lineno
-        if own and isinstance(node, (ast.Attribute, ast.Subscript)) and _stored(node) and _root(node) not in own:
-            yield node.lineno
-        if own and isinstance(node, ast.Call):
-            callee = node.func
-            if isinstance(callee, ast.Attribute) and _changes(callee.attr):
-                if _root(callee) not in own | self.modules | {""}:
-                    yield node.lineno
-            elif _name(callee) in ("next", "setattr") and node.args and _root(node.args[0]) not in own:
+        todo = [(node, in_class)]
+        while todo:
+            node, in_class = todo.pop()
+            if isinstance(node, _FUNCTIONS):
+                yield from self._memory_of_function(node, in_class)
+                continue
+            if isinstance(node, (ast.Global, ast.Nonlocal)) or (own and isinstance(node, (ast.Attribute, ast.Subscript)) and _stored(node) and _root(node) not in own):
                 yield node.lineno
-        for child in ast.iter_child_nodes(node):
-            yield from self._memory(child, own, in_class=isinstance(node, ast.ClassDef))
+            elif own and isinstance(node, ast.Call):
+                callee = node.func
+                if isinstance(callee, ast.Attribute) and _changes(callee.attr):
+                    root = _root(callee)
+                    if root and root not in own and root not in self.modules:
+                        yield node.lineno
+                elif _name(callee) in ("next", "setattr") and node.args and _root(node.args[0]) not in own:
+                    yield node.lineno
+            todo += [(child, isinstance(node, ast.ClassDef)) for child in ast.iter_child_nodes(node)]
+
+    def _memory_of_function(self, node: Function, in_class: bool) -> Iterator[int]:
+        caches = [x for decorator in getattr(node, "decorator_list", []) for x in ast.walk(decorator)]
+        yield from (node.lineno for x in caches if _name(x) in ("cache", "lru_cache", "cached_property"))
+        defaults = [*node.args.defaults, *node.args.kw_defaults]  # made once, shared by all calls
+        yield from (x.lineno for x in defaults if isinstance(x, (ast.List, ast.Dict, ast.Set)))
+        own = _own_names(node, self._walk(node))
+        if in_class and getattr(node, "name", "") != "__init__":
+            own.discard("self")
+        for child in node.body if isinstance(node.body, list) else [node.body]:
+            yield from self._memory(child, own, in_class=False)
 
 
 def _top_level(body: List[ast.stmt]) -> Iterator[ast.stmt]:
@@ -157,12 +162,15 @@ def _bound_names(statement: ast.stmt) -> Iterator[str]:
         yield from (x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and _stored(x))
 
 
-def _own_names(node: Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]) -> Set[str]:
-    """Parameters and names that the function itself assigns; never empty, so that it tells a body from a file."""
+def _own_names(node: Function, inside: List[ast.AST]) -> Set[str]:
+    """Parameters and names that the function itself assigns; never empty, so that it tells a body from a file.
+
+    ``inside`` are all nodes within it.
+    """
     a = node.args
     parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x is not None)]
-    assigned = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and _stored(x)}
-    shared = {name for x in ast.walk(node) if isinstance(x, (ast.Global, ast.Nonlocal)) for name in x.names}
+    assigned = {x.id for x in inside if isinstance(x, ast.Name) and _stored(x)}
+    shared = {name for x in inside if isinstance(x, (ast.Global, ast.Nonlocal)) for name in x.names}
     return ({x.arg for x in parameters} | assigned | {"<body>"}) - shared
 
 

@@ -1,8 +1,9 @@
 """A traced function: what one environment computes, number by number, without tensors and without Python."""
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 import numpy as np
 import torch
@@ -55,12 +56,14 @@ class Output:
 class Program:
     """The nodes of a function, in an order in which they can be computed, and its outputs by name.
 
-    ``verified`` are the seeds for which its kernel has been held against the function.
+    ``verified`` are the seeds for which its kernel has been held against the function; ``sources`` are its C code, by
+    how it stores its outputs.
     """
 
     nodes: List[Node] = field(default_factory=list)
     outputs: Dict[str, Output] = field(default_factory=dict)
     verified: Set[int] = field(default_factory=set)
+    sources: Dict[Any, Any] = field(default_factory=dict, repr=False)
     _known: Dict[Node, int] = field(default_factory=dict, repr=False)
 
     def add(self, op: str, kind: str, *args: int, **given: object) -> int:
@@ -155,6 +158,7 @@ def kind_of(dtype: torch.dtype) -> str:
     return KINDS[dtype]
 
 
+@functools.lru_cache(maxsize=None)  # a few shapes, asked for thousands of times
 def env_axis(shape: Tuple[int, ...], rows: int) -> Optional[int]:
     """The axis of the environments: the only one whose length ``rows`` divides, which no other does by chance.
 
