@@ -118,8 +118,9 @@ class Scan:
             if isinstance(node, _FUNCTIONS):
                 yield from self._memory_of_function(node, in_class)
                 continue
-            if isinstance(node, (ast.Global, ast.Nonlocal)) or (own and isinstance(node, (ast.Attribute, ast.Subscript)) and _stored(node) and _root(node) not in own):
-                yield node.lineno
+            stores = own and isinstance(node, (ast.Attribute, ast.Subscript)) and _stored(node)
+            if isinstance(node, (ast.Global, ast.Nonlocal)) or (stores and _root(node) not in own):
+                yield node.lineno  # type: ignore[attr-defined]
             elif own and isinstance(node, ast.Call):
                 callee = node.func
                 if isinstance(callee, ast.Attribute) and _changes(callee.attr):
