@@ -1,4 +1,4 @@
-"""The two robots' files against their public figures and against arithmetic by hand."""
+"""The robots' files against their public figures and against arithmetic by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
-from backends import ANYMAL, CARTPOLE, STANCE
+from backends import ANT, ANYMAL, CARTPOLE, HUMANOID, STANCE
 
 LEGS = ("LF", "LH", "RF", "RH")
 # kg, from the URDF; a link belongs to the moving body that carries it
@@ -178,3 +178,79 @@ def test_cartpole_has_the_urdfs_masses_and_the_boxes_inertia() -> None:
     assert model.joint("slider_to_cart").range.tolist() == [-4.0, 4.0]
     assert not model.jnt_limited[model.joint("cart_to_pole").id]
     assert model.nu == 1 and model.actuator("slider_to_cart").forcerange.tolist() == [-400.0, 400.0]
+
+
+def ball(radius: float) -> float:
+    return 4 / 3 * np.pi * radius**3
+
+
+def capsule(radius: float, *axis: float) -> float:
+    """Volume of a capsule with an axis as long as this vector."""
+    return np.pi * radius**2 * float(np.linalg.norm(axis)) + ball(radius)
+
+
+def test_the_ants_masses_are_its_shapes_at_5_kg_per_cubic_metre() -> None:
+    model = mujoco.MjModel.from_xml_path(str(ANT))
+    leg, foot = capsule(0.08, 0.2, 0.2), capsule(0.08, 0.4, 0.4)
+    assert model.body("torso").mass[0] == pytest.approx(5 * (ball(0.25) + 4 * leg))
+    for k in range(4):
+        assert model.body_mass[2 + 2 * k : 4 + 2 * k].tolist() == pytest.approx([5 * leg, 5 * foot])
+    assert model.dof_armature[6:].tolist() == [0.01] * 8 and model.dof_damping[6:].tolist() == [0.1] * 8
+    assert model.actuator_forcerange.tolist() == [[-15.0, 15.0]] * 8
+
+
+def test_the_ant_stands_like_a_cross_and_positive_ankles_of_the_front_left_leg_press_down() -> None:
+    model = mujoco.MjModel.from_xml_path(str(ANT))
+    data = mujoco.MjData(model)
+    data.qpos[2], data.qpos[8] = 0.0, np.radians(90.0)
+    mujoco.mj_kinematics(model, data)
+    np.testing.assert_allclose(data.body("front_left_foot").xpos, [0.4, 0.4, 0.0], atol=1e-9)
+    np.testing.assert_allclose(data.geom("front_left_foot").xpos, [0.4, 0.4, -(0.08**0.5)], atol=1e-9)
+    np.testing.assert_allclose(data.geom("right_back_foot").xpos, [0.6, -0.6, 0.0], atol=1e-9)
+
+
+def test_the_humanoids_masses_are_its_shapes_at_the_density_of_water() -> None:
+    model = mujoco.MjModel.from_xml_path(str(HUMANOID))
+    foot = capsule(0.027, 0.21, -0.02) + capsule(0.027, 0.21, 0.02)
+    arm = capsule(0.04, 0.16, -0.16, -0.16), capsule(0.031, 0.16, 0.16, 0.16), ball(0.04)
+    leg = capsule(0.06, 0, 0.01, -0.34), capsule(0.049, 0, 0, -0.3), foot
+    trunk = capsule(0.07, 0.14) + capsule(0.06, 0.12), ball(0.09), capsule(0.06, 0.12), capsule(0.09, 0.14)
+    want = 1000 * np.array([0.0, *trunk, *leg, *leg, *arm, *arm])
+    np.testing.assert_allclose(model.body_mass, want, rtol=1e-9)
+
+
+def test_the_humanoids_joints_are_the_files() -> None:
+    """Range, degrees, spring, damping, armature and torque of each joint, copied from nv_humanoid.xml by hand."""
+    leg = {
+        "hip_x": (-45, 15, 10, 5, 0.01, 45), "hip_z": (-60, 35, 10, 5, 0.01, 45), "hip_y": (-120, 45, 20, 5, 0.01, 135),
+        "knee": (-160, 2, 5, 0.1, 0.007, 90), "ankle_y": (-50, 50, 2, 1, 0.006, 22.5),
+        "ankle_x": (-50, 50, 2, 1, 0.006, 22.5),
+    }  # fmt: skip
+    arm = {
+        "shoulder1": (-90, 70, 10, 5, 0.01, 67.5), "shoulder2": (-90, 70, 10, 5, 0.01, 67.5),
+        "elbow": (-90, 50, 2, 1, 0.006, 45),
+    }  # fmt: skip
+    trunk = {
+        "abdomen_z": (-45, 45, 20, 5, 0.02, 67.5), "abdomen_y": (-75, 30, 20, 5, 0.01, 67.5),
+        "abdomen_x": (-35, 35, 10, 5, 0.01, 67.5),
+    }  # fmt: skip
+    sides = {f"{side}_{name}": row for part in (leg, arm) for side in ("right", "left") for name, row in part.items()}
+    model = mujoco.MjModel.from_xml_path(str(HUMANOID))
+    assert [model.joint(j).name for j in range(1, model.njnt)] == [*trunk, *sides]
+    for k, (name, row) in enumerate({**trunk, **sides}.items()):
+        joint = model.joint(name)
+        springs = [joint.stiffness[0], joint.damping[0], joint.armature[0], model.actuator_forcerange[k, 1]]
+        assert [*np.degrees(joint.range), *springs] == pytest.approx(list(row)), name
+
+
+def test_the_humanoids_legs_touch_each_other_and_nothing_else_of_it_does() -> None:
+    model = mujoco.MjModel.from_xml_path(str(HUMANOID))
+    data = mujoco.MjData(model)
+    rng, touched = np.random.default_rng(0), set()
+    for _ in range(2000):
+        data.qpos[2] = 10.0
+        data.qpos[7:] = rng.uniform(*model.jnt_range[1:].T)
+        mujoco.mj_forward(model, data)
+        touched |= {tuple(model.body(model.geom_bodyid[g]).name for g in contact.geom) for contact in data.contact}
+    assert {tuple(name.split("_")[0] for name in pair) for pair in touched} == {("right", "left")}
+    assert ("right_foot", "left_foot") in touched and not any("arm" in name for pair in touched for name in pair)
