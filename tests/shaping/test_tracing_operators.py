@@ -82,6 +82,24 @@ def test_nan_and_infinity_come_out_where_torch_has_them(body, on_cpu):
         compare(want, got)
 
 
+def rounded_after_every_operation(device):
+    bodies = (
+        "x * y + x",
+        "x * y - y * x.flip(1)",
+        "(x * s.unsqueeze(1) + y) * z.unsqueeze(1) - x",
+        "x / 3.0 + y * 0.1",
+    )
+    kernel, state = Compiled([record(function(body), make_state(8)) for body in bodies], 64, device), make_state(64, 4)
+    return [
+        torch.equal(got.floats.cpu(), eager(function(body), state).floats)
+        for body, got in zip(bodies, kernel.run(state))
+    ]
+
+
+def test_arithmetic_is_rounded_after_every_operation():
+    assert rounded_after_every_operation("cpu") == [True] * 4
+
+
 def test_every_rule_is_in_the_table(recorded, monkeypatch):
     used = set()
     for name in list(RULES):
@@ -106,6 +124,12 @@ NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 def test_a_kernel_on_cuda_gives_what_torch_gives(body, on_cuda):
     for want, got in on_cuda.pairs(body):
         compare(want, got)
+
+
+@pytest.mark.cuda
+@NEEDS_CUDA
+def test_arithmetic_on_cuda_is_rounded_after_every_operation():
+    assert rounded_after_every_operation("cuda:0") == [True] * 4
 
 
 @pytest.mark.cuda

@@ -266,6 +266,7 @@ def g(a: Tensor, m: Tensor, n: Tensor):
 return g(x, b, k)
     """,
     "return x.new_empty(x.shape[0], 2).fill_(1.0)",
+    "return x[torch.arange(x.shape[0]), i % 4 - 4], f[torch.arange(x.shape[0]), -1, -1 - i % 3]",
     "o = x.clone(); p = o.unsqueeze(0).expand(3, -1, -1); o += 1; return p.sum(0)",
     "o = x.clone(); p, r2 = o.split(2, dim=1); o *= 2; p += 1; return o, p, r2",
     "o = f.clone(); p = o.permute(0, 2, 1).flatten(1); p[:, 0] = 7; return o, p",
