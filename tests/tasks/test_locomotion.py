@@ -293,6 +293,23 @@ def test_free_flight_keeps_momentum_and_energy(name):
     assert not task.state["contact_forces"].any() and not task.state["vec_sensor_tensor"].any()
 
 
+@pytest.mark.parametrize(("name", "spin"), [("Ant", 60.0), ("Humanoid", 20.0)])
+def test_a_tumbling_robot_does_not_spin_itself_up(name, spin):
+    """Gyroscopic forces do no work: a limp robot that tumbles in free flight only slows down."""
+    task = make_task(name, shipped(name), 16, "mujoco_cpu", "cpu")
+    everywhere = torch.ones(16, dtype=torch.bool)
+    task.set_drive_mode(everywhere)
+    start = {key: x.clone() for key, x in task.default_state.items()}
+    axis = torch.nn.functional.normalize(torch.randn(16, 3, generator=torch.Generator().manual_seed(0)), dim=1)
+    start["root_states"][:, 2], start["root_states"][:, 10:13] = 1000.0, spin * axis
+    task.reset(everywhere, start, {})
+    for _ in range(120):  # 2 s
+        task.step(torch.zeros(16, task.num_dofs))
+        assert not bool(task.unstable.any())
+        assert task.state["root_states"][:, 10:13].norm(dim=1).max() < 1.5 * spin
+    assert task.state["root_states"][:, 10:13].norm(dim=1).mean() < spin
+
+
 # the shipped candidates
 
 
