@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
@@ -12,7 +13,7 @@ from typing import Dict, List, Optional, Sequence
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_shapers.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.errors import UserError, near_matches, user_input
 from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
 
 EPILOG = """\
@@ -23,6 +24,8 @@ examples:
   python eval_shapers.py --task Anymal --shaper_types compute_reward --seeds 3
   # two files of your own, with a larger network
   python eval_shapers.py --task Anymal --candidates a.py b.py train.params.network.mlp.units=[512,256,128]
+  # what candidates of a task find in state_dict, what they may define, and what fitness measures
+  python eval_shapers.py --task Ant --describe
   # go on with a run that was stopped or killed
   python eval_shapers.py --resume runs/Anymal_20260101-120000
 
@@ -57,6 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     what = parser.add_argument_group("what to evaluate")
     what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole")
+    what.add_argument(
+        "--describe", action="store_true", help="print the task's state, functions and fitness, and do nothing else"
+    )
     what.add_argument(
         "--shaper_types",
         nargs="+",
@@ -151,6 +157,14 @@ def _shaper_types(names: Sequence[str]) -> List[str]:
     return kinds
 
 
+def _describe(task: str) -> int:
+    from envcoder_bench.report.describe import describe
+
+    with user_input():
+        print(describe(task, shutil.get_terminal_size((110, 24)).columns))
+    return 0
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -165,6 +179,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             return evaluate.resume(Path(args.resume))
         if not args.task:
             raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+        if args.describe:
+            return _describe(args.task)
         return evaluate.start(
             task=args.task,
             overrides=config_overrides(args),

@@ -1,0 +1,49 @@
+import pytest
+
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.report.describe import describe
+from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.tasks.registry import get_spec, task_names
+
+
+@pytest.mark.parametrize("width", [80, 110])
+@pytest.mark.parametrize("name", task_names())
+def test_it_has_every_key_with_its_shape_unit_and_meaning(name, width):
+    task, text = get_spec(name).task_class, describe(name, width)
+    state = text.split("state_dict, ")[1]
+    for key, field in task.fields.items():
+        line = next(line for line in state.splitlines() if line.startswith(f"  {key} "))
+        shape = "constant" if field.shape is None else f"({', '.join(['n', *map(str, field.shape)])}"
+        assert shape in line and field.unit in line
+        assert line.split()[-1] in field.meaning and field.meaning.split()[-1] in state
+    flat = " ".join(text.split())
+    assert " ".join(task.fitness_meaning.split()) in flat
+    assert all(f"  {function}: " in text for function in SHAPER_TYPES)
+    longest = max(len(line) for line in text.splitlines() if not line.startswith("   "))
+    assert longest <= max(width, 110)
+
+
+def test_it_says_what_the_baselines_do_and_what_a_goal_is():
+    text = describe("Ant")
+    assert "    human: 60 numbers: torso 12, joint angles 8" in text
+    assert "    unshaped: End with a fall." in text
+    assert "compute_goal: a dict of some of targets (n, 3)" in text
+    assert "compute_torque: (n, 8) joint torques" in text
+    assert "this task has no goal" in describe("Cartpole")
+    assert "without an action function: 12 actions move the task's own position drives" in describe("Anymal")
+    assert "without an action function" not in text
+
+
+def test_the_flag_prints_it_and_stops(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "90")
+    assert main(["--task", "Ant", "--describe"]) == 0
+    assert capsys.readouterr().out == describe("Ant", 90) + "\n"
+    assert main(["--task", "ant", "--describe"]) == 2
+    assert "unknown task 'ant' (did you mean Ant?)" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_task():
+    with pytest.raises(ValueError, match="did you mean Humanoid"):
+        describe("Humanoids")
