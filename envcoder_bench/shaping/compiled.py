@@ -12,7 +12,7 @@ from envcoder_bench.shaping.tracing import kernels
 from envcoder_bench.shaping.tracing.program import KINDS, Program
 from envcoder_bench.shaping.tracing.source import C_TYPES, Source, write_source
 
-# how far a kernel's numbers may be from torch's, and in how many of them: a threshold may fall on either side
+# how far a kernel's numbers may be from torch's, and in how many environments: a threshold may fall on either side
 RELATIVE, ABSOLUTE, SHARE = 1e-3, 1e-4, 0.01
 
 
@@ -57,12 +57,15 @@ def _source(program: Program, stage: Stage, num_components: int) -> Source:
     return program.sources[key]
 
 
-def disagreeing(expected: Sequence[Tensor], got: Sequence[Tensor], groups: int) -> List[int]:
-    """The groups in which ``got`` is too far from ``expected``; tensors whose first axis the groups share out."""
+def disagreeing(expected: Sequence[Tensor], got: Sequence[Tensor], groups: int, n: int) -> List[int]:
+    """The groups in which ``got`` is too far from ``expected``, tensors of each group's n environments.
+
+    Every column counts by itself, so that neither many right numbers nor a neighbour's padding hide a wrong one.
+    """
     wrong = []
     for x, y in zip(expected, got):
-        x, y = x.to(torch.float64).reshape(groups, -1), y.to(torch.float64).reshape(groups, -1)
+        x, y = (z.to(torch.float64).reshape(groups, n, -1) for z in (x, y))
         near = (x - y).abs() <= ABSOLUTE + RELATIVE * x.abs()
         same = near | (x == y) | (torch.isnan(x) & torch.isnan(y))
-        wrong.append((~same).to(torch.float64).mean(dim=1) > SHARE)
+        wrong.append(((~same).to(torch.float64).mean(dim=1) > SHARE).any(dim=1))
     return torch.stack(wrong).any(dim=0).nonzero().flatten().tolist()

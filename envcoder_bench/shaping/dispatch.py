@@ -207,12 +207,15 @@ class Dispatcher:
                 copy.refresh()
             self._watch.mark()
             self._step.fill_(step)
-            if any(call.seed not in program.verified for call, program in stage.traced):
+            n = self.layout.envs_per_group
+            if any((call.seed, n) not in program.verified for call, program in stage.traced):
                 self._verify(stage, step)
             if self._deferred:
                 self._run_deferred(stage, step)
                 return stage.buffers
-            wanted = self.alive if mask is None else self.layout.split(mask).any(dim=1).tolist()
+            wanted = self.alive
+            if mask is not None:
+                wanted = [own and alive for own, alive in zip(self.layout.split(mask).any(dim=1).tolist(), wanted)]
             stage.prefill()
             if stage.launches:
                 self._active.copy_(torch.tensor(wanted, dtype=torch.uint8))
@@ -262,7 +265,7 @@ class Dispatcher:
             self._components.sums.zero_()
             stage.poison()
             run()
-            return [x.clone() for x in (*stage.buffers.values(), self._components.sums)]
+            return [x.clone() for x in (*stage.buffers.values(), self._components.sums.transpose(1, 2))]
 
         def functions() -> None:
             for call, _ in stage.traced:
@@ -273,10 +276,12 @@ class Dispatcher:
         expected, got = results(functions), results(stage.launch)
         self._components.sums.copy_(sums)
         stage.reset()
-        wrong = [g for g in disagreeing(expected, got, self.layout.num_groups) if self.alive[g]]
+        groups, n = self.layout.num_groups, self.layout.envs_per_group
+        wrong = [g for g in disagreeing(expected, got, groups, n) if self.alive[g]]
         for call, program in list(stage.traced):
-            program.verified.add(call.seed)
-            if call.group in wrong:
+            if call.group not in wrong:
+                program.verified.add((call.seed, n))
+            else:
                 stage.traced.remove((call, program))
                 stage.calls.append(call)
                 _warn_of_disagreement(call)

@@ -157,7 +157,6 @@ def test_dead_groups_do_not_run():
     assert groups.dispatch.components()[1] == {}
 
 
-@pytest.mark.xfail(strict=True, reason="the mask replaces what is alive in the kernels' flags")
 def test_dead_groups_do_not_run_where_a_mask_names_them():
     groups = Groups([NARROW, WIDE], n=4, compiled=True)
     groups.step(0)
@@ -241,7 +240,6 @@ def test_agreeing_kernels_are_kept_without_a_word():
     assert all(is_compiled(groups, 0, name) for name in STAGES)
 
 
-@pytest.mark.xfail(strict=True, reason="a program that was taken back counts as verified")
 def test_a_kernel_is_held_against_its_function_again_in_another_dispatcher():
     groups = Groups([UNSEEN["observation"]], n=6, compiled=True)
     with pytest.warns(RuntimeWarning, match="other numbers"):
@@ -274,7 +272,6 @@ def compute_observation(dof_pos):
 WIDE_OBSERVATION = "def compute_observation(dof_pos):\n    return torch.cat([dof_pos] * 200, dim=-1)\n"
 
 
-@pytest.mark.xfail(strict=True, reason="the share of wrong numbers is of all columns, padding included")
 @pytest.mark.parametrize("codes", ([ONE_WRONG.format(repeats=2), WIDE_OBSERVATION], [ONE_WRONG.format(repeats=50)]))
 def test_one_wrong_number_is_noticed_among_many(codes):
     groups, eager = Groups(codes, n=6, compiled=True), Groups(codes, n=6)

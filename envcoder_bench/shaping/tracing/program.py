@@ -56,13 +56,13 @@ class Output:
 class Program:
     """The nodes of a function, in an order in which they can be computed, and its outputs by name.
 
-    ``verified`` are the seeds for which its kernel has been held against the function; ``sources`` are its C code, by
-    how it stores its outputs.
+    ``verified`` are the (seed, environments of a group) for which its kernel has been held against the function;
+    ``sources`` are its C code, by how it stores its outputs.
     """
 
     nodes: List[Node] = field(default_factory=list)
     outputs: Dict[str, Output] = field(default_factory=dict)
-    verified: Set[int] = field(default_factory=set)
+    verified: Set[Tuple[int, int]] = field(default_factory=set)
     sources: Dict[Any, Any] = field(default_factory=dict, repr=False)
     _known: Dict[Node, int] = field(default_factory=dict, repr=False)
 
