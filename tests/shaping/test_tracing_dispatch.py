@@ -288,7 +288,7 @@ def compute_reward(dof_pos):
 def compute_observation(state_dict):
     return torch.tanh(torch.cat((state_dict["dof_pos"], state_dict["dof_vel"]), dim=-1))
 def compute_initial_state(dof_pos):
-    return {"dof_pos": torch.randn(dof_pos.shape)}
+    return {"dof_pos": torch.randn(dof_pos.shape, device=dof_pos.device)}
 def compute_done(dof_pos):
     return dof_pos[:, 0] > 0.4
 """
