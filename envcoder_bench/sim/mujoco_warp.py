@@ -92,7 +92,7 @@ class MujocoWarp(Simulator):
             model,
             nworld=self.num_envs,
             nconmax=max(robot.max_pairs, robot.max_contacts),
-            njmax=robot.max_constraints,
+            njmax=max(1, robot.max_constraints),  # with none at all, mujoco_warp moves nothing
         )
 
         drives = (self.num_envs, model.nu)  # gains of each world's own, for its drive mode

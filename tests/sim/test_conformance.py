@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from backends import ANT, ANYMAL, KD, KP, STANCE, Backend, both, commands, everywhere, stand, tensors
 
+from envcoder_bench.sim import make_simulator
+
 WEIGHT = 52.13485 * 9.81  # N
 G = 9.81
 
@@ -445,3 +447,18 @@ def test_writing_the_root_of_a_fixed_robot_is_ignored(backend: Backend) -> None:
     sim.write(everywhere(sim), root_states=torch.ones(1, 13, device=sim.device), dof_pos=backend.tensor([[1.0, 0.1]]))
     assert sim.root_states[0].tolist() == [0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
     assert sim.dof_pos[0].tolist() == pytest.approx([1.0, 0.1])
+
+
+@both
+def test_a_robot_that_nothing_holds_moves(backend: Backend, tmp_path) -> None:
+    """No contact, no limit: the solver has nothing to do, and a rod of 1 kg m2 turns all the same."""
+    path = tmp_path / "pendulum.xml"
+    path.write_text(
+        '<mujoco><option integrator="implicitfast" gravity="0 0 0"/><worldbody><body name="rod"><joint name="hinge"/>'
+        '<inertial mass="1" pos="0 0 0" diaginertia="1 1 1"/></body></worldbody>'
+        '<actuator><motor joint="hinge"/></actuator></mujoco>'
+    )
+    sim = make_simulator(backend.name, path, 2, 0.1, 10, backend.device)
+    sim.set_drive_mode(everywhere(sim))
+    sim.step(backend.tensor([[3.0], [-1.0]]))
+    torch.testing.assert_close(sim.dof_vel, backend.tensor([[0.3], [-0.1]]))

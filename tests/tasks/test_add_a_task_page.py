@@ -1,0 +1,77 @@
+"""docs/add_a_task.md is complete: its files make a task that passes the check and moves as it should."""
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from task_helpers import Functions, begin, whole_state
+
+if sys.version_info < (3, 11):
+    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+from envcoder_bench.report.describe import describe
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.checking import check
+from envcoder_bench.shaping.tracing.trace import trace
+from envcoder_bench.tasks import registry
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Write the page's files, and register its task for the time of a test."""
+    found = {}
+    for text in re.findall(r"```(?:xml|python|yaml)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL):
+        path = re.search(r"[\w/]+\.\w+", text.splitlines()[0])
+        assert path, f"the first line of a block names its file, not {text.splitlines()[0]}"
+        found[Path(path.group()).name] = tmp_path / Path(path.group()).name
+        found[Path(path.group()).name].write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("pendulum_task", found["task.py"])
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(registry, "_TASKS", dict(registry._TASKS))
+    registry.register("Pendulum", registry.TaskSpec(tmp_path, module.Pendulum))
+    return found
+
+
+@pytest.mark.parametrize("sim", ["mujoco_cpu", "mujoco_warp"])
+def test_its_files_make_a_task(files, sim):
+    assert set(files) == {"pendulum.xml", "task.py", "Pendulum.yaml", "human.py", "unshaped.py"}
+    cfg = yaml.safe_load(files["Pendulum.yaml"].read_text(encoding="utf-8"))
+    task = registry.make_task("Pendulum", cfg, 3, sim, "cpu")
+    unshaped = Functions(registry.baseline_path("Pendulum", "unshaped"))
+    task.set_drive_mode(torch.ones(3, dtype=torch.bool))
+    torch.manual_seed(0)
+    begin(task, unshaped)
+    assert set(task.fields) == set(whole_state(task))
+    assert task.fitness(task.state).max() < -0.99
+    for name in ("human", "unshaped"):
+        candidate = Functions(registry.baseline_path("Pendulum", name)).candidate
+        shaping = check(assemble(candidate, candidate), dict(task.state), task.constants, task)
+        assert shaping.action_dim == 1 and shaping.effort
+        assert not trace(shaping, dict(task.state), task.constants, task)[1]
+    best = -1.0
+    for _ in range(task.max_episode_length):  # push the way it swings: the simplest way up
+        action = torch.sign(task.state["dof_vel"])
+        task.step(unshaped("compute_torque", whole_state(task), action))
+        best = max(best, task.fitness(task.state).max().item())
+    assert best > 0.9 and not bool(task.unstable.any())
+    assert "unshaped: Hanging, within 0.1 rad, at rest." in describe("Pendulum")
+
+
+def test_the_motor_is_too_weak_to_lift_the_rod_at_once(files):
+    cfg = yaml.safe_load(files["Pendulum.yaml"].read_text(encoding="utf-8"))
+    task = registry.make_task("Pendulum", cfg, 1, "mujoco_cpu", "cpu")
+    assert task.constants["max_torque"] < 1.0 * 9.81 * 0.25
+    task.set_drive_mode(torch.ones(1, dtype=torch.bool))
+    begin(task, Functions(registry.baseline_path("Pendulum", "unshaped")))
+    for _ in range(100):
+        task.step(task.constants["max_torque"].view(1, 1))
+        assert task.fitness(task.state).item() < 0.9
