@@ -60,6 +60,25 @@ def compute_terminal(progress_buf):
     return progress_buf > 100
 """,
 }
+# what the task keeps from step to step, its sensors and its goals are each environment's own
+ANT = {
+    "mine": """
+def compute_reward(potentials, prev_potentials, up_vec, heading_vec):
+    speed = potentials - prev_potentials
+    return torch.tanh(speed) + torch.norm(up_vec[:, 2:] + heading_vec[:, :2], dim=1)
+""",
+    "elsewhere": """
+def compute_goal(state_dict):
+    return {"targets": 3.0 * torch.rand_like(state_dict["targets"])}
+def compute_observation(state_dict):
+    return torch.cat([state_dict["root_states"], state_dict["vec_sensor_tensor"], state_dict["dof_pos"]], dim=-1)
+""",
+    "breaks_midway": """
+def compute_terminal(progress_buf):
+    assert int(progress_buf.max()) < 15, "on purpose"
+    return progress_buf > 100
+""",
+}
 
 
 def _train(output, sources, names, task, words):
@@ -71,6 +90,11 @@ def _train(output, sources, names, task, words):
     "task, sources, words",
     [
         ("Cartpole", CARTPOLE, [*QUICK, "--num_envs_per_candidate", 7, "--learning_iterations", 4]),
+        (
+            "Ant",
+            ANT,
+            [*QUICK, "task.env.episodeLength=25", "--num_envs_per_candidate", 5, "--learning_iterations", 3],
+        ),
         ("Anymal", ANYMAL, [*ANYMAL_QUICK, "--num_envs_per_candidate", 5, "--learning_iterations", 2]),
     ],
 )
