@@ -4,7 +4,7 @@ Source of names, formulas and constants: IsaacGymEnvs, tasks/ant.py and tasks/hu
 """
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -87,7 +87,14 @@ class Locomotion(SimTask):
             "dt": torch.tensor(self.dt),
             **{key: torch.tensor(float(read(cfg, source))) for key, source in self.scales.items()},
         }
-        self._look(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
+        # of the products of quaternion components x y z w, times two, the two that make each number of an axis:
+        # forward (1 - yy - zz, xy + wz, xz - wy), up (xz + wy, yz - wx, 1 - xx - yy)
+        terms = ("yy", "xy", "xz", "xz", "yz", "xx", "zz", "wz", "wy", "wy", "wx", "yy")
+        self._terms = torch.tensor([4 * "xyzw".index(a) + "xyzw".index(b) for a, b in terms], device=self.device)
+        signs = [-1.0, 1.0, 1.0, 1.0, 1.0, -1.0, -1.0, 1.0, -1.0, 1.0, -1.0, -1.0]
+        self._signs = torch.tensor(signs, device=self.device)
+        self._ones = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0, 1.0], device=self.device)
+        self._refresh({**self._directions(), **self._potentials()})
         self.state["prev_potentials"].copy_(self.state["potentials"])
 
     def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
@@ -96,46 +103,48 @@ class Locomotion(SimTask):
     def step(self, command: Tensor) -> None:
         super().step(command)
         self.state["prev_potentials"].copy_(self.state["potentials"])
-        self._look()
+        self._refresh({**self._directions(), **self._potentials()})
 
     def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
         super().reset(mask, initial, goal)
-        self._look(mask)
-        before = self.state["prev_potentials"]
-        before.copy_(torch.where(mask, self.state["potentials"], before))
+        if initial:
+            self._refresh(self._directions(), mask)
+        potentials = self._potentials()["potentials"]
+        self._refresh({"potentials": potentials, "prev_potentials": potentials}, mask)
 
     def fitness(self, state: Dict[str, Tensor]) -> Tensor:
-        x, y, distance = _to_target(state)
-        velocity = state["root_states"][:, 7:9]
-        return (velocity[:, 0] * x + velocity[:, 1] * y) / distance
+        offset, distance = _to_target(state)
+        along = state["root_states"][:, 7:9] * offset
+        return (along[:, 0] + along[:, 1]) / distance
 
-    def _look(self, mask: Any = None) -> None:
-        """Refresh potentials and the torso's directions, everywhere or where ``mask`` is True.
+    # Below are products, sums, quotients and roots alone, one operation at a time: these round the same for any number
+    # of neighbours. And they are few, because each is a launch on CUDA.
 
-        Products, sums, quotients and roots alone, one operation at a time: these round the same for any number of
-        neighbours.
-        """
-        x, y, z, w = (2.0 * self.state["root_states"][:, 3:7]).unbind(dim=1)
-        half_x, half_y, half_z = self.state["root_states"][:, 3:6].unbind(dim=1)
-        xx, yy, zz = x * half_x, y * half_y, z * half_z
-        # columns of the rotation matrix; the torso begins unturned, so that its axes are forward and up
-        seen = {
-            "potentials": -_to_target(self.state)[2] / self.dt,
-            "heading_vec": torch.stack((1.0 - (yy + zz), x * half_y + w * half_z, x * half_z - w * half_y), dim=1),
-            "up_vec": torch.stack((x * half_z + w * half_y, y * half_z - w * half_x, 1.0 - (xx + yy)), dim=1),
-        }
-        for key, value in seen.items():
+    def _directions(self) -> Dict[str, Tensor]:
+        """The torso's x and z axes, columns of its rotation matrix; it begins unturned, so they are forward and up."""
+        quat = self.state["root_states"][:, 3:7]
+        products = ((2.0 * quat).unsqueeze(2) * quat.unsqueeze(1)).flatten(1)
+        pairs = torch.index_select(products, 1, self._terms) * self._signs
+        axes = self._ones + pairs.view(-1, 2, 6).sum(dim=1)
+        return {"heading_vec": axes[:, :3], "up_vec": axes[:, 3:]}
+
+    def _potentials(self) -> Dict[str, Tensor]:
+        return {"potentials": _to_target(self.state)[1] / -self.dt}
+
+    def _refresh(self, values: Dict[str, Tensor], mask: Optional[Tensor] = None) -> None:
+        """Write to the state in place, everywhere or where ``mask`` is True."""
+        for key, value in values.items():
             live = self.state[key]
             if mask is not None:
                 value = torch.where(mask.view(-1, *[1] * (live.dim() - 1)), value, live)
             live.copy_(value)
 
 
-def _to_target(state: Mapping[str, Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
-    """Horizontal vector from torso to target, two ``(n,)``, and its length ``(n,)``, m, at least a nanometre."""
-    x = state["targets"][:, 0] - state["root_states"][:, 0]
-    y = state["targets"][:, 1] - state["root_states"][:, 1]
-    return x, y, torch.sqrt(x * x + y * y).clamp(min=1e-9)
+def _to_target(state: Mapping[str, Tensor]) -> Tuple[Tensor, Tensor]:
+    """Horizontal vector from torso to target ``(n, 2)``, and its length ``(n,)``, m, at least a nanometre."""
+    offset = state["targets"][:, :2] - state["root_states"][:, :2]
+    squares = offset * offset
+    return offset, torch.sqrt(squares[:, 0] + squares[:, 1]).clamp(min=1e-9)
 
 
 def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors: int) -> Dict[str, Field]:
