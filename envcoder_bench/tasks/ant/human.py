@@ -39,8 +39,9 @@ def compute_reward(state_dict):
         "energy_cost": -state_dict["energy_cost_scale"] * energy,
         "joints_at_limit_cost": -state_dict["joints_at_limit_cost_scale"] * at_limit,
     }
+    total = sum(components.values())
     fallen = state_dict["root_states"][:, 2] < state_dict["termination_height"]
-    return torch.where(fallen, state_dict["death_cost"], sum(components.values())), components
+    return torch.where(fallen, torch.full_like(total, state_dict["death_cost"].item()), total), components
 
 
 def compute_observation(state_dict):
