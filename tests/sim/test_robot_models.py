@@ -243,6 +243,19 @@ def test_the_humanoids_joints_are_the_files() -> None:
         assert [*np.degrees(joint.range), *springs] == pytest.approx(list(row)), name
 
 
+def test_the_joints_axes_are_the_files() -> None:
+    """Copied from nv_ant.xml and nv_humanoid.xml by hand; MuJoCo makes them unit vectors."""
+    x, y, z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+    right_leg, left_leg = (x, z, y, (0, -1, 0), y, (2, 0, 1)), ((-1, 0, 0), (0, 0, -1), y, (0, -1, 0), y, (2, 0, 1))
+    right_arm = ((2, 1, 1), (0, -1, 1), (0, -1, 1))
+    left_arm = ((-2, 1, -1), (0, -1, -1), (0, -1, -1))
+    ankles = ((-1, 1, 0), (1, 1, 0), (-1, 1, 0), (1, 1, 0))
+    ant = [axis for ankle in ankles for axis in (z, ankle)]
+    for path, axes in ((ANT, ant), (HUMANOID, (z, y, x, *right_leg, *left_leg, *right_arm, *left_arm))):
+        unit = [np.array(axis) / np.linalg.norm(axis) for axis in axes]
+        np.testing.assert_allclose(mujoco.MjModel.from_xml_path(str(path)).jnt_axis[1:], unit, atol=1e-9)
+
+
 def test_the_humanoids_legs_touch_each_other_and_nothing_else_of_it_does() -> None:
     model = mujoco.MjModel.from_xml_path(str(HUMANOID))
     data = mujoco.MjData(model)

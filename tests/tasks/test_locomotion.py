@@ -63,6 +63,10 @@ def test_potentials_grow_by_the_speed_towards_the_target(name):
     assert torch.equal(task.state["prev_potentials"], before)
     grown = task.state["potentials"] - task.state["prev_potentials"]
     torch.testing.assert_close(grown, torch.tensor([5.0, 0.0, -1.0]), atol=0.01, rtol=0)  # float32 of 60,240 m/s
+    root[:, 0] += 0.0166 * 2.0
+    task.step(torch.zeros(3, task.num_dofs))
+    grown = task.state["potentials"] - task.state["prev_potentials"]
+    torch.testing.assert_close(grown, torch.tensor([2.0, 2.0, 2.0]), atol=0.01, rtol=0)
 
 
 @BOTH
@@ -162,7 +166,9 @@ def test_heading_pays_in_full_within_the_cosine_of_0_8(name):
 
 @BOTH
 def test_human_observation_by_hand(name):
+    """Of a robot that is turned to its right: IsaacGymEnvs' angles run from 0 to 2 pi for the Ant alone."""
     task = running(name, 1)
+    task.state["root_states"][:, 3:7] = torch.tensor([0, 0, -S, S])
     d, sensors = task.num_dofs, task.state["vec_sensor_tensor"].shape[1]
     task.state["dof_pos"][:] = torch.linspace(-1.0, 1.0, d)
     task.state["dof_vel"][:] = torch.arange(float(d))
@@ -171,10 +177,11 @@ def test_human_observation_by_hand(name):
     state = whole_state(task)
     state["actions"][:] = torch.arange(d) * 0.01
     obs = baseline(name, "human")("compute_observation", state)
-    yaw, to_target = math.pi / 2, math.atan2(-1.2, 1000.0) - math.pi / 2
-    heading = -1.0 / math.sqrt(1000.0**2 + 1.0)  # it faces y, and the target is 1 m to the right of straight ahead of x
-    spin = [x * (1.0 if name == "Ant" else 0.25) for x in (0.2, -0.1, 0.3)]
-    want = [1.2, 3.0, -2.0, 0.5, *spin, yaw, 0.0, to_target, 1.0, heading]
+    yaw = 1.5 * math.pi if name == "Ant" else -0.5 * math.pi
+    to_target = math.atan2(-1.2, 1000.0) + (-1.5 if name == "Ant" else 0.5) * math.pi
+    heading = 1.0 / math.sqrt(1000.0**2 + 1.0)  # it faces -y, and the target is 1 m in that direction, far ahead in x
+    spin = [x * (1.0 if name == "Ant" else 0.25) for x in (-0.2, 0.1, 0.3)]
+    want = [1.2, -3.0, 2.0, 0.5, *spin, yaw, 0.0, to_target, 1.0, heading]
     want += torch.linspace(-1.0, 1.0, d).tolist() + [VEL[name] * k for k in range(d)]
     scale = 0.1 if name == "Ant" else 0.01
     want += ([] if name == "Ant" else [0.07] * d) + [scale * k for k in range(sensors)] + [0.01 * k for k in range(d)]
