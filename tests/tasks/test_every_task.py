@@ -134,23 +134,23 @@ def test_the_state_is_what_its_fields_say(name, sim, device):
 
 
 def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
-    """In the environment that trains: with both baselines, or where the physics is slow with the unshaped one alone."""
+    """In the environment that trains, with both baselines; where physics is slow, with one and a thousand in all."""
     quick = sim == "mujoco_cpu" or device != "cpu"
-    cfg = compose_config(name, [f"num_envs_per_candidate={4 if quick else 1}", "compile_shapers=false"])
+    cfg = compose_config(name, ["num_envs_per_candidate=4", "compile_shapers=false"])
     cfg.sim, cfg.device = sim, device
     groups, failed = prepare(cfg, baseline_sources(name)[0 if quick else 1 :])
     assert not failed and groups[-1].name == "unshaped"
     layout = GroupLayout(len(groups), cfg.num_envs_per_candidate)
     env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, [g.shaping for g in groups], [0] * len(groups))
     env.reset()
-    ended, generator = 0, torch.Generator().manual_seed(0)
-    for step in range(1000):
+    ended, generator, steps = 0, torch.Generator().manual_seed(0), 1000 if quick else 250
+    for step in range(steps):
         action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
         obs, reward, done, _ = env.step(action.to(device))
         ended += int(done.sum())
         assert bool(torch.isfinite(obs["obs"]).all()) and bool(torch.isfinite(reward).all()), f"step {step}"
-    assert all(env.alive) and ended >= env.num_envs
-    assert env.stats.unstable_resets.sum() <= 0.001 * 1000 * env.num_envs
+    assert all(env.alive) and ended > 0
+    assert env.stats.unstable_resets.sum() <= 0.001 * steps * env.num_envs
 
 
 def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys):
