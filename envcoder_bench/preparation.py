@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from omegaconf import DictConfig
@@ -15,12 +15,13 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.shaping.assemble import Shaping, assemble
-from envcoder_bench.shaping.checking import check
+from envcoder_bench.shaping.checking import Probe, check
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.tracing import kernels
+from envcoder_bench.shaping.tracing.cache import ProgramCache
 from envcoder_bench.shaping.tracing.program import Program
-from envcoder_bench.shaping.tracing.trace import Known, Untraced, trace
+from envcoder_bench.shaping.tracing.trace import Memo, Untraced, trace
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.registry import baseline_path, make_task
 
@@ -99,7 +100,9 @@ class _Loader:
         self._baselines = {b.name: given.get(b.name, b) for b in baseline_sources(cfg.task.name)}
         self._pure: Dict[Tuple[str, int], Candidate] = {}  # loaded files that keep nothing, by name and seed
         self._compile = cfg.compile_shapers and kernels.available()
-        self._known: Known = {}
+        self._texts: Dict[str, str] = {}  # of all files, by their names
+        self._memo = Memo()
+        self._probe: Optional[Probe] = None
         self._unshaped: Mapping[str, Program] = {}
         self.untraced: Dict[str, List[Untraced]] = {}
 
@@ -107,6 +110,7 @@ class _Loader:
         key = (source.name, seed)
         if key in self._pure:
             return self._pure[key]
+        self._texts[source.file] = source.source
         candidate = load_candidate(source.name, source.source, source.file, seed)
         if all(function.memory_line is None for function in candidate.functions.values()):
             self._pure[key] = candidate
@@ -127,13 +131,15 @@ class _Loader:
         Raises:
             CandidateError: it cannot be trained.
         """
-        shaping = check(self.shaping(source, self._cfg.seed), state, task.constants, task)
+        if self._probe is None:
+            self._probe = Probe(state, task.constants, task)
+        shaping = check(self.shaping(source, self._cfg.seed), state, task.constants, task, self._probe)
         return self._traced(source, shaping, state, task)
 
     def _traced(self, source: CandidateSource, shaping: Shaping, state: Dict[str, Tensor], task: Task) -> Shaping:
         if not self._compile:
             return shaping
-        shaping, self.untraced[source.name] = trace(shaping, state, task.constants, task, self._known)
+        shaping, self.untraced[source.name] = trace(shaping, state, task.constants, task, self._memo)
         return shaping
 
     def group(self, source: CandidateSource, checked: Shaping, seed: int) -> Group:
@@ -154,8 +160,14 @@ class _Loader:
         """A real state to check functions on: one step into episodes of the unshaped task."""
         unshaped = self._baselines["unshaped"]
         shaping = check(self.shaping(unshaped, self._cfg.seed), task.state, task.constants, task)
+        self._memo = self._new_memo(task.state, task)
         self._unshaped = self._traced(unshaped, shaping, task.state, task).programs
         env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [shaping], [self._cfg.seed])
         env.reset()
         env.advance(torch.zeros_like(env.actions))
-        return {key: x.clone() for key, x in env.state.items()}
+        state = {key: x.clone() for key, x in env.state.items()}
+        self._memo = self._new_memo(state, task)
+        return state
+
+    def _new_memo(self, state: Dict[str, Tensor], task: Task) -> Memo:
+        return Memo(ProgramCache(self._texts, state, task.constants, self._cfg.seed))

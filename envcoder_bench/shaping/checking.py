@@ -27,20 +27,27 @@ T = TypeVar("T")
 CPU = torch.device("cpu")
 
 
-def check(shaping: Shaping, probe_state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> Shaping:
+def check(
+    shaping: Shaping,
+    probe_state: Dict[str, Tensor],
+    constants: Dict[str, Tensor],
+    task: Task,
+    probe: Optional[Probe] = None,
+) -> Shaping:
     """Return ``shaping`` with ``obs_dim``, ``action_dim``, ``effort`` and ``components`` filled in.
 
     Args:
         probe_state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is
             made here for the width at hand, ``progress_buf`` too if it is missing.
         constants: the task's.
+        probe: made of these before, for many checks on one state.
 
     Raises:
         CandidateError: a function raises, returns what its contract does not allow or what is not finite, or changes
             its input in place. The functions have run by then: load the candidate again for training.
     """
     try:
-        return _check(shaping, probe_state, constants, task)
+        return _check(shaping, probe or Probe(probe_state, constants, task), task)
     except CandidateError as error:
         fault = error
     # without traceback and cause, whose frames would keep all that the candidate allocated
@@ -48,9 +55,8 @@ def check(shaping: Shaping, probe_state: Dict[str, Tensor], constants: Dict[str,
     raise fault.with_traceback(None)
 
 
-def _check(shaping: Shaping, probe_state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> Shaping:
+def _check(shaping: Shaping, probe: Probe, task: Task) -> Shaping:
     with torch.no_grad():
-        probe = _Probe(probe_state, constants, task)
         n, on_cuda = probe.n, task.device.type == "cuda"
         probe.action_dim = _action_dim(shaping, probe, task)
         reward, components = probe.run(shaping.reward, lambda value: outputs.reward(value, n, on_cuda))
@@ -79,7 +85,7 @@ def _check(shaping: Shaping, probe_state: Dict[str, Tensor], constants: Dict[str
     )
 
 
-class _Probe:
+class Probe:
     """A state on which functions are tried out."""
 
     def __init__(self, state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> None:
@@ -168,7 +174,7 @@ def in_place(key: str) -> str:
     return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
 
 
-def _action_dim(shaping: Shaping, probe: _Probe, task: Task) -> int:
+def _action_dim(shaping: Shaping, probe: Probe, task: Task) -> int:
     """The width of the action: the file's ACTION_DIM, else the widest that works; the task's own without a function."""
     function = shaping.action
     if function is None:
@@ -199,14 +205,14 @@ def _action_dim(shaping: Shaping, probe: _Probe, task: Task) -> int:
     return _explain_no_width(function, probe, task)
 
 
-def _try_width(function: CandidateFunction, width: int, probe: _Probe, task: Task) -> None:
+def _try_width(function: CandidateFunction, width: int, probe: Probe, task: Task) -> None:
     probe.action_dim = width
     shape: Tuple[int, int] = (probe.n, task.num_dofs)
     command = probe.run(function, lambda value: outputs.floating(value, shape, task.device.type == "cuda"))
     probe.finite(function, command)
 
 
-def _explain_no_width(function: CandidateFunction, probe: _Probe, task: Task) -> int:
+def _explain_no_width(function: CandidateFunction, probe: Probe, task: Task) -> int:
     """Raise what an action as wide as the joints, the likeliest, meets."""
     cause: Optional[CandidateError] = None
     try:

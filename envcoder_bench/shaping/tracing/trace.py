@@ -4,7 +4,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from envcoder_bench.shaping.tracing import (  # noqa: F401  (their rules)
     special,
     structure,
 )
+from envcoder_bench.shaping.tracing.cache import ProgramCache
 from envcoder_bench.shaping.tracing.program import ACTION, Output, Program
 from envcoder_bench.shaping.tracing.recorder import Recorder
 from envcoder_bench.tasks.base import Task
@@ -41,7 +42,18 @@ class Untraced(NamedTuple):
         return f"{self.function.file}:{self.line}: in {self.function.type}: {self.reason}"
 
 
-Known = Dict[Tuple[object, ...], Tuple[CandidateFunction, Union[Program, Untraced]]]
+class Memo:
+    """What calls of ``trace`` on one state of one task share.
+
+    Attributes:
+        results: of functions that several shapings have in common.
+        cache: results of earlier processes; None: none.
+    """
+
+    def __init__(self, cache: Optional[ProgramCache] = None) -> None:
+        self.results: Dict[Tuple[object, ...], Tuple[CandidateFunction, Union[Program, Untraced]]] = {}
+        self.samples: Dict[Tuple[str, int], _Sample] = {}
+        self.cache = cache
 
 
 def trace(
@@ -49,19 +61,17 @@ def trace(
     probe_state: Dict[str, Tensor],
     constants: Dict[str, Tensor],
     task: Task,
-    known: Optional[Known] = None,
+    memo: Optional[Memo] = None,
 ) -> Tuple[Shaping, List[Untraced]]:
     """Return a checked ``shaping`` with ``programs`` filled in, and the functions that have none.
 
     Args:
         probe_state: per-environment tensors ``(n, ...)`` of a real state.
         constants: the task's.
-        known: results of earlier calls, for functions that several shapings share; it is added to.
+        memo: of earlier calls with the same state; it is added to.
     """
-    # on the CPU it is quick; what wants the task's own device is traced there
-    devices = [torch.device("cpu")] + ([task.device] if task.device.type != "cpu" else [])
-    samples = [_Sample(shaping, probe_state, constants, task, device) for device in devices]
-    known = {} if known is None else known
+    memo = Memo() if memo is None else memo
+    samples = _Samples(memo, probe_state, constants, task, shaping.action_dim)
     programs: Dict[str, Program] = {}
     refused: List[Untraced] = []
     functions = {
@@ -75,7 +85,7 @@ def trace(
     keepers = {f.file: f for f, _ in functions.values() if f is not None and f.memory_line is not None}
     for stage, (function, purpose) in functions.items():
         if function is None:
-            drives = _first(samples, lambda sample: sample.record_drives()) if stage == "command" else None
+            drives = samples.first(lambda sample: sample.record_drives()) if stage == "command" else None
             if drives is not None:
                 programs[stage] = drives
             continue
@@ -86,10 +96,11 @@ def trace(
             line = keeper.memory_line or keeper.line
             refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
         else:
-            key = (id(function), shaping.action_dim, shaping.components if stage == "reward" else ())
-            if key not in known:
-                known[key] = (function, _first(samples, lambda s: s.record(stage, function, purpose)))  # noqa: B023
-            made = known[key][1]
+            components = shaping.components if stage == "reward" else ()
+            key = (id(function), shaping.action_dim, components)
+            if key not in memo.results:
+                memo.results[key] = (function, samples.program(stage, function, purpose, components))
+            made = memo.results[key][1]
             if isinstance(made, Untraced):
                 refused.append(made)
             else:
@@ -97,14 +108,43 @@ def trace(
     return replace(shaping, programs=programs), refused
 
 
-def _first(samples: Sequence[_Sample], record: Callable[[_Sample], Any]) -> Any:
-    """The first program that a sample gives, else what prevents the first."""
-    results = []
-    for sample in samples:
-        results.append(record(sample))
-        if isinstance(results[-1], Program):
-            return results[-1]
-    return results[0]
+class _Samples(NamedTuple):
+    """Where functions are recorded: on the CPU, which is quick, and what wants the task's own device there."""
+
+    memo: Memo
+    probe_state: Dict[str, Tensor]
+    constants: Dict[str, Tensor]
+    task: Task
+    action_dim: int
+
+    def program(
+        self, stage: str, function: CandidateFunction, purpose: int, components: Tuple[str, ...]
+    ) -> Union[Program, Untraced]:
+        """A function's program, or what prevents it."""
+        cache, parts = self.memo.cache, (stage, self.action_dim, components)
+        saved = None if cache is None else cache.load(function, *parts)
+        if saved is not None:
+            return saved
+        made = self.first(lambda sample: sample.record(stage, function, purpose, components))
+        if cache is not None and isinstance(made, Program):
+            cache.save(made, function, *parts)
+        return made
+
+    def first(self, record: Callable[[_Sample], Any]) -> Any:
+        """The first program that a device gives, else what prevents the first."""
+        results = []
+        for device in dict.fromkeys(("cpu", str(self.task.device))):
+            results.append(record(self._sample(device)))
+            if isinstance(results[-1], Program):
+                return results[-1]
+        return results[0]
+
+    def _sample(self, device: str) -> _Sample:
+        key = (device, self.action_dim)
+        if key not in self.memo.samples:
+            own = _Sample(self.probe_state, self.constants, self.task, torch.device(device), self.action_dim)
+            self.memo.samples[key] = own
+        return self.memo.samples[key]
 
 
 class _Sample:
@@ -112,42 +152,56 @@ class _Sample:
 
     def __init__(
         self,
-        shaping: Shaping,
         probe_state: Dict[str, Tensor],
         constants: Dict[str, Tensor],
         task: Task,
         device: torch.device,
+        action_dim: int,
     ) -> None:
-        self.shaping, self.task, self.device, self.constants = shaping, task, device, constants
+        self.task, self.device, self.constants = task, device, constants
         n = next(iter(probe_state.values())).shape[0]
         rows = torch.arange(ROWS, device=device) % n
         self.state = {key: x.to(device)[rows] for key, x in probe_state.items()}
         self.state.setdefault("progress_buf", torch.zeros(ROWS, dtype=torch.int64, device=device))
-        actions = noise.uniform(0, 0, noise.ACTION, ROWS, shaping.action_dim, device)
-        self.state["actions"] = 2.0 * actions - 1.0
+        self.state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, ROWS, action_dim, device) - 1.0
         self.action = self.state["actions"].clone()
+
+    def _given(self) -> StateDict:
+        """The state for one function, which may try to change it."""
+        own = {key: x.clone() for key, x in self.state.items()}
+        return StateDict({**own, **own_constants(self.constants, self.device)})
 
     def record_drives(self) -> Optional[Program]:
         """The program of the task's own drives; None if there can be none."""
-        given = StateDict({**self.state, **own_constants(self.constants, self.device)})
-        made = self._run(partial(self.task.default_dof_target, self.action, given), noise.CONTROL, "command", "")
+        given, action = self._given(), self.action.clone()
+        call = partial(self.task.default_dof_target, action, given)
+        made = self._run(call, given, action, noise.CONTROL, "command", "", ())
         return made if isinstance(made, Program) else None
 
-    def record(self, stage: str, function: CandidateFunction, purpose: int) -> Union[Program, Untraced]:
+    def record(
+        self, stage: str, function: CandidateFunction, purpose: int, components: Tuple[str, ...]
+    ) -> Union[Program, Untraced]:
         """The program of one function, or what prevents it."""
-        given = StateDict({**self.state, **own_constants(self.constants, self.device)})
-        call = bind(function, given, self.action if stage == "command" else None)
-        made = self._run(call, purpose, stage, function.file)
+        given, action = self._given(), self.action.clone()
+        call = bind(function, given, action if stage == "command" else None)
+        made = self._run(call, given, action, purpose, stage, function.file, components)
         if isinstance(made, Program):
             return made
         return Untraced(function, made[0] or function.line, made[1])
 
     def _run(
-        self, call: Callable[[], object], purpose: int, stage: str, file: str
+        self,
+        call: Callable[[], object],
+        given: StateDict,
+        action: Tensor,
+        purpose: int,
+        stage: str,
+        file: str,
+        components: Tuple[str, ...],
     ) -> Union[Program, Tuple[Optional[int], str]]:
         recorder = Recorder(ROWS, file)
         seed, step = (torch.full((), x, dtype=torch.int64, device=self.device) for x in (7, 11))
-        for name, x in {**self.state, ACTION: self.action}.items():
+        for name, x in {**{key: given[key] for key in self.state}, ACTION: action}.items():
             recorder.load(x, name)
         recorder.scalar(seed, "seed")
         recorder.scalar(step, "step")
@@ -158,20 +212,20 @@ class _Sample:
                     value = call()
             if recorder.fault is not None:
                 return recorder.fault
-            for name, x in self._parts(stage, value).items():
+            for name, x in self._parts(stage, value, components).items():
                 own = recorder.value(x)
                 recorder.program.outputs[name] = Output(own.nodes.reshape(-1).tolist(), own.kind)
         except FAULTS as error:
             return None, f"raises {one_line(error)} with {ROWS} environments"
         return recorder.program
 
-    def _parts(self, stage: str, value: object) -> Dict[str, Tensor]:
+    def _parts(self, stage: str, value: object, components: Tuple[str, ...]) -> Dict[str, Tensor]:
         """The tensors of what a function returned, by the names of the stage's outputs."""
         on_cuda, task = self.device.type == "cuda", self.task
         if stage == "reward":
-            total, components = outputs.reward(value, ROWS, on_cuda)
-            own = {name: i for i, name in enumerate(self.shaping.components)}
-            return {"value": total, **{f"component{own[name]}": x for name, x in components.items() if name in own}}
+            total, parts = outputs.reward(value, ROWS, on_cuda)
+            places = {name: i for i, name in enumerate(components)}
+            return {"value": total, **{f"component{places[name]}": x for name, x in parts.items() if name in places}}
         if stage == "command":
             return {"value": outputs.floating(value, (ROWS, task.num_dofs), on_cuda)}
         if stage == "observation":

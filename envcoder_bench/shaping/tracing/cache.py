@@ -1,0 +1,87 @@
+"""Programs on disk: a function that was traced before, by the same code on the same task, is not traced again."""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import zlib
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional
+
+import torch
+from torch import Tensor
+
+import envcoder_bench
+from envcoder_bench.shaping.contract import CandidateFunction
+from envcoder_bench.shaping.tracing.program import Node, Output, Program
+
+# what a file may read besides its own text: then its text does not tell what its functions compute
+_READS = re.compile(r"\b(open|load\w*|from_?file|genfromtxt|memmap|hub)\s*[.(]")
+
+
+class ProgramCache:
+    """Programs by the text of their file and all that tracing it depends on.
+
+    The folder is ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``; without access to it nothing is kept.
+
+    Args:
+        texts: of candidate files, by their names.
+        state: what functions read, by name; ``constants``: the task's, whose numbers become part of programs.
+        seed: what modules are loaded with.
+    """
+
+    def __init__(
+        self, texts: Mapping[str, str], state: Dict[str, Tensor], constants: Dict[str, Tensor], seed: int
+    ) -> None:
+        root = os.environ.get("ENVCODER_BENCH_CACHE") or str(Path.home() / ".cache" / "envcoder_bench")
+        self._texts = texts
+        self._folder = Path(root) / "programs"
+        shapes = {key: (tuple(x.shape[1:]), str(x.dtype)) for key, x in sorted(state.items())}
+        known = {key: (str(x.dtype), x.tolist()) for key, x in sorted(constants.items())}
+        self._context = repr((torch.__version__, _own_code(), shapes, known, seed))
+
+    def _path(self, function: CandidateFunction, *parts: object) -> Optional[Path]:
+        text = self._texts.get(function.file)
+        if text is None or _READS.search(text):
+            return None
+        key = repr((self._context, text, function.type, parts))
+        return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
+
+    def load(self, function: CandidateFunction, *parts: object) -> Optional[Program]:
+        """The program of a function that was saved with equal ``parts``, if there is one."""
+        path = self._path(function, *parts)
+        try:
+            return None if path is None else _program(json.loads(zlib.decompress(path.read_bytes())))
+        except (OSError, ValueError, zlib.error, TypeError, KeyError, IndexError):  # absent, or damaged
+            return None
+
+    def save(self, program: Program, function: CandidateFunction, *parts: object) -> None:
+        """Keep a program for later processes."""
+        path = self._path(function, *parts)
+        if path is None:
+            return
+        scratch = path.with_suffix(f".{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_bytes(zlib.compress(json.dumps(_plain(program)).encode(), 1))
+            os.replace(scratch, path)
+        except OSError:
+            pass
+
+
+def _plain(program: Program) -> Dict[str, object]:
+    outputs = {name: [output.nodes, output.kind] for name, output in program.outputs.items()}
+    return {"nodes": program.nodes, "outputs": outputs}
+
+
+def _program(plain: Dict[str, Any]) -> Program:
+    nodes = [Node(op, kind, tuple(args), *rest) for op, kind, args, *rest in plain["nodes"]]
+    return Program(nodes, {name: Output(*output) for name, output in plain["outputs"].items()})
+
+
+def _own_code() -> str:
+    """A digest of this package's code that tracing runs."""
+    root = Path(envcoder_bench.__file__).parent
+    files = [*sorted((root / "shaping").rglob("*.py")), *(root / f"{x}.py" for x in ("noise", "stream", "torch_utils"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
