@@ -160,14 +160,15 @@ class _Loader:
         """A real state to check functions on: one step into episodes of the unshaped task."""
         unshaped = self._baselines["unshaped"]
         shaping = check(self.shaping(unshaped, self._cfg.seed), task.state, task.constants, task)
-        self._memo = self._new_memo(task.state, task)
+        self._memo.cache = self._new_cache(task.state, task)
         self._unshaped = self._traced(unshaped, shaping, task.state, task).programs
         env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [shaping], [self._cfg.seed])
         env.reset()
         env.advance(torch.zeros_like(env.actions))
         state = {key: x.clone() for key, x in env.state.items()}
-        self._memo = self._new_memo(state, task)
+        self._memo.samples.clear()  # from here on functions are traced on this state
+        self._memo.cache = self._new_cache(state, task)
         return state
 
-    def _new_memo(self, state: Dict[str, Tensor], task: Task) -> Memo:
-        return Memo(ProgramCache(self._texts, state, task.constants, self._cfg.seed))
+    def _new_cache(self, state: Dict[str, Tensor], task: Task) -> ProgramCache:
+        return ProgramCache(self._texts, state, task.constants, self._cfg.seed)

@@ -47,6 +47,7 @@ class Memo:
 
     Attributes:
         results: of functions that several shapings have in common.
+        samples: of the state, by device and width of the action.
         cache: results of earlier processes; None: none.
     """
 
