@@ -41,7 +41,7 @@ def compute_reward(state_dict):
     }
     total = sum(components.values())
     fallen = state_dict["root_states"][:, 2] < state_dict["termination_height"]
-    return torch.where(fallen, torch.full_like(total, state_dict["death_cost"].item()), total), components
+    return torch.where(fallen, torch.full_like(up_proj, state_dict["death_cost"].item()), total), components
 
 
 def compute_observation(state_dict):
