@@ -17,7 +17,7 @@ from envcoder_bench.shaping.checking import in_place
 from envcoder_bench.shaping.compiled import can_compile, compile_stages, disagreeing
 from envcoder_bench.shaping.components import Components
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
-from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
+from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, one_line
 from envcoder_bench.shaping.stages import Call, Stage, Store, into, into_parts, into_reward
 from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_of, own_constants
 from envcoder_bench.shaping.tracing.program import ACTION
@@ -100,7 +100,7 @@ class Dispatcher:
             self._add_calls(group)
         traced = [stage for stage in self._stages.values() if stage.traced]
         if traced:
-            compile_stages(traced, self._readable, self._components, self._active, self._step)
+            self._compile(traced)
         self._constant_watches = [Watch(mine.values()) for mine in own]
         live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
         self._watch = Watch([*live, actions, *(copy.tensor for copy in self._copies)])
@@ -257,6 +257,17 @@ class Dispatcher:
             stage.calls, stage.launches, lambda call: self._attempt(call, self._step, step), guard, self._step
         )
 
+    def _compile(self, stages: Sequence[Stage]) -> None:
+        """Make the kernels of the stages' traced calls; where there is no working compiler, call them instead."""
+        try:
+            compile_stages(stages, self._readable, self._components, self._active, self._step)
+        except Exception as error:  # whatever a compiler, its files and its cache can raise
+            for stage in stages:
+                stage.calls += [call for call, _ in stage.traced]
+                stage.traced, stage.launches = [], []
+            message = f"candidate functions cannot be compiled here, so they run as PyTorch calls: {one_line(error)}"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+
     def _verify(self, stage: Stage, step: int) -> None:
         """Call the functions that programs stand for once more, and take those back whose kernels disagree."""
         sums = self._components.sums.clone()  # this is no step
@@ -286,7 +297,7 @@ class Dispatcher:
                 stage.calls.append(call)
                 _warn_of_disagreement(call)
         if wrong:
-            compile_stages([stage], self._readable, self._components, self._active, self._step)
+            self._compile([stage])
 
     def _attempt(self, call: Call, counter: noise.Counter, step: int) -> bool:
         """Make one call with the random numbers of ``counter``; a fault in it stops its group."""

@@ -321,6 +321,21 @@ def test_a_compiled_function_cannot_change_the_state_and_an_eager_neighbour_is_s
     assert "changed 'dof_pos' in place" in str(groups.dispatch.failures[1])
 
 
+def test_without_a_working_compiler_functions_are_called(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no compiler\nin this place")
+
+    monkeypatch.setattr("envcoder_bench.shaping.tracing.native.load", broken)
+    codes = [WIDE, PLAIN, NARROW]
+    with pytest.warns(RuntimeWarning, match="cannot be compiled here.*RuntimeError: no compiler$"):
+        groups = Groups(codes, n=5, compiled=True)
+    eager = Groups(codes, n=5)
+    for t in range(4):
+        one, two = groups.step(t), eager.step(t)
+        assert all(torch.equal(one[key], two[key]) for key in one)
+    assert not any(stage.traced or stage.launches for stage in groups.dispatch._stages.values())
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_compiled_in_cuda_graphs_is_eager():
