@@ -1,13 +1,15 @@
 """Stages whose functions are traced: compile them into kernels, and hold the kernels against the functions."""
 from __future__ import annotations
 
-from typing import Dict, List, Sequence
+import warnings
+from typing import Callable, Dict, List, Sequence
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.shaping.components import Components
-from envcoder_bench.shaping.stages import Stage
+from envcoder_bench.shaping.faults import one_line
+from envcoder_bench.shaping.stages import Call, Stage
 from envcoder_bench.shaping.tracing import kernels
 from envcoder_bench.shaping.tracing.program import KINDS, Program
 from envcoder_bench.shaping.tracing.source import C_TYPES, Source, write_source
@@ -16,33 +18,96 @@ from envcoder_bench.shaping.tracing.source import C_TYPES, Source, write_source
 RELATIVE, ABSOLUTE, SHARE = 1e-3, 1e-4, 0.01
 
 
-def can_compile(program: Program, state: Dict[str, Tensor]) -> bool:
-    """Whether a kernel can read all that the program reads: each environment's numbers must lie in a row."""
-    return all(state[name][0].is_contiguous() for name in program.state_names())
-
-
-def compile_stages(
-    stages: Sequence[Stage], state: Dict[str, Tensor], components: Components, active: Tensor, step: Tensor
-) -> None:
-    """Give the stages launches of kernels for their traced calls.
+class Compiler:
+    """Makes the kernels of stages, and holds them against the functions that they stand for.
 
     Args:
-        state: what programs read, rows of group 0 first.
+        state: what programs read; all groups' rows, or group 0's, behind which the others' lie.
         active: ``(num_groups,)`` uint8, groups that the kernels run.
         step: 0-d int64, the step of the random numbers.
     """
-    readable = {name: x for name, x in state.items() if x.dtype in KINDS}
-    work = []
-    for stage in stages:
-        outputs = {key or "value": buffer for key, buffer in stage.buffers.items()}
-        memory = kernels.Memory(readable, outputs, components.sums, active, step)
-        jobs = [
-            kernels.Job(call.group, call.seed, _source(program, stage, len(components.names(call.group))))
-            for call, program in stage.traced
-        ]
-        work.append((jobs, memory))
-    for stage, launches in zip(stages, kernels.launches(work, stages[0].layout.envs_per_group)):
-        stage.launches = launches
+
+    def __init__(self, state: Dict[str, Tensor], components: Components, active: Tensor, step: Tensor) -> None:
+        self._state, self._components, self._active, self._step = state, components, active, step
+
+    def can_compile(self, program: Program) -> bool:
+        """Whether a kernel can read all that the program reads: each environment's numbers must lie in a row."""
+        return all(self._state[name][0].is_contiguous() for name in program.state_names())
+
+    def compile(self, stages: Sequence[Stage]) -> None:
+        """Make the kernels of the stages' traced calls; where there is no working compiler, call them instead."""
+        if not stages:
+            return
+        try:
+            self._compile(stages)
+        except Exception as error:  # whatever a compiler, its files and its cache can raise
+            for stage in stages:
+                stage.calls += [call for call, _ in stage.traced]
+                stage.traced, stage.launches = [], []
+            message = f"candidate functions cannot be compiled here, so they run as PyTorch calls: {one_line(error)}"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+    def _compile(self, stages: Sequence[Stage]) -> None:
+        readable = {name: x for name, x in self._state.items() if x.dtype in KINDS}
+        work = []
+        for stage in stages:
+            outputs = {key or "value": buffer for key, buffer in stage.buffers.items()}
+            memory = kernels.Memory(readable, outputs, self._components.sums, self._active, self._step)
+            jobs = [
+                kernels.Job(call.group, call.seed, _source(program, stage, len(self._components.names(call.group))))
+                for call, program in stage.traced
+            ]
+            work.append((jobs, memory))
+        for stage, launches in zip(stages, kernels.launches(work, stages[0].layout.envs_per_group)):
+            stage.launches = launches
+
+    @staticmethod
+    def is_verified(stage: Stage) -> bool:
+        """Whether all of a stage's kernels have been held against their functions."""
+        n = stage.layout.envs_per_group
+        return all((call.seed, n) in program.verified for call, program in stage.traced)
+
+    def verify(self, stage: Stage, alive: Sequence[bool], attempt: Callable[[Call], object]) -> None:
+        """Call the functions that kernels stand for once, and take those back whose kernels disagree.
+
+        Args:
+            alive: for each group, whether it works; ``attempt`` may change it.
+            attempt: makes a call and handles its faults.
+        """
+        sums, groups, n = self._components.sums.clone(), stage.layout.num_groups, stage.layout.envs_per_group
+
+        def results(run: Callable[[], None]) -> List[Tensor]:
+            self._components.sums.zero_()
+            stage.poison()
+            run()
+            return [x.clone() for x in (*stage.buffers.values(), self._components.sums.transpose(1, 2))]
+
+        def functions() -> None:
+            for call, _ in stage.traced:
+                if alive[call.group]:
+                    attempt(call)
+
+        self._active.copy_(torch.tensor(alive, dtype=torch.uint8))  # another stage's mask may stand there
+        expected, got = results(functions), results(stage.launch)
+        self._components.sums.copy_(sums)  # this was no step
+        stage.reset()
+        wrong = [g for g in disagreeing(expected, got, groups, n) if alive[g]]
+        for call, program in list(stage.traced):
+            if call.group not in wrong:
+                program.verified.add((call.seed, n))
+            else:
+                stage.traced.remove((call, program))
+                stage.calls.append(call)
+                _warn_of_disagreement(call)
+        if wrong:
+            self.compile([stage])
+
+
+def _warn_of_disagreement(call: Call) -> None:
+    function = call.function
+    place = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
+    message = f"{place}: its compiled form gives other numbers, so it runs as PyTorch calls, more slowly"
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _source(program: Program, stage: Stage, num_components: int) -> Source:

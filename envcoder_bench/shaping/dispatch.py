@@ -1,7 +1,6 @@
 """Run every group's functions on its slice, into padded buffers, and stop a faulty group alone."""
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -14,10 +13,10 @@ from envcoder_bench.profiling import REST, span
 from envcoder_bench.shaping import cuda_graphs, outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
-from envcoder_bench.shaping.compiled import can_compile, compile_stages, disagreeing
+from envcoder_bench.shaping.compiled import Compiler
 from envcoder_bench.shaping.components import Components
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
-from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception, one_line
+from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
 from envcoder_bench.shaping.stages import Call, Stage, Store, into, into_parts, into_reward
 from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_of, own_constants
 from envcoder_bench.shaping.tracing.program import ACTION
@@ -95,12 +94,10 @@ class Dispatcher:
         ]
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._readable = {**views[0], ACTION: actions}  # all groups' rows: these begin at group 0's
+        self._compiler = Compiler({**views[0], ACTION: actions}, self._components, self._active, self._step)
         for group in range(groups):
             self._add_calls(group)
-        traced = [stage for stage in self._stages.values() if stage.traced]
-        if traced:
-            self._compile(traced)
+        self._compiler.compile([stage for stage in self._stages.values() if stage.traced])
         self._constant_watches = [Watch(mine.values()) for mine in own]
         live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
         self._watch = Watch([*live, actions, *(copy.tensor for copy in self._copies)])
@@ -207,9 +204,9 @@ class Dispatcher:
                 copy.refresh()
             self._watch.mark()
             self._step.fill_(step)
-            n = self.layout.envs_per_group
-            if any((call.seed, n) not in program.verified for call, program in stage.traced):
-                self._verify(stage, step)
+            if not self._compiler.is_verified(stage):
+                counter = self._step if self._deferred else step
+                self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
             if self._deferred:
                 self._run_deferred(stage, step)
                 return stage.buffers
@@ -256,48 +253,6 @@ class Dispatcher:
         return self._graphs.build(
             stage.calls, stage.launches, lambda call: self._attempt(call, self._step, step), guard, self._step
         )
-
-    def _compile(self, stages: Sequence[Stage]) -> None:
-        """Make the kernels of the stages' traced calls; where there is no working compiler, call them instead."""
-        try:
-            compile_stages(stages, self._readable, self._components, self._active, self._step)
-        except Exception as error:  # whatever a compiler, its files and its cache can raise
-            for stage in stages:
-                stage.calls += [call for call, _ in stage.traced]
-                stage.traced, stage.launches = [], []
-            message = f"candidate functions cannot be compiled here, so they run as PyTorch calls: {one_line(error)}"
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
-
-    def _verify(self, stage: Stage, step: int) -> None:
-        """Call the functions that programs stand for once more, and take those back whose kernels disagree."""
-        sums = self._components.sums.clone()  # this is no step
-
-        def results(run: Callable[[], None]) -> List[Tensor]:
-            self._components.sums.zero_()
-            stage.poison()
-            run()
-            return [x.clone() for x in (*stage.buffers.values(), self._components.sums.transpose(1, 2))]
-
-        def functions() -> None:
-            for call, _ in stage.traced:
-                if self.alive[call.group]:
-                    self._attempt(call, self._step if self._deferred else step, step)
-
-        self._active.copy_(torch.tensor(self.alive, dtype=torch.uint8))  # another stage's mask may stand there
-        expected, got = results(functions), results(stage.launch)
-        self._components.sums.copy_(sums)
-        stage.reset()
-        groups, n = self.layout.num_groups, self.layout.envs_per_group
-        wrong = [g for g in disagreeing(expected, got, groups, n) if self.alive[g]]
-        for call, program in list(stage.traced):
-            if call.group not in wrong:
-                program.verified.add((call.seed, n))
-            else:
-                stage.traced.remove((call, program))
-                stage.calls.append(call)
-                _warn_of_disagreement(call)
-        if wrong:
-            self._compile([stage])
 
     def _attempt(self, call: Call, counter: noise.Counter, step: int) -> bool:
         """Make one call with the random numbers of ``counter``; a fault in it stops its group."""
@@ -353,7 +308,7 @@ class Dispatcher:
 
         def put(name: str, call: Call) -> None:
             program = shaping.programs.get(name)
-            if program is not None and can_compile(program, self._readable):
+            if program is not None and self._compiler.can_compile(program):
                 self._stages[name].traced.append((call, program))
             else:
                 self._stages[name].calls.append(call)
@@ -371,13 +326,6 @@ class Dispatcher:
         add("goal", shaping.goal, noise.GOAL, into_parts(rows["goal"]))
         observation = rows["observation"][""][:, : shaping.obs_dim]
         add("observation", shaping.observation, noise.OBSERVATION, into(observation))
-
-
-def _warn_of_disagreement(call: Call) -> None:
-    function = call.function
-    place = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
-    message = f"{place}: its compiled form gives other numbers, so it runs as PyTorch calls, more slowly"
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _live_stage(name: str, layout: GroupLayout, device: torch.device, live: Dict[str, Tensor]) -> Stage:
