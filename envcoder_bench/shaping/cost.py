@@ -68,7 +68,7 @@ def measure_cost(
 def ways(dispatch: Dispatcher, group: int) -> Dict[str, str]:
     """How the group's functions run, by stage: ``compiled``, in a ``CUDA graph``, or from ``Python``."""
     found: Dict[str, str] = {}
-    for name, stage in dispatch._stages.items():
+    for name, stage in dispatch.stages.items():
         for call in stage.calls:
             if call.group == group and call.function is not None:
                 captured = stage.replay is not None and dispatch.device.type == "cuda" and call not in stage.eager

@@ -45,6 +45,7 @@ class Dispatcher:
 
     Attributes:
         alive, failures: for each group, whether it works; the faults so far, by group.
+        stages: by name, the calls and kernels of each kind of function.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Dispatcher:
         goal = {key: task.state[key] for key in task.goal_keys}
         actions = self._zeros(num_envs, max(action_dims))
         observations = self._zeros(num_envs, max(obs_dims))
-        self._stages = {
+        self.stages = {
             "policy": Stage(POLICY, layout, self.device, {"": actions}, action_dims),
             "command": Stage("the command", layout, self.device, {"": self._zeros(num_envs, task.num_dofs)}, per_dof),
             "reward": Stage("the reward", layout, self.device, {"": self._zeros(num_envs)}, one),
@@ -97,7 +98,7 @@ class Dispatcher:
         self._compiler = Compiler({**views[0], ACTION: actions}, self._components, self._active, self._step)
         for group in range(groups):
             self._add_calls(group)
-        self._compiler.compile([stage for stage in self._stages.values() if stage.traced])
+        self._compiler.compile([stage for stage in self.stages.values() if stage.traced])
         self._constant_watches = [Watch(mine.values()) for mine in own]
         live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
         self._watch = Watch([*live, actions, *(copy.tensor for copy in self._copies)])
@@ -112,7 +113,7 @@ class Dispatcher:
 
         ``mask`` ``(num_envs,)``, here and below: on the CPU, groups without a True are not called and keep their rows.
         """
-        taken = self._stages["policy"].buffers[""]
+        taken = self.stages["policy"].buffers[""]
         taken.copy_(actions)
         taken.masked_fill_(self._padding, 0.0)
         self._run("policy", step, mask)
@@ -155,7 +156,7 @@ class Dispatcher:
                 self.fail(group, CandidateError(message, self.shapings[group].file))
         if not self._deferred:
             return
-        stages = list(self._stages.values())
+        stages = list(self.stages.values())
         flags = torch.stack([torch.stack([stage.fault_step, stage.fault_count]) for stage in stages]).tolist()
         for group in range(self.layout.num_groups):
             faults = [(flags[i][0][group], i) for i in range(len(stages)) if flags[i][0][group] >= 0]
@@ -177,7 +178,7 @@ class Dispatcher:
             self.failures[group] = error
             self._dead[group].fill_(True)
             self._active[group].fill_(0)
-            for stage in self._stages.values():
+            for stage in self.stages.values():
                 stage.clear(group)
 
     def get_state(self) -> Dict[str, Any]:
@@ -198,13 +199,13 @@ class Dispatcher:
 
     def _run(self, name: str, step: int, mask: Optional[Tensor] = None) -> Dict[str, Tensor]:
         """Run the calls of a stage; on the CPU only those of groups with an environment in ``mask``."""
-        stage = self._stages[name]
+        stage = self.stages[name]
         with span(REST if name == "policy" else name), torch.no_grad():
             for copy in self._copies:
                 copy.refresh()
             self._watch.mark()
             self._step.fill_(step)
-            if not self._compiler.is_verified(stage):
+            if not stage.verified:
                 counter = self._step if self._deferred else step
                 self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
             if self._deferred:
@@ -299,7 +300,7 @@ class Dispatcher:
 
     def _add_calls(self, group: int) -> None:
         shaping, state = self.shapings[group], self._states[group]
-        rows = {name: stage.rows(group) for name, stage in self._stages.items()}
+        rows = {name: stage.rows(group) for name, stage in self.stages.items()}
 
         def add(name: str, function: Optional[CandidateFunction], purpose: int, store: Store) -> None:
             if function is not None:
@@ -309,9 +310,9 @@ class Dispatcher:
         def put(name: str, call: Call) -> None:
             program = shaping.programs.get(name)
             if program is not None and self._compiler.can_compile(program):
-                self._stages[name].traced.append((call, program))
+                self.stages[name].traced.append((call, program))
             else:
-                self._stages[name].calls.append(call)
+                self.stages[name].calls.append(call)
 
         action = self._contiguous(rows["policy"][""][:, : shaping.action_dim])
         add("command", shaping.action, noise.CONTROL, into(rows["command"][""]))

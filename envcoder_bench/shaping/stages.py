@@ -110,6 +110,7 @@ class Stage:
         # calls that a program stands for, and what launches the kernels of all these programs
         self.traced: List[Tuple[Call, Program]] = []
         self.launches: List[Callable[[], None]] = []
+        self.verified = False  # whether all of these kernels have been held against their functions
         # what CUDA runs: calls that no graph can hold, then everything else; None until the first run
         self.eager: List[Call] = []
         self.replay: Optional[Callable[[], None]] = None

@@ -53,7 +53,7 @@ STAGES = ("command", "reward", "terminal", "initial_state", "goal", "observation
 
 
 def is_compiled(groups, group, name):
-    stage = groups.dispatch._stages[name]
+    stage = groups.dispatch.stages[name]
     return any(call.group == group for call, _ in stage.traced)
 
 
@@ -73,11 +73,11 @@ def test_compiled_is_eager(n, deferred):
     seeds = [0, 1, 2, 3, 1]
     compiled = Groups(CODES, n=n, seeds=seeds, compiled=True, deferred_faults=deferred)
     eager = Groups(CODES, n=n, seeds=seeds, deferred_faults=deferred)
-    assert compiled.refused == [] and not any(stage.calls for stage in compiled.dispatch._stages.values())
-    assert not any(stage.traced for stage in eager.dispatch._stages.values())
+    assert compiled.refused == [] and not any(stage.calls for stage in compiled.dispatch.stages.values())
+    assert not any(stage.traced for stage in eager.dispatch.stages.values())
     for t in range(8):
         close(compiled.step(t), eager.step(t))
-    assert all(compiled.dispatch._stages[name].traced for name in STAGES)  # none was taken back
+    assert all(compiled.dispatch.stages[name].traced for name in STAGES)  # none was taken back
     for one, two in zip(compiled.dispatch.components(), eager.dispatch.components()):
         assert one.keys() == two.keys() and one == pytest.approx(two, rel=1e-5, abs=1e-6)
     compiled.step(8), eager.step(8)  # the sums began anew
@@ -333,7 +333,7 @@ def test_without_a_working_compiler_functions_are_called(monkeypatch):
     for t in range(4):
         one, two = groups.step(t), eager.step(t)
         assert all(torch.equal(one[key], two[key]) for key in one)
-    assert not any(stage.traced or stage.launches for stage in groups.dispatch._stages.values())
+    assert not any(stage.traced or stage.launches for stage in groups.dispatch.stages.values())
 
 
 @pytest.mark.cuda
@@ -352,8 +352,8 @@ def test_compiled_in_cuda_graphs_is_eager():
         assert one == pytest.approx(two, rel=1e-4, abs=1e-5)
     compiled.dispatch.poll()
     assert compiled.dispatch.failures == {}
-    assert all(compiled.dispatch._stages[name].traced for name in STAGES)
-    assert compiled.dispatch._stages["reward"].replay is not None
+    assert all(compiled.dispatch.stages[name].traced for name in STAGES)
+    assert compiled.dispatch.stages["reward"].replay is not None
 
 
 @pytest.mark.cuda

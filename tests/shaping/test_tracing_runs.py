@@ -53,7 +53,7 @@ def stages(env):
     """For each stage, the groups whose functions are compiled, and those that are called."""
     return {
         name: ([call.group for call, _ in stage.traced], [call.group for call in stage.calls])
-        for name, stage in env.dispatch._stages.items()
+        for name, stage in env.dispatch.stages.items()
     }
 
 

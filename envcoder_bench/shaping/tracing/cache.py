@@ -1,6 +1,7 @@
 """Programs on disk: a function that was traced before, by the same code on the same task, is not traced again."""
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -80,6 +81,7 @@ def _program(plain: Dict[str, Any]) -> Program:
     return Program(nodes, {name: Output(*output) for name, output in plain["outputs"].items()})
 
 
+@functools.lru_cache(maxsize=None)
 def _own_code() -> str:
     """A digest of this package's code that tracing runs."""
     root = Path(envcoder_bench.__file__).parent
