@@ -106,7 +106,7 @@ class Proposer(Protocol):
         """Write ``count`` candidates for a round, named ``proposal_name(round, k)``."""
         ...
 
-    def repair(self, failures: Sequence[Tuple[Proposal, str]]) -> List[Optional[Proposal]]:
+    def repair(self, archive: Archive, failures: Sequence[Tuple[Proposal, str]]) -> List[Optional[Proposal]]:
         """For each proposal that failed with an error, one that may not, under the same name; None: there is none."""
         ...
 
