@@ -1,0 +1,110 @@
+"""What the commands' lines have in common: the parser, flags that stand for keys of cfg/, and key=value."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
+
+
+class Parser(argparse.ArgumentParser):
+    """Say near matches for unknown flags, and exit with code 2 through UserError; help keeps its line breaks."""
+
+    def __init__(self, prog: str, description: str, epilog: str) -> None:
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=layout, allow_abbrev=False)
+        self.add_argument(
+            "overrides", nargs="*", metavar="key=value", help="override a key of cfg/; unknown keys are errors"
+        )
+
+    def error(self, message: str):
+        words = message.split(": ", 1)[-1].split() if message.startswith("unrecognized arguments") else []
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        hints = "".join(near_matches(word.split("=")[0], flags) for word in words if word.startswith("-"))
+        raise UserError(f"{message}{hints}; see --help")
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse; key=value may stand anywhere, also after a flag that takes several values."""
+        takes_one = {flag for action in self._actions if _takes_one(action) for flag in action.option_strings}
+        values = [False, *(word in takes_one for word in words)]  # what follows such a flag is its value
+        is_override = [
+            bool(re.match(r"[+~\w][\w.@]*=", word)) and not (value or Path(word).exists())
+            for word, value in zip(words, values)
+        ]
+        overrides = [word for word, is_one in zip(words, is_override) if is_one]
+        args = self.parse_args([word for word, is_one in zip(words, is_override) if not is_one])
+        for word in args.overrides:
+            raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
+        args.overrides = overrides
+        return args
+
+
+def _takes_one(action: argparse.Action) -> bool:
+    return bool(action.option_strings) and action.nargs is None and action.type is None and action.choices is None
+
+
+def add_effort(group: Any) -> None:
+    """Add the flags of how long training takes."""
+    group.add_argument("--learning_iterations", type=int, metavar="N", help="PPO iterations (default: 500)")
+    group.add_argument("--seeds", type=int, metavar="K", help="replicas of each candidate (default: 1)")
+    group.add_argument("--seed", type=int, help="the first seed (default: 0)")
+
+
+def add_num_envs(group: Any) -> None:
+    """Add --num_envs_per_candidate."""
+    group.add_argument(
+        "--num_envs_per_candidate", type=int, metavar="N", help="environments per candidate and seed (default: 256)"
+    )
+
+
+def add_where(group: Any) -> None:
+    """Add the flags of simulator, device and memory."""
+    group.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), help="simulator (default: auto)")
+    group.add_argument("--device", metavar="auto|cpu|cuda:N", help="torch device (default: auto)")
+    group.add_argument("--gpu_id", type=int, metavar="N", help="short for --device cuda:N")
+    group.add_argument(
+        "--max_memory",
+        metavar="SIZE",
+        help="memory of the device to use, e.g. 24GiB; candidates that do not fit at once are trained in waves, one"
+        " after the other, with the same results (default: what is free)",
+    )
+
+
+def common_overrides(args: argparse.Namespace) -> Dict[str, object]:
+    """The values of the flags above as keys of cfg/config.yaml; None for those that were not given."""
+    if args.gpu_id is not None and args.device not in (None, "auto"):
+        raise UserError("--gpu_id and --device both choose the device: give one of them")
+    return {
+        "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",
+        "num_envs_per_candidate": args.num_envs_per_candidate,
+        "learning_iterations": args.learning_iterations,
+        "seeds": args.seeds,
+        "seed": args.seed,
+        "max_memory": None if args.max_memory is None else quoted(args.max_memory),
+        "sim": args.sim,
+        "device": args.device if args.gpu_id is None else f"cuda:{args.gpu_id}",
+    }
+
+
+def as_words(values: Dict[str, object]) -> List[str]:
+    """The given ones as key=value."""
+    return [f"{key}={value}" for key, value in values.items() if value is not None]
+
+
+def quoted(text: str) -> str:
+    """A text as a value of Hydra's override grammar, whatever characters it has."""
+    return "'" + text.replace("'", "\\'") + "'"
+
+
+def shaper_types(names: Sequence[str]) -> List[str]:
+    """Their names without aliases. Raises UserError with near matches."""
+    kinds = [ALIASES.get(name, name) for name in names]
+    for name, kind in zip(names, kinds):
+        if kind not in SHAPER_TYPES:
+            hint = near_matches(name, [*SHAPER_TYPES, *ALIASES])
+            raise UserError(f"unknown shaper type '{name}'{hint}; there are {', '.join(SHAPER_TYPES)}")
+    return kinds
