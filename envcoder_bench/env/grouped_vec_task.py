@@ -122,13 +122,16 @@ class GroupedVecTask(IVecEnv):
         return self.reset()["obs"]
 
     def begin_episodes(self, mask: Tensor) -> None:
-        """Begin episodes where ``mask`` ``(num_envs,)`` is True."""
-        if self.device.type == "cpu" and not bool(mask.any()):  # CUDA resets by mask, without asking the device
-            return
-        self.progress_buf.masked_fill_(mask, 0)
-        self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
-        self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})
-        self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))  # a goal may depend on the new state
+        """Begin episodes where ``mask`` ``(num_envs,)`` is True, and give a new goal where the task wants one."""
+        ask = self.device.type == "cpu"  # CUDA resets by mask, without asking the device
+        if not ask or bool(mask.any()):
+            self.progress_buf.masked_fill_(mask, 0)
+            self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
+            self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})
+        if self.task.new_goal is not None:
+            mask = mask | self.task.new_goal
+        if not ask or bool(mask.any()):  # a goal may depend on the new state
+            self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))
 
     # faults, and what a checkpoint needs
 

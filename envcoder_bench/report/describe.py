@@ -30,7 +30,8 @@ def describe(name: str, width: int = 110) -> str:
 
 
 def _functions(name: str, task: Type[SimTask], width: int) -> List[str]:
-    initial = [f"{key} {_shape(task, key)}" for key in contract.INITIAL_STATE_KEYS if key in task.fields]
+    settable = (*contract.INITIAL_STATE_KEYS, *task.object_keys)
+    initial = [f"{key} {_shape(task, key)}" for key in settable if key in task.fields]
     goals = [f"{key} {_shape(task, key)}" for key in task.goal_keys]
     joints = _shape(task, "dof_pos")
     returns = {

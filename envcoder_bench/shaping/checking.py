@@ -64,7 +64,7 @@ def _check(shaping: Shaping, probe: Probe, task: Task) -> Shaping:
         observation = probe.run(shaping.observation, lambda value: outputs.observation(value, n, on_cuda))
         probe.finite(shaping.observation, observation)
         keys = {
-            "initial_state": [key for key in INITIAL_STATE_KEYS if key in task.state],
+            "initial_state": [key for key in (*INITIAL_STATE_KEYS, *task.object_keys) if key in task.state],
             "goal": list(task.goal_keys),
         }
         for name, function in (("initial_state", shaping.initial_state), ("goal", shaping.goal)):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Simulator(ABC):
-    """``num_envs`` copies of one robot, stepped together.
+    """``num_envs`` copies of one robot and the free objects about it, stepped together.
 
     State tensors are float32, live and fixed in memory: views of them stay valid for the simulator's life, and
     ``step``, ``write`` and ``set_state`` refresh them in place. World frame, SI units, quaternions xyzw.
@@ -20,6 +20,8 @@ class Simulator(ABC):
         dof_names, body_names: actuated and passive joints with one degree of freedom, in the model's order; bodies
             without the world.
         sensor_names: the bodies with a force-torque sensor, usually feet.
+        object_names: the free bodies that are not the robot's, which it may push or hold.
+        site_names: points of interest on the robot, such as fingertips.
         dof_limits_lower, dof_limits_upper: ``(num_dofs,)`` range of each joint, rad or m, on the CPU; infinite where
             it has none.
         effort_limits: ``(num_dofs,)`` largest effort of each joint's actuator, N m or N, on the CPU; 0 where passive.
@@ -30,6 +32,12 @@ class Simulator(ABC):
         contact_forces: ``(num_envs, num_bodies, 3)`` net contact force on each body in the last substep, N.
         sensor_forces: ``(num_envs, num_sensors, 6)`` net contact force 3, N, and its torque about the body's origin 3,
             N m, on each body of ``sensor_names`` in the last substep, in the body's own frame.
+        object_states: ``(num_envs, num_objects, 13)`` of each object, as ``root_states``.
+        site_states: ``(num_envs, num_sites, 13)`` of each site, as ``root_states``.
+        jacobian: ``(num_envs, 6, num_dofs)`` linear 3 and angular 3 velocity, world frame, of the model's Jacobian site
+            for each joint's velocity; ``(num_envs, 0, num_dofs)`` without such a site.
+        mass_matrix: ``(num_envs, num_dofs, num_dofs)`` joint-space inertia of the robot's joints, armature included,
+            kg m^2 or kg; ``(num_envs, 0, num_dofs)`` without a Jacobian site.
         unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last ``step``; they were put back to
             the model's default state, so that every tensor is finite, and want a reset.
     """
@@ -40,6 +48,8 @@ class Simulator(ABC):
     dof_names: List[str]
     body_names: List[str]
     sensor_names: List[str]
+    object_names: List[str]
+    site_names: List[str]
     dof_limits_lower: Tensor
     dof_limits_upper: Tensor
     effort_limits: Tensor
@@ -49,6 +59,10 @@ class Simulator(ABC):
     dof_force: Tensor
     contact_forces: Tensor
     sensor_forces: Tensor
+    object_states: Tensor
+    site_states: Tensor
+    jacobian: Tensor
+    mass_matrix: Tensor
     unstable: Tensor
 
     @property
@@ -78,11 +92,13 @@ class Simulator(ABC):
         root_states: Optional[Tensor] = None,
         dof_pos: Optional[Tensor] = None,
         dof_vel: Optional[Tensor] = None,
+        object_states: Optional[Tensor] = None,
     ) -> None:
         """Overwrite the state of environments where ``mask`` ``(num_envs,)`` is True; leave the others bitwise alone.
 
         Arguments have the shapes of the attributes; what is None keeps its value. The written environments forget
-        their solver's warm start; their contact, actuator and sensor forces read zero until the next ``step``.
+        their solver's warm start; their contact, actuator and sensor forces read zero until the next ``step``. Sites,
+        Jacobian and mass matrix follow at once.
         """
 
     @abstractmethod

@@ -18,6 +18,7 @@ from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
 from envcoder_bench.sim.snapshot import restore, save
 
@@ -45,6 +46,8 @@ class MujocoCpu(Simulator):
         self.dof_names = robot.dof_names
         self.body_names = robot.body_names
         self.sensor_names = robot.sensor_names
+        self.object_names = robot.object_names
+        self.site_names = robot.sites.names
         self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
         self.effort_limits = robot.effort_limits
         self._robot = robot
@@ -70,6 +73,7 @@ class MujocoCpu(Simulator):
         self.dof_force = torch.zeros(num_envs, dofs)
         self.contact_forces = torch.zeros(num_envs, bodies, 3)
         self.sensor_forces = torch.zeros(num_envs, sensors, 6)
+        self.object_states = torch.zeros(num_envs, len(robot.object_names), 13)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self._effort = torch.zeros(num_envs, dtype=torch.bool)
         self._saved: dict[str, Tensor] = {
@@ -81,13 +85,19 @@ class MujocoCpu(Simulator):
             "dof_force": self.dof_force,
             "contact_forces": self.contact_forces,
             "sensor_forces": self.sensor_forces,
+            "object_states": self.object_states,
             "unstable": self.unstable,
         }
         self._root, self._pos, self._vel = self.root_states.numpy(), self.dof_pos.numpy(), self.dof_vel.numpy()
         self._force, self._unstable = self.dof_force.numpy(), self.unstable.numpy()
         self._contact = self.contact_forces.numpy().reshape(num_envs, 3 * bodies)
-        self._sensor = self.sensor_forces.numpy()
+        self._sensor, self._objects = self.sensor_forces.numpy(), self.object_states.numpy()
+        self._joint_pos = slice(robot.first_qpos, robot.first_qpos + dofs)
+        self._joint_vel = slice(robot.first_qvel, robot.first_qvel + dofs)
         self._refresh_motion()
+        self._sites = CpuSites(self._batch, robot)
+        self.site_states = self._sites.states
+        self.jacobian, self.mass_matrix = self._sites.jacobian, self._sites.mass_matrix
 
     @property
     def bytes_per_env(self) -> int:
@@ -117,7 +127,7 @@ class MujocoCpu(Simulator):
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad
 
-        self._force[...] = self._qfrc_actuator[:, self._robot.first_qvel :]
+        self._force[...] = self._qfrc_actuator[:, self._joint_vel]
         contact = self._sensordata[:, : self._contact.shape[1]]
         np.subtract(0.0, contact, out=self._contact, casting="same_kind")  # reported as on the other body
         for sensor, body in enumerate(self._robot.sensor_bodies):
@@ -128,6 +138,7 @@ class MujocoCpu(Simulator):
             self._contact[bad] = 0.0
             self._sensor[bad] = 0.0
         self._refresh_motion()
+        self._sites.refresh()
 
     def write(
         self,
@@ -135,28 +146,29 @@ class MujocoCpu(Simulator):
         root_states: Tensor | None = None,
         dof_pos: Tensor | None = None,
         dof_vel: Tensor | None = None,
+        object_states: Tensor | None = None,
     ) -> None:
         ids = np.flatnonzero(mask.numpy())
         if ids.size == 0:
             return
         if root_states is not None and self._robot.floating:
-            root = root_states.detach().numpy()[ids]
-            self._root[ids] = root
-            quat = root[:, [6, 3, 4, 5]].astype(np.float64)
-            self._qpos[ids, 0:3] = root[:, 0:3]
-            self._qpos[ids, 3:7] = quat
-            self._qvel[ids, 0:3] = root[:, 7:10]
-            self._qvel[ids, 3:6] = rotate(quat, root[:, 10:13].astype(np.float64), inverse=True)
+            self._root[ids] = root_states.detach().numpy()[ids]
+            self._write_free_body(ids, self._root[ids], 0, 0)
         if dof_pos is not None:
             self._pos[ids] = dof_pos.detach().numpy()[ids]
-            self._qpos[ids, self._robot.first_qpos :] = self._pos[ids]
+            self._qpos[ids, self._joint_pos] = self._pos[ids]
         if dof_vel is not None:
             self._vel[ids] = dof_vel.detach().numpy()[ids]
-            self._qvel[ids, self._robot.first_qvel :] = self._vel[ids]
+            self._qvel[ids, self._joint_vel] = self._vel[ids]
+        if object_states is not None:
+            self._objects[ids] = object_states.detach().numpy()[ids]
+            for k in range(self._objects.shape[1]):
+                self._write_free_body(ids, self._objects[ids, k], *self._object_place(k))
         self._warmstart[ids] = 0.0
         self._force[ids] = 0.0
         self._contact[ids] = 0.0
         self._sensor[ids] = 0.0
+        self._sites.refresh(ids)
 
     def get_state(self) -> dict[str, Tensor]:
         return save(self._saved)
@@ -164,6 +176,28 @@ class MujocoCpu(Simulator):
     def set_state(self, state: dict[str, Tensor]) -> None:
         restore(self._saved, state)
         self.set_drive_mode(self._effort)
+        self._sites.refresh()
+
+    def _object_place(self, k: int) -> tuple[int, int]:
+        """Where an object's free joint begins in qpos and in qvel."""
+        return self._joint_pos.stop + 7 * k, self._joint_vel.stop + 6 * k
+
+    def _write_free_body(self, ids: np.ndarray, states: np.ndarray, qpos: int, qvel: int) -> None:
+        """Put ``(n, 13)`` states of a free body, as in ``root_states``, where its joint begins in qpos and qvel."""
+        quat = states[:, [6, 3, 4, 5]].astype(np.float64)
+        self._qpos[ids, qpos : qpos + 3] = states[:, 0:3]
+        self._qpos[ids, qpos + 3 : qpos + 7] = quat
+        self._qvel[ids, qvel : qvel + 3] = states[:, 7:10]
+        self._qvel[ids, qvel + 3 : qvel + 6] = rotate(quat, states[:, 10:13].astype(np.float64), inverse=True)
+
+    def _read_free_body(self, states: np.ndarray, qpos: int, qvel: int) -> None:
+        """The reverse of ``_write_free_body``, for all environments."""
+        quat = self._qpos[:, qpos + 3 : qpos + 7]
+        states[:, 0:3] = self._qpos[:, qpos : qpos + 3]
+        states[:, 3:6] = quat[:, 1:4]
+        states[:, 6] = quat[:, 0]
+        states[:, 7:10] = self._qvel[:, qvel : qvel + 3]
+        states[:, 10:13] = rotate(quat, self._qvel[:, qvel + 3 : qvel + 6])
 
     def _refresh_sensor(self, sensor: int, body: int) -> None:
         """Express a body's net contact force, and its torque about the body's origin, in the body's frame."""
@@ -171,8 +205,7 @@ class MujocoCpu(Simulator):
         force = 0.0 - self._sensordata[:, 3 * body : 3 * body + 3]
         torque = 0.0 - self._sensordata[:, first : first + 3]  # about a point between the contacts
         arm = self._sensordata[:, first + 3 : first + 6] - self._xpos[:, body + 1]  # the first body is the world
-        for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-            torque[:, i] += arm[:, j] * force[:, k] - arm[:, k] * force[:, j]
+        torque += cross(arm, force)
         quat = self._xquat[:, body + 1]
         self._sensor[:, sensor, 0:3] = rotate(quat, force, inverse=True)
         self._sensor[:, sensor, 3:6] = rotate(quat, torque, inverse=True)
@@ -180,14 +213,11 @@ class MujocoCpu(Simulator):
     def _refresh_motion(self) -> None:
         """Copy positions and velocities to the float32 buffers, in Isaac Gym's conventions."""
         if self._robot.floating:
-            quat = self._qpos[:, 3:7]
-            self._root[:, 0:3] = self._qpos[:, 0:3]
-            self._root[:, 3:6] = quat[:, 1:4]
-            self._root[:, 6] = quat[:, 0]
-            self._root[:, 7:10] = self._qvel[:, 0:3]
-            self._root[:, 10:13] = rotate(quat, self._qvel[:, 3:6])
-        self._pos[...] = self._qpos[:, self._robot.first_qpos :]
-        self._vel[...] = self._qvel[:, self._robot.first_qvel :]
+            self._read_free_body(self._root, 0, 0)
+        for k in range(self._objects.shape[1]):
+            self._read_free_body(self._objects[:, k], *self._object_place(k))
+        self._pos[...] = self._qpos[:, self._joint_pos]
+        self._vel[...] = self._qvel[:, self._joint_vel]
 
 
 def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarray:

@@ -28,6 +28,28 @@ _NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjB
 
 
 @dataclass(frozen=True)
+class SiteModel:
+    """The sites of a robot, and the one whose Jacobian is wanted.
+
+    Attributes:
+        names: of the sites.
+        bodies, roots: for each site, the ids of its body and of the first body of that body's tree.
+        quats: for each site, its orientation in its body, wxyz.
+        jacobian: index of the site in ``names``, or None.
+        moves: for each joint, whether it moves that site.
+        inertia: ``(num_dofs, num_dofs)`` place of each entry of the mass matrix in MjData's ``M``; -1 where it is 0.
+    """
+
+    names: list[str]
+    bodies: np.ndarray
+    roots: np.ndarray
+    quats: np.ndarray
+    jacobian: int | None
+    moves: np.ndarray
+    inertia: np.ndarray
+
+
+@dataclass(frozen=True)
 class RobotModel:
     """A compiled robot, where its parts lie in MuJoCo's arrays, and how much room its contacts need.
 
@@ -35,9 +57,12 @@ class RobotModel:
         mj_model: the compiled model; its sensordata is one contact force per body, then for each force-torque sensor
             the torque of its body's net contact force, 3, about a point, and that point, 3, in the world frame.
         substeps: physics steps per control step.
-        floating: whether the robot has a free joint; its state then comes first in qpos (7) and qvel (6).
+        floating: whether the robot has a free joint; its state then comes first in qpos (7) and qvel (6). Its joints
+            follow, and then every object's free joint.
         dof_names, body_names: joints with one degree of freedom; bodies without the world.
         sensor_bodies: for each force-torque sensor, the index of its body in ``body_names``.
+        object_names: bodies with a free joint that are not the robot's first.
+        sites: where the sites are, and what the Jacobian needs.
         dof_limits_lower, dof_limits_upper, effort_limits: as in ``Simulator``.
         actuated: for each actuator, the index of its joint in ``dof_names``.
         stiffness, damping: for each actuator, gains of its position drive, N m/rad and N m s/rad (or N/m, N s/m).
@@ -53,6 +78,8 @@ class RobotModel:
     dof_names: list[str]
     body_names: list[str]
     sensor_bodies: np.ndarray
+    object_names: list[str]
+    sites: SiteModel
     dof_limits_lower: Tensor
     dof_limits_upper: Tensor
     effort_limits: Tensor
@@ -89,6 +116,14 @@ class RobotModel:
         mujoco.mj_kinematics(self.mj_model, data)
         w, x, y, z = data.xquat[1]
         return np.array([*data.xpos[1], x, y, z, w, *np.zeros(6)], dtype=np.float32)
+
+    def default_object_states(self) -> np.ndarray:
+        """The objects at rest where the file has them, ``(num_objects, 13)`` as in ``Simulator.object_states``."""
+        first = self.first_qpos + len(self.dof_names)
+        poses = self.mj_model.qpos0[first:].reshape(-1, 7)
+        states = np.zeros((len(self.object_names), 13), dtype=np.float32)
+        states[:, :7] = poses[:, [0, 1, 2, 4, 5, 6, 3]]
+        return states
 
 
 def load_robot(
@@ -146,16 +181,21 @@ def _add_contact_sensor(spec: mujoco.MjSpec, body: str, what: str, fields: int) 
 def _describe(
     model: mujoco.MjModel, sensor_names: list[str], substeps: int, stiffness: float | None, damping: float | None
 ) -> RobotModel:
-    """Check that the model is one robot of single-axis joints, then look up addresses, gains and capacities."""
+    """Check that the model is one robot and free objects, then look up addresses, gains and capacities."""
     if model.nbody < 2:
         raise ValueError("the model has no body; give the robot at least one")
     floating = model.njnt > 0 and model.jnt_type[0] == _FREE and model.jnt_bodyid[0] == 1
     first = int(floating)
-    for j in range(first, model.njnt):
-        if model.jnt_type[j] not in (_HINGE, _SLIDE):
+    robot = [j for j in range(first, model.njnt) if model.jnt_type[j] != _FREE]
+    end = first + len(robot)
+    for j in robot:
+        if model.jnt_type[j] not in (_HINGE, _SLIDE) or j >= end:
             name = model.joint(j).name or f"number {j}"
-            raise ValueError(f"joint {name}: beside a free joint of the first body, use hinge and slide joints only")
-    dof_names = [model.joint(j).name for j in range(first, model.njnt)]
+            raise ValueError(
+                f"joint {name}: the robot has hinges and slides, beside a free joint of its first body; objects, with "
+                "one free joint each, come after it"
+            )
+    dof_names = [model.joint(j).name for j in robot]
     if not all(dof_names):
         raise ValueError("a joint has no name; name every joint")
 
@@ -171,8 +211,9 @@ def _describe(
     model.actuator_gainprm[:, 0] = kp
     model.actuator_biasprm[:, :3] = np.stack([np.zeros_like(kp), -kp, -kd], axis=1)
 
-    limited = model.jnt_limited[first:].astype(bool)
-    lower, upper = (np.where(limited, ends, none) for ends, none in zip(model.jnt_range[first:].T, (-np.inf, np.inf)))
+    limited = model.jnt_limited[first:end].astype(bool)
+    ranges = model.jnt_range[first:end].T
+    lower, upper = (np.where(limited, ends, none) for ends, none in zip(ranges, (-np.inf, np.inf)))
     effort = np.zeros(len(dof_names))
     effort[actuated] = np.where(model.actuator_forcelimited.astype(bool), model.actuator_forcerange[:, 1], np.inf)
 
@@ -187,6 +228,8 @@ def _describe(
         dof_names=dof_names,
         body_names=[model.body(b).name for b in range(1, model.nbody)],
         sensor_bodies=np.array([model.body(name).id - 1 for name in sensor_names], dtype=np.int64),
+        object_names=[model.body(model.jnt_bodyid[j]).name for j in range(end, model.njnt)],
+        sites=_find_sites(model, 6 * first, len(dof_names)),
         dof_limits_lower=torch.tensor(lower, dtype=torch.float32),
         dof_limits_upper=torch.tensor(upper, dtype=torch.float32),
         effort_limits=torch.tensor(effort, dtype=torch.float32),
@@ -197,6 +240,52 @@ def _describe(
         max_contacts=max_contacts,
         max_constraints=_max_constraints(model, pairs, max_contacts),
     )
+
+
+def _find_sites(model: mujoco.MjModel, first_qvel: int, num_dofs: int) -> SiteModel:
+    """Look up the sites and, if the file asks for a Jacobian, what it is made of."""
+    names = [model.site(k).name for k in range(model.nsite)]
+    if not all(names):
+        raise ValueError("a site has no name; name every site")
+    wanted, jacobian = _text(model, "jacobian"), None
+    if wanted is not None:
+        if wanted not in names:
+            raise ValueError(f"the text 'jacobian' names the site '{wanted}'; there are {', '.join(names) or 'none'}")
+        jacobian = names.index(wanted)
+    moves = np.zeros(num_dofs, dtype=bool)
+    inertia = np.full((num_dofs, num_dofs), -1, dtype=np.int64)
+    if jacobian is not None:
+        body = int(model.site_bodyid[jacobian])
+        while body:
+            first = int(model.body_dofadr[body]) - first_qvel
+            for dof in range(first, first + int(model.body_dofnum[body])):
+                if 0 <= dof < num_dofs:  # not the six of a free joint
+                    moves[dof] = True
+            body = int(model.body_parentid[body])
+        for row in range(num_dofs):
+            start = int(model.M_rowadr[first_qvel + row])
+            for place in range(start, start + int(model.M_rownnz[first_qvel + row])):
+                column = int(model.M_colind[place]) - first_qvel
+                if column >= 0:
+                    inertia[row, column] = inertia[column, row] = place
+    return SiteModel(
+        names=names,
+        bodies=model.site_bodyid.astype(np.int64),
+        roots=model.body_rootid[model.site_bodyid].astype(np.int64),
+        quats=model.site_quat.copy(),
+        jacobian=jacobian,
+        moves=moves,
+        inertia=inertia,
+    )
+
+
+def _text(model: mujoco.MjModel, name: str) -> str | None:
+    """A custom text of the file, or None."""
+    text = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_TEXT, name)
+    if text < 0:
+        return None
+    first = int(model.text_adr[text])
+    return model.text_data[first : first + int(model.text_size[text])].split(b"\0")[0].decode()
 
 
 def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:

@@ -30,6 +30,7 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
     to_body_frame,
     write,
 )
+from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.snapshot import restore, save
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no line for each of the many modules it loads
@@ -51,11 +52,14 @@ class MujocoWarp(Simulator):
         self.dof_names = robot.dof_names
         self.body_names = robot.body_names
         self.sensor_names = robot.sensor_names
+        self.object_names = robot.object_names
+        self.site_names = robot.sites.names
         self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
         self.effort_limits = robot.effort_limits
         self._robot = robot
         self._streams: dict[int, wp.Stream] = {}
         self._graph: Any | None = None
+        self._site_graph: Any | None = None
 
         dofs, bodies, sensors = len(robot.dof_names), len(robot.body_names), len(robot.sensor_bodies)
         root = torch.from_numpy(robot.default_root_state()).to(self.device)
@@ -65,7 +69,9 @@ class MujocoWarp(Simulator):
         self.dof_force = torch.zeros(num_envs, dofs, device=self.device)
         self.contact_forces = torch.zeros(num_envs, bodies, 3, device=self.device)
         self.sensor_forces = torch.zeros(num_envs, sensors, 6, device=self.device)
+        self.object_states = torch.from_numpy(robot.default_object_states()).to(self.device).repeat(num_envs, 1, 1)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self._written = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._command = torch.zeros(num_envs, dofs, device=self.device)
 
@@ -104,7 +110,8 @@ class MujocoWarp(Simulator):
         self._damping = torch.tensor(robot.damping, dtype=torch.float32, device=self.device)
         self._actuated = wp.array(robot.actuated, dtype=wp.int32)
         self._default_qpos = wp.array(model.qpos0, dtype=wp.float32)
-        self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel)]
+        objects = self.object_states.view(self.num_envs, 13 * len(robot.object_names))
+        self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel, objects)]
         flat = [x.view(self.num_envs, x[0].numel()) for x in (self.dof_force, self.contact_forces, self.sensor_forces)]
         self._forces = [wp.from_torch(x) for x in flat]
         sensor_of_body = np.full(model.nbody, -1)
@@ -114,6 +121,10 @@ class MujocoWarp(Simulator):
         self._contact_ids = wp.array(np.arange(self._data.naconmax), dtype=wp.int32)
         self._contact_wrench = wp.zeros(self._data.naconmax, dtype=wp.spatial_vector)  # force, torque; world frame
         self._state = [self._data.qpos, self._data.qvel, self._data.qacc_warmstart]
+        self._sites = WarpSites(self._model, self._data, robot, self.device)
+        self.site_states = self._sites.states
+        self.jacobian, self.mass_matrix = self._sites.jacobian, self._sites.mass_matrix
+        self._written_mask = wp.from_torch(self._written)
         self._saved: dict[str, Tensor] = {
             "qpos": wp.to_torch(self._data.qpos),
             "qvel": wp.to_torch(self._data.qvel),
@@ -125,6 +136,7 @@ class MujocoWarp(Simulator):
             "dof_force": self.dof_force,
             "contact_forces": self.contact_forces,
             "sensor_forces": self.sensor_forces,
+            "object_states": self.object_states,
             "unstable": self.unstable,
         }
 
@@ -142,6 +154,10 @@ class MujocoWarp(Simulator):
             with wp.ScopedCapture(self._wp_device) as capture:
                 self._advance()
             self._graph = capture.graph
+            if self.site_names:
+                with wp.ScopedCapture(self._wp_device) as capture:
+                    self._sites.refresh(self._written_mask)
+                self._site_graph = capture.graph
         wp.synchronize_device(self._wp_device)
         self.set_state(initial)
 
@@ -175,24 +191,30 @@ class MujocoWarp(Simulator):
         root_states: Tensor | None = None,
         dof_pos: Tensor | None = None,
         dof_vel: Tensor | None = None,
+        object_states: Tensor | None = None,
     ) -> None:
-        given = (root_states if self._robot.floating else None, dof_pos, dof_vel)
-        own = (self.root_states, self.dof_pos, self.dof_vel)
+        given = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
+        own = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
         new = [mine if x is None else x.detach().to(mine).contiguous() for x, mine in zip(given, own)]
-        chosen = mask.to(self.device, torch.bool).contiguous()
+        flat = [x.view(self.num_envs, x[0].numel()) for x in new]
+        self._written.copy_(mask)
         with self._on_torch_stream():
             wp.launch(
                 write,
                 dim=self.num_envs,
                 inputs=[
-                    wp.from_torch(chosen),
+                    self._written_mask,
                     *(x is not None for x in given),
-                    *(wp.from_torch(x) for x in new),
+                    *(wp.from_torch(x) for x in flat),
                     self._robot.first_qpos,
                     self._robot.first_qvel,
                 ],
                 outputs=[*self._state, *self._motion, *self._forces],
             )
+            if self._site_graph is None:
+                self._sites.refresh(self._written_mask)
+            else:
+                wp.capture_launch(self._site_graph)
 
     def get_state(self) -> dict[str, Tensor]:
         return save(self._saved)
@@ -200,6 +222,8 @@ class MujocoWarp(Simulator):
     def set_state(self, state: dict[str, Tensor]) -> None:
         restore(self._saved, state)
         self.set_drive_mode(self._effort)
+        with self._on_torch_stream():
+            self._sites.refresh()
 
     def _advance(self) -> None:
         """Launch one control step: command in, substeps, state tensors out."""
@@ -233,6 +257,7 @@ class MujocoWarp(Simulator):
             ],
             outputs=[*self._state, *self._motion, *self._forces, wp.from_torch(self.unstable)],
         )
+        self._sites.refresh()
 
     def _read_sensors(self) -> None:
         """Add up contact forces and torques at the force-torque sensors."""

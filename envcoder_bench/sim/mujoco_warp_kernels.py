@@ -16,6 +16,52 @@ def _rotate(quat: wp.vec4, vec: wp.vec3) -> wp.vec3:
     return vec + 2.0 / wp.max(wp.dot(quat, quat), 1.0e-30) * (quat[0] * t + wp.cross(u, t))
 
 
+@wp.func
+def _read_free_body(
+    env: int,
+    at: int,
+    qpos_at: int,
+    qvel_at: int,
+    qpos: wp.array2d[wp.float32],
+    qvel: wp.array2d[wp.float32],
+    states: wp.array2d[wp.float32],
+):
+    """Copy a free joint's state to 13 numbers as in ``root_states``, from column ``at`` on."""
+    quat = wp.vec4(qpos[env, qpos_at + 3], qpos[env, qpos_at + 4], qpos[env, qpos_at + 5], qpos[env, qpos_at + 6])
+    spin = _rotate(quat, wp.vec3(qvel[env, qvel_at + 3], qvel[env, qvel_at + 4], qvel[env, qvel_at + 5]))
+    for i in range(3):
+        states[env, at + i] = qpos[env, qpos_at + i]
+        states[env, at + 3 + i] = quat[1 + i]
+        states[env, at + 7 + i] = qvel[env, qvel_at + i]
+        states[env, at + 10 + i] = spin[i]
+    states[env, at + 6] = quat[0]
+
+
+@wp.func
+def _write_free_body(
+    env: int,
+    at: int,
+    qpos_at: int,
+    qvel_at: int,
+    new: wp.array2d[wp.float32],
+    qpos: wp.array2d[wp.float32],
+    qvel: wp.array2d[wp.float32],
+    states: wp.array2d[wp.float32],
+):
+    """The reverse of ``_read_free_body``, from new numbers, which ``states`` gets too."""
+    for i in range(13):
+        states[env, at + i] = new[env, at + i]
+    quat = wp.vec4(new[env, at + 6], new[env, at + 3], new[env, at + 4], new[env, at + 5])
+    spin = wp.vec3(new[env, at + 10], new[env, at + 11], new[env, at + 12])
+    spin = _rotate(wp.vec4(-quat[0], quat[1], quat[2], quat[3]), spin)  # the inverse rotation
+    for i in range(3):
+        qpos[env, qpos_at + i] = new[env, at + i]
+        qvel[env, qvel_at + i] = new[env, at + 7 + i]
+        qvel[env, qvel_at + 3 + i] = spin[i]
+    for i in range(4):
+        qpos[env, qpos_at + 3 + i] = quat[i]
+
+
 @wp.kernel(enable_backward=False)
 def load_command(
     command: wp.array2d[wp.float32],
@@ -112,6 +158,7 @@ def publish(
     root_states: wp.array2d[wp.float32],
     dof_pos: wp.array2d[wp.float32],
     dof_vel: wp.array2d[wp.float32],
+    object_states: wp.array2d[wp.float32],
     dof_force: wp.array2d[wp.float32],
     contact_forces: wp.array2d[wp.float32],
     sensor_forces: wp.array2d[wp.float32],
@@ -135,14 +182,11 @@ def publish(
             qacc_warmstart[env, i] = 0.0
 
     if first_qpos == 7:
-        quat = wp.vec4(qpos[env, 3], qpos[env, 4], qpos[env, 5], qpos[env, 6])
-        spin = _rotate(quat, wp.vec3(qvel[env, 3], qvel[env, 4], qvel[env, 5]))
-        for i in range(3):
-            root_states[env, i] = qpos[env, i]
-            root_states[env, 3 + i] = quat[1 + i]
-            root_states[env, 7 + i] = qvel[env, i]
-            root_states[env, 10 + i] = spin[i]
-        root_states[env, 6] = quat[0]
+        _read_free_body(env, 0, 0, 0, qpos, qvel, root_states)
+    for k in range(object_states.shape[1] // 13):
+        qpos_at = first_qpos + dof_pos.shape[1] + 7 * k
+        qvel_at = first_qvel + dof_pos.shape[1] + 6 * k
+        _read_free_body(env, 13 * k, qpos_at, qvel_at, qpos, qvel, object_states)
     for dof in range(dof_pos.shape[1]):
         dof_pos[env, dof] = qpos[env, first_qpos + dof]
         dof_vel[env, dof] = qvel[env, first_qvel + dof]
@@ -163,9 +207,11 @@ def write(
     with_root: wp.bool,
     with_pos: wp.bool,
     with_vel: wp.bool,
+    with_objects: wp.bool,
     new_root: wp.array2d[wp.float32],
     new_pos: wp.array2d[wp.float32],
     new_vel: wp.array2d[wp.float32],
+    new_objects: wp.array2d[wp.float32],
     first_qpos: int,
     first_qvel: int,
     qpos: wp.array2d[wp.float32],
@@ -174,6 +220,7 @@ def write(
     root_states: wp.array2d[wp.float32],
     dof_pos: wp.array2d[wp.float32],
     dof_vel: wp.array2d[wp.float32],
+    object_states: wp.array2d[wp.float32],
     dof_force: wp.array2d[wp.float32],
     contact_forces: wp.array2d[wp.float32],
     sensor_forces: wp.array2d[wp.float32],
@@ -183,17 +230,12 @@ def write(
     if not mask[env]:
         return
     if with_root:
-        for i in range(13):
-            root_states[env, i] = new_root[env, i]
-        quat = wp.vec4(new_root[env, 6], new_root[env, 3], new_root[env, 4], new_root[env, 5])
-        spin = wp.vec3(new_root[env, 10], new_root[env, 11], new_root[env, 12])
-        spin = _rotate(wp.vec4(-quat[0], quat[1], quat[2], quat[3]), spin)  # the inverse rotation
-        for i in range(3):
-            qpos[env, i] = new_root[env, i]
-            qvel[env, i] = new_root[env, 7 + i]
-            qvel[env, 3 + i] = spin[i]
-        for i in range(4):
-            qpos[env, 3 + i] = quat[i]
+        _write_free_body(env, 0, 0, 0, new_root, qpos, qvel, root_states)
+    if with_objects:
+        for k in range(object_states.shape[1] // 13):
+            qpos_at = first_qpos + dof_pos.shape[1] + 7 * k
+            qvel_at = first_qvel + dof_pos.shape[1] + 6 * k
+            _write_free_body(env, 13 * k, qpos_at, qvel_at, new_objects, qpos, qvel, object_states)
     for dof in range(dof_pos.shape[1]):
         if with_pos:
             dof_pos[env, dof] = new_pos[env, dof]

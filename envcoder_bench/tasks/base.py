@@ -31,12 +31,15 @@ class Task(ABC):
         state: per-environment tensors ``(num_envs, ...)``, live and fixed in memory (views stay valid), refreshed in
             place by ``step`` and ``reset``. ``progress_buf`` ``(num_envs,)`` int64, control steps since the episode
             began, and ``actions`` are not here: the environment owns and adds them.
-        default_state: some of ``root_states``, ``dof_pos``, ``dof_vel``, ``(num_envs, ...)``: where episodes begin, as
-            far as ``compute_initial_state`` does not say otherwise.
+        object_keys: keys of ``state`` for the free objects, ``(num_envs, 13)`` each, as ``root_states``.
+        default_state: some of ``root_states``, ``dof_pos``, ``dof_vel`` and ``object_keys``, ``(num_envs, ...)``: where
+            episodes begin, as far as ``compute_initial_state`` does not say otherwise.
         constants: tensors without an environment axis, on the CPU whatever the device: numbers (0-d: ``.item()`` then
             costs no device sync), indices, and one number per joint.
         fields: a Field for every key of ``state`` and ``constants``, in the order to print them.
         goal_keys: keys of ``state`` that ``compute_goal`` may set.
+        new_goal: ``(num_envs,)`` bool, refreshed in place by ``step``: environments that want a new goal while their
+            episode goes on, because they have reached the old one; None where goals last for an episode.
         default_action_dim: width of the action for the task's own position drives; None where the task has none, and
             a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
@@ -51,9 +54,11 @@ class Task(ABC):
     max_episode_length: int
     state: Dict[str, Tensor]
     default_state: Dict[str, Tensor]
+    object_keys: Tuple[str, ...] = ()
     constants: Dict[str, Tensor]
     fields: Dict[str, Field]
     goal_keys: Tuple[str, ...]
+    new_goal: Optional[Tensor] = None
     default_action_dim: Optional[int]
     fitness_meaning: str
     clip_actions: float
@@ -79,10 +84,11 @@ class Task(ABC):
 
     @abstractmethod
     def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
-        """Begin episodes where ``mask`` ``(num_envs,)`` is True.
+        """Begin episodes, or give new goals, where ``mask`` ``(num_envs,)`` is True.
 
-        ``initial`` holds some of ``root_states``, ``dof_pos``, ``dof_vel`` for all environments, ``goal`` some of
-        ``goal_keys``; only the masked rows are read. What neither sets keeps its value.
+        ``initial`` holds keys of ``default_state`` for all environments where episodes begin, and nothing where there
+        are only new goals; ``goal`` holds some of ``goal_keys``. Only the masked rows are read; what neither sets keeps
+        its value.
         """
 
     @abstractmethod

@@ -47,7 +47,9 @@ class SimTask(Task):
 
     Attributes:
         model: file name of the MuJoCo model in the task's folder.
-        dof_names, body_names, sensor_names: what the model must have, in this order: candidates index by it.
+        dof_names, body_names, sensor_names, site_names: what the model must have, in this order, by which candidates
+            index.
+        object_keys: keys of ``state`` for the model's objects, in their order.
         kept_keys: keys of ``state`` that the task itself keeps from step to step, and that a checkpoint must hold.
         config_keys: keys of the task's YAML that have an effect, beyond COMMON_KEYS; a key stands for all below it.
         ignored_keys: keys of IsaacGymEnvs' YAML for this task that have none, beyond ISAACGYM_KEYS.
@@ -57,21 +59,25 @@ class SimTask(Task):
     dof_names: Tuple[str, ...]
     body_names: Tuple[str, ...]
     sensor_names: Tuple[str, ...] = ()
+    site_names: Tuple[str, ...] = ()
     kept_keys: Tuple[str, ...] = ()
     config_keys: Tuple[str, ...]
     ignored_keys: Tuple[str, ...] = ()
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
-        for kind in ("dof_names", "body_names", "sensor_names"):
+        for kind in ("dof_names", "body_names", "sensor_names", "site_names"):
             want, got = list(getattr(self, kind)), list(getattr(sim, kind))
             if want != got:
                 raise ValueError(f"{self.model}: {self.name} needs the {kind} {want} in this order, not {got}")
+        if len(sim.object_names) != len(self.object_keys):
+            names = f"{len(self.object_keys)} free objects, for {list(self.object_keys)}"
+            raise ValueError(f"{self.model}: {self.name} needs {names}, not {sim.object_names}")
         self.sim = sim
         self.num_envs, self.num_dofs, self.device, self.dt = sim.num_envs, sim.num_dofs, sim.device, sim.dt
         self.clip_actions = float(read(cfg, "env.clipActions"))
         self.clip_observations = float(read(cfg, "env.clipObservations", math.inf))  # as in IsaacGymEnvs
         self.unstable = sim.unstable
-        self.state: Dict[str, Tensor] = {}
+        self.state: Dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
         self.default_state: Dict[str, Tensor] = {}
         self.constants: Dict[str, Tensor] = {}
 
@@ -87,7 +93,11 @@ class SimTask(Task):
 
     def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
         if initial:
-            self.sim.write(mask, **initial)
+            written = {key: x for key, x in initial.items() if key not in self.object_keys}
+            if len(written) < len(initial):
+                own = [initial.get(key, self.state[key]) for key in self.object_keys]
+                written["object_states"] = torch.stack(own, dim=1)
+            self.sim.write(mask, **written)
         for key, value in goal.items():
             if key not in self.goal_keys:
                 raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")

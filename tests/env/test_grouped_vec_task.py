@@ -21,8 +21,14 @@ COSINE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 NEVER_ENDS = COSINE + "def compute_terminal(pole_angle):\n    return torch.zeros_like(pole_angle)\n"
 
 
-def make_env(sources: Dict[str, str], seeds: int = 1, evaluation: bool = False, overrides: Sequence[str] = ()):
-    cfg = compose_config("Cartpole", [f"num_envs_per_candidate={N}", f"seeds={seeds}", *overrides])
+def make_env(
+    sources: Dict[str, str],
+    seeds: int = 1,
+    evaluation: bool = False,
+    overrides: Sequence[str] = (),
+    task: str = "Cartpole",
+):
+    cfg = compose_config(task, [f"num_envs_per_candidate={N}", f"seeds={seeds}", *overrides])
     cfg.sim, cfg.device = "mujoco_cpu", "cpu"
     groups, failed = prepare(cfg, [CandidateSource(name, f"{name}.py", text) for name, text in sources.items()])
     assert not failed
@@ -61,6 +67,24 @@ def test_the_time_limit_ends_episodes_and_says_so():
     ends = [env.step(torch.zeros(N, 1)) for _ in range(4)]
     assert [bool(end[2].all()) for end in ends] == [False, False, False, True]
     assert ends[-1][3]["time_outs"].all()
+
+
+def test_a_goal_that_is_reached_is_renewed_and_the_episode_goes_on():
+    goal = "def compute_goal(targets):\n    return {'targets': 100.0 * (1.0 + torch.rand_like(targets))}\n"
+    env = make_env({"a": goal + "def compute_reward(targets):\n    return targets[:, 0] * 1.0\n"}, task="Ant")
+    env.reset()
+    first = env.task.state["targets"].clone()
+    env.task.new_goal = torch.zeros(N, dtype=torch.bool)
+    env.step(torch.zeros(N, 8))
+    assert torch.equal(env.task.state["targets"], first)
+    env.task.new_goal[2] = True  # a task that has such a buffer sets it in its step
+    before = env.task.state["root_states"].clone()
+    reward, done = env.step(torch.zeros(N, 8))[1:3]
+    assert torch.equal(reward, first[:, 0])  # judged by the old goal
+    assert not done.any() and env.progress_buf.tolist() == [2] * N
+    renewed = (env.task.state["targets"] != first).any(dim=1)
+    assert renewed.tolist() == [False, False, True, False, False, False]
+    assert (env.task.state["root_states"][2] - before[2]).abs().max() < 1.0  # it fell on, from where it was
 
 
 def test_groups_with_one_seed_meet_the_same_numbers_and_others_do_not():

@@ -16,6 +16,8 @@ from envcoder_bench.sim.mujoco_model import load_robot
 ARM = '<joint name="a"/><geom name="g" size="0.1"/>'
 HINGED = f'<body name="arm">{ARM}</body>'
 FREE = '<body name="{}"><freejoint/><geom size="0.1"/></body>'
+LATER = '<body name="last"><joint name="late"/><geom size="0.1"/></body>'
+BALL = '<body name="arm"><joint name="a" type="ball"/><geom size="0.1"/></body>'
 MOTOR = '<actuator><motor joint="a"/></actuator>'
 
 
@@ -28,12 +30,13 @@ def mjcf(tmp_path, body: str = HINGED, rest: str = MOTOR):
 @pytest.mark.parametrize(
     "body, rest, message",
     [
-        ('<body name="arm"><joint name="a" type="ball"/><geom size="0.1"/></body>', "", "joint a: beside a free joint"),
-        (f"{FREE.format('x')}{FREE.format('y')}", "", "joint number 1: beside a free joint of the first body, use"),
-        (f'<body name="desk"/>{FREE.format("x")}', "", "joint number 0: beside a free joint of the first body, use"),
+        (BALL, "", "joint a: the robot has hinges and slides"),
+        (f"{HINGED}{FREE.format('x')}{LATER}", "", "joint late: .*objects, with one free joint each, come after it"),
         (f"<body>{ARM}</body>", MOTOR, "a body has no name; name every body"),
         ('<body name="arm"><joint/><geom size="0.1"/></body>', "", "a joint has no name; name every joint"),
         ("", "", "the model has no body"),
+        ('<body name="arm"><geom size="0.1"/><site/></body>', "", "a site has no name; name every site"),
+        (HINGED, '<custom><text name="jacobian" data="tip"/></custom>', "names the site 'tip'; there are none"),
         (HINGED, '<actuator><motor name="m" joint="a" gear="2"/></actuator>', "actuator m: use"),
         (HINGED, '<actuator><position name="m" joint="a" ctrlrange="-1 1"/></actuator>', "actuator m: use"),
         (HINGED, '<actuator><velocity name="m" joint="a"/></actuator>', "actuator m: use"),

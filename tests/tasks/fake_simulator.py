@@ -1,4 +1,5 @@
 """A simulator of free joints: small enough to predict by hand."""
+
 from __future__ import annotations
 
 from typing import Dict, Optional, Sequence
@@ -8,7 +9,8 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 
-TENSORS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "sensor_forces", "unstable")
+FORCES = ("dof_force", "contact_forces", "sensor_forces")
+TENSORS = ("root_states", "dof_pos", "dof_vel", *FORCES, "object_states", "unstable")
 
 
 class FakeSimulator(Simulator):
@@ -23,9 +25,12 @@ class FakeSimulator(Simulator):
         body_names: Sequence[str],
         sensor_names: Sequence[str] = (),
         dt: float = 0.02,
+        object_names: Sequence[str] = (),
+        site_names: Sequence[str] = (),
     ) -> None:
         self.num_envs, self.device, self.dt = num_envs, torch.device("cpu"), dt
         self.dof_names, self.body_names, self.sensor_names = list(dof_names), list(body_names), list(sensor_names)
+        self.object_names, self.site_names = list(object_names), list(site_names)
         self.dof_limits_lower, self.dof_limits_upper = (torch.full((len(dof_names),), x) for x in (-1.0, 1.0))
         self.effort_limits = torch.arange(1.0, len(dof_names) + 1.0)
         self.root_states = torch.zeros(num_envs, 13)
@@ -33,6 +38,10 @@ class FakeSimulator(Simulator):
         self.dof_pos, self.dof_vel, self.dof_force = (torch.zeros(num_envs, len(dof_names)) for _ in range(3))
         self.contact_forces = torch.zeros(num_envs, len(body_names), 3)
         self.sensor_forces = torch.zeros(num_envs, len(sensor_names), 6)
+        self.object_states = torch.zeros(num_envs, len(object_names), 13)
+        self.site_states = torch.zeros(num_envs, len(site_names), 13)
+        self.jacobian = torch.zeros(num_envs, 6, len(dof_names))
+        self.mass_matrix = torch.eye(len(dof_names)).repeat(num_envs, 1, 1)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.effort: Optional[Tensor] = None
 
@@ -50,8 +59,10 @@ class FakeSimulator(Simulator):
         root_states: Optional[Tensor] = None,
         dof_pos: Optional[Tensor] = None,
         dof_vel: Optional[Tensor] = None,
+        object_states: Optional[Tensor] = None,
     ) -> None:
-        for live, new in ((self.root_states, root_states), (self.dof_pos, dof_pos), (self.dof_vel, dof_vel)):
+        own = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
+        for live, new in zip(own, (root_states, dof_pos, dof_vel, object_states)):
             if new is not None:
                 live[mask] = new[mask]
 

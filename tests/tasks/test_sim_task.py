@@ -1,4 +1,5 @@
 """What all tasks share, over a fake simulator."""
+
 from __future__ import annotations
 
 import pytest
@@ -9,7 +10,7 @@ from task_helpers import fake, shipped, whole_state
 from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
 from envcoder_bench.tasks.registry import get_spec, task_names
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, check_config, control_timing
+from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing
 
 TASKS = pytest.mark.parametrize("name", task_names())
 
@@ -118,6 +119,32 @@ def test_a_model_in_another_order_is_refused():
         Anymal(cfg, FakeSimulator(2, Anymal.dof_names, Anymal.body_names[:-1]))
     with pytest.raises(ValueError, match=r"ant.xml: Ant needs the sensor_names \['front_left_foot'"):
         Ant(shipped("Ant"), FakeSimulator(2, Ant.dof_names, Ant.body_names))
+
+
+class Juggler(SimTask):
+    """A hand with two balls."""
+
+    name = "Juggler"
+    model = "juggler.xml"
+    dof_names = ("hand",)
+    body_names = ("hand", "red", "blue")
+    object_keys = ("red_state", "blue_state")
+    goal_keys = ()
+    bytes_per_env = default_dof_target = fitness = None
+
+
+def test_objects_appear_in_the_state_and_begin_by_their_keys():
+    sim = FakeSimulator(3, Juggler.dof_names, Juggler.body_names, object_names=("red", "blue"))
+    task = Juggler({"name": "Juggler", "env": {"clipActions": 1.0}}, sim)
+    red, before = torch.full((3, 13), 5.0), sim.object_states.clone()
+    task.reset(torch.tensor([False, True, False]), {"red_state": red, "dof_pos": torch.ones(3, 1)}, {})
+    assert torch.equal(task.state["red_state"][1], red[1]) and torch.equal(task.state["blue_state"], before[:, 1])
+    assert torch.equal(sim.object_states[[0, 2]], before[[0, 2]]) and sim.dof_pos.flatten().tolist() == [0.0, 1.0, 0.0]
+    with pytest.raises(ValueError, match=r"juggler.xml: Juggler needs 2 free objects.*not \['red'\]"):
+        Juggler(
+            {"name": "Juggler", "env": {"clipActions": 1.0}},
+            FakeSimulator(3, Juggler.dof_names, Juggler.body_names, object_names=("red",)),
+        )
 
 
 # the YAML

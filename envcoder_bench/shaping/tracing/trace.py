@@ -233,5 +233,5 @@ class _Sample:
             return {"value": outputs.observation(value, ROWS, on_cuda)}
         if stage == "terminal":
             return {"value": outputs.real(value, (ROWS,), on_cuda)}
-        keys = task.goal_keys if stage == "goal" else [key for key in INITIAL_STATE_KEYS if key in task.state]
-        return outputs.parts(value, {key: task.state[key] for key in keys}, ROWS, on_cuda)
+        keys = task.goal_keys if stage == "goal" else (*INITIAL_STATE_KEYS, *task.object_keys)
+        return outputs.parts(value, {key: task.state[key] for key in keys if key in task.state}, ROWS, on_cuda)
