@@ -99,6 +99,14 @@ def best_of(attempts: Sequence[Attempt]) -> Optional[Attempt]:
     return max(measured, key=lambda a: a.fitness if a.fitness is not None else -math.inf, default=None)
 
 
+def difference(attempt: Attempt, other: Attempt) -> Optional[float]:
+    """By how much the first's fitness is above the other's: mean over the seeds that both were trained with."""
+    common = [seed for seed in attempt.by_seed if seed in other.by_seed]
+    if not common:
+        return None
+    return math.fsum(attempt.by_seed[seed] - other.by_seed[seed] for seed in common) / len(common)
+
+
 class Proposer(Protocol):
     """Writes candidates. The same archive, round and count give the same proposals, so that a search can be resumed."""
 
