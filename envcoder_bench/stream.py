@@ -58,6 +58,11 @@ def _signed(x: int) -> int:
 _ambient = _Ambient()
 
 
+def current() -> Optional[use]:
+    """The stream in use, if there is one."""
+    return _ambient.stream
+
+
 def uniform(shape: Sequence[int], device: Union[str, torch.device] = "cpu") -> Tensor:
     """Draw uniform numbers in [0, 1): float32 of ``shape``, whose first axis is the environments (lanes).
 

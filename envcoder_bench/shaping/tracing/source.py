@@ -1,4 +1,5 @@
 """C code of a traced program: the same text for programs that differ in floating-point constants alone."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ def write_source(program: Program, stores: Dict[str, str]) -> Source:
         stores: how each output that is wanted is written: a statement with ``{place}``, ``{value}``, ``{name}``.
     """
     wanted = {name: output for name, output in program.outputs.items() if name in stores}
-    used = _reachable(program, [node for output in wanted.values() for node in output.nodes])
+    used = reachable(program, [node for output in wanted.values() for node in output.nodes])
     names: Dict[int, str] = {}
     constants: List[float] = []
     state: Dict[str, str] = {}
@@ -67,7 +68,7 @@ def write_source(program: Program, stores: Dict[str, str]) -> Source:
     return Source("\n".join(lines), tuple(constants), tuple(sorted(state.items())), sizes)
 
 
-def _reachable(program: Program, roots: Sequence[int]) -> List[int]:
+def reachable(program: Program, roots: Sequence[int]) -> List[int]:
     """The nodes that the roots need, in order."""
     found, todo = set(roots), list(roots)
     while todo:
@@ -85,7 +86,7 @@ def _expression(node: Node, kinds: List[str], x: List[str]) -> str:
     if op == "const":
         return _integer(int(node.value), kind)
     if op == "cast":
-        return f"{x[0]} != 0" if kind == "b" else f"({C_TYPES[kind]}){x[0]}"
+        return _cast(kind, kinds[0], x[0])
     if op == "select":
         return f"{x[0]} ? {x[1]} : {x[2]}"
     if op in _OPERATORS:
@@ -97,6 +98,18 @@ def _expression(node: Node, kinds: List[str], x: List[str]) -> str:
     if kind in FLOATS:
         return _float(op, kind, x)
     return _whole(op, kind, x)
+
+
+def _cast(kind: str, of: str, x: str) -> str:
+    """Floating-point numbers that no integer stands for give the lowest one, as x86 has it: C leaves that open."""
+    if kind == "b":
+        return f"{x} != 0"
+    if kind in FLOATS or of not in FLOATS:
+        return f"({C_TYPES[kind]}){x}"
+    wide, bits = ("long long", 63) if kind == "i64" else ("int", 31)
+    limit = f"{float(1 << bits)!r}{'f' if of == 'f32' else ''}"
+    cast = f"{x} >= -{limit} && {x} < {limit} ? ({wide}){x} : ({wide})(1ULL << {bits})"
+    return f"({C_TYPES[kind]})({cast})" if kind == "u8" else cast
 
 
 def _integer(value: int, kind: str) -> str:
@@ -131,23 +144,35 @@ def _float(op: str, kind: str, x: List[str]) -> str:
 
 
 def _whole(op: str, kind: str, x: List[str]) -> str:
-    """Integers wrap around as torch's do, which C promises for unsigned ones alone; division by zero gives 0."""
+    """Integers wrap around as torch's do, which C promises for unsigned ones alone.
+
+    What C leaves open has a value here: division by zero gives 0, the lowest number divided by -1 itself, and a shift
+    by more bits than there are leaves what was shifted in.
+    """
     own, unsigned = C_TYPES[kind], "unsigned long long"
+    bits = {"i64": 64, "i32": 32}.get(kind, 8)
+    minus = f"({own})(0ULL - ({unsigned}){x[0]})"
+    by_minus_one = f"{x[-1]} == ({own})-1 && ({own})-1 < 0"
+    here = f"{x[-1]} >= 0 && {x[-1]} < {bits}"
+    rest = f"{x[0]} % {x[-1]}"
     wrapping: Dict[str, Callable[[], str]] = {
         "add": lambda: f"({own})(({unsigned}){x[0]} + ({unsigned}){x[1]})",
         "sub": lambda: f"({own})(({unsigned}){x[0]} - ({unsigned}){x[1]})",
         "mul": lambda: f"({own})(({unsigned}){x[0]} * ({unsigned}){x[1]})",
-        "neg": lambda: f"({own})(0ULL - ({unsigned}){x[0]})",
-        "shl": lambda: f"({own})(({unsigned}){x[0]} << {x[1]})",
-        "shr": lambda: f"{x[0]} >> {x[1]}",
-        "abs": lambda: f"{x[0]} < 0 ? ({own})(0ULL - ({unsigned}){x[0]}) : {x[0]}",
+        "neg": lambda: minus,
+        "shl": lambda: f"{here} ? ({own})(({unsigned}){x[0]} << {x[1]}) : ({own})0",
+        "shr": lambda: f"({own})({x[0]} >> ({here} ? {x[1]} : {bits - 1}))",
+        "abs": lambda: f"{x[0]} < 0 ? {minus} : {x[0]}",
         "maximum": lambda: f"{x[0]} > {x[1]} ? {x[0]} : {x[1]}",
         "minimum": lambda: f"{x[0]} < {x[1]} ? {x[0]} : {x[1]}",
-        "div": lambda: f"{x[1]} == 0 ? 0 : {x[0]} / {x[1]}",
-        "fmod": lambda: f"{x[1]} == 0 ? 0 : {x[0]} % {x[1]}",
-        "remainder": lambda: f"{x[1]} == 0 ? 0 : ({x[0]} % {x[1]} + {x[1]}) % {x[1]}",
+        "div": lambda: f"{x[1]} == 0 ? 0 : {by_minus_one} ? {minus} : {x[0]} / {x[1]}",
+        "fmod": lambda: f"{x[1]} == 0 || ({by_minus_one}) ? 0 : {rest}",
+        "remainder": lambda: (
+            f"{x[1]} == 0 || ({by_minus_one}) ? 0 : {rest} + ({rest} != 0 && ({rest} < 0) != ({x[1]} < 0) ? {x[1]} : 0)"
+        ),
         "floordiv": lambda: (
-            f"{x[1]} == 0 ? 0 : {x[0]} / {x[1]} - (({x[0]} % {x[1]} != 0) && (({x[0]} < 0) != ({x[1]} < 0)))"
+            f"{x[1]} == 0 ? 0 : {by_minus_one} ? {minus} : "
+            f"{x[0]} / {x[1]} - (({rest} != 0) && (({x[0]} < 0) != ({x[1]} < 0)))"
         ),
     }
     if op in ("floor", "ceil", "trunc", "round"):
