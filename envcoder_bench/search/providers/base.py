@@ -50,11 +50,11 @@ class Reply:
 
     Attributes:
         text: the model's text; empty where there is none.
-        input_tokens, output_tokens: as the provider counted them, of all attempts at the request.
-        cost: US dollars of all attempts; None where the model's price is unknown.
-        finish: ``stop``; ``length``: cut off; ``refusal``: the model or a filter declined; ``error``: no reply after all
-            retries; ``budget``: not asked, because it could have exceeded the budget.
-        error: one line that says why there is no text; empty when there is.
+        input_tokens, output_tokens: as the provider counted them; what complete_all returns counts all attempts.
+        cost: US dollars for these tokens, at most; None where the model's price is unknown.
+        finish: ``stop``; ``length``: cut off; ``refusal``: the model or a filter declined; ``error``: no reply after
+            all retries; ``budget``: not asked, because it could have exceeded the budget.
+        error: one line that says why there is nothing usable; empty when there is.
     """
 
     text: str
@@ -70,12 +70,13 @@ class Reply:
 
 
 class ProviderError(Exception):
-    """A request got no reply this time; another attempt may.
+    """A request got no reply this time; another try may.
 
     Attributes:
-        kind: what happened, in a word: ``rate_limit``, ``timeout``, ``connection``, ``server``, ``malformed``, ``request``.
+        kind: what happened, in a word: ``rate_limit``, ``timeout``, ``connection``, ``server``, ``malformed``,
+            ``request``.
         retry_after: seconds that the server asks to wait; None where it does not say.
-        again: whether another attempt makes sense.
+        again: whether another try makes sense.
     """
 
     def __init__(self, kind: str, message: str, retry_after: Optional[float] = None, again: bool = True) -> None:
@@ -89,15 +90,24 @@ class Provider(Protocol):
     """A model that answers requests; safe to call from several threads at once.
 
     Attributes:
-        kind, model, base_url: who answers: part of what makes two requests the same. ``base_url`` is empty for the
-            provider's own address.
+        name: who answers, ``openai:gpt-4.1`` or ``openai:qwen3@http://localhost:11434/v1``: part of what makes two
+            requests the same.
+        model: the model's name alone, by which prices are looked up.
         default_output_tokens: most tokens of a reply where the request does not say.
+        recorded: whether it plays replies that are already paid, so that there is nothing to wait for.
     """
 
-    kind: str
-    model: str
-    base_url: str
-    default_output_tokens: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def default_output_tokens(self) -> int: ...
+
+    @property
+    def recorded(self) -> bool: ...
 
     def complete(self, request: Request) -> Reply:
         """Ask once; no retries. The reply's ``cost`` may be None: complete_all prices it.
@@ -107,3 +117,9 @@ class Provider(Protocol):
             UserError: no request will ever be answered: wrong key, unknown model.
         """
         ...
+
+
+def most_input_tokens(request: Request) -> int:
+    """An upper bound of the prompt's tokens: no token is shorter than a byte, and a turn adds a few marks."""
+    texts = [request.system, *(message.text for message in request.messages)]
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) + 16 * (len(texts) + 1)

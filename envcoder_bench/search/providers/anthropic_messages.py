@@ -1,0 +1,81 @@
+"""Anthropic's models, and any server that speaks its messages."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Optional, Set
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.search.providers import sdk
+from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, ProviderError, Reply, Request
+
+_FIRST_GENERATIONS = re.compile(r"claude-([123](\D|$)|instant)")  # they write at most 4,096 tokens
+_CUT_OFF = ("max_tokens", "model_context_window_exceeded")
+
+
+class AnthropicMessages:
+    """A model behind ``POST /v1/messages``."""
+
+    recorded = False
+
+    def __init__(
+        self, model: str, base_url: Optional[str], timeout: float, max_output_tokens: Optional[int] = None
+    ) -> None:
+        """Raises UserError where the key, the SDK or a sound address is missing."""
+        url = sdk.read_base_url(base_url, "ANTHROPIC_BASE_URL")
+        key = sdk.read_key("ANTHROPIC_API_KEY", url)
+        self._sdk = sdk.import_sdk("anthropic")
+        self._client = self._sdk.Anthropic(
+            api_key=key,
+            base_url=re.sub(r"/v1$", "", url) or "https://api.anthropic.com",  # the SDK adds /v1
+            max_retries=0,  # complete_all tries again, and keeps a record of it
+            http_client=sdk.http_client(self._sdk, timeout),
+        )
+        self._timeout = timeout
+        self._not_taken: Set[str] = set()
+        self.model = model
+        self.name = f"anthropic:{model}" + (f"@{url}" if url else "")
+        self.default_output_tokens = max_output_tokens or (4096 if _FIRST_GENERATIONS.match(model) else 32000)
+
+    def complete(self, request: Request) -> Reply:
+        """Ask once; see Provider."""
+        for _ in range(2):
+            try:
+                response = sdk.call(
+                    self._sdk, self._client.messages.create, self._parameters(request), self.name, self._timeout
+                )
+                return self._reply(response)
+            except sdk.NotTaken as error:
+                self._not_taken.add(str(error))
+            except sdk.Refused as error:
+                return Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")
+        raise UserError(f"{self.name} does not take {', '.join(sorted(self._not_taken))}")
+
+    def _parameters(self, request: Request) -> Dict[str, Any]:
+        parameters: Dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": request.max_output_tokens or self.default_output_tokens,
+            "messages": [{"role": m.role, "content": m.text} for m in request.messages],
+            "timeout": self._timeout,  # said here: else the SDK wants streams for replies that could take long
+        }
+        if request.system:
+            parameters["system"] = request.system
+        if request.temperature is not None and "temperature" not in self._not_taken:
+            parameters["extra_body"] = {"temperature": request.temperature}  # newer SDKs have no argument for it
+        return parameters
+
+    def _reply(self, response: Any) -> Reply:
+        content, usage = getattr(response, "content", None), getattr(response, "usage", None)
+        if content is None or usage is None:
+            raise ProviderError("malformed", f"the reply of {self.name} cannot be read: it has no content or no usage")
+        text = sdk.clean_text("".join(block.text for block in content if block.type == "text"))
+        counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        input_tokens = sum(getattr(usage, name, None) or 0 for name in counts)
+        output_tokens = usage.output_tokens or 0
+        if response.stop_reason == "refusal":
+            finish, error = REFUSAL, f"{self.name} declined to answer"
+        elif response.stop_reason in _CUT_OFF:
+            finish, error = LENGTH, f"the reply was cut off after {output_tokens} tokens"
+        else:
+            finish, error = STOP, ""
+        return Reply(text, input_tokens, output_tokens, finish=finish, error=error)

@@ -1,0 +1,71 @@
+"""``--llm``: which model answers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Optional
+
+from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.search.providers.base import Provider
+from envcoder_bench.search.providers.prices import read_prices
+
+EVOLVE = "evolve"
+OPENAI = "openai"
+ANTHROPIC = "anthropic"
+REPLAY = "replay"
+
+_PATTERNS = (
+    (OPENAI, re.compile(r"gpt-.+|o\d.*|openai:.+")),
+    (ANTHROPIC, re.compile(r"claude-.+|anthropic:.+")),
+    (REPLAY, re.compile(r"replay:.+")),
+    (EVOLVE, re.compile(r"evolve")),
+)
+
+
+def kind_of(llm: str) -> str:
+    """What a value of ``--llm`` stands for: ``openai``, ``anthropic``, ``replay`` or ``evolve``.
+
+    Raises:
+        UserError: none of them.
+    """
+    for kind, pattern in _PATTERNS:
+        if pattern.fullmatch(llm):
+            return kind
+    known = [*read_prices(), EVOLVE, "openai:NAME", "anthropic:NAME", "replay:FILE"]
+    raise UserError(
+        f"--llm {llm}: no such model{near_matches(llm.lower(), known)}; give gpt-*, o* (o3, o4-mini) or claude-*, "
+        "openai:NAME or anthropic:NAME (also for servers of your own, with --base_url), replay:FILE, or evolve"
+    )
+
+
+def make_provider(
+    llm: str, base_url: Optional[str] = None, timeout: float = 600.0, max_output_tokens: Optional[int] = None
+) -> Provider:
+    """Make the provider that a value of ``--llm`` names; nothing is sent yet.
+
+    Args:
+        base_url: address of another server that speaks the provider's protocol.
+        timeout: most seconds for one reply.
+        max_output_tokens: most tokens of a reply, for requests that do not say; None is what suits the model.
+
+    Raises:
+        UserError: unknown model, no key, a missing package, a bad address, or a transcript that cannot be played.
+    """
+    kind = kind_of(llm)
+    if kind == EVOLVE:
+        raise UserError("--llm evolve asks no model")
+    if kind == REPLAY:
+        if base_url:
+            raise UserError(f"--base_url {base_url} makes no sense with --llm {llm}, which asks no server")
+        from envcoder_bench.search.providers.replay import ReplayProvider
+
+        return ReplayProvider(Path(llm.split(":", 1)[1]))
+    model = re.sub(f"^{kind}:", "", llm)
+    if kind == OPENAI:
+        from envcoder_bench.search.providers.openai_chat import OpenAIChat
+
+        return OpenAIChat(model, base_url, timeout, max_output_tokens)
+    from envcoder_bench.search.providers.anthropic_messages import AnthropicMessages
+
+    return AnthropicMessages(model, base_url, timeout, max_output_tokens)

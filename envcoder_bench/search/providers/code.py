@@ -1,0 +1,96 @@
+"""The candidate in a model's reply. Found by patterns alone: unread code is not parsed in this process."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import List, Optional, Set, Tuple
+
+_THOUGHTS = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL)
+_FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<language>[^\s`]*)[^`]*")
+_PYTHON = ("", "python", "python3", "py", "py3")
+_COMPUTE = re.compile(r"^def[ \t]+(compute_\w+)[ \t]*\(", re.MULTILINE)
+_DEFINED = re.compile(r"^(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
+_IMPORTED = re.compile(r"^(?:from[ \t]+\S+[ \t]+)?import[ \t]+([^#\n]+)", re.MULTILINE)
+_TOP_LEVEL = re.compile(r"import\s|from\s+\S+\s+import\s|def\s|class\s|@|#|[)\]}]|\"\"\"|'''|\w+\s*(?::[^=]+)?=(?!=)")
+
+
+def extract_code(text: str, cut_off: bool = False) -> Optional[str]:
+    """The source of the candidate in a reply, or None where there is none.
+
+    Of several fenced blocks those with ``compute_*`` functions are joined, in their order, without earlier versions of
+    the same functions; others join them where they define names that are used (imports, helpers). A reply
+    without fences is searched for top-level Python.
+
+    Args:
+        cut_off: the reply ended in the middle, so that a block without an end is not whole.
+    """
+    text = _THOUGHTS.sub("", text.replace("\r\n", "\n"))
+    blocks, fenced = _fenced_blocks(text, cut_off)
+    if not fenced and not cut_off:
+        blocks = [_bare(text)]
+    chosen: Set[int] = set()
+    functions: Set[str] = set()
+    for index in reversed(range(len(blocks))):
+        new = set(_COMPUTE.findall(blocks[index])) - functions
+        if new:
+            chosen.add(index)
+            functions |= new
+    if not chosen:
+        return None
+    while True:
+        code = "\n\n".join(blocks[index] for index in sorted(chosen))
+        missing = set(re.findall(r"\w+", code)) - _defines(code)
+        helpers = [i for i in range(len(blocks)) if i not in chosen and _defines(blocks[i]) & missing]
+        if not helpers:
+            return code + "\n"
+        chosen.add(helpers[-1])
+
+
+def _fenced_blocks(text: str, cut_off: bool) -> Tuple[List[str], bool]:
+    """The Python blocks of a text, and whether there is any fence."""
+    blocks: List[str] = []
+    lines: List[str] = []
+    marks, python, fenced = "", False, False
+
+    def close() -> None:
+        if python:
+            blocks.append(textwrap.dedent("\n".join(lines)).strip("\n"))
+
+    for line in text.split("\n"):
+        found = _FENCE.fullmatch(line)
+        if marks and found and not found["language"] and found["marks"].startswith(marks):
+            close()
+            marks = ""
+        elif found and (not marks or found["language"]):  # a language opens the next block where an end was forgotten
+            if marks:
+                close()
+            marks, lines, fenced = found["marks"], [], True
+            python = found["language"].lower().strip("{.}") in _PYTHON
+        else:
+            lines.append(line)
+    if marks and not cut_off:
+        close()
+    return blocks, fenced
+
+
+def _bare(text: str) -> str:
+    """The top-level Python of a text without fences, with what is indented below it."""
+    lines: List[str] = []
+    for line in text.split("\n"):
+        if _TOP_LEVEL.match(line) or (lines and (not line.strip() or line[0] in " \t")):
+            lines.append(line)
+        elif lines and _COMPUTE.search("\n".join(lines)):
+            break
+        else:
+            lines = []
+    return "\n".join(lines).strip("\n")
+
+
+def _defines(code: str) -> Set[str]:
+    """Names that a block defines or imports at its top level."""
+    names = {name for pair in _DEFINED.findall(code) for name in pair if name}
+    for imported in _IMPORTED.findall(code):
+        parts = [part.split(" as ")[-1].strip(" ()\t") for part in imported.split(",")]
+        names |= {part.split(".")[0] for part in parts if part}
+    return names

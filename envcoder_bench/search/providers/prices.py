@@ -1,0 +1,62 @@
+"""What tokens cost: cfg/prices.yaml."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Optional
+
+import yaml
+
+from envcoder_bench.config import project_folder
+from envcoder_bench.errors import UserError
+
+# gpt-4o-2024-11-20, claude-haiku-4-5-20251001, gpt-4-turbo-preview are priced as the name without it
+_VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest|preview)$")
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+
+    def of(self, input_tokens: int, output_tokens: int) -> float:
+        """US dollars for these tokens."""
+        return (input_tokens * self.input + output_tokens * self.output) / 1e6
+
+
+def prices_file() -> Path:
+    return project_folder("cfg") / "prices.yaml"
+
+
+def read_prices(path: Optional[Path] = None) -> Dict[str, Price]:
+    """Read the prices of all models.
+
+    Raises:
+        UserError: the file cannot be read, or an entry of it is no price.
+    """
+    path = path or prices_file()
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    models = content.get("models") if isinstance(content, dict) else None
+    if not isinstance(models, dict):
+        raise UserError(f"{path}: the key 'models' is missing; see cfg/prices.yaml as it was shipped")
+    return {str(name): _price(path, name, entry) for name, entry in models.items()}
+
+
+def _price(path: Path, name: str, entry: object) -> Price:
+    if isinstance(entry, dict) and set(entry) == {"input", "output"}:
+        values = list(entry.values())
+        if all(isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v < float("inf") for v in values):
+            return Price(float(entry["input"]), float(entry["output"]))
+    raise UserError(f"{path}: models.{name} is {entry!r}; write {{input: DOLLARS, output: DOLLARS}} per million tokens")
+
+
+def price_of(model: str, prices: Dict[str, Price]) -> Optional[Price]:
+    """The price of a model, or of the name that it is a version of; None where neither is known."""
+    return prices.get(model) or prices.get(_VERSION.sub("", model))

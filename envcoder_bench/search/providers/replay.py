@@ -1,0 +1,94 @@
+"""``--llm replay:FILE``: a recorded transcript, played again without network."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Dict, Mapping, Tuple
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.search.providers.base import Reply, Request
+from envcoder_bench.search.providers.transcript import (
+    content_hash,
+    different_keys,
+    read_records,
+    reply_of,
+    request_of,
+)
+
+
+class ReplayProvider:
+    """Answers requests by what a transcript holds for them.
+
+    A request is found by its content or, where its prompt holds numbers that were measured anew and came out a little
+    different, by its label, provided that the system prompt is the same.
+
+    Attributes:
+        meta: what the recorded search was asked to do.
+        by_label: how many requests were found by their label, their content being another.
+    """
+
+    recorded = True
+
+    def __init__(self, path: Path) -> None:
+        """Read a transcript, or the ``transcript.jsonl`` of a search's folder.
+
+        Raises:
+            UserError: there is none, it is damaged, or it has no reply.
+        """
+        self.path = path / "transcript.jsonl" if path.is_dir() else path
+        records, _ = read_records(self.path)
+        replies = [record for record in records if record["type"] == "reply"]
+        if not replies:
+            raise UserError(f"--llm replay:{path}: there is no reply in this transcript")
+        self.meta: Dict[str, Any] = records[0]["meta"]
+        self.name: str = replies[0]["provider"]
+        self.model: str = self.name.split("@")[0].split(":", 1)[-1]
+        self.default_output_tokens: int = replies[0]["request"]["max_output_tokens"]  # complete_all fills it in
+        self.by_label = 0
+        self._by_content: Dict[str, Reply] = {}
+        self._by_label: Dict[Tuple[str, int], Tuple[Request, Reply]] = {}
+        for record in replies:  # of several replies the last: a search that was resumed asked anew after an error
+            request = request_of(record)
+            self._by_content[record["hash"]] = reply_of(record)
+            self._by_label[request.label, request.attempt] = request, reply_of(record)
+
+    def check(self, meta: Mapping[str, Any]) -> None:
+        """Raise UserError where the transcript is of a search that was asked for something else."""
+        here = dict(meta)
+        differences = different_keys(self.meta, here, every=False)
+        if differences:
+            raise UserError(f"--llm replay:{self.path} is the transcript of another search: {differences}")
+
+    def complete(self, request: Request) -> Reply:
+        """Raises UserError where the transcript lacks the request, or holds another system prompt."""
+        reply = self._by_content.get(content_hash(request))
+        if reply is not None:
+            return reply
+        asked, reply = self._by_label.get((request.label, request.attempt), (None, None))
+        who = request.label or "a request without a label"
+        if asked is None or reply is None or not request.label:
+            known = sorted({label for label, _ in self._by_label if label}, key=_natural)
+            ends = f"it holds {known[0]} to {known[-1]}" if known else "its requests have no labels"
+            again = f" (asked again, time {request.attempt + 1})" if request.attempt else ""
+            raise UserError(f"--llm replay:{self.path} has no reply for {who}{again}: {ends}")
+        if asked.system != request.system:
+            raise UserError(
+                f"--llm replay:{self.path} was recorded with another system prompt for {who}: "
+                f"{_first_difference(asked.system, request.system)}"
+            )
+        self.by_label += 1
+        return reply
+
+
+def _natural(label: str) -> Tuple[Tuple[int, str], ...]:
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", label))
+
+
+def _first_difference(there: str, here: str) -> str:
+    lines = (there.splitlines(), here.splitlines())
+    for number in range(max(map(len, lines))):
+        one, other = (side[number] if number < len(side) else "" for side in lines)
+        if one != other:
+            return f"line {number + 1} is {one[:80]!r} there and {other[:80]!r} here"
+    return "their line ends differ"

@@ -1,0 +1,176 @@
+"""What the SDKs of OpenAI and Anthropic have in common: both come out of one generator, down to their exceptions."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import re
+import time
+from email.utils import parsedate_to_datetime
+from typing import Any, Callable, Iterator, Mapping, Optional
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.search.providers.base import ProviderError
+
+_OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")  # parameters that some models do not take
+_TOO_LONG = ("context_length_exceeded", "prompt is too long", "maximum context length", "context window")
+_DECLINED = ("content_filter", "content_policy_violation", "invalid_prompt")
+
+
+class Refused(Exception):
+    """The provider declined to answer the prompt."""
+
+
+class NotTaken(Exception):
+    """The model does not take a parameter; the message is its name."""
+
+
+def import_sdk(name: str) -> Any:
+    """Import an SDK only now, because it takes a second, and ``--help`` none.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise UserError(f"--llm needs the package {name}: pip install {name}") from error
+
+
+def read_key(variable: str, base_url: str) -> str:
+    """The API key from the environment; any word will do for a server of the user's own that wants none.
+
+    Raises:
+        UserError: there is none, or what there is cannot be one.
+    """
+    key = os.environ.get(variable, "").strip()
+    if not key and not base_url:
+        raise UserError(f"{variable} is not set: export {variable}=YOUR_KEY (or name your own server with --base_url)")
+    if not key.isascii() or any(character.isspace() for character in key):
+        raise UserError(f"{variable} holds characters that no key has; copy the key again")
+    return key or "none"
+
+
+def read_base_url(base_url: Optional[str], variable: str) -> str:
+    """The address of ``--base_url``, else of the SDK's own environment variable, else an empty string.
+
+    Raises:
+        UserError: it is no address.
+    """
+    url = (base_url or os.environ.get(variable, "")).strip().rstrip("/")
+    if url and not url.startswith(("http://", "https://")):
+        raise UserError(f"--base_url {url}: write an address such as http://localhost:11434/v1")
+    return url
+
+
+def http_client(sdk: Any, timeout: float) -> Any:
+    """The SDK's own HTTP client, which also gives up on a reply that drips in for longer than ``timeout`` seconds."""
+    http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
+
+    class Dripping(http.SyncByteStream):
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+            self._end = time.monotonic() + timeout
+
+        def __iter__(self) -> Iterator[bytes]:
+            for chunk in self._stream:
+                if time.monotonic() > self._end:
+                    raise http.ReadTimeout("the reply took too long")
+                yield chunk
+
+        def close(self) -> None:
+            self._stream.close()
+
+    def limit(response: Any) -> None:
+        response.stream = Dripping(response.stream)
+
+    return sdk.DefaultHttpxClient(timeout=http.Timeout(timeout, connect=10.0), event_hooks={"response": [limit]})
+
+
+def call(sdk: Any, create: Callable[..., Any], parameters: Mapping[str, Any], who: str, timeout: float) -> Any:
+    """Call a method of an SDK once and sort its exceptions.
+
+    Args:
+        who: model and address, for messages.
+
+    Raises:
+        ProviderError: no reply this time.
+        UserError: wrong key, unknown model, a request that is wrong in itself.
+        Refused, NotTaken: see there.
+    """
+    try:
+        return create(**parameters)
+    except sdk.APITimeoutError as error:
+        raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s") from error
+    except sdk.APIConnectionError as error:
+        raise ProviderError("connection", f"no connection to {who}: {error.__cause__ or error}") from error
+    except sdk.APIStatusError as error:
+        raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who) from error
+    except (sdk.APIError, ValueError) as error:  # ValueError: what came is not JSON
+        raise ProviderError("malformed", f"the reply of {who} cannot be read: {one_line(error)}") from error
+
+
+def _of_status(error: Any, sent: Mapping[str, Any], who: str) -> Exception:
+    status: int = error.status_code
+    said = _said(error)
+    text = f"{getattr(error, 'code', None) or ''} {said}".lower()
+    if status in (400, 413, 422):
+        if any(word in text for word in _DECLINED):
+            return Refused(said)
+        if status == 413 or any(word in text for word in _TOO_LONG):
+            return ProviderError("request", f"{who}: the prompt is too long: {said}", again=False)
+        for name in _OPTIONAL:  # "Unsupported parameter: 'max_tokens' ...", "`temperature` is deprecated ..."
+            if name in sent and re.search(rf"['\"`]{name}['\"`]", text):
+                return NotTaken(name)
+    if status == 401:
+        return UserError(f"{who}: the key was not accepted ({said})")
+    if status == 404:
+        return UserError(f"{who}: no such model or address ({said}); the address mostly ends in /v1")
+    if status == 429 and "insufficient_quota" in text:
+        return UserError(f"{who}: no credit left ({said})")
+    if status in (408, 409, 425, 429) or status >= 500:
+        again = error.response.headers.get("x-should-retry") != "false"
+        kind = "rate_limit" if status == 429 else "server"
+        return ProviderError(kind, f"{who}: {status}: {said}", _retry_after(error.response.headers), again)
+    return UserError(f"{who} does not accept the request: {status}: {said}")
+
+
+def _said(error: Any) -> str:
+    """The server's own words, in one line."""
+    body = error.body
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        body = inner.get("message") if isinstance(inner, dict) else inner
+    return one_line(body or error.message)
+
+
+def one_line(text: object, most: int = 300) -> str:
+    """A text in one line of limited length, for messages."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def _retry_after(headers: Mapping[str, str]) -> Optional[float]:
+    """Seconds that a reply's headers ask to wait (numbers, or RFC 9110's date); None where they do not."""
+    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            try:
+                seconds = parsedate_to_datetime(value).timestamp() - time.time()
+            except (TypeError, ValueError, OverflowError):
+                continue
+        if math.isfinite(seconds):
+            return max(seconds, 0.0)
+    return None
+
+
+def clean_text(text: Optional[str]) -> str:
+    """A reply's text with question marks for halves of surrogate pairs, which no file and no request can hold."""
+    return (text or "").encode("utf-8", "replace").decode("utf-8")

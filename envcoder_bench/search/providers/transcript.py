@@ -1,0 +1,215 @@
+"""transcript.jsonl: every request and reply of a search, which is also the cache that nothing is paid for twice.
+
+One JSON object a line::
+
+    {"type": "header", "format": 1, "version": "0.1.0", "meta": {"task": "Anymal", ...}}
+    {"type": "reply", "time": "...", "label": "r1_00", "provider": "openai:gpt-4.1", "hash": "...",
+     "request": {"system": "...", "messages": [{"role": "user", "text": "..."}], "temperature": 1.0,
+                 "max_output_tokens": 4096, "sample": 0, "attempt": 0},
+     "reply": {"text": "...", "input_tokens": 1234, "output_tokens": 567, "cost": 0.007, "finish": "stop", "error": ""}}
+    {"type": "failure", "time": "...", "label": "r1_00", "provider": "openai:gpt-4.1", "hash": "...",
+     "kind": "rate_limit", "message": "..."}
+
+A killed writer leaves at most a part of the last line, which reading skips.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
+
+from envcoder_bench import __version__
+from envcoder_bench.errors import UserError
+from envcoder_bench.search.providers.base import ERROR, Message, ProviderError, Reply, Request
+from envcoder_bench.search.providers.budget import Spent
+
+_FORMAT = 1
+
+Key = Tuple[str, str]  # the provider's name and the request's hash
+
+
+def content_hash(request: Request) -> str:
+    """The same for the same request, whatever its label."""
+    content = json.dumps(_content(request), sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(content.encode("ascii")).hexdigest()
+
+
+def _content(request: Request) -> Dict[str, Any]:
+    content = asdict(request)
+    del content["label"]
+    if request.temperature is not None:
+        content["temperature"] = float(request.temperature)  # 1 and 1.0 are written differently
+    return content
+
+
+class Transcript:
+    """A search's transcript: opened where it exists, begun where it does not. Safe to use from several threads.
+
+    Attributes:
+        meta: what the search was asked to do, as given, in JSON's types.
+    """
+
+    def __init__(self, path: Path, meta: Mapping[str, Any]) -> None:
+        """Open or begin a transcript.
+
+        Raises:
+            UserError: the file cannot be read or written, is damaged, or is of a search with another ``meta``.
+        """
+        self.path = Path(path)
+        self.meta: Dict[str, Any] = json.loads(json.dumps(dict(meta)))
+        self._lock = threading.Condition()
+        self._replies: Dict[Key, Reply] = {}
+        self._asked: Set[Key] = set()
+        self._spent = Spent()
+        records: List[Dict[str, Any]] = []
+        size = 0
+        if self.path.exists():
+            records, size = read_records(self.path)
+        if records:
+            differences = different_keys(records[0]["meta"], self.meta, every=True)
+            if differences:
+                raise UserError(f"{self.path} is of another search: {differences}")
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            os.ftruncate(self._file, size)  # what a killed writer left of a line
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
+        if not records:
+            self._append({"type": "header", "format": _FORMAT, "version": __version__, "meta": self.meta})
+        for record in records:
+            if record["type"] == "reply":
+                self._remember((record["provider"], record["hash"]), reply_of(record))
+
+    @property
+    def spent(self) -> Spent:
+        """Tokens and dollars of all replies in it."""
+        with self._lock:
+            return self._spent
+
+    @contextmanager
+    def asking(self, key: Key) -> Iterator[None]:
+        """Keep others from asking the same until this is done: they find the reply then."""
+        with self._lock:
+            while key in self._asked:
+                self._lock.wait()
+            self._asked.add(key)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asked.discard(key)
+                self._lock.notify_all()
+
+    def key(self, provider: str, request: Request) -> Key:
+        return provider, content_hash(request)
+
+    def find(self, key: Key) -> Reply | None:
+        """The reply to a request; None where there is none, or none but an error, which may go better this time."""
+        with self._lock:
+            return self._replies.get(key)
+
+    def add_reply(self, key: Key, request: Request, reply: Reply) -> None:
+        """Append a reply; it is on disk when this returns. Raises UserError where the disk does not take it."""
+        record = {"request": _content(request), "reply": asdict(reply)}
+        with self._lock:
+            self._append({"type": "reply", **_who(key, request), **record})
+            self._remember(key, reply)
+
+    def add_failure(self, key: Key, request: Request, error: ProviderError) -> None:
+        """Append that a request got no reply this time."""
+        with self._lock:
+            self._append({"type": "failure", **_who(key, request), "kind": error.kind, "message": str(error)})
+
+    def _remember(self, key: Key, reply: Reply) -> None:
+        self._spent = self._spent.plus(Spent(reply.input_tokens + reply.output_tokens, reply.cost or 0.0))
+        if reply.finish != ERROR:
+            self._replies[key] = reply
+
+    def _append(self, record: Dict[str, Any]) -> None:
+        line = (json.dumps(record, ensure_ascii=True) + "\n").encode("ascii")
+        try:
+            size = os.fstat(self._file).st_size
+            if os.write(self._file, line) != len(line):
+                os.ftruncate(self._file, size)
+                raise OSError(0, "not all of a record was written; is the disk full?")
+            os.fsync(self._file)
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
+
+
+def _who(key: Key, request: Request) -> Dict[str, Any]:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {"time": now, "label": request.label, "provider": key[0], "hash": key[1]}
+
+
+def read_records(path: Path) -> Tuple[List[Dict[str, Any]], int]:
+    """Read the whole lines of a transcript.
+
+    Returns:
+        The records, the header first; none where not even the header is whole. And how many bytes they take.
+
+    Raises:
+        UserError: the file cannot be read, or is no transcript of this format.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    size = content.rfind(b"\n") + 1
+    records: List[Dict[str, Any]] = []
+    for number, line in enumerate(content[:size].splitlines(), 1):
+        try:
+            record = json.loads(line)
+            _check(record, first=number == 1)
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path}:{number}: this is no record of a transcript ({error}); delete the line") from error
+        records.append(record)
+    if not records and content.strip() and not b'{"type": "header"'.startswith(content[:17]):
+        raise UserError(f"{path} is no transcript: it has no header")
+    return records, size
+
+
+def _check(record: Any, first: bool) -> None:
+    """Raise ValueError, KeyError or TypeError where a record is not one."""
+    if first and (record["type"] != "header" or not isinstance(record["meta"], dict)):
+        raise ValueError("the first line must be a header")
+    if first and record["format"] != _FORMAT:
+        raise ValueError(f"its format is {record['format']}, and this version reads {_FORMAT}")
+    if record["type"] == "reply":
+        reply_of(record)
+        request_of(record)
+        if not all(isinstance(record[name], str) for name in ("label", "provider", "hash")):
+            raise TypeError("label, provider and hash are texts")
+
+
+def reply_of(record: Mapping[str, Any]) -> Reply:
+    return Reply(**record["reply"])
+
+
+def request_of(record: Mapping[str, Any]) -> Request:
+    content = dict(record["request"])
+    content["messages"] = tuple(Message(**message) for message in content["messages"])
+    return Request(**content, label=record["label"])
+
+
+def different_keys(there: Mapping[str, Any], here: Mapping[str, Any], every: bool) -> str:
+    """Say in which keys two metas differ: ``task is "Ant" there and "Anymal" here``; empty where they agree.
+
+    Args:
+        every: compare keys that only one has, too.
+    """
+    keys = sorted({*there, *here} if every else set(there) & set(here))
+    differing = [key for key in keys if key not in there or key not in here or there[key] != here[key]]
+    return ", ".join(f"{key} is {_short(there, key)} there and {_short(here, key)} here" for key in differing)
+
+
+def _short(meta: Mapping[str, Any], key: str) -> str:
+    text = json.dumps(meta[key], ensure_ascii=False) if key in meta else "missing"
+    return text if len(text) <= 80 else text[:77] + "..."
