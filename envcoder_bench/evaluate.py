@@ -40,6 +40,7 @@ def start(
     candidate_idx: Optional[str] = None,
     num_envs: Optional[int] = None,
     output_dir: Optional[Path] = None,
+    command: str = "",
 ) -> int:
     """Begin a run and see it through.
 
@@ -50,6 +51,7 @@ def start(
         candidate_idx: positions to keep, e.g. ``"0,2,5"``.
         num_envs: environments in all, instead of ``num_envs_per_candidate``.
         output_dir: a new folder; default ``runs/<task>_<time>``.
+        command: what goes on with it once it was stopped, for the user to read; default ``eval-shapers --resume``.
 
     Returns:
         The exit code: 0 ranked, 1 every candidate failed, 130 stopped by a signal.
@@ -57,14 +59,11 @@ def start(
     Raises:
         UserError: bad input; nothing was written.
     """
+    cfg = run_config(task, overrides)
     with user_input():
-        check_task_name(task)
-        cfg = compose_config(task, overrides)
-        check_values(cfg)
         found = find_candidates(list(candidates or []), task, _candidates_root())
         if candidate_idx is not None:
             found = select(found, candidate_idx)
-        cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
     try:
         sources = [CandidateSource(path.stem, str(path), load_source(path)) for path in found]
     except OSError as error:
@@ -82,10 +81,20 @@ def start(
     plan = _prepare(cfg, sources, footprint, saved)
     folder = RunFolder.create((output_dir or _new_folder(task)).resolve(), cfg, sources)
     with folder.locked():
-        return _Run(folder, cfg, sources, saved).see_through(plan)
+        return _Run(folder, cfg, sources, saved, command).see_through(plan)
 
 
-def resume(path: Path) -> int:
+def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
+    """The config of a run, with its simulator and device chosen. Raises UserError for what no run can be made of."""
+    with user_input():
+        check_task_name(task)
+        cfg = compose_config(task, overrides)
+        check_values(cfg)
+        cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
+    return cfg
+
+
+def resume(path: Path, command: str = "") -> int:
     """Go on with the run in a folder; as ``start`` otherwise."""
     folder = RunFolder.open(path.resolve())
     cfg, sources = folder.read()
@@ -99,7 +108,7 @@ def resume(path: Path) -> int:
         _use_one_torch_thread(cfg)
         saved = folder.load_checkpoint() or Checkpoint()
         plan = _prepare(cfg, sources, Footprint(cfg), saved)
-        return _Run(folder, cfg, sources, saved).see_through(plan)
+        return _Run(folder, cfg, sources, saved, command).see_through(plan)
 
 
 def _prepare(cfg: DictConfig, sources: List[CandidateSource], footprint: Footprint, saved: Checkpoint) -> Plan:
@@ -133,6 +142,7 @@ class _Run:
     cfg: DictConfig
     sources: List[CandidateSource]
     saved: Checkpoint
+    command: str = ""
 
     def __post_init__(self) -> None:
         self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
@@ -208,7 +218,8 @@ class _Run:
         if observer.stopped_by is not None:
             where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
             where += f"after iteration {observer.iteration} of {cfg.learning_iterations}"
-            print(f"stopped {where}; go on with: eval-shapers --resume {self.folder.path}", file=sys.stderr)
+            command = self.command or f"eval-shapers --resume {self.folder.path}"
+            print(f"stopped {where}; go on with: {command}", file=sys.stderr)
         return observer.stopped_by
 
     def _on_evaluation(self, observer: RunObserver) -> None:
