@@ -10,6 +10,7 @@ from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.cartpole.task import Cartpole
+from envcoder_bench.tasks.franka_cube_stack.task import FrankaCubeStack
 from envcoder_bench.tasks.humanoid.task import Humanoid
 from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing, read
 
@@ -44,6 +45,7 @@ _HERE = Path(__file__).resolve().parent
 register("Ant", TaskSpec(_HERE / "ant", Ant))
 register("Anymal", TaskSpec(_HERE / "anymal", Anymal))
 register("Cartpole", TaskSpec(_HERE / "cartpole", Cartpole))
+register("FrankaCubeStack", TaskSpec(_HERE / "franka_cube_stack", FrankaCubeStack))
 register("Humanoid", TaskSpec(_HERE / "humanoid", Humanoid))
 
 

@@ -25,7 +25,8 @@ def fake(name: str, num_envs: int = 6) -> Task:
     """A task over a FakeSimulator that has the joints and bodies that it expects."""
     task_class, cfg = get_spec(name).task_class, shipped(name)
     names = (task_class.dof_names, task_class.body_names, task_class.sensor_names)
-    sim = FakeSimulator(num_envs, *names, dt=cfg["sim"]["dt"])
+    objects = {"object_names": task_class.object_keys, "site_names": task_class.site_names}
+    sim = FakeSimulator(num_envs, *names, dt=cfg["sim"]["dt"], **objects)
     return task_class(cfg, sim)
 
 

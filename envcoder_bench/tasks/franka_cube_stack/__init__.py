@@ -1,0 +1,1 @@
+"""A Franka Panda picks up one cube and stacks it on another."""
