@@ -1,0 +1,346 @@
+"""The real SDKs against a server on this machine that speaks both protocols, faults included."""
+
+import subprocess
+import sys
+from email.utils import formatdate
+
+import pytest
+from llm_server import answer, cut_connection, drip, raw, reset, silent, status, truncated
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, Message, ProviderError, Request
+from envcoder_bench.search.providers.choice import kind_of, make_provider
+from envcoder_bench.search.providers.complete import Retry, complete_all
+from envcoder_bench.search.providers.prices import price_of, read_prices
+from envcoder_bench.search.providers.transcript import Transcript, read_records
+
+MODELS = ("openai:m", "anthropic:m")
+REQUEST = Request("You write rewards.", (Message("user", "Make it run"),), temperature=0.7, label="r1_00")
+
+
+def make(llm, server, timeout=20.0, **options):
+    base_url = server.root + ("/v1" if llm.startswith("openai") else "")
+    return make_provider(llm, base_url, timeout, **options)
+
+
+def ask(provider, tmp_path, requests=(REQUEST,), **options):
+    waits = []
+    transcript = Transcript(tmp_path / "transcript.jsonl", {})
+    replies = complete_all(provider, requests, transcript, sleep=waits.append, **options)
+    return replies, waits, read_records(transcript.path)[0][1:]
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_a_reply_has_text_and_all_of_its_tokens(llm, server):
+    reply = make(llm, server).complete(REQUEST)
+    assert "def compute_reward" in reply.text and "hm" not in reply.text
+    assert (reply.input_tokens, reply.output_tokens, reply.finish, reply.error) == (100, 20, STOP, "")
+    (body,) = server.bodies
+    assert body["model"] == "m" and body["max_tokens"] > 0
+    assert body["temperature"] == 0.7
+    system = {"role": "system", "content": "You write rewards."}
+    user = {"role": "user", "content": "Make it run"}
+    if llm == "openai:m":
+        assert body["path"] == "/v1/chat/completions" and body["messages"] == [system, user]
+    else:
+        assert body["path"] == "/v1/messages" and body["messages"] == [user] and body["system"] == system["content"]
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_a_conversation_goes_out_turn_by_turn_and_an_empty_system_prompt_not_at_all(llm, server):
+    turns = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
+    make(llm, server).complete(Request("", turns, max_output_tokens=77))
+    (body,) = server.bodies
+    assert [(m["role"], m["content"]) for m in body["messages"]] == [("user", "a"), ("assistant", "b"), ("user", "c")]
+    assert "system" not in body and body["max_tokens"] == 77 and "temperature" not in body
+
+
+@pytest.mark.parametrize("llm", MODELS)
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (status(429), "rate_limit"),
+        (status(500), "server"),
+        (status(529, "overloaded"), "server"),
+        (status(408), "server"),
+        (truncated, "malformed"),
+        (raw(b"<html>busy</html>"), "malformed"),
+        (raw(b""), "malformed"),
+        (cut_connection, "connection"),
+        (reset, "connection"),
+        (raw({"error": {"message": "upstream is gone"}}), "malformed"),
+        (answer(drop=("choices", "content")), "malformed"),
+    ],
+)
+def test_after_a_fault_a_request_is_sent_again_and_the_fault_is_on_record(llm, fault, kind, server, tmp_path):
+    server.script.extend([fault, fault])
+    (reply,), waits, records = ask(make(llm, server), tmp_path)
+    assert reply.finish == STOP and reply.error == "" and len(server.bodies) == 3
+    assert [record["type"] for record in records] == ["failure", "failure", "reply"]
+    assert [record["kind"] for record in records[:2]] == [kind, kind]
+    assert all(record["label"] == "r1_00" and "\n" not in record["message"] for record in records[:2])
+    assert len(waits) == 2 and 0 < waits[0] <= 1 < waits[1] * 2 <= 4
+
+
+def test_choices_may_be_empty(server, tmp_path):
+    server.script.append(raw({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}))
+    (reply,), waits, records = ask(make("openai:m", server), tmp_path)
+    assert reply.finish == STOP and len(waits) == 1 and "no choices" in records[0]["message"]
+
+
+@pytest.mark.parametrize("llm", MODELS)
+@pytest.mark.parametrize("slow", [drip, silent])
+def test_a_reply_that_takes_too_long_is_given_up(llm, slow, server, tmp_path):
+    server.script.append(slow)
+    (reply,), waits, records = ask(make(llm, server, timeout=0.5), tmp_path)
+    assert reply.finish == STOP and len(waits) == 1 and records[0]["kind"] == "timeout"
+    assert "within 0.5 s" in records[0]["message"]
+
+
+@pytest.mark.parametrize("llm", MODELS)
+@pytest.mark.parametrize(
+    ("headers", "least", "most"),
+    [
+        ([("retry-after", "17")], 17, 18),
+        ([("retry-after-ms", "2500"), ("retry-after", "99")], 2.5, 3.5),
+        ([("retry-after", formatdate(4_000_000_000))], None, None),
+        ([("retry-after", "soon")], 0.5, 1),
+        ([("retry-after", "nan")], 0.5, 1),
+        ([("retry-after", "-5")], 0.5, 1),
+    ],
+)
+def test_retry_after_is_honoured(llm, headers, least, most, server, tmp_path):
+    server.script.append(status(429, headers=headers))
+    (reply,), waits, _ = ask(make(llm, server), tmp_path)
+    if least is None:  # in the year 2096
+        assert reply.finish == ERROR and waits == [] and "asks to wait" in reply.error
+    else:
+        assert reply.finish == STOP and least <= waits[0] <= most
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_a_date_in_retry_after_is_a_moment(llm, server, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1_700_000_000.0)
+    server.script.append(status(503, headers=[("retry-after", formatdate(1_700_000_030, usegmt=True))]))
+    with pytest.raises(ProviderError) as caught:
+        make(llm, server).complete(REQUEST)
+    assert caught.value.retry_after == 30
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_a_server_that_stays_down_costs_a_candidate_not_the_search(llm, server, tmp_path):
+    server.script.extend([status(500, "out of order")] * 4)
+    requests = [REQUEST, Request("", (Message("user", "b"),), label="r1_01")]
+    replies, waits, records = ask(make(llm, server), tmp_path, requests, retry=Retry(tries=4), concurrency=1)
+    assert [reply.finish for reply in replies] == [ERROR, STOP]
+    assert "out of order" in replies[0].error and "tried 4 times" in replies[0].error
+    assert len(waits) == 3 and sum(record["type"] == "failure" for record in records) == 4
+
+
+def test_a_server_that_is_not_there_is_an_error_reply(server, tmp_path):
+    provider = make_provider("openai:m", "http://127.0.0.1:9/v1")  # the discard port: nobody listens
+    (reply,), _, _ = ask(provider, tmp_path, retry=Retry(tries=2))
+    assert reply.finish == ERROR and "no connection to openai:m@http://127.0.0.1:9/v1" in reply.error
+
+
+@pytest.mark.parametrize("llm", MODELS)
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (status(401, "Incorrect API key provided"), "the key was not accepted .Incorrect API key"),
+        (status(404, "The model m does not exist"), "no such model or address .The model m does not exist"),
+        (status(403, "not in your country"), "403: not in your country"),
+        (status(400, "messages: wrong"), "400: messages: wrong"),
+        (status(429, "You exceeded your quota", code="insufficient_quota"), "no credit left"),
+        (raw(b"go away", 401), "the key was not accepted .*go away"),
+    ],
+)
+def test_what_no_request_can_get_over_ends_the_search_at_once(llm, fault, message, server, tmp_path):
+    if llm == "anthropic:m" and "credit" in message:
+        fault, message = status(400, "Your credit balance is too low"), "credit balance is too low"
+    server.script.extend([fault] * 10)
+    requests = [Request("", (Message("user", str(k)),)) for k in range(10)]
+    with pytest.raises(UserError, match=message):
+        ask(make(llm, server), tmp_path, requests, concurrency=1)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_a_prompt_that_is_too_long_costs_one_candidate_without_another_try(llm, server, tmp_path):
+    long = status(400, "prompt is too long: 300000 tokens > 200000 maximum", code="context_length_exceeded")
+    server.script.append(long)
+    (reply,), waits, _ = ask(make(llm, server), tmp_path)
+    assert reply.finish == ERROR and "too long" in reply.error and waits == [] and len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_refusals_and_replies_without_code_are_asked_for_again_then_counted(llm, server, tmp_path):
+    server.script.extend(
+        [answer("I cannot help.", "content_filter"), answer("Let me think."), answer("def f(): 1", "length")]
+    )
+    (reply,), waits, records = ask(make(llm, server), tmp_path)
+    assert reply.finish == LENGTH and reply.error == "the reply was cut off after 20 tokens (asked 3 times)"
+    assert (reply.input_tokens, reply.output_tokens) == (300, 60)
+    assert [record["reply"]["finish"] for record in records] == [REFUSAL, STOP, LENGTH]
+    assert [record["request"]["attempt"] for record in records] == [0, 1, 2] and len(waits) == 2
+    server.script.append(answer("Once more", "content_filter"))
+    other = Request("", (Message("user", "other"),))
+    (reply,), waits, _ = ask(make(llm, server), tmp_path, [other])
+    assert reply.finish == STOP and "compute_reward" in reply.text and len(waits) == 1 and reply.input_tokens == 200
+
+
+def test_openai_says_refusals_in_a_field_of_their_own_too(server):
+    server.script.append(answer(None, refusal="I will not"))
+    reply = make("openai:m", server).complete(REQUEST)
+    assert reply.finish == REFUSAL and "I will not" in reply.error
+    server.script.append(status(400, "flagged", code="content_filter"))
+    assert make("openai:m", server).complete(REQUEST).finish == REFUSAL
+
+
+def test_a_reply_of_null_is_one_without_code(server):
+    server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": None}}]}))
+    reply = make("openai:m", server).complete(REQUEST)
+    assert (reply.text, reply.finish) == ("", STOP)
+    assert reply.input_tokens >= len("You write rewards.Make it run")  # it did not count: the most that it can be
+
+
+@pytest.mark.parametrize("model", ["o1", "o3-mini", "o4-mini-2025-04-16", "gpt-5-mini", "gpt-6.2-sol"])
+def test_reasoning_models_get_their_own_parameters(model, server):
+    make(f"openai:{model}", server).complete(REQUEST)
+    (body,) = server.bodies
+    assert "temperature" not in body and "max_tokens" not in body and body["max_completion_tokens"] >= 16384
+
+
+def test_models_of_openai_itself_get_max_completion_tokens_and_a_temperature(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", " sk-1\n")
+    provider = make_provider("gpt-4o")
+    monkeypatch.setattr(provider._client, "base_url", server.root + "/v1")
+    provider.complete(REQUEST)
+    (body,) = server.bodies
+    assert body["max_completion_tokens"] == 4096 and "max_tokens" not in body and body["temperature"] == 0.7
+    assert body["headers"]["authorization"] == "Bearer sk-1"
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_a_parameter_that_the_model_does_not_take_is_left_out_from_then_on(llm, server):
+    provider = make(llm, server)
+    server.script.append(status(400, "`temperature` is deprecated for this model."))
+    assert provider.complete(REQUEST).finish == STOP
+    assert provider.complete(REQUEST).finish == STOP
+    assert ["temperature" in body for body in server.bodies] == [True, False, False]
+
+
+def test_the_limit_of_tokens_has_two_names(server):
+    provider = make("openai:m", server)
+    server.script.append(
+        status(400, "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'.")
+    )
+    provider.complete(REQUEST)
+    provider.complete(REQUEST)
+    names = [[name for name in body if name.startswith("max_")] for body in server.bodies]
+    assert names == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]
+    server.script.extend([status(400, "Unsupported parameters: 'max_tokens', 'max_completion_tokens'")] * 9)
+    with pytest.raises(UserError, match="takes neither"):
+        provider.complete(REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("llm", "kind"),
+    [
+        ("gpt-4-turbo-preview", "openai"),
+        ("gpt-6.2-sol", "openai"),
+        ("o1", "openai"),
+        ("o4-mini", "openai"),
+        ("openai:Qwen/Qwen3-8B:free", "openai"),
+        ("claude-opus-5-5", "anthropic"),
+        ("anthropic:x", "anthropic"),
+        ("replay:runs/a:b.jsonl", "replay"),
+        ("evolve", "evolve"),
+    ],
+)
+def test_the_pattern_of_llm_says_who_answers(llm, kind):
+    assert kind_of(llm) == kind
+
+
+@pytest.mark.parametrize(
+    ("llm", "hint"),
+    [("gtp-4o", "gpt-4o"), ("claud-opus-5", "claude-opus-5"), ("evolv", "evolve"), ("GPT-4o", "gpt-4o")]
+    + [(llm, "--llm") for llm in ("", "gpt-", "openai:", "replay:", "oops", "o", "llama3", "evolve:x")],
+)
+def test_an_unknown_model_is_said_with_what_is_near(llm, hint):
+    with pytest.raises(UserError, match=hint) as caught:
+        kind_of(llm)
+    assert "\n" not in str(caught.value) and "openai:NAME" in str(caught.value)
+
+
+@pytest.mark.parametrize(("llm", "variable"), [("gpt-4o", "OPENAI_API_KEY"), ("claude-opus-5", "ANTHROPIC_API_KEY")])
+def test_a_missing_key_is_said_before_anything_is_sent(llm, variable, server, monkeypatch):
+    for value in (None, "", "  "):
+        if value is not None:
+            monkeypatch.setenv(variable, value)
+        with pytest.raises(UserError, match=f"{variable} is not set"):
+            make_provider(llm)
+    monkeypatch.setenv(variable, "sk-\u2026")
+    with pytest.raises(UserError, match="copy the key again"):
+        make_provider(llm)
+    with pytest.raises(UserError, match="--base_url localhost"):
+        make_provider(llm, "localhost:11434")
+    assert server.bodies == []
+
+
+def test_the_sdks_own_variables_name_the_server_too(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", server.root + "/v1/")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.root)
+    for llm in ("openai:m", "anthropic:m"):
+        provider = make_provider(llm)
+        provider.complete(REQUEST)
+        assert provider.name.startswith(f"{llm}@{server.root}")
+    assert len(server.bodies) == 2
+
+
+@pytest.mark.parametrize(("llm", "package"), [("gpt-4o", "openai"), ("claude-opus-5", "anthropic")])
+def test_a_missing_sdk_is_said_with_the_remedy(llm, package, server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=f"pip install {package}"):
+        make_provider(llm)
+
+
+def test_choosing_imports_no_sdk():
+    code = """
+import sys
+from envcoder_bench.search.providers import budget, choice, code, complete, replay, transcript
+choice.kind_of("gpt-4o")
+print([name for name in ("openai", "anthropic", "httpx", "httpx2", "torch") if name in sys.modules])
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_a_dated_version_has_the_price_of_its_name_and_another_model_has_none():
+    prices = read_prices()
+    assert price_of("gpt-4o-2024-11-20", prices) is prices["gpt-4o"]
+    assert price_of("claude-haiku-4-5-20251001", prices) is prices["claude-haiku-4-5"]
+    assert price_of("gpt-4-turbo-preview", prices) is prices["gpt-4-turbo"]
+    assert price_of("gpt-4o-mini-2024-07-18", prices) is prices["gpt-4o-mini"]
+    for unknown in ("gpt-5.9", "claude-opus-5-9", "gpt-4o-realtime", "llama3"):
+        assert price_of(unknown, prices) is None
+    assert all(price.output >= price.input > 0 for price in prices.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "models: 3",
+        "[]",
+        "models: {m: 3}",
+        "models: {m: {input: -1, output: 2}}",
+        "models: {m: {input: .inf, output: 2}}",
+        "{",
+    ],
+)
+def test_a_broken_price_file_is_said_with_its_name(text, tmp_path):
+    path = tmp_path / "prices.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"prices\.yaml"):
+        read_prices(path)
