@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 import torch
 from omegaconf import DictConfig
@@ -20,6 +20,8 @@ from envcoder_bench.groups import GroupLayout
 from envcoder_bench.memory import Footprint, Plan, release, used_bytes
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
 from envcoder_bench.report.curves import CurveLog
+from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.points import PointLog
 from envcoder_bench.report.results import read_results
 from envcoder_bench.report.tensorboard import TensorboardLog
 from envcoder_bench.run_folder import CandidateSource, Checkpoint, RunFolder, save_checkpoint
@@ -164,28 +166,31 @@ class _Run:
 
     def _train(self, waves: List[List[Group]]) -> Optional[int]:
         """Use up the waves; returns the signal that stopped the training, or None at its end."""
-        saved, path = self.saved, self.folder.curves
+        saved = self.saved
         total = saved.waves + len(waves)
-        if saved.waves or saved.training:
-            curves = CurveLog.resume(path, saved.training["iteration"] if saved.training else 0, saved.done)
-        else:
-            groups = (group for wave in waves for group in wave)
-            curves = CurveLog(path, sorted({name for group in groups for name in group.shaping.components}))
-        tensorboard = TensorboardLog(self.folder.tensorboard)
+        logs = self._open_logs({name for wave in waves for group in wave for name in group.shaping.components})
         stopped_by = None
         try:
             while waves and stopped_by is None:
                 best = max((r for r in saved.results if r.measured), key=lambda r: r.fitness, default=None)
                 seen = None if best is None else (best.candidate, best.fitness)
                 # nothing here keeps a wave: its memory is that of the next
-                stopped_by = self._train_wave(Wave(waves.pop(0), saved.waves + 1, total, seen), curves, tensorboard)
+                stopped_by = self._train_wave(Wave(waves.pop(0), saved.waves + 1, total, seen), logs)
                 release(self.cfg.device)
         finally:
-            curves.close()
-            tensorboard.close()
+            logs.close()
         return stopped_by
 
-    def _train_wave(self, wave: Wave, curves: CurveLog, tensorboard: TensorboardLog) -> Optional[int]:
+    def _open_logs(self, components: Set[str]) -> RunLogs:
+        folder, saved = self.folder, self.saved
+        if saved.waves or saved.training:
+            place = (saved.training["iteration"] if saved.training else 0, saved.done)
+            curves, points = CurveLog.resume(folder.curves, *place), PointLog.resume(folder.points, *place)
+        else:
+            curves, points = CurveLog(folder.curves, sorted(components)), PointLog(folder.points)
+        return RunLogs(curves, points, TensorboardLog(folder.tensorboard))
+
+    def _train_wave(self, wave: Wave, logs: RunLogs) -> Optional[int]:
         """Train, evaluate and save a wave; returns the signal that stopped it, or the waves after it."""
         cfg, saved = self.cfg, self.saved
         keys = [(group.name, group.seed) for group in wave.groups]
@@ -199,9 +204,7 @@ class _Run:
 
         training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
         evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
-        observer = RunObserver(
-            cfg, wave, training, evaluation, curves, tensorboard, self._on_evaluation, save, self.profile
-        )
+        observer = RunObserver(cfg, wave, training, evaluation, logs, self._on_evaluation, save, self.profile)
         agent = make_agent(cfg, training, observer)
         observer.begin(saved.training)
         saved.groups, saved.training = [], None

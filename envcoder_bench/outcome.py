@@ -10,7 +10,8 @@ from typing import Any, Dict, List, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.env.evaluation import Episodes
-from envcoder_bench.report.curves import read_curves, sort_curves
+from envcoder_bench.report.csv_log import sort_rows
+from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
 from envcoder_bench.report.results import (
@@ -112,11 +113,12 @@ def finish(
     ranked = rank(results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():
-        sort_curves(folder.curves)
+        sort_rows(folder.curves)
+        sort_rows(folder.points)
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, fitness_meaning)
         plot_ranking(ranked, folder.path / RANKING, task, fitness_meaning)
-        paths.update(curves=folder.curves.name, tensorboard=folder.tensorboard.name)
+        paths.update(curves=folder.curves.name, points=folder.points.name, tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     info = RunInfo(

@@ -6,6 +6,7 @@
     results.csv          a row per candidate and seed
     summary.json         the ranking
     curves.csv           learning curves
+    points.csv           the same at evaluations, with mean, min and max of reward components
     learning_curves.png  ranking.png
     tensorboard/         scalars per candidate and seed
     candidates/<name>/   source.py, policy.pth (a plain rl_games checkpoint)
@@ -87,6 +88,7 @@ class RunFolder:
         self.results = path / "results.csv"
         self.summary = path / "summary.json"
         self.curves = path / "curves.csv"
+        self.points = path / "points.csv"
         self.tensorboard = path / "tensorboard"
         self.checkpoint = path / "checkpoint.pth"
         self.profile = path / "profile"

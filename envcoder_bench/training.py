@@ -21,9 +21,9 @@ from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
 from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import Group
 from envcoder_bench.profiling import EVALUATION, RESULTS, span
-from envcoder_bench.report.curves import CurveLog
+from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.points import Point
 from envcoder_bench.report.progress import Progress
-from envcoder_bench.report.tensorboard import TensorboardLog
 from envcoder_bench.run_profile import RunProfile
 
 _ENV = "envcoder_bench"
@@ -68,7 +68,7 @@ class RunObserver(AlgoObserver):
     """Watches the agent of one wave; rl_games calls ``after_print_stats`` when an iteration is done.
 
     Args:
-        curves, tensorboard: the run's logs.
+        logs: the run's.
         on_evaluation: called after every evaluation.
         save: keeps a state, with which ``begin`` goes on.
         profile: told of every iteration's end.
@@ -80,15 +80,13 @@ class RunObserver(AlgoObserver):
         wave: Wave,
         env: GroupedVecTask,
         evaluation: GroupedVecTask,
-        curves: CurveLog,
-        tensorboard: TensorboardLog,
+        logs: RunLogs,
         on_evaluation: Callable[[RunObserver], None],
         save: Callable[[Dict[str, Any]], None],
         profile: Optional[RunProfile] = None,
     ) -> None:
         self.cfg, self.wave, self.groups = cfg, wave, wave.groups
-        self.curves, self.tensorboard = curves, tensorboard
-        self.on_evaluation, self.save, self.profile = on_evaluation, save, profile
+        self.logs, self.on_evaluation, self.save, self.profile = logs, on_evaluation, save, profile
         self.env, self.evaluation = env, evaluation
         self.iteration = 0
         self.episodes: Optional[Episodes] = None
@@ -148,6 +146,7 @@ class RunObserver(AlgoObserver):
                 self._log()
             self._report_failures()
             if self.iteration in self._evaluate_at:
+                self._log_points()
                 self.on_evaluation(self)
         self.progress.update(self.iteration, self.iteration * self._horizon * self.env.num_envs, self._best())
         self.agent.stop = self.complete or self.stopped_by is not None
@@ -201,13 +200,25 @@ class RunObserver(AlgoObserver):
                 **{name: stats[name][g] for name in ("kl", "learning_rate", "entropy", "value_loss")},
                 **{f"reward/{name}": value for name, value in components[g].items()},
             }
-            self.curves.add(self.iteration, self.env_steps(g), group.name, group.seed, row)
-            self.tensorboard.add(group.name, group.seed, self.env_steps(g), row)
-        self.curves.flush()
+            self.logs.curves.add(self.iteration, self.env_steps(g), group.name, group.seed, row)
+            self.logs.tensorboard.add(group.name, group.seed, self.env_steps(g), row)
+        self.logs.curves.flush()
+
+    def _log_points(self) -> None:
+        """Log the evaluation, and what rewards were in training since the one before."""
+        assert self.episodes is not None
+        returns = self.env.stats.last_return.tolist()
+        spreads, failed = self.env.dispatch.component_spreads(), self.failures()
+        for g, group in enumerate(self.groups):
+            if g not in failed:
+                fitness, length = (float(x[g].double().mean()) for x in (self.episodes.fitness, self.episodes.length))
+                when = (self.iteration, self.env_steps(g))
+                self.logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
+        self.logs.points.flush()
 
     def checkpoint(self) -> None:
         """Save everything that going on needs."""
-        self.tensorboard.flush()
+        self.logs.tensorboard.flush()
         self.save(
             {
                 "iteration": self.iteration,

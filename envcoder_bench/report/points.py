@@ -1,9 +1,23 @@
-"""What evaluations saw in the course of training."""
+"""How training went, from evaluation to evaluation: points.csv, a row per point, candidate, seed and component."""
 
 from __future__ import annotations
 
+import csv
+import math
 from dataclasses import dataclass, field
-from typing import Dict, Tuple
+from pathlib import Path
+from typing import Dict, List, Mapping, NamedTuple, Tuple
+
+from envcoder_bench.report.csv_log import KEYS, CsvLog, one_line
+from envcoder_bench.report.results import number
+
+
+class ComponentStats(NamedTuple):
+    """Per environment and step of the training since the point before."""
+
+    mean: float
+    min: float
+    max: float
 
 
 @dataclass(frozen=True)
@@ -12,8 +26,10 @@ class Point:
 
     Attributes:
         iteration, env_steps: when; ``env_steps`` are those of this candidate and seed.
-        fitness, episode_length: means over the episodes of the unshaped evaluation.
-        components: mean, min and max of each reward component in training since the point before.
+        fitness, episode_length: means over the episodes of the unshaped evaluation; control steps.
+        components: mean, min and max of ``total reward`` and of each reward component in training since the point
+            before; as ComponentStats where they were read from points.csv.
+        shaped_return: mean return of the candidate's own reward over the training episodes that ended last.
     """
 
     candidate: str
@@ -22,4 +38,52 @@ class Point:
     env_steps: int
     fitness: float
     episode_length: float
-    components: Dict[str, Tuple[float, float, float]] = field(default_factory=dict)
+    components: Mapping[str, Tuple[float, float, float]] = field(default_factory=dict)
+    shaped_return: float = math.nan
+
+
+_NUMBERS = ("fitness", "episode_length", "shaped_return")
+_COLUMNS = (*_NUMBERS, "component", *ComponentStats._fields)
+
+
+class PointLog(CsvLog):
+    """Appends to points.csv."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Begin a new file; an old one is replaced."""
+        super().__init__(path, _COLUMNS)
+
+    def add(self, point: Point) -> None:
+        """Add the rows of a point, on disk after the next ``flush``."""
+        same = [number(getattr(point, name)) for name in _NUMBERS]
+        for name, stats in point.components.items() or [("", (math.nan,) * 3)]:
+            cells = [*same, one_line(name), *map(number, stats)]
+            self.write(point.iteration, point.env_steps, point.candidate, point.seed, cells)
+
+
+def read_points(path: str | Path) -> List[Point]:
+    """Read points.csv: iteration by iteration, in each the candidates and seeds in their order.
+
+    Raises:
+        ValueError: the file has other columns.
+    """
+    with open(path, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != (*KEYS, *_COLUMNS):
+            raise ValueError(f"{path}: not a points.csv; its columns must be {', '.join((*KEYS, *_COLUMNS))}")
+        rows = list(reader)
+    components: Dict[Tuple[str, ...], Dict[str, ComponentStats]] = {}
+    for row in rows:
+        own = components.setdefault(tuple(row[name] for name in (*KEYS, *_NUMBERS)), {})
+        if row["component"]:
+            own[row["component"]] = ComponentStats(*(_value(row[name]) for name in ComponentStats._fields))
+    points: List[Point] = []
+    for (iteration, env_steps, candidate, seed, *numbers), own in components.items():
+        fitness, episode_length, shaped_return = map(_value, numbers)
+        when = (int(seed), int(iteration), int(env_steps))
+        points.append(Point(candidate, *when, fitness, episode_length, own, shaped_return))
+    return points
+
+
+def _value(cell: str) -> float:
+    return float(cell) if cell else math.nan

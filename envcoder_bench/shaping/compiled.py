@@ -1,4 +1,5 @@
 """Stages whose functions are traced: compile them into kernels, and hold the kernels against the functions."""
+
 from __future__ import annotations
 
 import warnings
@@ -52,7 +53,7 @@ class Compiler:
         work = []
         for stage in stages:
             outputs = {key or "value": buffer for key, buffer in stage.buffers.items()}
-            memory = kernels.Memory(readable, outputs, self._components.sums, self._active, self._step)
+            memory = kernels.Memory(readable, outputs, self._components.counts, self._active, self._step)
             jobs = [
                 kernels.Job(call.group, call.seed, _source(program, stage, len(self._components.names(call.group))))
                 for call, program in stage.traced
@@ -73,13 +74,13 @@ class Compiler:
         groups, n, stage.verified = stage.layout.num_groups, stage.layout.envs_per_group, True
         if all((call.seed, n) in program.verified for call, program in stage.traced):
             return
-        sums = self._components.sums.clone()
+        counts = self._components.counts.clone()
 
         def results(run: Callable[[], None]) -> List[Tensor]:
-            self._components.sums.zero_()
+            self._components.clear()
             stage.poison()
             run()
-            return [x.clone() for x in (*stage.buffers.values(), self._components.sums.transpose(1, 2))]
+            return [x.clone() for x in (*stage.buffers.values(), self._components.counts.movedim(3, 1))]
 
         def functions() -> None:
             for call, _ in stage.traced:
@@ -88,7 +89,7 @@ class Compiler:
 
         self._active.copy_(torch.tensor(alive, dtype=torch.uint8))  # another stage's mask may stand there
         expected, got = results(functions), results(stage.launch)
-        self._components.sums.copy_(sums)  # this was no step
+        self._components.counts.copy_(counts)  # this was no step
         stage.reset()
         wrong = [g for g in disagreeing(expected, got, groups, n) if alive[g]]
         for call, program in list(stage.traced):
@@ -113,12 +114,19 @@ def _source(program: Program, stage: Stage, num_components: int) -> Source:
     stores = {}
     for key, buffer in stage.buffers.items():
         stores[key or "value"] = f"O_{{name}}[{{place}}] = ({C_TYPES[KINDS[buffer.dtype]]}){{value}};"
-    for i in range(num_components if stage.name == "the reward" else 0):
-        stores[f"component{i}"] = f"O_sums[{i} * n] += (float){{value}};"
+    if stage.name == "the reward":
+        stores["value"] += _count(0)
+        stores.update({f"component{i}": _count(i + 1) for i in range(num_components)})
     key = tuple(stores.items())
     if key not in program.sources:  # groups share programs, and so do training and evaluation
         program.sources[key] = write_source(program, stores)
     return program.sources[key]
+
+
+def _count(row: int) -> str:
+    """C code that adds a value to its sum, and to its least and greatest, which NaN leaves alone."""
+    value, (total, low, high) = "(float){value}", (f"O_counts[{3 * row + k} * n]" for k in range(3))
+    return f" {total} += {value}; if ({value} < {low}) {low} = {value}; if ({value} > {high}) {high} = {value};"
 
 
 def disagreeing(expected: Sequence[Tensor], got: Sequence[Tensor], groups: int, n: int) -> List[int]:

@@ -14,7 +14,7 @@ from envcoder_bench.shaping import cuda_graphs, outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
 from envcoder_bench.shaping.compiled import Compiler
-from envcoder_bench.shaping.components import Components
+from envcoder_bench.shaping.components import Components, Spread
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
 from envcoder_bench.shaping.stages import Call, Stage, Store, into, into_parts, into_reward
@@ -120,7 +120,7 @@ class Dispatcher:
         return self._run("command", step, mask)[""]
 
     def reward(self, step: int) -> Tensor:
-        """Compute rewards ``(num_envs,)`` and add the reward components up, see ``components``."""
+        """Compute rewards ``(num_envs,)`` and count it and its components, see ``components``."""
         reward = self._run("reward", step)[""]
         self._components.count_step(self.alive)
         return reward
@@ -170,6 +170,10 @@ class Dispatcher:
         A group that is dead, or had no reward computed since, gives an empty dict.
         """
         return self._components.means(self.alive)
+
+    def component_spreads(self) -> List[Dict[str, Spread]]:
+        """For each group, mean, min and max of each component and of the reward (TOTAL) since the last call of this."""
+        return self._components.spreads(self.alive)
 
     def fail(self, group: int, error: CandidateError) -> None:
         """Stop a group for good; of several faults the first counts."""
@@ -229,9 +233,9 @@ class Dispatcher:
         """Run a stage without asking the device for anything."""
         stage.prefill()
         if stage.replay is None:
-            sums = self._components.sums.clone()  # warming up is not a step
+            counts = self._components.counts.clone()  # warming up is not a step
             stage.eager, stage.replay = self._build(stage, step)
-            self._components.sums.copy_(sums)
+            self._components.counts.copy_(counts)
             stage.prefill()
         replay = stage.replay
         for call in stage.eager:
@@ -320,8 +324,8 @@ class Dispatcher:
             drives = partial(self.task.default_dof_target, action, state)
             store = into(rows["command"][""])
             put("command", Call(group, None, drives, store, 0, noise.CONTROL, self.device))
-        sums = self._components.rows(group)
-        add("reward", shaping.reward, noise.REWARD, into_reward(rows["reward"][""], sums))
+        counts = self._components.rows(group)
+        add("reward", shaping.reward, noise.REWARD, into_reward(rows["reward"][""], *counts))
         add("terminal", shaping.terminal, noise.TERMINAL, into(rows["terminal"][""], outputs.real))
         add("initial_state", shaping.initial_state, noise.INITIAL_STATE, into_parts(rows["initial_state"]))
         add("goal", shaping.goal, noise.GOAL, into_parts(rows["goal"]))

@@ -61,18 +61,30 @@ def into(rows: Tensor, kind: Callable[..., Tensor] = outputs.floating) -> Store:
     return store
 
 
-def into_reward(rows: Tensor, sums: Dict[str, Tensor]) -> Store:
-    """Store a reward in ``rows`` ``(n,)`` and add its components to their ``sums``, each ``(n,)``."""
+def into_reward(rows: Tensor, counts: Tensor, of_components: Dict[str, Tensor]) -> Store:
+    """Store a reward in ``rows`` ``(n,)``; add it and its components to their counts, ``(3, n)`` each.
+
+    Counts are the sum, the least and the greatest value, which ignore NaN.
+    """
     n, on_cuda = rows.shape[0], rows.is_cuda
+    own, parts = counts.unbind(), {name: part.unbind() for name, part in of_components.items()}
 
     def store(value: object) -> None:
         total, components = outputs.reward(value, n, on_cuda)
         rows.copy_(total)
+        _count(own, total)
         for name, component in components.items():
-            if name in sums:  # evaluation may run another reward than the one checked, with names of its own
-                sums[name].add_(component)
+            if name in parts:  # evaluation may run another reward than the one checked, with names of its own
+                _count(parts[name], component)
 
     return store
+
+
+def _count(counts: Tuple[Tensor, ...], value: Tensor) -> None:
+    total, low, high = counts
+    total.add_(value)
+    torch.fmin(low, value, out=low)
+    torch.fmax(high, value, out=high)
 
 
 def into_parts(rows: Dict[str, Tensor]) -> Store:

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from envcoder_bench.report.curves import CurveLog, read_curves, sort_curves
+from envcoder_bench.report.csv_log import sort_rows
+from envcoder_bench.report.curves import CurveLog, read_curves
 
 
 def add(log, iteration):
@@ -77,7 +78,7 @@ def test_groups_that_trained_one_after_the_other_end_as_if_together(tmp_path):
     rows(log, ["c"], range(6, 13))
     log.close()
     for _ in range(2):  # doing it again changes nothing
-        sort_curves(path)
+        sort_rows(path)
         assert path.read_bytes() == (tmp_path / "together.csv").read_bytes()
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from shaping_fakes import FakeTask, Groups, shaping
 
+from envcoder_bench.shaping.components import TOTAL
 from envcoder_bench.shaping.contract import CandidateError
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -66,6 +67,10 @@ def test_graphs_give_what_eager_calls_give():
         close(graphs.step(t), eager.step(t))
     for one, two in zip(graphs.dispatch.components(), eager.dispatch.components()):
         assert one == pytest.approx(two, rel=1e-5)
+    for one, two in zip(graphs.dispatch.component_spreads(), eager.dispatch.component_spreads()):
+        assert one.keys() == two.keys() and TOTAL in one
+        for name in one:
+            assert one[name] == pytest.approx(two[name], rel=1e-5)
     graphs.dispatch.poll()
     assert graphs.dispatch.failures == {}
 

@@ -47,14 +47,14 @@ class Memory(NamedTuple):
     Attributes:
         state: ``(num_envs, ...)`` tensors by name.
         outputs: ``(num_envs, ...)`` tensors by name.
-        sums: ``(num_groups, most components, n)``, of the reward's components.
+        counts: ``(num_groups, 1 + most components, 3, n)``, of the reward and its components.
         active: ``(num_groups,)`` uint8, groups to run.
         step: 0-d int64.
     """
 
     state: Dict[str, Tensor]
     outputs: Dict[str, Tensor]
-    sums: Tensor
+    counts: Tensor
     active: Tensor
     step: Tensor
 
@@ -88,7 +88,7 @@ def launches(stages: Sequence[Tuple[Sequence[Job], Memory]], n: int) -> List[Lis
 def _rows(memory: Memory) -> Dict[str, Tensor]:
     """Every tensor that a program may name, by its name in the code, in an order that does not depend on the run."""
     state = {f"S_{name}": memory.state[name] for name in sorted(memory.state)}
-    return {**state, **{f"O_{name}": x for name, x in memory.outputs.items()}, "O_sums": memory.sums}
+    return {**state, **{f"O_{name}": x for name, x in memory.outputs.items()}, "O_counts": memory.counts}
 
 
 def _code(chunk: List[List[Job]], memory: Memory) -> str:
@@ -104,7 +104,7 @@ def _body(source: Source, memory: Memory) -> str:
         kind = C_TYPES[KINDS[x.dtype]]
         if name in read:
             lines.append(f"const {kind}* {name} = (const {kind}*){pointer} + row * {stride};")
-        elif name == "O_sums":
+        elif name == "O_counts":
             lines.append(f"{kind}* {name} = ({kind}*){pointer} + group * {stride} + lane;")
         elif name.startswith("O_"):
             lines.append(f"{kind}* {name} = ({kind}*){pointer} + row * {stride};")
