@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 from textwrap import dedent, indent
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -122,13 +122,21 @@ def eager(f: Function, state: Dict[str, Tensor]) -> Result:
 
 
 class Compiled:
-    """Programs in kernels, one group of n environments for each."""
+    """Programs in kernels, one group of n environments for each; ``state`` has the shapes if not make_state's."""
 
-    def __init__(self, programs: Sequence[Program], n: int, device: str = "cpu", seeds: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        n: int,
+        device: str = "cpu",
+        seeds: Sequence[int] = (),
+        state: Optional[Dict[str, Tensor]] = None,
+    ) -> None:
         self.n, self.device, groups = n, torch.device(device), len(programs)
         self.programs, self.sources = programs, [write_source(program, STORES) for program in programs]
         widths = [max(len(p.outputs[name].nodes) for p in programs) for name in STORES]
-        state = make_state(groups * n)
+        state = make_state(n) if state is None else state
+        state = {name: x.repeat(groups, *[1] * (x.dim() - 1)) for name, x in state.items()}
         self.memory = kernels.Memory(
             {name: x.to(device) for name, x in state.items()},
             {

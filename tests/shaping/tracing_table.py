@@ -102,7 +102,29 @@ F.layer_norm(x, (4,)) | F.layer_norm(f, (4, 3)) | x.sort(dim=1) | x.sort(dim=-1,
 torch.sort(f, dim=1)[0] | x.argsort(dim=1) | torch.topk(x, 2, dim=1) | x.topk(2, largest=False).values
 x.median(dim=1) | x.median(-1).values | x.kthvalue(2, dim=1) | k.sort(dim=1, stable=True) | torch.cdist(f, f)
 torch.trapz(x, dim=1) | torch.trace(W[:, :3]) * s | torch.diagonal(m, dim1=1, dim2=2).sum(-1)
-torch.dist(W[0], W[1]) * s
+torch.dist(W[0], W[1]) * s | torch.linalg.matrix_power(m, 3) | torch.linalg.matrix_norm(m)
+torch.linalg.matrix_norm(m, ord=1) | torch.linalg.matrix_norm(m, ord=float('inf')) | torch.diag_embed(v)
+torch.diag_embed(v[:, :2], offset=-1) | torch.diag_embed(f, dim1=1, dim2=2) | m @ torch.diag_embed(v) @ m.mT
+torch.diag_embed(b) | torch.diag(W[0]) @ x.unsqueeze(-1) | torch.linalg.multi_dot([W, W.mT, W]) * s.view(-1, 1, 1)
+"""
+MATRICES = """
+torch.linalg.solve(W[:, :3], v.T).T | torch.linalg.solve(W[:, :3], v, left=False)
+torch.cholesky_solve(v.T, W[:, :3]).T | torch.linalg.solve_triangular(W[:, :3], v.T, upper=False).T
+torch.inverse(m + 4 * torch.eye(3)) | torch.linalg.inv(m + 4 * torch.eye(3)) | torch.linalg.inv_ex(m + 4 * torch.eye(3))
+torch.linalg.solve(m + 4 * torch.eye(3), v) | torch.linalg.solve(m + 4 * torch.eye(3), f.mT)
+torch.linalg.solve(m + 4 * torch.eye(3), f, left=False) | torch.linalg.solve(m + 4 * torch.eye(3), W[:, :3])
+torch.linalg.solve(4 * torch.eye(3) + W[:, :3], v.unsqueeze(-1)) | torch.linalg.solve(4 * torch.eye(3) + W[:, :3], f.mT)
+torch.linalg.det(m) | torch.det(m) | torch.linalg.slogdet(m) | torch.logdet(m @ m.mT + torch.eye(3))
+torch.linalg.cholesky(m @ m.mT + torch.eye(3)) | torch.linalg.cholesky(m @ m.mT + torch.eye(3), upper=True)
+torch.linalg.cholesky_ex(m @ m.mT + torch.eye(3))
+torch.cholesky_solve(f.mT, torch.tril(m) + 4 * torch.eye(3)) | torch.cholesky_inverse(torch.tril(m) + 4 * torch.eye(3))
+torch.cholesky_solve(f.mT, torch.triu(m) + 4 * torch.eye(3), upper=True)
+torch.cholesky_inverse(torch.triu(m) + 4 * torch.eye(3), upper=True)
+torch.linalg.solve_triangular(m + 4 * torch.eye(3), f.mT, upper=True)
+torch.linalg.solve_triangular(m + 4 * torch.eye(3), f.mT, upper=False)
+torch.linalg.solve_triangular(m + 4 * torch.eye(3), f, upper=True, left=False)
+torch.linalg.solve_triangular(0.1 * m, f.mT, upper=False, unitriangular=True)
+torch.linalg.matrix_power(m + 4 * torch.eye(3), -2) | torch.linalg.inv((m + 4 * torch.eye(3)).double())
 """
 STRUCTURE = """
 x[:, 0] | x[:, -1] | x[:, 1:3] | x[:, ::2] | x[:, 1:] - x[:, :-1] | x[..., 2] | f[..., 0] | f[:, 1] | f[:, 1:3, 2]
@@ -288,11 +310,14 @@ return g(x, b, k)
 ]
 
 
+def _parts(*texts: str) -> List[str]:
+    return [part.strip() for text in texts for line in text.strip().splitlines() for part in line.split(" | ")]
+
+
 def _table() -> List[str]:
-    lines = [ARITHMETIC, FUNCTIONS, COMPARISONS, REDUCTIONS, STRUCTURE, QUATERNIONS]
-    found = [part.strip() for text in lines for line in text.strip().splitlines() for part in line.split(" | ")]
     bodies = [body.strip() if "\n" in body else body.replace("; ", "\n") for body in BODIES]
-    return found + bodies
+    return _parts(ARITHMETIC, FUNCTIONS, COMPARISONS, REDUCTIONS, STRUCTURE, QUATERNIONS) + bodies
 
 
-TABLE = _table()
+SOLVERS = _parts(MATRICES)  # of which torch leaves to LAPACK what becomes of NaN, and raises where it has no result
+TABLE = _table() + SOLVERS

@@ -15,7 +15,7 @@ from envcoder_bench.shaping.tracing.program import Number, Program, Untraceable,
 
 MAX_CONSTANTS = 4096  # numbers in one constant tensor
 
-Result = Union[Value, Sequence[Value]]
+Result = Union[Value, Sequence[Optional[Value]]]  # None: of a tensor that nobody can read
 Rule = Callable[["Recorder", Dict[str, Any], Any], Result]  # (recorder, arguments by name, torch's result)
 RULES: Dict[str, Rule] = {}  # by the name of the ATen operator
 
@@ -166,7 +166,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(result, Tensor):
             result, made = (result,), (made,)  # type: ignore[assignment]
         for tensor, value in zip(result, made) if isinstance(result, (tuple, list)) else ():  # type: ignore[arg-type]
-            if id(tensor) not in self._values:
+            if value is not None and id(tensor) not in self._values:
                 self._values[id(tensor)] = (tensor, self._finished(tensor, value))
 
     def _folded(self, func: Any, given: Dict[str, Any], result: Any) -> Optional[Result]:

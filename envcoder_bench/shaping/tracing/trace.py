@@ -17,6 +17,7 @@ from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.shaping.tracing import (  # noqa: F401  (their rules)
     indexing,
+    linalg,
     ordering,
     pointwise,
     reductions,
