@@ -12,6 +12,8 @@ _PYTHON = ("", "python", "python3", "py", "py3")
 _COMPUTE = re.compile(r"^def[ \t]+(compute_\w+)[ \t]*\(", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(?:from[ \t]+\S+[ \t]+)?import[ \t]+([^#\n]+)", re.MULTILINE)
+_TEXTS = re.compile(r"(\"\"\"|'''|\"|')(?:\\.|(?!\1).)*?\1|#[^\n]*", re.DOTALL)  # string literals and comments
+_LOCAL = re.compile(r"^[ \t]+([\w, \t]+?)[ \t]*(?::[^=\n]+)?=(?!=)|^def[ \t]+\w+[ \t]*\(([^)]*)\)", re.MULTILINE)
 _TOP_LEVEL = re.compile(r"import\s|from\s+\S+\s+import\s|def\s|class\s|@|#|[)\]}]|\"\"\"|'''|\w+\s*(?::[^=]+)?=(?!=)")
 
 
@@ -40,7 +42,7 @@ def extract_code(text: str, cut_off: bool = False) -> Optional[str]:
         return None
     while True:
         code = "\n\n".join(blocks[index] for index in sorted(chosen))
-        missing = set(re.findall(r"\w+", code)) - _defines(code)
+        missing = _uses(code) - _defines(code)
         helpers = [i for i in range(len(blocks)) if i not in chosen and _defines(blocks[i]) & missing]
         if not helpers:
             return code + "\n"
@@ -94,3 +96,10 @@ def _defines(code: str) -> Set[str]:
         parts = [part.split(" as ")[-1].strip(" ()\t") for part in imported.split(",")]
         names |= {part.split(".")[0] for part in parts if part}
     return names
+
+
+def _uses(code: str) -> Set[str]:
+    """Names that a candidate's functions use and do not set themselves."""
+    code = _TEXTS.sub("", code)
+    local = {name for pair in _LOCAL.findall(code) for part in pair for name in re.findall(r"\w+", part)}
+    return set(re.findall(r"(?<![\w.])[^\W\d]\w*", code)) - local

@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Tuple
 from envcoder_bench.errors import UserError
 from envcoder_bench.search.providers.base import Reply, Request
 from envcoder_bench.search.providers.transcript import (
+    as_json,
     content_hash,
     different_keys,
     read_records,
@@ -55,8 +56,7 @@ class ReplayProvider:
 
     def check(self, meta: Mapping[str, Any]) -> None:
         """Raise UserError where the transcript is of a search that was asked for something else."""
-        here = dict(meta)
-        differences = different_keys(self.meta, here, every=False)
+        differences = different_keys(self.meta, as_json(meta), every=False)
         if differences:
             raise UserError(f"--llm replay:{self.path} is the transcript of another search: {differences}")
 

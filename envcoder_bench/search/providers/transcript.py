@@ -63,7 +63,7 @@ class Transcript:
             UserError: the file cannot be read or written, is damaged, or is of a search with another ``meta``.
         """
         self.path = Path(path)
-        self.meta: Dict[str, Any] = json.loads(json.dumps(dict(meta)))
+        self.meta = as_json(meta)
         self._lock = threading.Condition()
         self._replies: Dict[Key, Reply] = {}
         self._asked: Set[Key] = set()
@@ -197,6 +197,11 @@ def request_of(record: Mapping[str, Any]) -> Request:
     content = dict(record["request"])
     content["messages"] = tuple(Message(**message) for message in content["messages"])
     return Request(**content, label=record["label"])
+
+
+def as_json(meta: Mapping[str, Any]) -> Dict[str, Any]:
+    """The same in JSON's types: lists for tuples."""
+    return json.loads(json.dumps(dict(meta)))
 
 
 def different_keys(there: Mapping[str, Any], here: Mapping[str, Any], every: bool) -> str:

@@ -1,0 +1,376 @@
+"""The transcript: what is on record is never paid again, whenever the process dies; replays; budgets; Ctrl-C."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from llm_server import CODE, answer, held, status
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.search.providers.base import BUDGET, ERROR, STOP, Message, ProviderError, Reply, Request
+from envcoder_bench.search.providers.budget import Budget
+from envcoder_bench.search.providers.choice import make_provider
+from envcoder_bench.search.providers.complete import Retry, complete_all
+from envcoder_bench.search.providers.prices import Price
+from envcoder_bench.search.providers.replay import ReplayProvider
+from envcoder_bench.search.providers.transcript import Transcript, content_hash, read_records
+
+META = {"task": "Anymal", "shaper_types": ("compute_reward",), "rounds": 3}
+
+
+class Model:
+    """A model in this process: answers with the question, and counts how often each was asked.
+
+    ``faults`` says what happens first to a question: errors, or texts without code. ``tokens`` are of every reply.
+    """
+
+    name, model, default_output_tokens, recorded = "openai:m", "m", 50, False
+
+    def __init__(self, faults=None, tokens=(10, 5)):
+        self.faults = {question: list(events) for question, events in (faults or {}).items()}
+        self.asked = []
+        self.tokens = tokens
+        self.lock = threading.Lock()
+
+    def complete(self, request):
+        question = request.messages[-1].text
+        with self.lock:
+            self.asked.append(content_hash(request))
+            fault = self.faults[question].pop(0) if self.faults.get(question) else None
+        if isinstance(fault, Exception):
+            raise fault
+        return Reply(CODE.format(question) if fault is None else fault, *self.tokens)
+
+
+def questions(*texts, **fields):
+    return [Request("s", (Message("user", text),), label=f"r1_{k:02d}", **fields) for k, text in enumerate(texts)]
+
+
+def complete(provider, requests, transcript, **options):
+    return complete_all(provider, requests, transcript, sleep=lambda seconds: None, **options)
+
+
+def lines(path):
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def test_the_same_request_is_the_same_whatever_its_label_and_nothing_else(tmp_path):
+    base = Request("s", (Message("user", "a"), Message("assistant", "b")), 1.0, 9, 0, 0, "r1_00")
+    assert (
+        content_hash(base) == content_hash(replace(base, label="r2_00")) == content_hash(replace(base, temperature=1))
+    )
+    others = [
+        replace(base, system="t"),
+        replace(base, messages=base.messages[:1]),
+        replace(base, messages=(Message("user", "a"), Message("user", "b"))),
+        replace(base, messages=(Message("user", "ab"), Message("assistant", ""))),
+        replace(base, temperature=0.5),
+        replace(base, temperature=None),
+        replace(base, max_output_tokens=8),
+        replace(base, sample=1),
+        replace(base, attempt=1),
+    ]
+    assert len({content_hash(request) for request in [base, *others]}) == 1 + len(others)
+
+
+def test_a_search_that_is_resumed_pays_nothing_again_and_gets_the_same(tmp_path):
+    path = tmp_path / "transcript.jsonl"
+    model = Model({"b": [ProviderError("server", "down")], "c": ["no code", "nor here"], "d": ["x"] * 3})
+    transcript = Transcript(path, META)
+    first = complete(model, questions("a", "b", "c", "d", "ü\ud800"), transcript)
+    assert [reply.error for reply in first[:3]] == [""] * 3 and "asked 3 times" in first[3].error
+    assert [reply.input_tokens for reply in first] == [10, 10, 30, 30, 10]
+    content = path.read_bytes()
+    again = Model()
+    resumed = Transcript(path, META)
+    assert complete(again, questions("a", "b", "c", "d", "ü\ud800"), resumed) == first
+    assert again.asked == [] and path.read_bytes() == content
+    assert resumed.spent == transcript.spent and resumed.spent.tokens == 15 * 9
+    other = Model()  # the same words to another model are another request
+    other.name = "openai:n"
+    complete(other, questions("a"), resumed)
+    assert len(other.asked) == 1
+
+
+def test_cut_at_any_byte_a_transcript_goes_on_and_only_what_is_lost_is_paid_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
+    path = tmp_path / "transcript.jsonl"
+    model = Model({"b": [ProviderError("server", "down")], "c": ["no code"]}, tokens=(3, 4))
+    first = complete(model, questions("a", "b", "c"), Transcript(path, {"task": "T"}), concurrency=1)
+    whole = path.read_bytes()
+    header = len(lines(path)[0])
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        left, _ = read_records(path)
+        known = {record["hash"] for record in left if record["type"] == "reply"}
+        model = Model({"c": ["no code"]} if not any(r.get("label") == "r1_02" for r in left) else {}, tokens=(3, 4))
+        transcript = Transcript(path, {"task": "T"})
+        replies = complete(model, questions("a", "b", "c"), transcript, concurrency=1, budget=Budget(prices={}))
+        assert replies == first, size
+        assert not known & set(model.asked) and len(model.asked) == 4 - len(known), size
+        assert transcript.spent.tokens == 7 * 4
+        records, length = read_records(path)
+        assert length == path.stat().st_size and records[0]["meta"] == {"task": "T"}
+        assert path.read_bytes()[: min(size, header)] == whole[: min(size, header)]
+
+
+def test_a_transcript_of_another_search_or_no_transcript_is_said(tmp_path):
+    path = tmp_path / "transcript.jsonl"
+    Transcript(path, META)
+    with pytest.raises(UserError, match='extra is missing there and 1 here, task is "Anymal" there and "Ant" here'):
+        Transcript(path, {**META, "task": "Ant", "extra": 1})
+    for text in ("# notes\n", "no line end", "{}\n", "[1]\n", '{"type": "header", "format": 9, "meta": {}}\n'):
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"transcript\.jsonl"):
+            Transcript(path, META)
+        assert path.read_text() == text
+    with pytest.raises(UserError, match="cannot be written"):
+        Transcript(tmp_path / "nowhere" / "t.jsonl", META)
+
+
+def test_a_damaged_line_in_the_middle_is_said_with_its_number(tmp_path):
+    path = tmp_path / "transcript.jsonl"
+    complete(Model(), questions("a", "b"), Transcript(path, META), concurrency=1)
+    parts = lines(path)
+    for broken in (parts[1][:40] + b"\n", b"\n", b'{"type": "reply"}\n', b"\xff\n"):
+        path.write_bytes(b"".join([parts[0], broken, parts[2]]))
+        with pytest.raises(UserError, match=r"transcript\.jsonl:2: .* delete the line"):
+            Transcript(path, META)
+
+
+def test_a_full_disk_is_said_and_leaves_whole_lines(tmp_path, monkeypatch):
+    path = tmp_path / "transcript.jsonl"
+    transcript = Transcript(path, META)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[: len(data) // 2]))
+    with pytest.raises(UserError, match="disk full"):
+        complete(Model(), questions("a"), transcript)
+    monkeypatch.undo()
+    assert len(lines(path)) == 1 and path.read_bytes().endswith(b"\n")
+
+
+def test_an_error_is_asked_anew_on_a_resume_a_refusal_not(tmp_path):
+    path = tmp_path / "transcript.jsonl"
+    model = Model({"a": [ProviderError("server", "down")] * 9})
+    (reply,) = complete(model, questions("a"), Transcript(path, META), retry=Retry(tries=2))
+    assert reply.finish == ERROR and reply.error == "down (tried 2 times)" and len(model.asked) == 2
+    again = Model()
+    (reply,) = complete(again, questions("a"), Transcript(path, META))
+    assert reply.finish == STOP and len(again.asked) == 1
+
+
+def test_the_same_request_at_once_is_sent_once(server, tmp_path):
+    server.script.extend([held] * 40)
+    provider = make_provider("openai:m", server.root + "/v1")
+    transcript = Transcript(tmp_path / "transcript.jsonl", META)
+    results = []
+
+    def search():
+        results.append(complete_all(provider, questions("a", "b", "a", "a"), transcript, concurrency=4))
+
+    searches = [threading.Thread(target=search) for _ in range(4)]
+    for thread in searches:
+        thread.start()
+    while len(server.bodies) < 2:
+        time.sleep(0.01)
+    time.sleep(0.1)  # nothing is waited for: a second request would only make the counts below wrong
+    server.open.set()
+    for thread in searches:
+        thread.join(30)
+    assert server.counts == {"a": 1, "b": 1}
+    assert len(results) == 4 and all(replies == results[0] for replies in results)
+    assert len(read_records(transcript.path)[0]) == 3
+
+
+def test_no_more_requests_are_in_flight_than_asked_for(server, tmp_path):
+    provider = make_provider("openai:m", server.root + "/v1")
+    requests = questions(*map(str, range(12)))
+    complete_all(provider, requests, Transcript(tmp_path / "t.jsonl", META), concurrency=3)
+    assert 1 <= server.most_at_once <= 3 and len(server.bodies) == 12
+
+
+def test_replies_come_in_order_and_are_told_as_they_come(tmp_path):
+    told = {}
+    requests = questions("a", "b", "c")
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    replies = complete(Model(), requests, transcript, on_reply=told.__setitem__)
+    assert ["sample a" in replies[0].text, "sample b" in replies[1].text, "sample c" in replies[2].text] == [True] * 3
+    assert [told[k] for k in range(3)] == replies
+    assert complete(Model(), [], transcript) == []
+
+
+def test_a_search_can_say_what_it_waits_for(tmp_path):
+    said = []
+    model = Model({"a": [ProviderError("rate_limit", "m: 429: slow down", retry_after=12.0)]})
+    complete(model, questions("a"), Transcript(tmp_path / "t.jsonl", META), notify=said.append)
+    assert len(said) == 1 and said[0].startswith("r1_00: m: 429: slow down; again in 1")
+
+
+PRICES = {"m": Price(1e6, 2e6)}  # a dollar for a token of input, two for one of output
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_budgets_hold_whatever_replies_cost_and_however_many_are_in_flight(seed, tmp_path):
+    rng = random.Random(seed)
+
+    class Spendthrift(Model):
+        """Uses anything up to what it may, in varying time."""
+
+        def complete(self, request):
+            reply = super().complete(request)
+            most = Budget(prices=PRICES).most(self, request).tokens - request.max_output_tokens
+            with self.lock:
+                tokens = rng.randint(1, most), rng.randint(0, request.max_output_tokens)
+                seconds = rng.random() * 0.003
+            time.sleep(seconds)
+            return replace(reply, input_tokens=tokens[0], output_tokens=tokens[1])
+
+    faults = {str(k): [rng.choice(["no code", ProviderError("server", "down")])] for k in range(0, 60, 3)}
+    limits = {"max_tokens": rng.randint(1, 3000)} if seed % 2 else {"max_cost": rng.randint(1, 4000)}
+    budget = Budget(prices=PRICES, **limits)
+    model = Spendthrift(faults)
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    replies = complete(model, questions(*map(str, range(60))), transcript, budget=budget, concurrency=16)
+    spent = transcript.spent
+    assert spent.tokens <= limits.get("max_tokens", 1e9) and spent.cost <= limits.get("max_cost", 1e9)
+    assert len(replies) == 60 and budget.stopped.startswith("the next request could exceed --max_")
+    stopped = [reply for reply in replies if reply.finish == BUDGET]
+    assert stopped and all(reply.error == budget.stopped and reply.cost is None for reply in stopped)
+    most = max(budget.most(model, replace(r, max_output_tokens=50)).tokens for r in questions(*map(str, range(60))))
+    if "max_tokens" in limits:  # it went as far as it could: nothing that surely fitted was left out
+        assert spent.tokens + most > limits["max_tokens"]
+    asked = len(model.asked)
+    later = Budget(prices=PRICES, **limits)
+    resumed = Transcript(tmp_path / "t.jsonl", META)  # what was spent before counts
+    complete(model, questions("one more"), resumed, budget=later)
+    assert len(model.asked) == asked and later.stopped and resumed.spent == spent
+
+
+def test_a_request_waits_for_those_in_flight_before_the_budget_stops_the_search(tmp_path):
+    model = Model()
+    most = Budget().most(model, questions("a")[0]).tokens
+    budget = Budget(max_tokens=most + 15)  # two at once could exceed it, one after the other do not
+    replies = complete(model, questions("a", "b"), Transcript(tmp_path / "t.jsonl", META), budget=budget)
+    assert [reply.finish for reply in replies] == [STOP, STOP] and not budget.stopped
+
+
+def test_costs_are_counted_by_price_and_unknown_without_one(tmp_path):
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    (reply,) = complete(Model(), questions("a"), transcript, budget=Budget(prices=PRICES))
+    assert reply.cost == 10 * 1 + 5 * 2 == transcript.spent.cost
+    (reply,) = complete(Model(), questions("b"), transcript, budget=Budget(prices={}))
+    assert reply.cost is None and transcript.spent.cost == 20
+    with pytest.raises(UserError, match=r"the price of m is unknown; add it to .*prices\.yaml"):
+        complete(Model(), questions("c"), transcript, budget=Budget(max_cost=1, prices={}))
+    for limits in ({"max_tokens": 0}, {"max_cost": 0}, {"max_cost": float("nan")}, {"max_cost": -1.0}):
+        with pytest.raises(UserError, match=next(iter(limits))):
+            Budget(**limits)
+
+
+def record(tmp_path, **faults):
+    path = tmp_path / "recorded" / "transcript.jsonl"
+    path.parent.mkdir()
+    requests = questions("a", "b", "c", "d", temperature=0.5)
+    model = Model(faults)
+    replies = complete(model, requests, Transcript(path, META), retry=Retry(tries=2), budget=Budget(prices=PRICES))
+    return path, requests, replies
+
+
+def test_a_replay_gives_the_same_replies_without_a_model_and_without_waiting(tmp_path):
+    path, requests, replies = record(tmp_path, b=["no code"], c=["x"] * 3, d=[ProviderError("server", "down")] * 3)
+    before = path.read_bytes()
+    assert [reply.finish for reply in replies] == [STOP, STOP, STOP, ERROR]
+    for source in (path, path.parent):
+        provider = make_provider(f"replay:{source}")
+        provider.check(META)
+        waits = []
+        transcript = Transcript(tmp_path / f"{source.name}.copy", META)
+        played = complete_all(provider, requests, transcript, budget=Budget(prices={}), sleep=waits.append)
+        assert played == replies and waits == [] and provider.by_label == 0
+        third = make_provider(f"replay:{transcript.path}")  # a replay's transcript is one that can be played
+        assert complete(third, requests, Transcript(tmp_path / f"{source.name}.2", META)) == replies
+    assert path.read_bytes() == before
+
+
+def test_a_replay_of_another_search_says_what_differs(tmp_path):
+    path, requests, _ = record(tmp_path)
+    provider = ReplayProvider(path)
+    provider.check({"task": "Anymal", "rounds": 3, "version": "9"})
+    with pytest.raises(
+        UserError, match=r'another search: shaper_types is .*"compute_reward".* there and .* here, task is'
+    ):
+        provider.check({**META, "shaper_types": ["compute_torque"], "task": "Ant"})
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    lacking = [replace(requests[0], messages=(Message("user", "new"),), label="r4_02")]
+    with pytest.raises(UserError, match="no reply for r4_02: it holds r1_00 to r1_03"):
+        complete(provider, lacking, transcript)
+    with pytest.raises(UserError, match="system prompt for r1_00: line 1 is 's' there and 't' here"):
+        complete(provider, [replace(requests[0], system="t")], transcript)
+    with pytest.raises(UserError, match="no reply for a request without a label"):
+        complete(provider, [replace(lacking[0], label="")], transcript)
+    with pytest.raises(UserError, match=r"no reply for r1_00 \(asked again, time 2\)"):
+        complete(provider, requests[:1], transcript, unusable=lambda reply: "I want another")
+
+
+def test_a_prompt_whose_numbers_came_out_different_is_found_by_its_label(tmp_path):
+    path, requests, replies = record(tmp_path)
+    provider = ReplayProvider(path)
+    changed = [replace(request, messages=(Message("user", "0.12"),), sample=k) for k, request in enumerate(requests)]
+    assert complete(provider, changed, Transcript(tmp_path / "t.jsonl", META)) == replies and provider.by_label == 4
+
+
+def test_a_transcript_that_cannot_be_played_is_said(tmp_path):
+    for name, text in (("none", None), ("empty", ""), ("other", "x,y\n1,2\n")):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        with pytest.raises(UserError, match=name):
+            make_provider(f"replay:{tmp_path / name}")
+    Transcript(tmp_path / "bare", META)
+    with pytest.raises(UserError, match="no reply in this transcript"):
+        make_provider(f"replay:{tmp_path / 'bare'}")
+    with pytest.raises(UserError, match="makes no sense"):
+        make_provider("replay:x", "http://localhost")
+
+
+SEARCH = """
+import sys
+from pathlib import Path
+from envcoder_bench.search.providers.base import Message, Request
+from envcoder_bench.search.providers.choice import make_provider
+from envcoder_bench.search.providers.complete import complete_all
+from envcoder_bench.search.providers.transcript import Transcript
+requests = [Request("s", (Message("user", str(k)),)) for k in range(6)]
+try:
+    complete_all(make_provider("openai:m", sys.argv[1]), requests, Transcript(Path(sys.argv[2]), {}))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_whatever_ends_a_search_replies_that_came_are_on_disk(how, server, tmp_path):
+    server.script.extend([answer(), answer(), held, answer(), status(500), held])
+    path = tmp_path / "transcript.jsonl"
+    search = subprocess.Popen([sys.executable, "-c", SEARCH, server.root + "/v1", str(path)])
+    deadline = time.monotonic() + 60
+    while not path.exists() or sum(b'"reply"' in line for line in lines(path)) < 3:
+        assert time.monotonic() < deadline and search.poll() is None
+        time.sleep(0.02)
+    search.send_signal(how)  # with requests in flight that nobody answers
+    assert search.wait(30) == (130 if how == signal.SIGINT else -how)
+    paid = {tuple(json.loads(line)["request"]["messages"][0].values()) for line in lines(path) if b'"reply"' in line}
+    assert len(paid) >= 3
+    server.open.set()
+    server.bodies.clear()
+    requests = [Request("s", (Message("user", str(k)),)) for k in range(6)]
+    replies = complete_all(make_provider("openai:m", server.root + "/v1"), requests, Transcript(path, {}))
+    assert [reply.finish for reply in replies] == [STOP] * 6
+    assert len(server.bodies) == 6 - len(paid)
