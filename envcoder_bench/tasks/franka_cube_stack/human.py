@@ -47,7 +47,7 @@ def stack_stands(state_dict):
 
 
 def compute_observation(cubeA_quat, cubeA_pos, cubeA_to_cubeB_pos, eef_pos, eef_quat, q_gripper):
-    """19 numbers: cube A's quaternion 4 and position 3, the way to B 3, hand's position 3 and quaternion 4, fingers 2."""
+    """19 numbers: cube A's quaternion 4 and position 3, that to B 3, hand's position 3 and quaternion 4, fingers 2."""
     return torch.cat((cubeA_quat, cubeA_pos, cubeA_to_cubeB_pos, eef_pos, eef_quat, q_gripper), dim=-1)
 
 
