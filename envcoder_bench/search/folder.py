@@ -1,0 +1,185 @@
+"""A search on disk: what it was asked to do, how far it got, and what came of it.
+
+::
+
+    config.yaml            everything the search was asked to do; --resume reads it
+    prompt/  start/        the templates, and the candidates it began with, as they were
+    fitness.py             the same of the fitness file
+    transcript.jsonl       every request and reply
+    archive.json           every attempt of the rounds that are done, with its scores and source
+    rounds/<k>/            round.json, candidates/*.py as they were trained, and run/: a run folder as any other
+    best.py                the best candidate so far
+    final/                 a run folder: the best and both baselines, with new seeds
+    report.html
+    .lock                  held by the process that works on the search
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.report.files import write_atomic
+from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.records import Archive, Proposal, read_archive, write_archive
+
+PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # what it keeps of the user's files
+
+
+@dataclass
+class Round:
+    """The candidates of a round once they are checked.
+
+    Attributes:
+        ready: those that can be trained.
+        failed: those that cannot, each with its status and error.
+        mended: for those that a repair made ready, the error of the version before.
+        usage: what was asked for them.
+        stopped: why no round comes after this one; empty where one may.
+    """
+
+    number: int
+    ready: List[Proposal] = field(default_factory=list)
+    failed: List[Tuple[Proposal, str, str]] = field(default_factory=list)
+    mended: Dict[str, str] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    stopped: str = ""
+
+
+class SearchFolder:
+    """Paths and atomic reading and writing of a search's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.transcript = path / "transcript.jsonl"
+        self.archive = path / "archive.json"
+        self.best = path / "best.py"
+        self.final = path / "final"
+        self.command = f"auto-shape --resume {path}"
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Any], files: Mapping[str, str]) -> SearchFolder:
+        """Make the folder with the config and the texts of ``files``, by their places in it.
+
+        Raises:
+            UserError: the path is a file or a folder that is not empty, or cannot be written.
+        """
+        if path.is_file():
+            raise UserError(f"--output_dir {path} is a file; give a new folder")
+        if path.is_dir() and any(path.iterdir()):
+            held = "already holds a search; go on with it by --resume, or" if _is_search(path) else "is not empty;"
+            raise UserError(f"--output_dir {path} {held} give a new folder")
+        folder = cls(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            for name, text in files.items():
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(path / name, text)
+            write_atomic(folder.config, OmegaConf.to_yaml(OmegaConf.create(dict(config))))  # last: it can be resumed
+        except OSError as error:
+            raise UserError(f"--output_dir {path} cannot be written: {error}") from error
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> Tuple[SearchFolder, DictConfig]:
+        """Open a search to go on with it.
+
+        Raises:
+            UserError: there is none, or its config is damaged.
+        """
+        folder = cls(path)
+        if not folder.config.is_file():
+            raise UserError(f"--resume {path}: there is no search here (no config.yaml)")
+        try:
+            config = OmegaConf.load(folder.config)
+            if not isinstance(config, DictConfig) or "llm" not in config:
+                raise ValueError("its config.yaml is not that of a search")
+        except (OSError, YAMLError, OmegaConfBaseException, UnicodeError, ValueError) as error:
+            raise UserError(f"--resume {path}: {str(error).splitlines()[0]}") from error
+        return folder, config
+
+    def read_archive(self) -> Archive:
+        """The archive, empty before the first round is done. Raises UserError where it is damaged."""
+        if not self.archive.is_file():
+            return Archive()
+        try:
+            return read_archive(self.archive)
+        except (OSError, ValueError) as error:
+            raise UserError(f"--resume {self.path}: {error}") from error
+
+    def write_archive(self, archive: Archive) -> None:
+        write_archive(self.archive, archive)
+        best = archive.best()
+        if best is not None:
+            write_atomic(self.best, best.source)
+
+    def candidate(self, name: str) -> Path:
+        """The file of an attempt, whose name begins with its round: ``r2_03``."""
+        return self.round(int(name[1 : name.index("_")])) / "candidates" / f"{name}.py"
+
+    def round(self, number: int) -> Path:
+        return self.path / "rounds" / str(number)
+
+    def run(self, number: int) -> RunFolder:
+        """The run of a round."""
+        return RunFolder(self.round(number) / "run")
+
+    def write_sources(self, proposals: Sequence[Proposal]) -> None:
+        """Write candidates to their files."""
+        for proposal in proposals:
+            path = self.candidate(proposal.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, proposal.source)
+
+    def read_round(self, number: int) -> Round | None:
+        """The candidates of a round; None where they are not all checked yet.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.round(number) / "round.json"
+        if not path.is_file():
+            return None
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return Round(
+                number,
+                [_proposal(row) for row in content["ready"]],
+                [(_proposal(row["proposal"]), row["status"], row["error"]) for row in content["failed"]],
+                content["mended"],
+                Usage(**content["usage"]),
+                content["stopped"],
+            )
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} is damaged ({error}): delete it, and the round is proposed again") from error
+
+    def write_round(self, round: Round) -> None:
+        failed = [{"proposal": asdict(p), "status": status, "error": error} for p, status, error in round.failed]
+        content: Dict[str, Any] = {"ready": [asdict(p) for p in round.ready], "failed": failed}
+        content.update(mended=round.mended, usage=asdict(round.usage), stopped=round.stopped)
+        path = self.round(round.number) / "round.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(content, indent=1) + "\n")
+
+    def clear_unfinished(self, run: RunFolder) -> None:
+        """Remove what a process left that was killed while it made a run's folder: nothing was trained in it."""
+        if run.path.is_dir() and not run.config.is_file():
+            shutil.rmtree(run.path)
+
+
+def _proposal(row: Dict[str, Any]) -> Proposal:
+    return Proposal(**{**row, "parents": tuple(row["parents"])})
+
+
+def _is_search(path: Path) -> bool:
+    return (path / "config.yaml").exists()

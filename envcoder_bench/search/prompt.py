@@ -1,0 +1,193 @@
+"""What a model is told before anything was measured: the task, the contract of the asked functions, the rules.
+
+Templates are plain files, ``cfg/prompt/*.md``, with ``$name`` where a text is filled in.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from pathlib import Path
+from string import Template
+from typing import Dict, List, Mapping, Optional, Sequence, Type
+
+from omegaconf import DictConfig
+
+from envcoder_bench import torch_utils
+from envcoder_bench.config import project_folder
+from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.search.feedback import explain, feedback
+from envcoder_bench.search.records import Archive
+from envcoder_bench.shaping.contract import ACTION_TYPES, INITIAL_STATE_KEYS, SHAPER_TYPES
+from envcoder_bench.tasks.registry import baseline_path, get_spec, state_table
+from envcoder_bench.tasks.sim_task import SimTask, read
+
+SYSTEM, FIRST, NEXT, REPAIR = "system.md", "first.md", "next.md", "repair.md"
+TEMPLATES = (SYSTEM, FIRST, NEXT, REPAIR, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
+
+LEAST_FEEDBACK = 2000  # characters that a prompt must leave for what was measured
+
+_HELPER = re.compile(r'^def ([a-z]\w*)\(([^)]*)\)( -> [^:]+)?:\n    """([^"\n]+)', re.MULTILINE)
+_NO_HELPERS = (  # numpy and lists, which are of no use in a candidate, and second names
+    "to_torch", "get_axis_params", "unscale_np", "my_quat_rotate", "get_basis_vector", "normalise_quat_in_pose",
+)  # fmt: skip
+
+
+class Prompts:
+    """The texts that a search asks its model with, none of them longer than ``max_chars`` with the system prompt.
+
+    Attributes:
+        system: what all requests begin with, see ``system_prompt``.
+    """
+
+    def __init__(self, templates: Mapping[str, str], system: str, rounds: int, max_chars: int) -> None:
+        """Raise UserError for a mistake in a template, and where ``max_chars`` leaves no room for what is measured."""
+        self.system = system
+        self._templates, self._rounds, self._max_chars = templates, rounds, max_chars
+        fixed = max(len(self.question(Archive(), 1)), len(self._next(rounds, "")))
+        self._room = max_chars - len(system) - fixed
+        if self._room < LEAST_FEEDBACK:
+            least = max_chars - self._room + LEAST_FEEDBACK
+            raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least")
+        self.repair("", "")  # a mistake in it is said now
+
+    def question(self, archive: Archive, round: int) -> str:
+        """The user's turn for a round."""
+        return self._next(round, feedback(archive, self._room)) if archive.attempts else fill(self._templates, FIRST)
+
+    def _next(self, round: int, told: str) -> str:
+        return fill(self._templates, NEXT, round=round, rounds=self._rounds, feedback=told)
+
+    def repair(self, error: str, source: str) -> str:
+        """The user's turn to mend a file; empty where it is too long to be shown."""
+        text = fill(self._templates, REPAIR, error=explain(error, source), source=source.strip())
+        return text if len(self.system) + len(text) <= self._max_chars else ""
+
+
+def load_templates(folder: Optional[Path] = None) -> Dict[str, str]:
+    """Read the templates by name; those in ``folder`` take the place of the shipped ones.
+
+    Raises:
+        UserError: the folder does not exist, or has a file that is no template or cannot be read.
+    """
+    shipped = project_folder("cfg") / "prompt"
+    places = {name: shipped / name for name in TEMPLATES}
+    if folder is not None:
+        if not folder.is_dir():
+            raise UserError(f"--prompt_dir {folder}: there is no such folder")
+        own = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.md"))}
+        for name, path in own.items():
+            if name not in TEMPLATES:
+                hint = near_matches(name, TEMPLATES)
+                raise UserError(f"{path} is no template{hint}; there are {', '.join(TEMPLATES)}")
+        if not own:
+            raise UserError(f"--prompt_dir {folder} has no template; there are {', '.join(TEMPLATES)}")
+        places.update(own)
+    try:
+        return {name: path.read_text(encoding="utf-8") for name, path in places.items()}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--prompt_dir {folder}: a template cannot be read: {error}") from error
+
+
+def fill(templates: Mapping[str, str], name: str, **values: object) -> str:
+    """Fill a template in.
+
+    Raises:
+        UserError: it has a ``$name`` that there is no text for, or a lone ``$``; the message has the line.
+    """
+    text = templates[name]
+    try:
+        return Template(text).substitute(values).strip() + "\n"
+    except KeyError as error:
+        key = error.args[0]
+        line = text[: text.index(f"${key}" if f"${key}" in text else f"${{{key}")].count("\n") + 1
+        known = ", ".join(f"${known}" for known in values)
+        raise UserError(
+            f"template {name}:{line}: there is no ${key}{near_matches(key, values)}; there are {known}"
+        ) from None
+    except ValueError as error:
+        line = re.search(r"line (\d+)", str(error))
+        where = f":{line.group(1)}" if line else ""
+        raise UserError(f"template {name}{where}: a lone $: write $$") from None
+
+
+def system_prompt(
+    templates: Mapping[str, str],
+    task: str,
+    task_description: str,
+    fitness_meaning: str,
+    shaper_types: Optional[Sequence[str]],
+    baseline: str,
+    cfg: DictConfig,
+) -> str:
+    """What all requests of a search begin with; nothing in it was measured.
+
+    Args:
+        shaper_types: the asked functions; None: all.
+        baseline: what the rest comes from, ``human`` or ``unshaped``.
+        cfg: the run's config.
+    """
+    asked = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
+    values = _contract_values(get_spec(task).task_class, cfg)
+    if not values["goal_keys"]:
+        asked = [kind for kind in asked if kind != "compute_goal"] or asked
+    return fill(
+        templates,
+        SYSTEM,
+        task=task,
+        summary=(get_spec(task).task_class.__doc__ or "").strip().splitlines()[0],
+        task_description=" ".join(task_description.split()),
+        fitness_meaning=fitness_meaning,
+        functions=_listed([f"`{kind}`" for kind in asked]),
+        contract="\n".join(fill(templates, f"functions/{kind}.md", **values).rstrip() for kind in asked),
+        state=state_table(task),
+        helpers="\n".join(helper_lines()),
+        baseline=baseline,
+        baseline_source=baseline_path(task, baseline).read_text(encoding="utf-8").strip(),
+    )
+
+
+def helper_lines() -> List[str]:
+    """The helper functions by signature, each with what it does."""
+    source = inspect.getsource(torch_utils)
+    found = [row for row in _HELPER.findall(source) if row[0] not in _NO_HELPERS]
+    return [
+        f"- `{name}({' '.join(parameters.split())}){returned}`: {meaning.strip(' .')}"
+        for name, parameters, returned, meaning in found
+    ]
+
+
+def _contract_values(task: Type[SimTask], cfg: DictConfig) -> Dict[str, object]:
+    """What the contracts of the functions say of this task."""
+
+    def keys(names: Sequence[str]) -> str:
+        shapes = {key: ", ".join(["n", *map(str, task.fields[key].shape or ())]) for key in names if key in task.fields}
+        return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
+
+    width = task.default_action_dim
+    drives = ""
+    if width is not None:
+        drives = (
+            f"Where neither the file nor the baseline has one, {width} actions move the task's own position drives."
+        )
+    seen, acted = float(read(cfg.task, "env.clipObservations", math.inf)), float(read(cfg.task, "env.clipActions"))
+    return {
+        "num_dofs": (task.fields["dof_pos"].shape or (0,))[0],
+        "initial_keys": keys((*INITIAL_STATE_KEYS, *task.object_keys)),
+        "goal_keys": keys(task.goal_keys),
+        "observation_clip": f", and before that clipped to +-{seen:g}: scale what gets larger"
+        if seen < math.inf
+        else "",
+        "action_range": f"between {-acted:g} and {acted:g}",
+        "drives": drives,
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    """``a``, ``a or b``, or ``any of a, b and c``."""
+    if len(names) == 1:
+        return names[0]
+    both_actions = sum(any(kind in name for kind in ACTION_TYPES) for name in names) > 1
+    listed = f"any of {', '.join(names[:-1])} and {names[-1]}, as many as the idea needs"
+    return f"{listed} (of the two action functions one at most)" if both_actions else listed

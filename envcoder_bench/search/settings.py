@@ -1,0 +1,72 @@
+"""What a search is made of: cfg/auto_shape.yaml and its overrides, apart from those that say how a round trains."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Dict, List, Sequence, Tuple
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from envcoder_bench.config import config_keys, project_folder
+from envcoder_bench.errors import UserError, near_matches
+
+_WHOLE: Dict[str, int] = {  # key: least value
+    "num_iters": 1,
+    "shapers_per_iter": 1,
+    "repair": 0,
+    "concurrency": 1,
+    "final_seeds": 1,
+    "final_episodes": 1,
+    "prompt.max_chars": 1,
+}
+_OPTIONAL: Dict[str, int] = {"max_output_tokens": 1, "max_tokens": 1}
+
+
+def compose_settings(words: Sequence[str]) -> Tuple[DictConfig, List[str]]:
+    """Apply the overrides that are for keys of cfg/auto_shape.yaml.
+
+    Returns:
+        The settings, and the other overrides: those of a run.
+
+    Raises:
+        UserError: an override is malformed, names an unknown key, or has a value of the wrong kind or range.
+    """
+    settings = OmegaConf.load(project_folder("cfg") / "auto_shape.yaml")
+    assert isinstance(settings, DictConfig)
+    others: List[str] = []
+    for word in words:
+        key = word.split("=")[0]
+        if key.split(".")[0] not in settings:
+            others.append(word)
+            continue
+        if key not in config_keys(settings):
+            hint = near_matches(key, config_keys(settings))
+            raise UserError(f"unknown key '{key}'{hint}; the search's keys are those of cfg/auto_shape.yaml")
+        try:
+            settings.merge_with_dotlist([word])
+        except (OmegaConfBaseException, YAMLError, TypeError, AttributeError) as error:
+            raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from error
+    _check(settings)
+    return settings, others
+
+
+def _check(settings: DictConfig) -> None:
+    for key, least in {**_WHOLE, **_OPTIONAL}.items():
+        value = OmegaConf.select(settings, key)
+        if key in _OPTIONAL and value is None:
+            continue
+        if type(value) is not int or value < least:
+            raise UserError(f"{key} must be a whole number of at least {least}, got {value}")
+    for key in ("temperature", "max_cost"):
+        value = settings[key]
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 <= value < math.inf):
+            raise UserError(f"{key} must be a number of at least 0, got {value}")
+    if not isinstance(settings.prompt, DictConfig):
+        raise UserError(f"prompt has the keys dir and max_chars, got prompt={settings.prompt}")
+    folder = settings.prompt.dir
+    if folder is not None and not Path(str(folder)).is_dir():
+        raise UserError(f"--prompt_dir {folder}: there is no such folder")

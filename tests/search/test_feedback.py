@@ -1,0 +1,147 @@
+"""What a model is told of the rounds so far."""
+
+import math
+
+import pytest
+from search_fakes import random_archive, source
+
+from envcoder_bench.report.points import Point
+from envcoder_bench.search import records
+from envcoder_bench.search.feedback import course, explain, feedback, history_line, idea
+from envcoder_bench.search.records import Archive, Attempt
+
+
+def attempt(name, fitness, **known):
+    number = int(name[1])
+    return Attempt(name, number, source(name), fitness=fitness, by_seed={number: fitness}, **known)
+
+
+def archive(*attempts):
+    baselines = {
+        "human": Attempt("human", 0, "", fitness=0.5, by_seed={1: 0.25, 2: 0.75}),
+        "unshaped": Attempt("unshaped", 0, "", fitness=0.1, by_seed={1: 0.1, 2: 0.1}),
+    }
+    return Archive(list(attempts), baselines)
+
+
+def section(text, title):
+    return text.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_best_of_the_round_and_best_ever_are_told_with_source_and_differences():
+    text = feedback(
+        archive(attempt("r1_00", 0.9, episode_length=123.0), attempt("r2_00", 0.8), attempt("r2_01", 0.2)), 9000
+    )
+    best, last = section(text, "The best so far"), section(text, "The best of the last round")
+    # by the seeds that both had: human had 0.25 where r1_00 was trained, and 0.75 where r2_00 was
+    assert best.startswith(
+        "r1_00, of round 1: fitness 0.9 (+0.65 against human, +0.8 against unshaped); episodes of 123"
+    )
+    assert last.startswith("r2_00, of round 2: fitness 0.8 (+0.05 against human, +0.7 against unshaped)")
+    assert source("r1_00").strip() in best and source("r2_00").strip() in last
+    assert "human: fitness 0.5; unshaped: fitness 0.1" in section(text, "The baselines")
+
+
+def test_a_best_of_the_last_round_that_is_the_best_ever_is_told_once():
+    text = feedback(archive(attempt("r1_00", 0.1), attempt("r2_00", 0.8)), 9000)
+    assert "## The best of the last round" not in text
+    assert text.count(source("r2_00").strip()) == 1
+
+
+def test_the_course_of_training_has_ten_points_of_fitness_length_and_components():
+    points = [
+        Point(
+            "r1_00", seed, i, 0, 0.01 * i + seed, 2.0 * i, {"a": (0.5 + seed, -1.0 - seed, 1.0 + seed), "b": (0, 0, 0)}
+        )
+        for seed in (0, 1)
+        for i in range(1, 21)
+    ]
+    rows = dict(line.split(": ") for line in course(attempt("r1_00", 1.0, points=tuple(points))).splitlines()[1:])
+    assert rows["iteration"] == "2, 4, 6, 8, 10, 12, 14, 16, 18, 20"
+    assert rows["fitness"].split(", ") == [f"{0.01 * i + 0.5:.3g}" for i in range(2, 21, 2)]
+    assert rows["episode length"].split(", ")[-1] == "40"
+    assert set(rows["a mean"].split(", ")) == {"1"}  # over seeds: the mean of means, least minimum, greatest maximum
+    assert set(rows["a min"].split(", ")) == {"-2"}
+    assert set(rows["a max"].split(", ")) == {"2"}
+    assert set(rows["b mean"].split(", ")) == {"0"}
+
+
+def test_a_component_that_was_not_there_all_the_time_is_unknown_there():
+    nan = math.nan
+    points = (Point("x", 0, 1, 0, nan, 1.0, {}), Point("x", 0, 2, 0, 0.5, 1.0, {"a": (1.0, 0.0, 2.0)}))
+    text = course(attempt("r1_00", 1.0, points=points))
+    assert "fitness: unknown, 0.5" in text and "a max: unknown, 2" in text
+
+
+def test_failures_of_the_last_round_are_told_with_their_lines():
+    bad = Attempt(
+        "r2_01", 2, source("r2_01"), status=records.FAILED_AT_LOAD, error="/a/b/r2_01.py:6: in compute_reward: no"
+    )
+    stopped = Attempt("r2_02", 2, source("r2_02"), status=records.FAILED, error="/a/r2_02.py:5: in compute_reward: NaN")
+    empty = Attempt("r2_03", 2, "", status=records.NO_CODE, error="the model declined")
+    old = Attempt("r1_00", 1, "x", status=records.FAILED_AT_LOAD, error="old")
+    text = section(feedback(archive(old, bad, stopped, empty, attempt("r2_04", 0.1)), 9000), "Failed in the last round")
+    assert (
+        "r2_01 was not trained: r2_01.py:6: in compute_reward: no\n    reward = reward + 0 * pole_angle  # r2_01"
+        in text
+    )
+    assert "r2_02 stopped in training: r2_02.py:5: in compute_reward: NaN\n    reward = -pole_angle ** 2" in text
+    assert "r2_03 was not trained: the model declined" in text
+    assert "r1_00" not in text
+    assert "/a" not in text  # of no use to the model
+
+
+def test_the_history_has_a_line_for_each_with_score_parents_and_idea():
+    known = archive(attempt("r1_00", 0.9), attempt("r2_00", 0.8, parents=("r1_00", "human")))
+    assert (
+        history_line(known.attempts[1], known) == "r2_00 from r1_00, human: 0.8 (+0.05 against human); Idea of r2_00."
+    )
+    failed = Attempt("r1_01", 1, "", status=records.NO_CODE, error="the model declined")
+    assert history_line(failed, known) == "r1_01: failed: the model declined; no code"
+    text = section(feedback(known, 9000), "History")
+    assert text.splitlines() == [history_line(a, known) for a in known.attempts]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_limit_is_kept_and_the_oldest_goes_first(seed):
+    known = random_archive(seed)
+    whole = feedback(known, 10**9)
+    for limit in (0, 10, 100, 1000, 3000, len(whole) - 1, len(whole)):
+        text = feedback(known, limit)
+        assert len(text) <= limit
+        assert (text == whole) == (limit >= len(whole))
+        if "## History" in text:  # a line of an old round is there only if all of the rounds after it that fit are
+            rounds = [int(line[1]) for line in section(text, "History").splitlines()]
+            missing = [a for a in known.attempts if a.name not in section(text, "History")]
+            shortest = min((len(history_line(a, known)) for a in missing if a.round > min(rounds)), default=limit)
+            assert len(text) + shortest + 1 > limit
+
+
+def test_a_source_that_does_not_fit_is_cut_and_says_so():
+    long = Attempt("r1_00", 1, source("r1_00", 500), fitness=0.9, by_seed={1: 0.9})
+    text = feedback(archive(long), 3000)
+    assert 2500 < len(text) <= 3000
+    assert "more lines\n```" in text and "Idea of r1_00" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('"""Stay up. And more."""\nx = 1', "Stay up. And more."),
+        ('# a comment\n\n"""\nStay up,\nplease."""', "Stay up,"),
+        ("'Stay up'\n", "Stay up"),
+        ('r"""Stay up', "Stay up"),
+        ("x = 1\n'''no'''", ""),
+        ("", ""),
+        ('"""', ""),
+    ],
+)
+def test_the_idea_is_the_docstring_s_first_line(text, told):
+    assert idea(text) == told
+
+
+def test_an_error_is_explained_with_its_line():
+    assert explain("/a/b c/x.py:2: in f: no", "one\n  two\n") == "x.py:2: in f: no\n    two"
+    assert explain("/a/x.py:9: no", "one") == "x.py:9: no"
+    assert explain("no place", "one") == "no place"
+    assert len(explain("x.py:1: " + "a" * 10_000, "b" * 10_000)) < 1000
