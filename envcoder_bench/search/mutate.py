@@ -1,0 +1,156 @@
+"""Changes to one genome. Each makes its change in place and returns what it did, or None if it does not apply."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+from random import Random
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from envcoder_bench.search import terms as where
+from envcoder_bench.search.expressions import changed, factor, number, rounded, shown, times, torch_call
+from envcoder_bench.search.genome import ACTION_DIM, Genome
+from envcoder_bench.search.mutate_reward import double_term, drop_term, reshape_term, reweight_term
+from envcoder_bench.search.terms import Slot
+from envcoder_bench.shaping.contract import (
+    ACTION_TYPES,
+    GOAL,
+    INITIAL_STATE,
+    OBSERVATION,
+    REWARD,
+    TERMINAL,
+)
+
+Mutation = Callable[[Genome, Random], Optional[str]]
+ZERO = 0.04  # how often a constant becomes zero
+
+
+def scale_constant(genome: Genome, rng: Random) -> Optional[str]:
+    """Scale a number by a log-normal factor; its sign stays."""
+    found = {
+        name: list(where.constants(definition))
+        for name, definition in genome.definitions.items()
+        if name != ACTION_DIM and isinstance(definition, (ast.FunctionDef, ast.Assign, ast.AnnAssign))
+    }
+    names = [name for name, inside in found.items() if inside]
+    if not names:
+        return None
+    name = rng.choice(names + [REWARD] * (REWARD in names))  # each function as often as another, the reward twice
+    slot, is_int, may_be_zero = rng.choice(found[name])
+    before = slot.node.value
+    after = 0.0 if may_be_zero and rng.random() < ZERO else _step(before, rng) if is_int else before * factor(rng)
+    slot.put(number(after))
+    changed(genome.definitions[name])
+    return f"{shown(before)} to {shown(slot.node.value)} in {name}"
+
+
+def drop_part(genome: Genome, rng: Random) -> Optional[str]:
+    """Remove one of several parts of the observation."""
+    function = genome.function(OBSERVATION)
+    found = None if function is None else where.parts(function)
+    if function is None or found is None or len(found.holder.elts) < 2:
+        return None
+    dropped = found.holder.elts.pop(rng.randrange(len(found.holder.elts)))
+    changed(function)
+    return f"observation without {where.label_of(dropped)!r}"
+
+
+def add_part(genome: Genome, rng: Random) -> Optional[str]:
+    """Add a function of a part to the observation."""
+    function = genome.function(OBSERVATION)
+    found = None if function is None else where.parts(function)
+    if function is None or found is None:
+        return None
+    part = rng.choice(found.slots()).node
+    name = rng.choice(("sin", "cos", "square", "abs", "tanh"))
+    found.holder.elts.append(torch_call(name, copy.deepcopy(part)))
+    changed(function)
+    return f"observation with {name} of {where.label_of(part)!r}"
+
+
+def scale_input(genome: Genome, rng: Random) -> Optional[str]:
+    """Put a factor on what has none: actions, bounds of a terminal condition, random ranges."""
+    found: List[Tuple[ast.FunctionDef, Slot, str]] = []
+    for function in genome.shapers():
+        found += [(function, slot, what) for slot, what in _unscaled(function)]
+    if not found:
+        return None
+    function, slot, what = rng.choice(found)
+    weight = rounded(factor(rng))
+    slot.put(times(weight, slot.node))
+    changed(function)
+    return f"{shown(weight)} times {what} in {function.name}"
+
+
+def drop_condition(genome: Genome, rng: Random) -> Optional[str]:
+    """Remove one of several conditions that end an episode."""
+    function = genome.function(TERMINAL)
+    if function is None:
+        return None
+    found = [s for s, _ in where.slots(function) if isinstance(s.node, ast.BinOp) and isinstance(s.node.op, ast.BitOr)]
+    if not found:
+        return None
+    slot = rng.choice(found)
+    dropped, kept = rng.sample([slot.node.left, slot.node.right], 2)
+    slot.put(kept)
+    changed(function)
+    return f"no end for {where.label_of(dropped)!r}"
+
+
+def drop_entry(genome: Genome, rng: Random) -> Optional[str]:
+    """Leave a part of initial state or goal to the task's default."""
+    found = []
+    for function in filter(None, map(genome.function, (INITIAL_STATE, GOAL))):
+        last = function.body[-1]
+        if isinstance(last, ast.Return) and isinstance(last.value, ast.Dict) and len(last.value.keys) > 1:
+            found.append((function, last.value))
+    if not found:
+        return None
+    function, entries = rng.choice(found)
+    index = rng.randrange(len(entries.keys))
+    key = entries.keys.pop(index)
+    entries.values.pop(index)
+    changed(function)
+    return f"{ast.literal_eval(key)!r} as the task has it, in {function.name}" if key else None
+
+
+# how often each is tried; those that do not apply are passed over
+MUTATIONS: Sequence[Tuple[Mutation, float]] = (
+    (scale_constant, 3.0),
+    (reweight_term, 2.0),
+    (drop_term, 1.5),
+    (double_term, 0.7),
+    (reshape_term, 1.5),
+    (drop_part, 1.0),
+    (add_part, 0.5),
+    (scale_input, 2.0),
+    (drop_condition, 0.3),
+    (drop_entry, 0.3),
+)
+
+
+def _step(value: int, rng: Random) -> int:
+    """A near int of the same sign, not zero."""
+    size = abs(value)
+    return int(math.copysign(rng.choice([x for x in (size - 1, size + 1, 2 * size) if x > 0]), value))
+
+
+def _unscaled(function: ast.FunctionDef) -> List[Tuple[Slot, str]]:
+    """What of a function a factor makes sense on."""
+    found = []
+    for slot, parents in where.slots(function):
+        node = slot.node
+        above = slot.parent
+        if isinstance(above, ast.BinOp) and isinstance(above.left, ast.Constant):
+            continue  # has one
+        if function.name in ACTION_TYPES and isinstance(node, ast.Name) and node.id in ("action", "actions"):
+            is_like = any(isinstance(x.parent, ast.Call) and "like" in where.callee(x.parent) for x in (*parents, slot))
+            if not is_like and not isinstance(above, (ast.Attribute, ast.Subscript)):
+                found.append((slot, f"the {node.id}"))
+        elif function.name == TERMINAL and isinstance(above, ast.Compare) and slot.field == "comparators":
+            if not isinstance(node, ast.Constant):
+                found.append((slot, f"the bound of {where.label_of(above.left)!r}"))
+        elif function.name in (INITIAL_STATE, GOAL) and where.callee(node) == "torch_rand_float":
+            found.append((slot, "a random number"))
+    return found

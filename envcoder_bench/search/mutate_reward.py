@@ -1,0 +1,208 @@
+"""Changes to the terms of a reward. In place; each returns what it did, or None if it does not apply."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import itertools
+import keyword
+from random import Random
+from typing import List, Optional, Tuple
+
+from envcoder_bench.search import terms as where
+from envcoder_bench.search.expressions import changed, factor, number, rounded, scale, shown, torch_call
+from envcoder_bench.search.genome import Genome
+from envcoder_bench.search.terms import Slot, Term
+from envcoder_bench.shaping.contract import REWARD
+
+
+def reweight_term(genome: Genome, rng: Random) -> Optional[str]:
+    """Scale one of several terms of the reward."""
+    function, found = _reward_terms(genome)
+    if function is None or len(found) < 2:  # the scale of all is normalized away
+        return None
+    term, weight = rng.choice(found), rounded(factor(rng))
+    scale(term.value, weight)
+    changed(function)
+    return f"{shown(weight)} times the term {term.label!r}"
+
+
+def drop_term(genome: Genome, rng: Random) -> Optional[str]:
+    """Remove one of several terms of the reward."""
+    function, found = _reward_terms(genome)
+    if function is None or len(found) < 2:
+        return None
+    rng.shuffle(found)
+    for term in found:
+        others = [t for t in found if t is not term]
+        if all(isinstance(t.value.node, ast.Constant) for t in others):
+            continue  # what is left would be no tensor
+        if _remove(function, term):
+            changed(function)
+            return f"without the term {term.label!r}"
+    return None
+
+
+def double_term(genome: Genome, rng: Random) -> Optional[str]:
+    """Add a copy of a term with another weight and shape."""
+    function, found = _reward_terms(genome)
+    found = [term for term in found if _has_shape(term.value.node)]
+    if function is None or not found:
+        return None
+    term = rng.choice(found)
+    holder = Slot(ast.Expr(copy.deepcopy(term.place.node)), "value")
+    if term.place.subtracted:
+        scale(holder, -1.0)
+    what = _reshape(function, Term(holder, holder, term.label), rng)
+    scale(holder, rounded(0.5 * factor(rng)))
+    label = add_term(genome, function, term, f"{term.label}_{what}", holder.node)
+    changed(function)
+    return f"a term {label!r} beside {term.label!r}"
+
+
+def reshape_term(genome: Genome, rng: Random) -> Optional[str]:
+    """Change how a term grows: absolute value, square, exponential, tanh, and the temperature of those."""
+    function, found = _reward_terms(genome)
+    kernels = [] if function is None else _kernels(function)
+    found = [term for term in found if _has_shape(term.value.node)]
+    if function is None or not (kernels or found):
+        return None
+    if kernels and (not found or rng.random() < 0.6):
+        slot = rng.choice(kernels)
+        before = where.callee(slot.node) if isinstance(slot.node, ast.Call) else "**"
+        after = _swap_kernel(slot, rng)
+        changed(function)
+        return f"{before} became {after} in {function.name}"
+    term = rng.choice(found)
+    what = _reshape(function, term, rng)
+    changed(function)
+    return f"{what} of the term {term.label!r}"
+
+
+def add_term(genome: Genome, function: ast.FunctionDef, beside: Term, label: str, node: ast.expr) -> str:
+    """Add a term to a reward, where ``beside`` is; returns its label."""
+    holder = beside.place.parent
+    if isinstance(holder, ast.Dict):
+        keys = {key.value for key in holder.keys if isinstance(key, ast.Constant)}
+        name, count = label, 1
+        while name in keys:
+            count += 1
+            name = f"{label}_{count}"
+        holder.keys.append(ast.Constant(name))
+        holder.values.append(node)
+        return name
+    slot = where.slot_of(function, holder) if isinstance(holder, ast.BinOp) else beside.place
+    assert slot is not None
+    slot.put(ast.BinOp(slot.node, ast.Add(), node))
+    return label
+
+
+def _reward_terms(genome: Genome) -> Tuple[Optional[ast.FunctionDef], List[Term]]:
+    function = genome.function(REWARD)
+    return function, [] if function is None else where.terms(function)
+
+
+def _remove(function: ast.FunctionDef, term: Term) -> bool:
+    """Take a term out of its sum; False where that cannot be done."""
+    holder, index = term.place.parent, term.place.index
+    if isinstance(holder, ast.Dict) and index is not None:
+        inside = [x for x in ast.walk(function) if isinstance(x, ast.Subscript)]
+        if any(isinstance(x.slice, ast.Constant) and x.slice.value == term.label for x in inside):
+            return False  # asked for by its name elsewhere
+        del holder.keys[index], holder.values[index]
+        return True
+    if not isinstance(holder, ast.BinOp):
+        return False
+    kept: ast.expr = holder.left
+    if term.place.field == "left":
+        kept = ast.UnaryOp(ast.USub(), holder.right) if isinstance(holder.op, ast.Sub) else holder.right
+    slot = where.slot_of(function, holder)
+    if slot is not None:
+        slot.put(kept)
+    return slot is not None
+
+
+def _kernels(function: ast.FunctionDef) -> List[Slot]:
+    """Where a function has an absolute value, a square, or an exponential of something negative."""
+    found = []
+    for slot, parents in where.slots(function):
+        node = slot.node
+        if any(isinstance(x.parent, (ast.Compare, ast.Subscript)) for x in (*parents, slot)):
+            continue
+        is_call = isinstance(node, ast.Call) and where.callee(node) in ("abs", "square", "exp")
+        power = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) else None
+        if is_call or (isinstance(power, ast.Constant) and power.value == 2):
+            found.append(slot)
+    return found
+
+
+def _swap_kernel(slot: Slot, rng: Random) -> str:
+    """Put another kernel in the place of one; returns its name."""
+    node = slot.node
+    inner = Slot(node, "left") if isinstance(node, ast.BinOp) else where.argument(node)
+    assert inner is not None
+    if isinstance(node, ast.Call) and where.callee(node) == "exp":
+        # exp(-x) falls fast; 1 / (1 + x) has a long tail, and -x a slope everywhere
+        falling = inner.node
+        if not isinstance(falling, ast.UnaryOp) and not isinstance(falling, ast.BinOp):
+            slot.put(torch_call("tanh", falling))
+            return "tanh"
+        if rng.random() < 0.5:
+            scale(inner, rounded(factor(rng)))
+            return "exp of another temperature"
+        size = torch_call("abs", falling)
+        slot.put(ast.BinOp(number(1.0), ast.Div(), ast.BinOp(number(1.0), ast.Add(), size)))
+        return "1 / (1 + x)"
+    before = where.callee(node) if isinstance(node, ast.Call) else "square"
+    slot.put(torch_call("abs" if before == "square" else "square", inner.node))
+    return "abs" if before == "square" else "square"
+
+
+def _has_shape(node: ast.expr) -> bool:
+    """Whether a term has more than one or two values, as a constant and a condition have."""
+    if isinstance(node, ast.UnaryOp):
+        return _has_shape(node.operand)
+    if isinstance(node, ast.Call):
+        return where.callee(node) not in ("float", "where", "full_like", "ones_like")
+    return not isinstance(node, ast.Constant)
+
+
+def _reshape(function: ast.FunctionDef, term: Term, rng: Random) -> str:
+    """Put a kernel around a term that keeps its direction; returns the kernel's name."""
+    slot, above = term.value, term.place.parent
+    costs = term.place.subtracted or _leads_with_minus(slot.node)
+    name = rng.choice(("tanh", "root", "square", "bonus") if costs else ("tanh", "root", "square"))
+    temperature = number(rounded(factor(rng)))
+    if name == "bonus":  # what is small earns, instead of that what is large costs
+        slot = term.place
+        size = torch_call("abs", ast.BinOp(slot.node, ast.Div(), temperature))
+        slot.put(torch_call("exp", ast.UnaryOp(ast.USub(), size)))
+        if isinstance(above, ast.BinOp) and term.place.subtracted:
+            above.op = ast.Add()
+    elif name == "tanh":
+        slot.put(torch_call("tanh", ast.BinOp(slot.node, ast.Div(), temperature)))
+    else:
+        _bind(function, slot, term.label)
+        size = torch_call("abs", slot.node)
+        root = ast.BinOp(torch_call("sign", slot.node), ast.Mult(), torch_call("sqrt", size))
+        slot.put(root if name == "root" else ast.BinOp(slot.node, ast.Mult(), size))
+    return name
+
+
+def _bind(function: ast.FunctionDef, slot: Slot, label: str) -> None:
+    """Give an expression a name of its own, to be used twice."""
+    at = [k for k, s in enumerate(function.body) if any(x is slot.node for x in ast.walk(s))]
+    if isinstance(slot.node, ast.Name) or not at or not isinstance(function.body[at[0]], (ast.Assign, ast.Return)):
+        return
+    used = {x.id for x in ast.walk(function) if isinstance(x, ast.Name)} | {x.arg for x in function.args.args}
+    wanted = label if label.isidentifier() and not keyword.iskeyword(label) else "term"
+    numbered = (f"{wanted}_{k}" for k in itertools.count(2))
+    name = next(n for n in itertools.chain([wanted], numbered) if n not in used)
+    function.body.insert(at[0], ast.Assign([ast.Name(name, ast.Store())], slot.node, lineno=0))
+    slot.put(ast.Name(name, ast.Load()))
+
+
+def _leads_with_minus(node: ast.expr) -> bool:
+    while isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+        node = node.left
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
