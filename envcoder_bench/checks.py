@@ -39,9 +39,13 @@ def check_values(cfg: DictConfig) -> None:
         raise UserError(f"checkpoint_minutes must be a number of at least 0, got {minutes}")
     if cfg.max_memory is not None:
         parse_size(cfg.max_memory)
-    for key in ("baselines", "profile"):
+    for key in ("baselines", "profile", "compile_shapers", "untrusted"):
         if not isinstance(cfg[key], bool):
             raise UserError(f"{key} must be true or false, got {cfg[key]}")
+    if cfg.untrusted and not cfg.compile_shapers:
+        raise UserError(
+            "untrusted candidates run as traced programs alone: leave compile_shapers=true, or untrusted=false"
+        )
     if cfg.baseline not in BASELINES:
         raise UserError(f"baseline must be {' or '.join(BASELINES)}, got {cfg.baseline}")
     for kind in cfg.shaper_types if cfg.shaper_types is not None else ():

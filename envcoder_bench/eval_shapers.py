@@ -58,6 +58,11 @@ def build_parser() -> Parser:
     what.add_argument(
         "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
     )
+    what.add_argument(
+        "--untrusted",
+        action="store_true",
+        help="nobody has read the candidates: check and trace them in a confined process, and run only what was traced",
+    )
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines beside the candidates")
 
     effort = parser.add_argument_group("how much")
@@ -82,6 +87,7 @@ def config_overrides(args: argparse.Namespace) -> List[str]:
     """The flags as overrides of cfg/config.yaml, followed by the user's own key=value."""
     own = {
         "baseline": args.baseline,
+        "untrusted": "true" if args.untrusted else None,
         "baselines": "false" if args.no_baselines else None,
         "profile": "true" if args.profile else None,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from omegaconf import DictConfig
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.jail.probing import confinement
+from envcoder_bench.jail.verdicts import judge
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.shaping.assemble import Shaping, assemble
 from envcoder_bench.shaping.checking import Probe, check
@@ -60,6 +62,8 @@ def prepare(cfg: DictConfig, sources: Sequence[CandidateSource]) -> Tuple[List[G
     loader = _Loader(cfg, sources)
     task = build_task(cfg, cfg.num_envs_per_candidate)
     state = loader.probe_state(task)
+    if cfg.untrusted:
+        loader.jail([source for source in sources if source.name not in BASELINES], state, task)
     groups: List[Group] = []
     failures: Dict[str, CandidateError] = {}
     gc.disable()  # programs are made of a million small objects that stay: looking for garbage among them takes longer
@@ -104,10 +108,29 @@ class _Loader:
         self._memo = Memo()
         self._probe: Optional[Probe] = None
         self._unshaped: Mapping[str, Program] = {}
+        self._jailed: Dict[str, Union[Candidate, CandidateError]] = {}
         self.untraced: Dict[str, List[Untraced]] = {}
+
+    def jail(self, sources: Sequence[CandidateSource], state: Dict[str, Tensor], task: Task) -> None:
+        """Have these files judged where they can do no harm: here, they are programs without code from now on.
+
+        Raises:
+            UserError: they cannot be confined on this machine.
+        """
+        print("untrusted candidates are confined by", *confinement(), sep="\n  ", file=sys.stderr)
+        cfg, baseline = self._cfg, self._baselines[self._cfg.baseline]
+        shaping = check(self.shaping(baseline, cfg.seed), state, task.constants, task)
+        types = None if cfg.shaper_types is None else list(cfg.shaper_types)
+        given = [(source.name, source.file, source.source) for source in sources]
+        self._jailed = judge(given, task, state, baseline.source, shaping.action_dim, types, cfg.seed)
 
     def _load(self, source: CandidateSource, seed: int) -> Candidate:
         key = (source.name, seed)
+        if source.name in self._jailed:
+            jailed = self._jailed[source.name]
+            if isinstance(jailed, CandidateError):
+                raise jailed
+            return jailed
         if key in self._pure:
             return self._pure[key]
         self._texts[source.file] = source.source

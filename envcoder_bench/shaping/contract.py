@@ -62,6 +62,7 @@ class CandidateFunction:
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
         random_line: where it may draw from a library's generator; None if it surely does not.
         memory_line: where it may keep something for its next call; None if it surely does not.
+        program: what ``call`` interprets, if the function's own code is not here; None: tracing finds out.
     """
 
     type: str
@@ -72,6 +73,7 @@ class CandidateFunction:
     action_dim: Optional[int] = None
     random_line: Optional[int] = None
     memory_line: Optional[int] = None
+    program: Optional[Program] = None
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def measure_cost(
         limit: seconds after which a function is not called again.
 
     Returns:
-        By stage: ``reward``, ``command``, ...; None if a function raises.
+        By stage: ``reward``, ``command``, ..., but for functions whose code is not here; None if a function raises.
     """
     device = state["actions"].device
     copies = {key: x.clone(memory_format=torch.contiguous_format) for key, x in state.items()}
@@ -56,7 +56,7 @@ def measure_cost(
         with torch.no_grad(), shared_settings():
             for stage, purpose in PURPOSES.items():
                 function: Optional[CandidateFunction] = getattr(shaping, "action" if stage == "command" else stage)
-                if function is not None:
+                if function is not None and function.program is None:  # else its code is not here
                     invoke = bind(function, given, action if stage == "command" else None)
                     call = Call(0, function, invoke, _drop, seed, purpose, device)
                     costs[stage] = _fastest(call, step, limit, device)

@@ -62,17 +62,7 @@ def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0
         CandidateError: it does not parse, raises, or breaks the contract in a way that shows without running it.
     """
     file = str(file)
-    try:
-        tree = ast.parse(source, filename=file)
-    except SyntaxError as error:
-        text = (error.text or "").strip()
-        message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"
-        raise CandidateError(message, file, error.lineno) from None
-    except UnicodeEncodeError as error:  # a lone surrogate, see load_source
-        line = source.count("\n", 0, error.start) + 1
-        raise CandidateError("is no UTF-8 text from here on: save the file as UTF-8", file, line) from None
-    except (ValueError, RecursionError, MemoryError) as error:  # a null byte; code nested too deep
-        raise CandidateError(f"cannot be parsed: {error}", file) from None
+    tree = parse(source, file)
     module = _execute(name, source, file, seed)
     scan = Scan(tree, redirect.helper_names())
     setter = scan.setter()
@@ -104,6 +94,25 @@ def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0
     _refuse_bad_sets(functions, action_dim, scan, file)
     _unload_after(functions.values(), str(module["__name__"]))
     return Candidate(name, file, source, functions, action_dim)
+
+
+def parse(source: str, file: str) -> ast.Module:
+    """The syntax tree of a candidate file.
+
+    Raises:
+        CandidateError: it has none.
+    """
+    try:
+        return ast.parse(source, filename=file)
+    except SyntaxError as error:
+        text = (error.text or "").strip()
+        message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"
+        raise CandidateError(message, file, error.lineno) from None
+    except UnicodeEncodeError as error:  # a lone surrogate, see load_source
+        line = source.count("\n", 0, error.start) + 1
+        raise CandidateError("is no UTF-8 text from here on: save the file as UTF-8", file, line) from None
+    except (ValueError, RecursionError, MemoryError) as error:  # a null byte; code nested too deep
+        raise CandidateError(f"cannot be parsed: {error}", file) from None
 
 
 def _execute(name: str, source: str, file: str, seed: int) -> Dict[str, object]:

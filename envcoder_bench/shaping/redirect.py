@@ -14,15 +14,15 @@ from typing import FrozenSet, Optional, Sequence
 
 OURS = "envcoder_bench.torch_utils"
 HELPER_MODULES = ("isaacgym.torch_utils", "isaacgymenvs.utils.torch_jit_utils")
-_PACKAGES = ("isaacgym", "isaacgymenvs", "isaacgymenvs.utils")
+PACKAGES = ("isaacgym", "isaacgymenvs", "isaacgymenvs.utils")
 
 
 class _Redirect(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        if fullname in HELPER_MODULES or fullname in _PACKAGES:
-            return ModuleSpec(fullname, self, is_package=fullname in _PACKAGES)
+        if fullname in HELPER_MODULES or fullname in PACKAGES:
+            return ModuleSpec(fullname, self, is_package=fullname in PACKAGES)
         return None
 
     def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:

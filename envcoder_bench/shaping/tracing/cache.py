@@ -21,6 +21,12 @@ from envcoder_bench.shaping.tracing.program import Node, Output, Program
 _READS = re.compile(r"\b(open|load\w*|from_?file|genfromtxt|memmap|hub)\s*[.(]")
 
 
+def cache_folder() -> Path:
+    """Where results of earlier processes are kept."""
+    root = os.environ.get("ENVCODER_BENCH_CACHE")
+    return Path(root) if root else Path.home() / ".cache" / "envcoder_bench"
+
+
 class ProgramCache:
     """Programs by the text of their file and all that tracing it depends on.
 
@@ -35,9 +41,8 @@ class ProgramCache:
     def __init__(
         self, texts: Mapping[str, str], state: Dict[str, Tensor], constants: Dict[str, Tensor], seed: int
     ) -> None:
-        root = os.environ.get("ENVCODER_BENCH_CACHE") or str(Path.home() / ".cache" / "envcoder_bench")
         self._texts = texts
-        self._folder = Path(root) / "programs"
+        self._folder = cache_folder() / "programs"
         shapes = {key: (tuple(x.shape[1:]), str(x.dtype)) for key, x in sorted(state.items())}
         known = {key: (str(x.dtype), x.tolist()) for key, x in sorted(constants.items())}
         self._context = repr((torch.__version__, _own_code(), shapes, known, seed))

@@ -54,7 +54,7 @@ class Memo:
 
     def __init__(self, cache: Optional[ProgramCache] = None) -> None:
         self.results: Dict[Tuple[object, ...], Tuple[CandidateFunction, Union[Program, Untraced]]] = {}
-        self.samples: Dict[Tuple[str, int], _Sample] = {}
+        self.samples: Dict[Tuple[str, int], Sample] = {}
         self.cache = cache
 
 
@@ -92,7 +92,9 @@ def trace(
                 programs[stage] = drives
             continue
         keeper = keepers.get(function.file)
-        if function.random_line is not None:
+        if function.program is not None:
+            programs[stage] = function.program
+        elif function.random_line is not None:
             refused.append(Untraced(function, function.random_line, "may draw from a library's generator"))
         elif keeper is not None:  # what one function keeps, another may read
             line = keeper.memory_line or keeper.line
@@ -132,7 +134,7 @@ class _Samples(NamedTuple):
             cache.save(made, function, *parts)
         return made
 
-    def first(self, record: Callable[[_Sample], Any]) -> Any:
+    def first(self, record: Callable[[Sample], Any]) -> Any:
         """The first program that a device gives, else what prevents the first."""
         results = []
         for device in dict.fromkeys(("cpu", str(self.task.device))):
@@ -141,15 +143,15 @@ class _Samples(NamedTuple):
                 return results[-1]
         return results[0]
 
-    def _sample(self, device: str) -> _Sample:
+    def _sample(self, device: str) -> Sample:
         key = (device, self.action_dim)
         if key not in self.memo.samples:
-            own = _Sample(self.probe_state, self.constants, self.task, torch.device(device), self.action_dim)
+            own = Sample(self.probe_state, self.constants, self.task, torch.device(device), self.action_dim)
             self.memo.samples[key] = own
         return self.memo.samples[key]
 
 
-class _Sample:
+class Sample:
     """A state of ROWS environments, on which functions are recorded."""
 
     def __init__(
@@ -168,14 +170,14 @@ class _Sample:
         self.state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, ROWS, action_dim, device) - 1.0
         self.action = self.state["actions"].clone()
 
-    def _given(self) -> StateDict:
+    def given(self) -> StateDict:
         """The state for one function, which may try to change it."""
         own = {key: x.clone() for key, x in self.state.items()}
         return StateDict({**own, **own_constants(self.constants, self.device)})
 
     def record_drives(self) -> Optional[Program]:
         """The program of the task's own drives; None if there can be none."""
-        given, action = self._given(), self.action.clone()
+        given, action = self.given(), self.action.clone()
         call = partial(self.task.default_dof_target, action, given)
         made = self._run(call, given, action, noise.CONTROL, "command", "", ())
         return made if isinstance(made, Program) else None
@@ -184,7 +186,7 @@ class _Sample:
         self, stage: str, function: CandidateFunction, purpose: int, components: Tuple[str, ...]
     ) -> Union[Program, Untraced]:
         """The program of one function, or what prevents it."""
-        given, action = self._given(), self.action.clone()
+        given, action = self.given(), self.action.clone()
         call = bind(function, given, action if stage == "command" else None)
         made = self._run(call, given, action, purpose, stage, function.file, components)
         if isinstance(made, Program):
@@ -214,14 +216,14 @@ class _Sample:
                     value = call()
             if recorder.fault is not None:
                 return recorder.fault
-            for name, x in self._parts(stage, value, components).items():
+            for name, x in self.parts(stage, value, components).items():
                 own = recorder.value(x)
                 recorder.program.outputs[name] = Output(own.nodes.reshape(-1).tolist(), own.kind)
         except FAULTS as error:
             return None, f"raises {one_line(error)} with {ROWS} environments"
         return recorder.program
 
-    def _parts(self, stage: str, value: object, components: Tuple[str, ...]) -> Dict[str, Tensor]:
+    def parts(self, stage: str, value: object, components: Tuple[str, ...]) -> Dict[str, Tensor]:
         """The tensors of what a function returned, by the names of the stage's outputs."""
         on_cuda, task = self.device.type == "cuda", self.task
         if stage == "reward":

@@ -1,0 +1,221 @@
+"""Check a file's syntax tree against lists of what untrusted code may say, before a line of it runs.
+
+This is the first line, for clear reasons and against accidents. The wall is the process (``confine``).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from envcoder_bench.errors import near_matches
+from envcoder_bench.jail.names import BUILTINS, CONTEXTS, DECORATORS, HELPERS, HINTS, METHODS, MODULES, STARS
+
+MAX_CHARACTERS = 100_000
+MAX_NODES = 20_000  # of the syntax tree
+MAX_DEPTH = 60  # of nesting
+# names that a file finds without importing them (loading.GIVEN)
+GIVEN_MODULES = {"torch": "torch", "math": "math", "np": "numpy"}
+GIVEN_NAMES = {"Tensor", "Dict", "List", "Optional", "Tuple"}
+
+_STATEMENTS = (
+    ast.FunctionDef, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.For, ast.While, ast.If,
+    ast.With, ast.Raise, ast.Try, ast.Assert, ast.Import, ast.ImportFrom, ast.Expr, ast.Pass, ast.Break, ast.Continue,
+)  # fmt: skip
+_EXPRESSIONS = (
+    ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.Lambda, ast.IfExp, ast.Dict, ast.Set, ast.ListComp,
+    ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Compare, ast.Call, ast.FormattedValue, ast.JoinedStr,
+    ast.Constant, ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice,
+)  # fmt: skip
+_PARTS = (
+    ast.Module, ast.arguments, ast.arg, ast.keyword, ast.alias, ast.withitem, ast.comprehension, ast.ExceptHandler,
+    ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+_OLD = tuple(getattr(ast, name) for name in ("Index", "ExtSlice") if hasattr(ast, name))  # Python 3.8's subscripts
+_ALLOWED = (*_STATEMENTS, *_EXPRESSIONS, *_PARTS, *_OLD)
+_WORDS = {
+    ast.ClassDef: "defines a class", ast.Global: "uses global", ast.Nonlocal: "uses nonlocal",
+    ast.AsyncFunctionDef: "uses async", ast.Await: "uses await", ast.Yield: "uses yield", ast.YieldFrom: "uses yield",
+}  # fmt: skip
+
+
+class Refusal(NamedTuple):
+    """What a file may not say, and where."""
+
+    line: int
+    reason: str
+
+
+def refusal(tree: ast.Module, helper_names: Set[str]) -> Optional[Refusal]:
+    """The first thing in a file that untrusted code may not say; None: there is none.
+
+    Args:
+        helper_names: what ``from isaacgym.torch_utils import *`` brings.
+    """
+    size = _too_large(tree)
+    if size is not None:
+        return size
+    found = sorted(_Reader(tree, helper_names).refusals())
+    return found[0] if found else None
+
+
+def _too_large(tree: ast.Module) -> Optional[Refusal]:
+    level: List[ast.AST] = [tree]
+    count = 0
+    for _ in range(MAX_DEPTH):
+        count += len(level)
+        if count > MAX_NODES:
+            return Refusal(1, f"is too large: its syntax tree has more than {MAX_NODES} nodes")
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return None
+    return Refusal(getattr(level[0], "lineno", 1), f"is nested more than {MAX_DEPTH} levels deep")
+
+
+class _Reader:
+    """Reads one file.
+
+    Attributes:
+        modules: names that stand for modules, and which.
+        known: names that stand for anything else.
+    """
+
+    def __init__(self, tree: ast.Module, helper_names: Set[str]) -> None:
+        self._nodes = list(ast.walk(tree))
+        self._helpers = helper_names
+        self.modules: Dict[str, str] = dict(GIVEN_MODULES)
+        self.known: Set[str] = {*GIVEN_NAMES, *BUILTINS}
+        # parts of longer names, which are checked with the whole
+        self._inside = {id(node.value) for node in self._nodes if isinstance(node, ast.Attribute)}
+
+    def refusals(self) -> Iterator[Refusal]:
+        for node in self._nodes:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                yield from self._imports(node)
+        bound = [x for node in self._nodes for x in _bound(node)]
+        self.known.update(name for _, name in bound)
+        for line, name in bound:
+            if name.startswith("__"):
+                yield Refusal(line, f"names {name}: names with two underscores in front are Python's own")
+            elif name in self.modules:
+                yield Refusal(line, f"gives {name}, which stands for {self.modules[name]}, another meaning")
+        for node in self._nodes:
+            for reason in self._reasons(node):
+                yield Refusal(getattr(node, "lineno", 1), reason)
+
+    def _imports(self, node: ast.AST) -> Iterator[Refusal]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name not in MODULES and alias.name not in HELPERS:
+                    yield Refusal(node.lineno, f"imports {alias.name}; {_importable()}")
+                elif alias.asname is not None:
+                    self.modules[alias.asname] = alias.name
+                else:
+                    root = alias.name.split(".")[0]
+                    self.modules[root] = root
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level or (module not in MODULES and module not in HELPERS):
+                yield Refusal(node.lineno, f"imports from {'.' * node.level}{module}; {_importable()}")
+                return
+            for alias in node.names:
+                name, path = alias.asname or alias.name, f"{module}.{alias.name}"
+                if alias.name == "*":
+                    if module not in STARS:
+                        yield Refusal(node.lineno, f"imports * from {module}: name what you use")
+                    self.known.update(self._helpers if module in HELPERS else MODULES[module])
+                elif path in MODULES and path != "torch.Tensor":
+                    self.modules[name] = path
+                elif self._may(module, alias.name):
+                    self.known.add(name)
+                else:
+                    yield Refusal(node.lineno, f"imports {path}, which untrusted code may not use{_hint(path)}")
+
+    def _may(self, module: str, name: str) -> bool:
+        return name in (self._helpers if module in HELPERS else MODULES[module])
+
+    def _reasons(self, node: ast.AST) -> Iterator[str]:
+        if not isinstance(node, _ALLOWED):
+            yield f"{_WORDS.get(type(node), f'uses {type(node).__name__}')}, which untrusted code may not"
+        elif isinstance(node, ast.Name):
+            if id(node) not in self._inside and node.id in self.modules:
+                yield f"uses the module {node.id} as a value: name what you use of it"
+            elif node.id not in self.known and node.id not in self.modules:
+                yield f"uses {node.id}, which it does not define and untrusted code may not use{_hint(node.id)}"
+        elif isinstance(node, ast.Attribute):
+            if id(node) not in self._inside:
+                yield from self._path(node)
+        elif isinstance(node, ast.keyword):
+            if (node.arg or "").startswith("__"):
+                yield f"names {node.arg}"
+        elif isinstance(node, ast.With):
+            for item in node.items:
+                if not isinstance(item.context_expr, ast.Call) or self._dotted(item.context_expr.func) not in CONTEXTS:
+                    yield "uses with for anything but torch.no_grad()"
+        elif isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if self._dotted(called) not in DECORATORS:
+                    yield f"decorates {node.name} with something else than torch.jit.script"
+
+    def _path(self, node: ast.Attribute) -> Iterator[str]:
+        """Check ``a.b.c`` from its root on: the longest module, then one name of it, then methods."""
+        names: List[str] = []
+        root: ast.AST = node
+        while isinstance(root, ast.Attribute):
+            names.insert(0, root.attr)
+            root = root.value
+        module = self.modules.get(root.id) if isinstance(root, ast.Name) else None
+        if module is not None:
+            while names and f"{module}.{names[0]}" in (*MODULES, *_PACKAGES, *HELPERS):
+                module = f"{module}.{names.pop(0)}"
+            if not names and module != "torch.Tensor":
+                yield f"uses the module {module} as a value: name what you use of it"
+            elif names and (module in _PACKAGES or not self._may(module, names[0])):
+                path = f"{module}.{names[0]}"
+                yield f"uses {path}, which untrusted code may not{_hint(path)}"
+            names = names[1:]
+        for name in names:
+            if name not in METHODS:
+                yield f"uses .{name}, which untrusted code may not{_hint(name, METHODS)}"
+
+    def _dotted(self, node: ast.AST) -> str:
+        """The full name of ``torch.no_grad`` or of what was imported by that name; an empty string for others."""
+        if isinstance(node, ast.Attribute):
+            parent = self._dotted(node.value)
+            return f"{parent}.{node.attr}" if parent else ""
+        if isinstance(node, ast.Name):
+            return self.modules.get(node.id) or self._imported().get(node.id, "")
+        return ""
+
+    def _imported(self) -> Dict[str, str]:
+        return {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in self._nodes
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+
+
+_PACKAGES = ("envcoder_bench", "isaacgym", "isaacgymenvs", "isaacgymenvs.utils")  # on the way to the helpers
+
+
+def _bound(node: ast.AST) -> Iterator[Tuple[int, str]]:
+    """Names that a node gives a meaning, but for imports."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.lineno, node.id
+    elif isinstance(node, ast.FunctionDef):
+        yield node.lineno, node.name
+    elif isinstance(node, ast.arg):
+        yield node.lineno, node.arg
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        yield node.lineno, node.name
+
+
+def _importable() -> str:
+    return "untrusted code may import torch, math, typing, numpy and isaacgym.torch_utils"
+
+
+def _hint(name: str, known: object = ()) -> str:
+    hint = HINTS.get(name)
+    return f": {hint}" if hint else near_matches(name, known)  # type: ignore[arg-type]

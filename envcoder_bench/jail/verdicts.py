@@ -1,0 +1,120 @@
+"""What the jail makes of untrusted files: candidates without code, or what is wrong with them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import zlib
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+
+import envcoder_bench
+from envcoder_bench.jail import wire
+from envcoder_bench.jail.confine import Limits
+from envcoder_bench.jail.rebuild import Contract, rebuild
+from envcoder_bench.jail.syntax import MAX_CHARACTERS
+from envcoder_bench.jail.warden import Failure, Jail
+from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.tracing.cache import cache_folder
+from envcoder_bench.tasks.base import Task
+
+Verdict = Union[Candidate, CandidateError]
+Source = Tuple[str, str, str]  # name, file (for messages) and text
+
+
+def judge(
+    sources: Sequence[Source],
+    task: Task,
+    state: Mapping[str, Tensor],
+    baseline: str,
+    action_dim: int,
+    shaper_types: Optional[Sequence[str]] = None,
+    seed: int = 0,
+    limits: Optional[Limits] = None,
+    scan: bool = True,
+) -> Dict[str, Verdict]:
+    """Have files read, loaded, checked and traced in the jail.
+
+    An answer that was a candidate is kept on disk by content, and checked again whenever it is used.
+
+    Args:
+        state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
+        baseline: the text of the file that fills in for absent functions; ``action_dim``: the width of its action.
+        shaper_types, seed, limits, scan: as ``Jail`` has them.
+
+    Returns:
+        By name, candidates whose functions are programs, or the faults of those that are none.
+
+    Raises:
+        UserError: the jail cannot be started.
+    """
+    contract = Contract.of(task, state, action_dim)
+    context = repr((_own_code(), torch.__version__, _facts(task, state), baseline, shaper_types, seed, scan, limits))
+    verdicts: Dict[str, Verdict] = {}
+    left: List[Source] = []
+    for name, file, source in sources:
+        if len(source) > MAX_CHARACTERS:
+            verdicts[name] = CandidateError(f"has more than {MAX_CHARACTERS} characters", file)
+            continue
+        kept = _load(context, source)
+        try:
+            verdicts[name] = rebuild(kept, name, file, source, contract)
+        except CandidateError:  # absent, or damaged
+            left.append((name, file, source))
+    if left:
+        with Jail(task, state, baseline, shaper_types, seed, limits, scan) as jail:
+            answers = jail.answers([source for _, _, source in left])
+        for (name, file, source), answer in zip(left, answers):
+            if isinstance(answer, Failure):
+                verdicts[name] = CandidateError(answer.reason, file)
+                continue
+            try:
+                verdicts[name] = rebuild(answer, name, file, source, contract)
+                _save(context, source, answer)
+            except CandidateError as error:
+                verdicts[name] = error
+    return verdicts
+
+
+def _facts(task: Task, state: Mapping[str, Tensor]) -> object:
+    """What answers depend on; not the numbers of the state, on which functions are tried again in the trainer."""
+    facts = (task.num_dofs, task.default_action_dim, task.goal_keys, task.object_keys)
+    shapes = sorted((key, tuple(x.shape), str(x.dtype)) for key, x in state.items())
+    return facts, shapes, sorted((key, str(x.dtype), x.tolist()) for key, x in task.constants.items())
+
+
+def _path(context: str, source: str) -> Path:
+    key = hashlib.sha256(repr((context, source)).encode("utf-8", "surrogateescape")).hexdigest()
+    return cache_folder() / "jail" / f"{key}.z"
+
+
+def _load(context: str, source: str) -> bytes:
+    """An answer that was kept; empty if there is none."""
+    try:
+        unpacker = zlib.decompressobj()
+        return unpacker.decompress(_path(context, source).read_bytes(), wire.MAX_ANSWER + 5)
+    except (OSError, zlib.error):
+        return b""
+
+
+def _save(context: str, source: str, answer: bytes) -> None:
+    path = _path(context, source)
+    scratch = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_bytes(zlib.compress(answer, 1))
+        os.replace(scratch, path)
+    except OSError:
+        pass
+
+
+@functools.lru_cache(maxsize=None)
+def _own_code() -> str:
+    """A digest of all code that an answer depends on."""
+    root = Path(envcoder_bench.__file__).parent
+    files = sorted([*root.glob("*.py"), *(root / "jail").glob("*.py"), *(root / "shaping").rglob("*.py")])
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

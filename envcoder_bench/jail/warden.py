@@ -1,0 +1,269 @@
+"""The trainer's side of the jail: it hands texts over, watches the clock, and takes plain data back."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.jail import wire
+from envcoder_bench.jail.confine import Limits
+from envcoder_bench.jail.rebuild import clean
+from envcoder_bench.tasks.base import Task
+
+START_LIMIT = 300.0  # seconds until the jail's own process is ready, on a slow disk
+# what the process finds in its environment: nothing of the user's but where libraries lie
+_PASSED_ON = ("LD_LIBRARY_PATH", "SYSTEMROOT")
+_ENVIRONMENT = {
+    "LANG": "C.UTF-8", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1", "HOME": "/nonexistent", "TMPDIR": "/nonexistent",
+}  # fmt: skip
+_BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.jail.child import main; main({fd})"
+
+
+class Failure(NamedTuple):
+    """Why there is no answer."""
+
+    reason: str
+
+
+Answer = Union[bytes, Failure]
+
+
+@dataclass
+class _Job:
+    """One file on its way through the jail, until a time of the monotonic clock."""
+
+    number: int
+    until: float
+    content: List[bytes] = field(default_factory=list)
+    length: int = 0
+    open: bool = True
+    status: Optional[int] = None  # as of waitpid, once the process has ended
+    reason: str = ""  # why it was killed
+
+    @property
+    def over(self) -> bool:
+        return not self.open and self.status is not None
+
+
+class Jail:
+    """A process that has torch and a sample of a task's state loaded, and forks a confined one for every file.
+
+    A context manager: its processes end with it.
+
+    Args:
+        task: the candidates' task; ``state``: a real state, ``(n, ...)`` tensors.
+        baseline: the text of the file that fills in for absent functions.
+        shaper_types: which functions come from the candidates; None: all that they define.
+        seed: what modules are loaded with.
+        scan: check syntax trees first. False is for trying the process's walls.
+        parallel: how many files at a time; default: one for each processor.
+
+    Raises:
+        UserError: the process cannot be started.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        state: Mapping[str, Tensor],
+        baseline: str,
+        shaper_types: Optional[Sequence[str]] = None,
+        seed: int = 0,
+        limits: Optional[Limits] = None,
+        scan: bool = True,
+        parallel: Optional[int] = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self._parallel = parallel or len(os.sched_getaffinity(0))
+        self._numbers = 0
+        facts = {name: getattr(task, name) for name in ("num_dofs", "default_action_dim", "goal_keys", "object_keys")}
+        header = {
+            "facts": facts,
+            "baseline": baseline,
+            "shaper_types": None if shaper_types is None else list(shaper_types),
+            "seed": seed,
+            "limits": self.limits._asdict(),
+            "scan": scan,
+        }
+        own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = own
+        try:
+            with theirs:
+                self._process = _start(theirs.fileno(), _setup(header, state, task.constants))
+            self._wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Jail:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all its processes: without the first, the kernel kills those that it forked."""
+        self._control.close()
+        process: Optional[subprocess.Popen] = getattr(self, "_process", None)
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def answers(self, sources: Sequence[str]) -> List[Answer]:
+        """What the jail answers to each text; ``rebuild`` tells what that is worth."""
+        answers: Dict[int, Answer] = {}
+        places: Dict[int, int] = {}
+        jobs: Dict[int, _Job] = {}
+        waiting: Deque[int] = deque(range(len(sources)))
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._control, selectors.EVENT_READ)
+            while waiting or jobs:
+                while waiting and len(jobs) < self._parallel:
+                    place = waiting.popleft()
+                    fd, job = self._hand_over(sources[place])
+                    places[job.number], jobs[job.number] = place, job
+                    selector.register(fd, selectors.EVENT_READ, job)
+                for key, _ in selector.select(timeout=0.2):
+                    if key.data is None:
+                        self._note_end(jobs)
+                    elif not _take(key.fd, key.data):
+                        selector.unregister(key.fd)
+                        os.close(key.fd)
+                for job in list(jobs.values()):
+                    self._watch(job)
+                    if job.over:
+                        answers[places[job.number]] = _answer(job)
+                        del jobs[job.number]
+        return [answers[place] for place in range(len(sources))]
+
+    def _wait_until_ready(self) -> None:
+        assert self._process.stderr is not None
+        self._control.settimeout(START_LIMIT)
+        try:
+            said = self._control.recv(4096)
+        except OSError:
+            said = b""
+        if said != b'{"ready": true}':
+            self._process.kill()
+            told = self._process.stderr.read().decode("utf-8", "replace").strip().splitlines() or ["no reason"]
+            raise UserError(f"the jail for untrusted code cannot be started: {clean(told[-1])}")
+        self._process.stderr.close()
+
+    def _hand_over(self, source: str) -> Tuple[int, _Job]:
+        """Have a process forked for a text; returns the descriptor of its answer."""
+        self._numbers += 1
+        given, gives = os.pipe()
+        answer, answers = os.pipe()
+        order = json.dumps({"run": self._numbers}).encode()
+        fds = array.array("i", [given, answers])
+        try:
+            self._control.sendmsg([order], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        finally:
+            os.close(given)
+            os.close(answers)
+        with contextlib.suppress(BrokenPipeError):  # the process has died: its end will be told
+            try:
+                wire.write_all(gives, source.encode("utf-8", "surrogateescape"))
+            finally:
+                os.close(gives)
+        return answer, _Job(self._numbers, time.monotonic() + self.limits.wall)
+
+    def _note_end(self, jobs: Dict[int, _Job]) -> None:
+        said = self._control.recv(4096)
+        if not said:
+            raise UserError("the jail for untrusted code ended unexpectedly: is there enough memory?")
+        told = json.loads(said)
+        if told["ended"] in jobs:
+            jobs[told["ended"]].status = told["status"]
+
+    def _watch(self, job: _Job) -> None:
+        """Have a process killed that takes too long or says too much."""
+        if job.status is None and not job.reason:
+            if time.monotonic() > job.until:
+                job.reason = f"takes longer than {self.limits.wall:g} s to load, check and trace"
+            elif job.length > wire.MAX_ANSWER + 4:
+                job.reason = f"gives an answer of more than {wire.MAX_ANSWER >> 20} MiB"
+            if job.reason:
+                self._control.send(json.dumps({"kill": job.number}).encode())
+
+
+def _take(fd: int, job: _Job) -> bool:
+    """Read a part of an answer; False at its end."""
+    part = os.read(fd, 1 << 18)
+    job.length += len(part)
+    if job.length <= wire.MAX_ANSWER + 4:
+        job.content.append(part)
+    job.open = bool(part)
+    return job.open
+
+
+def _answer(job: _Job) -> Answer:
+    assert job.status is not None
+    if job.reason:
+        return Failure(job.reason)
+    if os.WIFSIGNALED(job.status):
+        return Failure(_death(os.WTERMSIG(job.status)))
+    if os.WEXITSTATUS(job.status) != 0 or not job.length:
+        return Failure("ended the process that it was checked in")
+    return b"".join(job.content)
+
+
+def _death(number: int) -> str:
+    if number in (signal.SIGKILL, signal.SIGXCPU):
+        return "used too much processor time or memory while it was loaded, checked and traced"
+    with contextlib.suppress(ValueError):
+        return f"crashed the process that it was checked in ({signal.Signals(number).name})"
+    return "crashed the process that it was checked in"
+
+
+def _start(control: int, setup: bytes) -> subprocess.Popen:
+    path = [str(Path(__file__).resolve().parent.parent.parent)]
+    path += [str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).exists()]
+    environment = {**_ENVIRONMENT, **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}
+    process = subprocess.Popen(
+        # isolated, and without site: neither the user's modules nor what .pth files run
+        [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(path=path, fd=control)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        pass_fds=(control,),
+        cwd="/",
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(setup)
+    return process
+
+
+def _setup(header: Dict[str, Any], state: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> bytes:
+    """A header and the tensors' bytes, see ``child._workshop``."""
+    blobs: List[bytes] = []
+    for kind, tensors in (("state", state), ("constants", constants)):
+        header[kind] = [[name, str(x.dtype).split(".")[1], list(x.shape)] for name, x in tensors.items()]
+        blobs += [_bytes_of(x) for x in tensors.values()]
+    text = json.dumps(header).encode()
+    return struct.pack("!Q", len(text)) + text + b"".join(blobs)
+
+
+def _bytes_of(x: Tensor) -> bytes:
+    return x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if x.numel() else b""

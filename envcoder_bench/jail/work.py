@@ -1,0 +1,191 @@
+"""What happens to a file in the jail: it is read, loaded, checked, traced and held against its trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from envcoder_bench import noise, stream
+from envcoder_bench.jail.syntax import MAX_CHARACTERS, refusal
+from envcoder_bench.shaping import redirect
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.checking import Probe, check
+from envcoder_bench.shaping.compiled import disagreeing
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
+from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
+from envcoder_bench.shaping.loading import load_candidate, parse
+from envcoder_bench.shaping.tracing.interpret import Interpreter
+from envcoder_bench.shaping.tracing.program import FLOATS, Program
+from envcoder_bench.shaping.tracing.trace import ROWS, Memo, Sample, trace
+
+FILE = "candidate.py"  # what a file is called in here
+PURPOSES = {
+    "action": ("command", noise.CONTROL),
+    "reward": ("reward", noise.REWARD),
+    "terminal": ("terminal", noise.TERMINAL),
+    "initial_state": ("initial_state", noise.INITIAL_STATE),
+    "goal": ("goal", noise.GOAL),
+    "observation": ("observation", noise.OBSERVATION),
+}
+
+
+class Workshop:
+    """Everything that the files of one task need, made once.
+
+    Args:
+        facts: of the task: ``num_dofs``, ``default_action_dim``, ``goal_keys``, ``object_keys``.
+        state: a real state, ``(n, ...)`` tensors; ``constants``: the task's.
+        baseline: the text of the file that fills in for absent functions.
+        shaper_types: which functions come from the files; None: all.
+        seed: what modules are loaded with.
+    """
+
+    def __init__(
+        self,
+        facts: Dict[str, Any],
+        state: Dict[str, Tensor],
+        constants: Dict[str, Tensor],
+        baseline: str,
+        shaper_types: Optional[Sequence[str]],
+        seed: int,
+    ) -> None:
+        self._task: Any = SimpleNamespace(
+            **facts,
+            name="the task",
+            state=state,
+            constants=constants,
+            device=torch.device("cpu"),
+            default_dof_target=_no_drives,
+        )
+        self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
+        self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
+        self._probe = Probe(state, constants, self._task)
+        self._memo = Memo()
+        self._fresh = _disturbed(state)
+
+    def warm_up(self) -> None:
+        """Do everything once, so that what torch and Python load late is there when files can no longer be read."""
+        baseline = assemble(self._baseline, self._baseline)
+        shaping = check(baseline, self._state, self._constants, self._task, self._probe)
+        shaping, _ = trace(shaping, self._state, self._constants, self._task, self._memo)
+        self._verify(shaping)
+        self.judge(_WARM_UP, scan=False)
+
+    def judge(self, source: str, scan: bool = True) -> Dict[str, Any]:
+        """Describe a file's functions as plain data, or say what is wrong with it.
+
+        Args:
+            scan: check its syntax tree first. False is for trying the process's walls.
+        """
+        try:
+            return {"candidate": self._judged(source, scan)}
+        except CandidateError as error:
+            return {"error": {"message": error.message, "line": error.line, "function": error.function}}
+        except FAULTS as error:  # MemoryError, and whatever a candidate makes of our own code
+            return {"error": {"message": f"raised {type(error).__name__}", "line": None, "function": ""}}
+
+    def _judged(self, source: str, scan: bool) -> Dict[str, Any]:
+        if len(source) > MAX_CHARACTERS:
+            raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
+        tree = parse(source, FILE)
+        if scan:
+            found = refusal(tree, set(redirect.helper_names()))
+            if found is not None:
+                raise CandidateError(found.reason, FILE, found.line)
+        candidate = load_candidate("candidate", source, FILE, self._seed)
+        shaping = assemble(candidate, self._baseline, self._types)
+        shaping = check(shaping, self._state, self._constants, self._task, self._probe)
+        own = _own(shaping)
+        traced, refused = trace(own, self._state, self._constants, self._task, self._memo)
+        if refused:
+            first = min(refused, key=lambda one: one.line)
+            message = f"untrusted code must be traceable: {first.reason}"
+            raise CandidateError(message, FILE, first.line, first.function.type)
+        self._verify(traced)
+        return _plain(traced)
+
+    def _verify(self, shaping: Shaping) -> None:
+        """Hold programs against their functions on a state that was not recorded."""
+        sample = Sample(self._fresh, self._constants, self._task, torch.device("cpu"), shaping.action_dim)
+        for field, (stage, purpose) in PURPOSES.items():
+            function: Optional[CandidateFunction] = getattr(shaping, field)
+            if function is None or stage not in shaping.programs:
+                continue
+            given, action = sample.given(), sample.action.clone()
+            try:
+                with torch.no_grad(), shared_settings():
+                    with stream.use(5, 3, purpose):
+                        value = bind(function, given, action if stage == "command" else None)()
+                        parts = sample.parts(stage, value, shaping.components if stage == "reward" else ())
+                    with stream.use(5, 3, purpose):
+                        made = Interpreter(shaping.programs[stage])(sample.given(), sample.action)
+            except FAULTS as error:
+                raise from_exception(error, function) from None
+            if set(parts) != set(made) or disagreeing(*_rows(parts, made), 1, ROWS):
+                message = "untrusted code must be traceable: what was traced gives other numbers"
+                raise CandidateError(message, FILE, function.line, function.type)
+
+
+def _no_drives(*_: object) -> Tensor:
+    """The task's own drives are traced in the trainer."""
+    raise NotImplementedError
+
+
+def _rows(parts: Dict[str, Tensor], made: Dict[str, Tensor]) -> Tuple[List[Tensor], List[Tensor]]:
+    return [parts[name].reshape(ROWS, -1) for name in parts], [made[name].reshape(ROWS, -1) for name in parts]
+
+
+def _disturbed(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """A state near a real one, of which no number is the same."""
+    fresh = {}
+    for key, x in state.items():
+        shift = noise.uniform(1, 1, noise.INITIAL_STATE, x.shape[0], max(x[0].numel(), 1)) - 0.5
+        shift = shift.reshape(x.shape).to(x.dtype) if x.is_floating_point() else 0
+        fresh[key] = x * (1 + 0.02 * shift) + 0.01 * shift if x.is_floating_point() else x
+    return fresh
+
+
+def _own(shaping: Shaping) -> Shaping:
+    """The file's own functions alone; the baseline's are traced elsewhere."""
+    absent = {name: None for name in PURPOSES if getattr(getattr(shaping, name), "file", FILE) != FILE}
+    return replace(shaping, **absent)  # type: ignore[arg-type]
+
+
+def _plain(shaping: Shaping) -> Dict[str, Any]:
+    functions = {}
+    for field, (stage, _) in PURPOSES.items():
+        function: Optional[CandidateFunction] = getattr(shaping, field)
+        if function is not None:
+            functions[function.type] = {"line": function.line, **_plain_program(shaping.programs[stage])}
+    return {"functions": functions, "action_dim": shaping.action_dim, "components": list(shaping.components)}
+
+
+def _plain_program(program: Program) -> Dict[str, Any]:
+    """Only what the outputs need, in order."""
+    nodes = []
+    for node in program.nodes:
+        value = float(node.value) if node.op == "const" and node.kind in FLOATS else int(node.value)
+        nodes.append([node.op, node.kind, list(node.args), value, node.name, node.column])
+    return {"nodes": nodes, "outputs": {name: [own.nodes, own.kind] for name, own in program.outputs.items()}}
+
+
+# uses what torch loads when it is first used
+_WARM_UP = """
+import torch.nn.functional as F
+import numpy as np
+def compute_reward(state_dict):
+    x = next(v for v in state_dict.values() if v.dim() == 2 and v.is_floating_point())
+    x = torch.cat([x, x, x, x], dim=-1)[:, :4]
+    square = torch.einsum("ni,nj->nij", x, x) + 3.0 * torch.eye(4)
+    y = torch.linalg.norm(x, dim=-1) + F.normalize(x, dim=-1).sum(-1)
+    y = y + torch.matmul(square, x.unsqueeze(-1)).mean((1, 2))
+    y = y + torch.softmax(x, -1).amax(-1) + F.cosine_similarity(x, x + 1.0) + F.linear(x, torch.ones(1, 4)).squeeze(-1)
+    y = y + torch.linalg.det(square) + torch.linalg.inv(square).sum((1, 2)) + torch.bmm(square, square).sum((1, 2))
+    y = y + torch.sort(x, dim=-1)[0][:, 0] + torch.std(x, dim=-1) + torch.special.expit(x).mean(-1) + float(np.pi)
+    return y, {"all": y}
+"""
