@@ -40,7 +40,8 @@ class FakeSimulator(Simulator):
         self.sensor_forces = torch.zeros(num_envs, len(sensor_names), 6)
         self.object_states = torch.zeros(num_envs, len(object_names), 13)
         self.site_states = torch.zeros(num_envs, len(site_names), 13)
-        self.jacobian = torch.zeros(num_envs, 6, len(dof_names))
+        self.object_states[:, :, 6] = self.site_states[:, :, 6] = 1.0
+        self.jacobian = torch.eye(6, len(dof_names)).repeat(num_envs, 1, 1)
         self.mass_matrix = torch.eye(len(dof_names)).repeat(num_envs, 1, 1)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.effort: Optional[Tensor] = None

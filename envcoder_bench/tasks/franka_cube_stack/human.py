@@ -66,7 +66,9 @@ def arm_torque(dpose, state_dict):
     jacobian, mass = state_dict["jacobian"], state_dict["mass_matrix"]
     transposed = jacobian.transpose(1, 2)
     mass_inv = torch.inverse(mass)
-    hand_mass = torch.inverse(jacobian @ mass_inv @ transposed)
+    # a stretched arm cannot move its hand in all directions, and IsaacGymEnvs' matrix has no inverse then: a little on
+    # its diagonal helps
+    hand_mass = torch.inverse(jacobian @ mass_inv @ transposed + 1e-4 * torch.eye(6, device=q.device))
     wanted = state_dict["kp"] * dpose - state_dict["kd"] * state_dict["eef_vel"]
     torque = transposed @ hand_mass @ wanted.unsqueeze(-1)
 
