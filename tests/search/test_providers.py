@@ -82,10 +82,49 @@ def test_after_a_fault_a_request_is_sent_again_and_the_fault_is_on_record(llm, f
     assert len(waits) == 2 and 0 < waits[0] <= 1 < waits[1] * 2 <= 4
 
 
-def test_choices_may_be_empty(server, tmp_path):
-    server.script.append(raw({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}))
-    (reply,), waits, records = ask(make("openai:m", server), tmp_path)
-    assert reply.finish == STOP and len(waits) == 1 and "no choices" in records[0]["message"]
+@pytest.mark.parametrize("llm", MODELS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": [], "content": None},
+        {"choices": None, "content": 3},
+        {"choices": [None], "content": [None]},
+        {"choices": [{}], "content": [{"type": "text"}]},
+        {"choices": [{"message": None, "finish_reason": "stop"}], "content": "text"},
+        {"choices": [{"message": {"content": [1]}, "finish_reason": "stop"}], "content": {"type": "text"}},
+        {"choices": "x", "content": [["text"]]},
+        [],
+        None,
+        "text",
+        7,
+    ],
+)
+def test_a_reply_may_lack_anything(llm, body, server, tmp_path):
+    server.script.append(raw(body))
+    (reply,), waits, records = ask(make(llm, server), tmp_path)
+    assert reply.finish == STOP and len(waits) == 1 and records[0]["kind"] == "malformed"
+
+
+@pytest.mark.parametrize("llm", MODELS)
+@pytest.mark.parametrize("counts", [None, {}, {"prompt_tokens": "7", "input_tokens": -7, "output_tokens": None}])
+def test_a_server_that_does_not_count_is_taken_at_the_most(llm, counts, server):
+    said = {"content": "12345", "role": "assistant"}
+    body = {"choices": [{"message": said, "finish_reason": "stop"}], "usage": counts}
+    server.script.append(raw({**body, "content": [{"type": "text", "text": "12345"}], "stop_reason": "end_turn"}))
+    reply = make(llm, server).complete(REQUEST)
+    assert len("You write rewards.Make it run") <= reply.input_tokens <= 200 and reply.output_tokens == 5
+
+
+def test_a_password_in_the_address_is_no_part_of_the_name(server):
+    assert make_provider("openai:m", "http://me:secret@localhost:1/v1").name == "openai:m@http://localhost:1/v1"
+
+
+@pytest.mark.parametrize("llm", MODELS)
+def test_a_server_that_hangs_is_given_up_sooner(llm, server, tmp_path):
+    server.script.extend([silent] * 4)
+    retry = Retry(timeouts=2)
+    (reply,), waits, _ = ask(make(llm, server, timeout=0.2), tmp_path, retry=retry)
+    assert reply.finish == ERROR and len(waits) == 1 and len(server.bodies) == 2
 
 
 @pytest.mark.parametrize("llm", MODELS)
@@ -201,7 +240,6 @@ def test_a_reply_of_null_is_one_without_code(server):
     server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": None}}]}))
     reply = make("openai:m", server).complete(REQUEST)
     assert (reply.text, reply.finish) == ("", STOP)
-    assert reply.input_tokens >= len("You write rewards.Make it run")  # it did not count: the most that it can be
 
 
 @pytest.mark.parametrize("model", ["o1", "o3-mini", "o4-mini-2025-04-16", "gpt-5-mini", "gpt-6.2-sol"])
@@ -303,7 +341,7 @@ def test_a_missing_sdk_is_said_with_the_remedy(llm, package, server, monkeypatch
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UserError, match=f"pip install {package}"):
+    with pytest.raises(UserError, match=f"pip install --upgrade {package}"):
         make_provider(llm)
 
 

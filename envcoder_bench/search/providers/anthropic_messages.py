@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Dict, Optional, Set
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.search.providers import sdk
-from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, ProviderError, Reply, Request
+from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, Reply, Request, most_input_tokens
 
 _FIRST_GENERATIONS = re.compile(r"claude-([123](\D|$)|instant)")  # they write at most 4,096 tokens
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
@@ -34,17 +35,16 @@ class AnthropicMessages:
         self._timeout = timeout
         self._not_taken: Set[str] = set()
         self.model = model
-        self.name = f"anthropic:{model}" + (f"@{url}" if url else "")
+        self.name = sdk.provider_name("anthropic", model, url)
         self.default_output_tokens = max_output_tokens or (4096 if _FIRST_GENERATIONS.match(model) else 32000)
 
     def complete(self, request: Request) -> Reply:
         """Ask once; see Provider."""
+        create = self._client.messages.create
+        read = partial(self._reply, request)
         for _ in range(2):
             try:
-                response = sdk.call(
-                    self._sdk, self._client.messages.create, self._parameters(request), self.name, self._timeout
-                )
-                return self._reply(response)
+                return sdk.call(self._sdk, create, self._parameters(request), read, self.name, self._timeout)
             except sdk.NotTaken as error:
                 self._not_taken.add(str(error))
             except sdk.Refused as error:
@@ -64,14 +64,13 @@ class AnthropicMessages:
             parameters["extra_body"] = {"temperature": request.temperature}  # newer SDKs have no argument for it
         return parameters
 
-    def _reply(self, response: Any) -> Reply:
-        content, usage = getattr(response, "content", None), getattr(response, "usage", None)
-        if content is None or usage is None:
-            raise ProviderError("malformed", f"the reply of {self.name} cannot be read: it has no content or no usage")
-        text = sdk.clean_text("".join(block.text for block in content if block.type == "text"))
-        counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        input_tokens = sum(getattr(usage, name, None) or 0 for name in counts)
-        output_tokens = usage.output_tokens or 0
+    def _reply(self, request: Request, response: Any) -> Reply:
+        text = sdk.clean_text("".join(block.text for block in response.content if block.type == "text"))
+        usage = getattr(response, "usage", None)
+        cached = (getattr(usage, f"cache_{what}_input_tokens", None) for what in ("creation", "read"))
+        input_tokens = sdk.count(getattr(usage, "input_tokens", None), most_input_tokens(request))
+        input_tokens += sum(sdk.count(tokens, 0) for tokens in cached)
+        output_tokens = sdk.count(getattr(usage, "output_tokens", None), len(text.encode()))
         if response.stop_reason == "refusal":
             finish, error = REFUSAL, f"{self.name} declined to answer"
         elif response.stop_reason in _CUT_OFF:

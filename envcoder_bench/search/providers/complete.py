@@ -29,12 +29,14 @@ class Retry:
 
     Attributes:
         tries: most times that a request is sent until there is a reply.
+        timeouts: most times that it may run into the time limit, which takes minutes and may be billed.
         asks: most replies to a request until one does.
         first_wait, max_wait: seconds before the second try, and most before any.
         most_patience: seconds; a server that asks to wait longer is given up.
     """
 
     tries: int = 7
+    timeouts: int = 3
     asks: int = 3
     first_wait: float = 1.0
     max_wait: float = 60.0
@@ -195,6 +197,7 @@ class _Call:
 
     def _send(self, request: Request, key: Tuple[str, str]) -> Reply:
         """Send a request until there is a reply, or no hope of one."""
+        timeouts = 0
         for failures in range(1, self.retry.tries + 1):
             if self.given_up.is_set():
                 raise _GivenUp
@@ -203,7 +206,9 @@ class _Call:
             except ProviderError as error:
                 self.transcript.add_failure(key, request, error)
                 patient = error.retry_after is None or error.retry_after <= self.retry.most_patience
-                if not error.again or not patient or failures == self.retry.tries:
+                timeouts += error.kind == "timeout"
+                hopeless = not error.again or not patient or timeouts == self.retry.timeouts
+                if hopeless or failures == self.retry.tries:
                     tried = f" (tried {failures} times)" if failures > 1 else ""
                     asked = "" if patient else f"; it asks to wait {error.retry_after:.0f} s"
                     return Reply("", cost=0.0, finish=ERROR, error=f"{error}{asked}{tried}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Dict, Optional, Set
 
 from envcoder_bench.errors import UserError
@@ -11,7 +12,6 @@ from envcoder_bench.search.providers.base import (
     LENGTH,
     REFUSAL,
     STOP,
-    ProviderError,
     Reply,
     Request,
     most_input_tokens,
@@ -40,25 +40,20 @@ class OpenAIChat:
             http_client=sdk.http_client(self._sdk, timeout),
         )
         self._timeout = timeout
-        reasons = _REASONING.match(model) is not None
+        reasons = _REASONING.match(model.split("/")[-1]) is not None
         self._not_taken: Set[str] = {"temperature"} if reasons else set()
         self._limits = _LIMITS if reasons or not url else _LIMITS[::-1]
         self.model = model
-        self.name = f"openai:{model}" + (f"@{url}" if url else "")
+        self.name = sdk.provider_name("openai", model, url)
         self.default_output_tokens = max_output_tokens or (32768 if reasons else 4096)
 
     def complete(self, request: Request) -> Reply:
         """Ask once; see Provider."""
+        create = self._client.chat.completions.create
+        read = partial(self._reply, request)
         for _ in range(len(_LIMITS) + 2):
             try:
-                response = sdk.call(
-                    self._sdk,
-                    self._client.chat.completions.create,
-                    self._parameters(request),
-                    self.name,
-                    self._timeout,
-                )
-                return self._reply(request, response)
+                return sdk.call(self._sdk, create, self._parameters(request), read, self.name, self._timeout)
             except sdk.NotTaken as error:
                 self._not_taken.add(str(error))
             except sdk.Refused as error:
@@ -78,23 +73,16 @@ class OpenAIChat:
         return parameters
 
     def _reply(self, request: Request, response: Any) -> Reply:
-        choices = getattr(response, "choices", None)
-        if not choices or getattr(choices[0], "message", None) is None:
-            said = sdk.one_line(getattr(response, "error", None) or "it has no choices")
-            raise ProviderError("malformed", f"the reply of {self.name} cannot be read: {said}")
-        message, reason = choices[0].message, choices[0].finish_reason
-        text = sdk.clean_text(message.content)
+        choice = response.choices[0]
+        text = sdk.clean_text(choice.message.content)
         usage = getattr(response, "usage", None)
-        # a server that does not count is taken at the most that it can be, so that budgets hold
-        input_tokens = getattr(usage, "prompt_tokens", None)
-        output_tokens = getattr(usage, "completion_tokens", None)
-        input_tokens = most_input_tokens(request) if input_tokens is None else input_tokens
-        output_tokens = len(text.encode()) if output_tokens is None else output_tokens
-        refusal = getattr(message, "refusal", None)
-        if refusal or reason == "content_filter":
+        input_tokens = sdk.count(getattr(usage, "prompt_tokens", None), most_input_tokens(request))
+        output_tokens = sdk.count(getattr(usage, "completion_tokens", None), len(text.encode()))
+        refusal = getattr(choice.message, "refusal", None)
+        if refusal or choice.finish_reason == "content_filter":
             said = refusal or "its content filter stopped the reply"
             finish, error = REFUSAL, f"{self.name} declined: {sdk.one_line(said)}"
-        elif reason == "length":
+        elif choice.finish_reason == "length":
             finish, error = LENGTH, f"the reply was cut off after {output_tokens} tokens"
         else:
             finish, error = STOP, ""

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Iterator, Mapping, Optional
 
 from envcoder_bench.errors import UserError
-from envcoder_bench.search.providers.base import ProviderError
+from envcoder_bench.search.providers.base import ProviderError, Reply
 
 _OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")  # parameters that some models do not take
 _TOO_LONG = ("context_length_exceeded", "prompt is too long", "maximum context length", "context window")
@@ -30,14 +30,12 @@ def import_sdk(name: str) -> Any:
     """Import an SDK only now, because it takes a second, and ``--help`` none.
 
     Raises:
-        UserError: it is not installed.
+        UserError: it is not installed, or something that it needs is not.
     """
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise UserError(f"--llm needs the package {name}: pip install {name}") from error
+    except ImportError as error:
+        raise UserError(f"--llm needs the package {name} ({error}): pip install --upgrade {name}") from error
 
 
 def read_key(variable: str, base_url: str) -> str:
@@ -52,6 +50,11 @@ def read_key(variable: str, base_url: str) -> str:
     if not key.isascii() or any(character.isspace() for character in key):
         raise UserError(f"{variable} holds characters that no key has; copy the key again")
     return key or "none"
+
+
+def provider_name(kind: str, model: str, base_url: str) -> str:
+    """``openai:gpt-4.1`` or ``openai:qwen3@http://localhost:11434/v1``, without a password of the address."""
+    return f"{kind}:{model}" + ("@" + re.sub(r"//[^/@]*@", "//", base_url) if base_url else "")
 
 
 def read_base_url(base_url: Optional[str], variable: str) -> str:
@@ -90,10 +93,18 @@ def http_client(sdk: Any, timeout: float) -> Any:
     return sdk.DefaultHttpxClient(timeout=http.Timeout(timeout, connect=10.0), event_hooks={"response": [limit]})
 
 
-def call(sdk: Any, create: Callable[..., Any], parameters: Mapping[str, Any], who: str, timeout: float) -> Any:
-    """Call a method of an SDK once and sort its exceptions.
+def call(
+    sdk: Any,
+    create: Callable[..., Any],
+    parameters: Mapping[str, Any],
+    read: Callable[[Any], Reply],
+    who: str,
+    timeout: float,
+) -> Reply:
+    """Call a method of an SDK once, read what came, and sort the exceptions.
 
     Args:
+        read: makes a reply of a response, which may lack anything that it should have.
         who: model and address, for messages.
 
     Raises:
@@ -102,7 +113,7 @@ def call(sdk: Any, create: Callable[..., Any], parameters: Mapping[str, Any], wh
         Refused, NotTaken: see there.
     """
     try:
-        return create(**parameters)
+        response = create(**parameters)
     except sdk.APITimeoutError as error:
         raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s") from error
     except sdk.APIConnectionError as error:
@@ -111,6 +122,11 @@ def call(sdk: Any, create: Callable[..., Any], parameters: Mapping[str, Any], wh
         raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who) from error
     except (sdk.APIError, ValueError) as error:  # ValueError: what came is not JSON
         raise ProviderError("malformed", f"the reply of {who} cannot be read: {one_line(error)}") from error
+    try:
+        return read(response)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        said = one_line(getattr(response, "error", None) or error)
+        raise ProviderError("malformed", f"the reply of {who} cannot be read: {said}") from error
 
 
 def _of_status(error: Any, sent: Mapping[str, Any], who: str) -> Exception:
@@ -169,6 +185,11 @@ def _retry_after(headers: Mapping[str, str]) -> Optional[float]:
         if math.isfinite(seconds):
             return max(seconds, 0.0)
     return None
+
+
+def count(tokens: object, most: int) -> int:
+    """A provider's count of tokens; the most that it can be where a server does not count, so that budgets hold."""
+    return tokens if isinstance(tokens, int) and tokens >= 0 else most
 
 
 def clean_text(text: Optional[str]) -> str:

@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import threading
+import weakref
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -78,6 +79,7 @@ class Transcript:
                 raise UserError(f"{self.path} is of another search: {differences}")
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            weakref.finalize(self, os.close, self._file)
             os.ftruncate(self._file, size)  # what a killed writer left of a line
         except OSError as error:
             raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
