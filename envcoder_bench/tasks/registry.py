@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Type
 
 from envcoder_bench.errors import near_matches
+from envcoder_bench.tasks.allegro_hand.task import AllegroHand
 from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
 from envcoder_bench.tasks.base import BASELINES, Task
@@ -42,6 +43,7 @@ def register(name: str, spec: TaskSpec) -> None:
 
 
 _HERE = Path(__file__).resolve().parent
+register("AllegroHand", TaskSpec(_HERE / "allegro_hand", AllegroHand))
 register("Ant", TaskSpec(_HERE / "ant", Ant))
 register("Anymal", TaskSpec(_HERE / "anymal", Anymal))
 register("Cartpole", TaskSpec(_HERE / "cartpole", Cartpole))
