@@ -205,6 +205,19 @@ def test_what_no_request_can_get_over_ends_the_search_at_once(llm, fault, messag
 
 
 @pytest.mark.parametrize("llm", MODELS)
+def test_a_server_that_says_not_to_try_again_is_believed(llm, server, tmp_path):
+    server.script.append(status(500, headers=[("x-should-retry", "false")]))
+    (reply,), waits, _ = ask(make(llm, server), tmp_path)
+    assert reply.finish == ERROR and waits == []
+
+
+@pytest.mark.parametrize("llm", ["openai:gpt-6.2-sol", "anthropic:claude-opus-5-5"])
+def test_a_reply_may_be_as_long_as_models_write(llm, server):
+    assert make(llm, server, timeout=600.0, max_output_tokens=128_000).complete(REQUEST).finish == STOP
+    assert 128_000 in server.bodies[0].values()
+
+
+@pytest.mark.parametrize("llm", MODELS)
 def test_a_prompt_that_is_too_long_costs_one_candidate_without_another_try(llm, server, tmp_path):
     long = status(400, "prompt is too long: 300000 tokens > 200000 maximum", code="context_length_exceeded")
     server.script.append(long)

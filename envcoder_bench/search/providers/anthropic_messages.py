@@ -56,7 +56,6 @@ class AnthropicMessages:
             "model": self.model,
             "max_tokens": request.max_output_tokens or self.default_output_tokens,
             "messages": [{"role": m.role, "content": m.text} for m in request.messages],
-            "timeout": self._timeout,  # said here: else the SDK wants streams for replies that could take long
         }
         if request.system:
             parameters["system"] = request.system
