@@ -9,7 +9,7 @@ import pytest
 from envcoder_bench.config import project_folder
 from envcoder_bench.tasks import registry
 
-TASKS = ["Ant", "Anymal", "Cartpole", "Humanoid"]
+TASKS = ["AllegroHand", "Ant", "Anymal", "Cartpole", "FrankaCubeStack", "Humanoid"]
 
 
 def test_every_task_has_its_files():
