@@ -299,6 +299,25 @@ def test_a_replay_gives_the_same_replies_without_a_model_and_without_waiting(tmp
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_replay_of_a_search_that_its_budget_stopped_stops_there_too(seed, tmp_path):
+    rng = random.Random(seed)
+    requests = questions(*map(str, range(12)))
+    most = Budget(prices={}).most(Model(), replace(requests[-1], max_output_tokens=50)).tokens
+    limits = {"max_tokens": most + rng.randint(0, 100)}
+    budget = Budget(prices={}, **limits)
+    model = Model({str(k): ["no code"] for k in range(0, 12, 3)}, tokens=(rng.randint(1, 20), 5))
+    recorded = complete(model, requests, Transcript(tmp_path / "t.jsonl", META), budget=budget)
+    assert budget.stopped and BUDGET in [reply.finish for reply in recorded]
+    free = Budget(prices={})
+    provider = ReplayProvider(tmp_path / "t.jsonl")
+    assert complete(provider, requests, Transcript(tmp_path / "u.jsonl", META), budget=free) == recorded
+    assert free.stopped == budget.stopped
+    limited = Budget(prices={}, **limits)  # costs come in another order, but what is lacking is not missed
+    complete(provider, requests, Transcript(tmp_path / "v.jsonl", META), budget=limited)
+    assert limited.stopped == budget.stopped
+
+
 def test_a_replay_of_another_search_says_what_differs(tmp_path):
     path, requests, _ = record(tmp_path)
     provider = ReplayProvider(path)

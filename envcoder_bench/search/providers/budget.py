@@ -98,6 +98,12 @@ class Budget:
                     self._changed.wait(0.2)
             return False
 
+    def stop(self, why: str) -> None:
+        """Stop, as a replayed search stopped."""
+        with self._changed:
+            self.stopped = self.stopped or why
+            self._changed.notify_all()
+
     def release(self, most: Spent) -> None:
         """Give a reservation back, after what it came to is in ``spent``."""
         with self._changed:

@@ -97,7 +97,10 @@ def complete_all(
     budget = Budget() if budget is None else budget
     budget.check_price(provider)
     given_up = threading.Event()
-    call = _Call(provider, transcript, budget, unusable, retry or Retry(), notify, given_up, sleep or given_up.wait)
+    refused: List[str] = []
+    call = _Call(
+        provider, transcript, budget, unusable, retry or Retry(), notify, given_up, sleep or given_up.wait, refused
+    )
     todo = iter(enumerate(requests))
     taking = threading.Lock()
     outcomes: SimpleQueue[Tuple[int, Union[Reply, BaseException]]] = SimpleQueue()
@@ -128,6 +131,8 @@ def complete_all(
                 on_reply(index, outcome)
     finally:
         given_up.set()
+    if refused:  # by a recorded search's budget; only now, since its requests came in another order
+        budget.stop(refused[0])
     return [reply for reply in replies if reply is not None]
 
 
@@ -143,6 +148,7 @@ class _Call:
     notify: Optional[Callable[[str], None]]
     given_up: threading.Event
     sleep: Sleep
+    refused: List[str]  # why a recorded search did not ask
 
     def answer(self, request: Request) -> Reply:
         """Ask until a reply does; tokens and cost are of all attempts."""
@@ -181,13 +187,17 @@ class _Call:
             if not self.budget.reserve(most, self._spent, self.given_up.is_set):
                 if self.given_up.is_set():
                     raise _GivenUp
-                return Reply("", finish=BUDGET, error=self.budget.stopped)
+                refused = Reply("", finish=BUDGET, error=self.budget.stopped)
+                self.transcript.add_reply(key, request, refused)  # so that a replay stops there, too
+                return refused
             try:
                 if request.attempt and not self.provider.recorded:
                     self._pause(self.retry.wait(request.attempt))
                 reply = self._send(request, key)
                 reply = replace(reply, cost=self.budget.priced(self.provider, reply))
                 self.transcript.add_reply(key, request, reply)
+                if reply.finish == BUDGET:
+                    self.refused.append(reply.error)
             finally:
                 self.budget.release(most)
         return reply

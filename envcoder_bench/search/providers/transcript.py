@@ -28,7 +28,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
 
 from envcoder_bench import __version__
 from envcoder_bench.errors import UserError
-from envcoder_bench.search.providers.base import ERROR, Message, ProviderError, Reply, Request
+from envcoder_bench.search.providers.base import BUDGET, ERROR, Message, ProviderError, Reply, Request
 from envcoder_bench.search.providers.budget import Spent
 
 _FORMAT = 1
@@ -113,7 +113,7 @@ class Transcript:
         return provider, content_hash(request)
 
     def find(self, key: Key) -> Reply | None:
-        """The reply to a request; None where there is none, or none but an error, which may go better this time."""
+        """The reply to a request; None where there is none, or it failed or was not asked, which may go better now."""
         with self._lock:
             return self._replies.get(key)
 
@@ -131,7 +131,7 @@ class Transcript:
 
     def _remember(self, key: Key, reply: Reply) -> None:
         self._spent = self._spent.plus(Spent(reply.input_tokens + reply.output_tokens, reply.cost or 0.0))
-        if reply.finish != ERROR:
+        if reply.finish not in (ERROR, BUDGET):
             self._replies[key] = reply
 
     def _append(self, record: Dict[str, Any]) -> None:
