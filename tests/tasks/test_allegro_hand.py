@@ -1,0 +1,233 @@
+"""AllegroHand against IsaacGymEnvs' formulas by hand, over a fake simulator, and with the physics."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
+
+from envcoder_bench.config import project_folder
+from envcoder_bench.tasks.registry import make_task
+
+EVERYWHERE = torch.ones(3, dtype=torch.bool)
+
+
+def turned(degrees: float, axis: int = 2):
+    """Quaternion xyzw of a turn about a coordinate axis."""
+    quat = [0.0, 0.0, 0.0, math.cos(math.radians(degrees) / 2)]
+    quat[axis] = math.sin(math.radians(degrees) / 2)
+    return torch.tensor(quat)
+
+
+def candidate(stem: str) -> Functions:
+    return Functions(project_folder("user_functions") / "AllegroHand" / f"{stem}.py")
+
+
+@pytest.fixture
+def hands():
+    """Cubes 3 cm beside the goal, turned by 90, 5 and -180 degrees; the goals are unturned."""
+    task = fake("AllegroHand", 3)
+    task.reset(EVERYWHERE, dict(task.default_state), {})
+    task.state["object_pos"][:] = task.state["goal_pos"] + torch.tensor([0.03, 0.0, 0.0])
+    task.state["object_rot"][:] = torch.stack([turned(90), turned(5), turned(-180)])
+    return task
+
+
+def test_the_constants_are_isaacgymenvs():
+    task = fake("AllegroHand")
+    constants = {key: x.tolist() for key, x in task.constants.items() if x.dim() == 0}
+    want = {
+        "success_tolerance": 0.1, "fall_dist": 0.24, "act_moving_average": 1.0, "shadow_hand_dof_speed_scale": 20.0,
+        "dist_reward_scale": -10.0, "rot_reward_scale": 1.0, "rot_eps": 0.1, "action_penalty_scale": -0.0002,
+        "reach_goal_bonus": 250.0, "fall_penalty": 0.0, "reset_position_noise": 0.01, "reset_dof_pos_noise": 0.2,
+        "reset_dof_vel_noise": 0.0, "vel_obs_scale": 0.2, "force_torque_obs_scale": 10.0, "av_factor": 0.1,
+    }  # fmt: skip
+    assert {key: constants[key] for key in want} == pytest.approx(want)
+    assert task.max_episode_length == 600 and (task.clip_actions, task.clip_observations) == (1.0, 5.0)
+    assert task.state["object_init_state"][0].tolist() == pytest.approx([0, -0.2, 0.56, 0, 0, 0, 1, *[0] * 6])
+    assert task.state["goal_pose"][0].tolist() == pytest.approx([0, -0.2, 0.52, 0, 0, 0, 1])
+
+
+def test_a_control_step_is_a_thirtieth_of_a_second():
+    assert make_task("AllegroHand", shipped("AllegroHand"), 1, "mujoco_cpu", "cpu").dt == pytest.approx(1 / 30, rel=1e-3)
+
+
+# what the task keeps
+
+
+def test_a_goal_is_reached_within_a_tenth_of_a_radian_either_way_round(hands):
+    goals = [turned(0), -turned(0), turned(0)]  # a quaternion and its negative are the same rotation
+    for degrees, reached in ((5.7, True), (-5.7, True), (5.8, False), (180.0, False), (355.0, True)):
+        hands.state["object_rot"][:] = turned(degrees)
+        hands.state["goal_rot"][:] = torch.stack(goals)
+        hands.step(torch.zeros(3, 16))
+        assert hands.new_goal.tolist() == [reached] * 3, degrees
+        fitness = hands.fitness(hands.state)
+        assert fitness.tolist() == [599.0 if reached else 0.0] * 3  # full episodes, which the environment divides by
+
+
+def test_successes_are_counted_step_by_step_and_begin_anew(hands):
+    for _ in range(2):
+        hands.step(torch.zeros(3, 16))
+    assert hands.state["successes"].tolist() == [0.0, 2.0, 0.0]
+    hands.reset(EVERYWHERE, {}, {"goal_rot": turned(90).repeat(3, 1)})  # a new goal is no new episode
+    assert hands.state["successes"].tolist() == [0.0, 2.0, 0.0]
+    hands.step(torch.zeros(3, 16))
+    assert hands.state["successes"].tolist() == [1.0, 2.0, 0.0] and hands.new_goal.tolist() == [True, False, False]
+    hands.reset(torch.tensor([False, True, True]), dict(hands.default_state), {})
+    assert hands.state["successes"].tolist() == [1.0, 0.0, 0.0]
+    assert hands.state["consecutive_successes"].tolist() == pytest.approx([0.0, 0.1 * 2, 0.0])
+    hands.reset(EVERYWHERE, dict(hands.default_state), {})
+    assert hands.state["consecutive_successes"].tolist() == pytest.approx([0.1, 0.9 * 0.2, 0.0])
+
+
+def test_a_blow_up_is_no_success(hands):
+    hands.unstable[1] = True
+    hands.step(torch.zeros(3, 16))
+    assert not bool(hands.new_goal.any()) and not bool(hands.state["successes"].any())
+
+
+def test_new_goals_change_the_pose_of_the_masked(hands):
+    mask = torch.tensor([True, False, True])
+    hands.reset(mask, {}, {"goal_rot": turned(90, 0).repeat(3, 1), "goal_pos": torch.ones(3, 3)})
+    assert torch.equal(hands.state["goal_pose"][0], torch.cat((torch.ones(3), turned(90, 0))))
+    assert hands.state["goal_pose"][1].tolist() == pytest.approx([0, -0.2, 0.52, 0, 0, 0, 1])
+    with pytest.raises(ValueError, match="no goal 'goal_rott'"):
+        hands.reset(mask, {}, {"goal_rott": turned(0).repeat(3, 1)})
+
+
+def test_targets_are_the_last_command_and_where_torques_act_the_joints(hands):
+    hands.set_drive_mode(torch.tensor([False, True, False]))
+    hands.step(torch.full((3, 16), 0.25))
+    moved = hands.state["dof_pos"][1]
+    assert bool((moved != 0.25).all()) and bool((moved != 0.0).all())
+    for key in ("prev_targets", "cur_targets"):
+        assert torch.equal(hands.state[key], torch.stack([torch.full((16,), 0.25), moved, torch.full((16,), 0.25)]))
+    start = {**hands.default_state, "dof_pos": torch.full((3, 16), 0.5)}
+    hands.reset(torch.tensor([True, False, False]), start, {})
+    assert hands.state["prev_targets"][:, 0].tolist() == [0.5, moved[0].item(), 0.25]
+
+
+def test_actions_span_the_joints_ranges():
+    task = fake("AllegroHand", 2)  # whose joints go from -1 to 1
+    action = torch.linspace(-1, 1, 16).repeat(2, 1)
+    torch.testing.assert_close(task.default_dof_target(action, whole_state(task)), action)
+    torch.testing.assert_close(baseline("AllegroHand", "unshaped")("compute_dof_target", whole_state(task), action), action)
+    cfg = shipped("AllegroHand")
+    cfg["env"]["actionsMovingAverage"] = 0.25
+    slow = type(task)(cfg, task.sim)
+    slow.state["prev_targets"][:] = 0.8
+    target = slow.default_dof_target(torch.full((2, 16), -1.0), whole_state(slow))
+    torch.testing.assert_close(target, torch.full((2, 16), 0.25 * -1.0 + 0.75 * 0.8))
+
+
+# both baselines
+
+
+def test_human_reward_by_hand(hands):
+    state = whole_state(hands)
+    state["actions"][:] = 0.5
+    reward, parts = baseline("AllegroHand", "human")("compute_reward", state)
+    assert parts["distance"].tolist() == pytest.approx([-0.3] * 3, rel=1e-4)
+    five = math.radians(5)
+    assert parts["rotation"].tolist() == pytest.approx([1 / (math.pi / 2 + 0.1), 1 / (five + 0.1), 1 / (math.pi + 0.1)], 1e-3)
+    assert parts["action"].tolist() == pytest.approx([-0.0002 * 16 * 0.25] * 3)
+    assert parts["goal"].tolist() == [0.0, 250.0, 0.0] and parts["fall"].tolist() == [0.0] * 3
+    assert reward.tolist() == pytest.approx((sum(parts.values())).tolist())
+    assert baseline("AllegroHand", "unshaped")("compute_reward", state).tolist() == [0.0, 250.0, 0.0]
+
+
+def test_the_fall_is_24_cm_from_the_goals_position(hands):
+    hands.state["object_pos"][:] = hands.state["goal_pos"] + torch.tensor([[0.0, 0.0, z] for z in (-0.239, -0.241, 0.3)])
+    for name in ("human", "unshaped"):
+        assert baseline("AllegroHand", name)("compute_terminal", whole_state(hands)).tolist() == [False, True, True]
+    state = whole_state(hands)
+    state["fall_penalty"].fill_(-7.0)
+    _, parts = baseline("AllegroHand", "human")("compute_reward", state)
+    assert parts["fall"].tolist() == [0.0, -7.0, -7.0]
+
+
+def test_human_observation_is_full_state_by_hand(hands):
+    hands.state["dof_pos"][:] = 0.5
+    hands.state["dof_vel"][:] = 2.0
+    hands.state["dof_force_tensor"][:] = 0.03
+    hands.state["object_state"][:, 7:] = torch.tensor([0.1, 0.2, 0.3, 1.0, 2.0, 3.0])
+    state = whole_state(hands)
+    state["actions"][:] = -0.5
+    obs = baseline("AllegroHand", "human")("compute_observation", state)[0].tolist()
+    s = math.sqrt(0.5)
+    cube = [0.03, -0.2, 0.52, 0.0, 0.0, s, s, 0.1, 0.2, 0.3, 0.2, 0.4, 0.6]
+    goal = [0.0, -0.2, 0.52, 0.0, 0.0, 0.0, 1.0]
+    want = [0.5] * 16 + [0.4] * 16 + [0.3] * 16 + cube + goal + [0.0, 0.0, s, s] + [-0.5] * 16
+    assert obs == pytest.approx(want, abs=1e-6) and len(obs) == 88
+
+
+def test_unshaped_observation_is_the_state_as_it_is(hands):
+    state = whole_state(hands)
+    obs = baseline("AllegroHand", "unshaped")("compute_observation", state)
+    keys = ("dof_pos", "dof_vel", "dof_force_tensor", "object_state", "goal_rot")
+    assert torch.equal(obs, torch.cat([state[key] for key in keys], dim=1)) and obs.shape == (3, 65)
+
+
+@pytest.mark.parametrize("name", ["human", "unshaped"])
+def test_episodes_begin_in_the_ranges_of_the_settings(name):
+    task = fake("AllegroHand", 4000)
+    torch.manual_seed(0)
+    begin(task, baseline("AllegroHand", name))
+    shift = task.state["object_pos"] - torch.tensor([0.0, -0.2, 0.56])
+    assert shift.abs().max() <= 0.01 and shift.min() < -0.0099 and shift.max() > 0.0099
+    assert task.state["dof_pos"].abs().max() <= 0.2 and task.state["dof_pos"].max() > 0.199
+    assert not bool(task.state["dof_vel"].any()) and not bool(task.state["object_state"][:, 7:].any())
+    assert torch.equal(task.state["cur_targets"], task.state["dof_pos"])
+    for key in ("object_rot", "goal_rot"):
+        x, y, z, w = task.state[key].unbind(1)
+        torch.testing.assert_close(x * x + y * y + z * z + w * w, torch.ones(4000))
+        # a turn about y by b and then about x by a has x = sin a cos b, y = cos a sin b, z = sin a sin b, w = cos a cos b
+        torch.testing.assert_close(x * y, z * w, atol=1e-6, rtol=0)
+        a, b = torch.atan2(x, w), torch.atan2(y, w)
+        for half in (a, b):  # half angles from minus to plus a quarter turn; -q is q: up to the sign of w
+            folded = torch.atan(torch.tan(half))
+            assert folded.abs().max() > 1.55 and abs(folded.mean().item()) < 0.06
+    apart = (task.state["object_rot"] * task.state["goal_rot"]).sum(1).abs()
+    assert (apart > math.cos(0.05)).float().mean() < 0.01  # goals are not where the cube is
+
+
+# with the physics
+
+
+def test_a_held_hand_is_where_its_targets_are_and_a_dropped_cube_falls():
+    """The hand has no weight, so that drives without load arrive; the cube has, and the floor is half a metre below."""
+    task = make_task("AllegroHand", shipped("AllegroHand"), 2, "mujoco_cpu", "cpu")
+    away = task.state["object_init_state"].clone()
+    away[:, 1] = 0.5  # behind the wrist
+    task.reset(torch.ones(2, dtype=torch.bool), {**task.default_state, "object_state": away}, {})
+    lower, upper = task.constants["shadow_hand_dof_lower_limits"], task.constants["shadow_hand_dof_upper_limits"]
+    target = (0.7 * lower + 0.3 * upper).repeat(2, 1)
+    for step in range(9):
+        task.step(target)
+        if step == 5:  # 0.2 s
+            seconds = 6 * task.dt
+            assert task.state["object_linvel"][0, 2].item() == pytest.approx(-9.81 * seconds, rel=1e-3)
+            assert task.state["object_pos"][0, 2].item() == pytest.approx(0.56 - 9.81 / 2 * seconds**2, abs=0.01)
+    for _ in range(60):
+        task.step(target)
+    torch.testing.assert_close(task.state["dof_pos"], target, atol=2e-3, rtol=0)
+    assert task.state["object_pos"][0, 2].item() == pytest.approx(0.0325, abs=2e-3)
+    weight = 400 * 0.065**3 * 9.81
+    assert task.state["contact_forces"][0, 17, 2].item() == pytest.approx(weight, rel=0.02)
+
+
+def test_a_cupped_hand_keeps_the_cube():
+    task = make_task("AllegroHand", shipped("AllegroHand"), 32, "mujoco_cpu", "cpu")
+    torch.manual_seed(0)
+    begin(task, baseline("AllegroHand", "unshaped"))
+    lower, upper = task.constants["shadow_hand_dof_lower_limits"], task.constants["shadow_hand_dof_upper_limits"]
+    share = torch.tensor(3 * [0.5, 0.2, 0.3, 0.4] + [0.8, 0.6, 0.6, 0.8])
+    for _ in range(60):
+        task.step((lower + share * (upper - lower)).repeat(32, 1))
+    held = ~baseline("AllegroHand", "unshaped")("compute_terminal", whole_state(task))
+    assert held.float().mean() > 0.8
+    fingers = task.state["contact_forces"][:, :17].sum(1)[held]  # what the fingers feel is the cube's weight, turned round
+    assert fingers[:, 2].median().item() == pytest.approx(-400 * 0.065**3 * 9.81, rel=0.2)
