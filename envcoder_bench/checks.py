@@ -46,6 +46,8 @@ def check_values(cfg: DictConfig) -> None:
         raise UserError(
             "untrusted candidates run as traced programs alone: leave compile_shapers=true, or untrusted=false"
         )
+    if cfg.fitness is not None and not isinstance(cfg.fitness, str):
+        raise UserError(f"fitness must be a file with compute_fitness, got {cfg.fitness}")
     if cfg.baseline not in BASELINES:
         raise UserError(f"baseline must be {' or '.join(BASELINES)}, got {cfg.baseline}")
     for kind in cfg.shaper_types if cfg.shaper_types is not None else ():

@@ -74,12 +74,22 @@ def add_where(group: Any) -> None:
     )
 
 
+def add_fitness(group: Any) -> None:
+    """Add --fitness."""
+    group.add_argument(
+        "--fitness",
+        metavar="FILE",
+        help="rank by this file's compute_fitness(state_dict) instead of the task's own fitness: docs/candidates.md",
+    )
+
+
 def common_overrides(args: argparse.Namespace) -> Dict[str, object]:
     """The values of the flags above as keys of cfg/config.yaml; None for those that were not given."""
     if args.gpu_id is not None and args.device not in (None, "auto"):
         raise UserError("--gpu_id and --device both choose the device: give one of them")
     return {
         "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",
+        "fitness": None if args.fitness is None else quoted(args.fitness),
         "num_envs_per_candidate": args.num_envs_per_candidate,
         "learning_iterations": args.learning_iterations,
         "seeds": args.seeds,

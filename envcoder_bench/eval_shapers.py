@@ -12,7 +12,15 @@ from typing import List, Optional, Sequence
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_shapers.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from envcoder_bench.command_line import Parser, add_effort, add_num_envs, add_where, as_words, common_overrides
+from envcoder_bench.command_line import (
+    Parser,
+    add_effort,
+    add_fitness,
+    add_num_envs,
+    add_where,
+    as_words,
+    common_overrides,
+)
 from envcoder_bench.errors import UserError, user_input
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
@@ -24,6 +32,8 @@ examples:
   python eval_shapers.py --task Anymal --shaper_types compute_reward --seeds 3
   # two files of your own, with a larger network
   python eval_shapers.py --task Anymal --candidates a.py b.py train.params.network.mlp.units=[512,256,128]
+  # how fast it runs forward, instead of how well it follows commands
+  python eval_shapers.py --task Anymal --fitness user_functions/fitness/anymal_speed.py
   # what candidates of a task find in state_dict, what they may define, and what fitness measures
   python eval_shapers.py --task Ant --describe
   # go on with a run that was stopped or killed
@@ -63,6 +73,7 @@ def build_parser() -> Parser:
         action="store_true",
         help="nobody has read the candidates: check and trace them in a confined process, and run only what was traced",
     )
+    add_fitness(what)
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines beside the candidates")
 
     effort = parser.add_argument_group("how much")

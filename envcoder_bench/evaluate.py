@@ -16,6 +16,7 @@ from envcoder_bench.checks import check_training, check_values, share_out
 from envcoder_bench.config import compose_config, project_folder
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.errors import UserError, user_input
+from envcoder_bench.fitness import fitness_meaning, read_fitness
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.memory import Footprint, Plan, release, used_bytes
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
@@ -31,7 +32,7 @@ from envcoder_bench.shaping.finding import find_candidates, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.tasks.registry import check_task_name, get_spec
+from envcoder_bench.tasks.registry import check_task_name
 from envcoder_bench.training import RunObserver, Wave, make_agent
 
 
@@ -80,8 +81,9 @@ def start(
         footprint = Footprint(cfg)
     footprint.refuse_too_large()
     saved = Checkpoint()
-    plan = _prepare(cfg, sources, footprint, saved)
-    folder = RunFolder.create((output_dir or _new_folder(task)).resolve(), cfg, sources)
+    fitness = read_fitness(cfg)
+    plan = _prepare(cfg, sources, fitness, footprint, saved)
+    folder = RunFolder.create((output_dir or _new_folder(task)).resolve(), cfg, sources, fitness)
     with folder.locked():
         return _Run(folder, cfg, sources, saved, command).see_through(plan)
 
@@ -93,6 +95,7 @@ def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
         cfg = compose_config(task, overrides)
         check_values(cfg)
         cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
+    read_fitness(cfg)
     return cfg
 
 
@@ -101,7 +104,7 @@ def resume(path: Path, command: str = "") -> int:
     folder = RunFolder.open(path.resolve())
     cfg, sources = folder.read()
     if folder.summary.is_file():
-        outcome.show(folder, get_spec(cfg.task.name).task_class.fitness_meaning)
+        outcome.show(folder, fitness_meaning(cfg, folder.read_fitness(cfg)))
         print(f"\nthe run in {path} is complete: there was nothing left to do", file=sys.stderr)
         return outcome.exit_code(read_results(folder.results))
     with user_input():
@@ -109,18 +112,24 @@ def resume(path: Path, command: str = "") -> int:
     with folder.locked():
         _use_one_torch_thread(cfg)
         saved = folder.load_checkpoint() or Checkpoint()
-        plan = _prepare(cfg, sources, Footprint(cfg), saved)
+        plan = _prepare(cfg, sources, folder.read_fitness(cfg), Footprint(cfg), saved)
         return _Run(folder, cfg, sources, saved, command).see_through(plan)
 
 
-def _prepare(cfg: DictConfig, sources: List[CandidateSource], footprint: Footprint, saved: Checkpoint) -> Plan:
+def _prepare(
+    cfg: DictConfig,
+    sources: List[CandidateSource],
+    fitness: Optional[CandidateSource],
+    footprint: Footprint,
+    saved: Checkpoint,
+) -> Plan:
     """Load what is not done yet, and plan its waves: the interrupted one as it was, the others as they fit now.
 
     Candidates that cannot be evaluated are added to the saved results.
     """
     done = saved.done
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in outcome.seeds(cfg))]
-    groups, failed = prepare(cfg, left)
+    groups, failed = prepare(cfg, left, fitness)
     for name, error in failed.items():
         print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
         error.__traceback__ = error.__cause__ = error.__context__ = None  # their frames keep what checking allocated

@@ -17,7 +17,7 @@ from torch import Tensor
 Counter = Union[int, Tensor]  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
 
 # what the noise is for: two purposes never share numbers
-ACTION, INITIAL_STATE, GOAL, REWARD, OBSERVATION, TERMINAL, CONTROL, EVALUATION = range(8)
+ACTION, INITIAL_STATE, GOAL, REWARD, OBSERVATION, TERMINAL, CONTROL, EVALUATION, FITNESS = range(9)
 
 EVALUATION_STEP = 1 << 40  # where the step counters of evaluations start: no training gets there
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.env.evaluation import Episodes
+from envcoder_bench.fitness import fitness_meaning
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
@@ -27,7 +28,6 @@ from envcoder_bench.report.table import render_table
 from envcoder_bench.run_folder import CandidateSource, Checkpoint, RunFolder, save_checkpoint
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.training import RunObserver
 
 RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"
@@ -108,7 +108,7 @@ def finish(
 ) -> int:
     """Write everything, print the ranking and return the exit code; ``available`` is the memory in bytes."""
     results = saved.results
-    fitness_meaning = get_spec(cfg.task.name).task_class.fitness_meaning
+    meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
     save_results(folder, sources, results)
     ranked = rank(results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
@@ -116,14 +116,14 @@ def finish(
         sort_rows(folder.curves)
         sort_rows(folder.points)
         curves, task = read_curves(folder.curves), cfg.task.name
-        plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, fitness_meaning)
-        plot_ranking(ranked, folder.path / RANKING, task, fitness_meaning)
+        plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning)
+        plot_ranking(ranked, folder.path / RANKING, task, meaning)
         paths.update(curves=folder.curves.name, points=folder.points.name, tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     info = RunInfo(
         task=cfg.task.name,
-        fitness_meaning=fitness_meaning,
+        fitness_meaning=meaning,
         seeds=list(seeds(cfg)),
         num_envs_per_candidate=cfg.num_envs_per_candidate,
         iterations=cfg.learning_iterations,
@@ -134,7 +134,7 @@ def finish(
     )
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)
-    show(folder, fitness_meaning)
+    show(folder, meaning)
     return exit_code(results)
 
 
@@ -144,11 +144,11 @@ def exit_code(results: Sequence[Result]) -> int:
     return 0 if any(r.measured for r in own) else 1
 
 
-def show(folder: RunFolder, fitness_meaning: str) -> None:
-    """Print the ranking of a complete run, and where its files are."""
+def show(folder: RunFolder, meaning: str) -> None:
+    """Print the ranking of a complete run by the fitness of this ``meaning``, and where its files are."""
     ranked = rank(read_results(folder.results))
     width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
-    print("\n" + render_table(ranked, fitness_meaning, width, bold=sys.stdout.isatty()))
+    print("\n" + render_table(ranked, meaning, width, bold=sys.stdout.isatty()))
     for name in (RANKING, LEARNING_CURVES, "results.csv", "candidates"):
         if (folder.path / name).exists():
             print(folder.path / name)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import gc
 import sys
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.errors import UserError
+from envcoder_bench.fitness import load_fitness
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.jail.probing import confinement
 from envcoder_bench.jail.verdicts import judge
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.shaping.assemble import Shaping, assemble
-from envcoder_bench.shaping.checking import Probe, check
-from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.checking import Probe, check, check_fitness
+from envcoder_bench.shaping.contract import FITNESS, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.tracing import kernels
 from envcoder_bench.shaping.tracing.cache import ProgramCache
@@ -27,7 +29,8 @@ from envcoder_bench.shaping.tracing.trace import Memo, Untraced, trace
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.registry import baseline_path, make_task
 
-OWN_STAGES = ("command", "observation")  # what a candidate brings to its evaluation; the rest is the unshaped task's
+# what a candidate brings to its evaluation, and fitness beside actions of its width; the rest is the unshaped task's
+OWN_STAGES = ("command", "observation", "fitness")
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,29 @@ def build_task(cfg: DictConfig, num_envs: int) -> Task:
     return make_task(cfg.task.name, cfg.task, num_envs, cfg.sim, cfg.device)
 
 
-def prepare(cfg: DictConfig, sources: Sequence[CandidateSource]) -> Tuple[List[Group], Dict[str, CandidateError]]:
+def prepare(
+    cfg: DictConfig, sources: Sequence[CandidateSource], fitness: Optional[CandidateSource] = None
+) -> Tuple[List[Group], Dict[str, CandidateError]]:
     """Load and check every candidate.
+
+    Args:
+        fitness: the file whose ``compute_fitness`` evaluations measure; None: the task's own fitness.
 
     Returns:
         The groups to train, candidate by candidate and seed by seed, and the faults of the candidates that cannot be.
+
+    Raises:
+        UserError: the fitness file is at fault.
     """
-    loader = _Loader(cfg, sources)
+    loader = _Loader(cfg, sources, fitness)
     task = build_task(cfg, cfg.num_envs_per_candidate)
     state = loader.probe_state(task)
+    loader.check_fitness(state, task)
     if cfg.untrusted:
         loader.jail([source for source in sources if source.name not in BASELINES], state, task)
     groups: List[Group] = []
     failures: Dict[str, CandidateError] = {}
+    told: Set[str] = set()
     gc.disable()  # programs are made of a million small objects that stay: looking for garbage among them takes longer
     try:
         for source in sources:
@@ -75,20 +88,26 @@ def prepare(cfg: DictConfig, sources: Sequence[CandidateSource]) -> Tuple[List[G
             except CandidateError as error:
                 failures[source.name] = error
             else:
-                _warn_of_memory(checked)
-                for refusal in loader.untraced.get(source.name, []):
-                    print(f"{refusal}: it is not compiled, and runs more slowly", file=sys.stderr)
+                _warn_of_memory((checked.reward, checked.observation, checked.action, checked.terminal))
+                for refusal in map(str, loader.untraced.get(source.name, [])):
+                    if refusal not in told:  # a baseline's or the fitness file's function is in many
+                        print(f"{refusal}: it is not compiled, and runs more slowly", file=sys.stderr)
+                    told.add(refusal)
     finally:
         gc.enable()
     return groups, failures
 
 
-def _warn_of_memory(shaping: Shaping) -> None:
+def _warn_of_memory(functions: Sequence[Optional[CandidateFunction]]) -> None:
     """Say which function may keep something between its calls: a resumed run begins without it."""
-    for function in (shaping.reward, shaping.observation, shaping.action, shaping.terminal):
+    for function in functions:
         if function is not None and function.memory_line is not None:
             place = f"{function.file}:{function.memory_line}: in {function.type}"
             print(f"{place}: keeps memory between calls, which --resume cannot restore", file=sys.stderr)
+
+
+def _load_candidate(source: CandidateSource, seed: int) -> Candidate:
+    return load_candidate(source.name, source.source, source.file, seed)
 
 
 class _Loader:
@@ -98,8 +117,8 @@ class _Loader:
         untraced: for each candidate, the functions that cannot be compiled.
     """
 
-    def __init__(self, cfg: DictConfig, sources: Sequence[CandidateSource]) -> None:
-        self._cfg = cfg
+    def __init__(self, cfg: DictConfig, sources: Sequence[CandidateSource], fitness: Optional[CandidateSource]) -> None:
+        self._cfg, self._fitness_source = cfg, fitness
         given = {source.name: source for source in sources}
         self._baselines = {b.name: given.get(b.name, b) for b in baseline_sources(cfg.task.name)}
         self._pure: Dict[Tuple[str, int], Candidate] = {}  # loaded files that keep nothing, by name and seed
@@ -134,7 +153,8 @@ class _Loader:
         if key in self._pure:
             return self._pure[key]
         self._texts[source.file] = source.source
-        candidate = load_candidate(source.name, source.source, source.file, seed)
+        load = load_fitness if source is self._fitness_source else _load_candidate
+        candidate = load(source, seed)
         if all(function.memory_line is None for function in candidate.functions.values()):
             self._pure[key] = candidate
         return candidate
@@ -157,7 +177,22 @@ class _Loader:
         if self._probe is None:
             self._probe = Probe(state, task.constants, task)
         shaping = check(self.shaping(source, self._cfg.seed), state, task.constants, task, self._probe)
-        return self._traced(source, shaping, state, task)
+        return self._traced(source, replace(shaping, fitness=self.fitness(self._cfg.seed)), state, task)
+
+    def fitness(self, seed: int) -> Optional[CandidateFunction]:
+        """What evaluations measure instead of the task's own fitness."""
+        source = self._fitness_source
+        return None if source is None else self._load(source, seed).functions[FITNESS]
+
+    def check_fitness(self, state: Dict[str, Tensor], task: Task) -> None:
+        """Call the fitness function once. Raises UserError."""
+        try:
+            function = self.fitness(self._cfg.seed)
+            if function is not None:
+                check_fitness(function, Probe(state, task.constants, task), task, self._unshaped_action_dim)
+                _warn_of_memory([function])
+        except CandidateError as error:
+            raise UserError(f"--fitness {error}") from None
 
     def _traced(self, source: CandidateSource, shaping: Shaping, state: Dict[str, Tensor], task: Task) -> Shaping:
         if not self._compile:
@@ -171,12 +206,15 @@ class _Loader:
         programs = {stage: program for stage, program in self._unshaped.items() if stage not in OWN_STAGES}
         programs.update({stage: program for stage, program in checked.programs.items() if stage in OWN_STAGES})
         alone = self.shaping(self._baselines["unshaped"], seed)
-        unshaped = {name: getattr(alone, name) for name in ("reward", "initial_state", "goal", "terminal")}
+        judging: Dict[str, object] = {
+            name: getattr(alone, name) for name in ("reward", "initial_state", "goal", "terminal")
+        }
+        judging["fitness"] = self.fitness(seed)
         return Group(
             source.name,
             seed,
             replace(self.shaping(source, seed), **found),
-            replace(self.shaping(source, seed), **{**found, **unshaped, "components": (), "programs": programs}),
+            replace(self.shaping(source, seed), **{**found, **judging, "components": (), "programs": programs}),
         )
 
     def probe_state(self, task: Task) -> Dict[str, Tensor]:
@@ -184,6 +222,7 @@ class _Loader:
         unshaped = self._baselines["unshaped"]
         shaping = check(self.shaping(unshaped, self._cfg.seed), task.state, task.constants, task)
         self._memo.cache = self._new_cache(task.state, task)
+        self._unshaped_action_dim = shaping.action_dim
         self._unshaped = self._traced(unshaped, shaping, task.state, task).programs
         env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [shaping], [self._cfg.seed])
         env.reset()

@@ -9,6 +9,7 @@
     points.csv           the same at evaluations, with mean, min and max of reward components
     learning_curves.png  ranking.png
     tensorboard/         scalars per candidate and seed
+    fitness.py           with --fitness: the file as it was
     candidates/<name>/   source.py, policy.pth (a plain rl_games checkpoint)
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
@@ -35,6 +36,7 @@ from envcoder_bench.report.results import Result
 
 GroupKey = Tuple[str, int]  # a candidate's name and a seed
 
+FITNESS_NAME = "(fitness)"  # of the fitness file as a source: no candidate can have it
 _BYTES = "surrogateescape"  # bytes of a candidate file that are no text are kept as they are
 _LOCK = ".lock"
 
@@ -89,13 +91,16 @@ class RunFolder:
         self.summary = path / "summary.json"
         self.curves = path / "curves.csv"
         self.points = path / "points.csv"
+        self.fitness = path / "fitness.py"
         self.tensorboard = path / "tensorboard"
         self.checkpoint = path / "checkpoint.pth"
         self.profile = path / "profile"
 
     @classmethod
-    def create(cls, path: Path, cfg: DictConfig, sources: List[CandidateSource]) -> RunFolder:
-        """Make the folder with the config and a copy of every candidate's source.
+    def create(
+        cls, path: Path, cfg: DictConfig, sources: List[CandidateSource], fitness: Optional[CandidateSource] = None
+    ) -> RunFolder:
+        """Make the folder with the config and a copy of every candidate's source, and of the fitness file's.
 
         Raises:
             UserError: the path is a file or a folder that is not empty.
@@ -116,6 +121,8 @@ class RunFolder:
                 home = folder.candidate(candidate.name)
                 home.mkdir(parents=True, exist_ok=True)
                 write_atomic(home / "source.py", candidate.source.encode("utf-8", _BYTES))
+            if fitness is not None:
+                write_atomic(folder.fitness, fitness.source.encode("utf-8", _BYTES))
             # last: a folder with a config.yaml can be resumed
             write_atomic(folder.config, OmegaConf.to_yaml({**cfg, "candidates": listed}))
         except OSError as error:
@@ -173,6 +180,19 @@ class RunFolder:
         except (OSError, YAMLError, OmegaConfBaseException, TypeError, AssertionError, UnicodeError) as error:
             raise UserError(f"--resume {self.path}: the run is damaged: {str(error).splitlines()[0]}") from error
         return cfg, sources
+
+    def read_fitness(self, cfg: DictConfig) -> Optional[CandidateSource]:
+        """The fitness file as it was when the run began; None: the run is ranked by the task's own fitness.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
+        if cfg.get("fitness") is None:
+            return None
+        try:
+            return CandidateSource(FITNESS_NAME, cfg.fitness, self.fitness.read_text("utf-8", _BYTES))
+        except (OSError, UnicodeError) as error:
+            raise UserError(f"--resume {self.path}: the run is damaged: {error}") from error
 
     def load_checkpoint(self) -> Optional[Checkpoint]:
         """The last checkpoint, on the CPU, or None: the run was stopped before its first."""

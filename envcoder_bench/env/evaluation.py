@@ -16,7 +16,7 @@ class Episodes:
     """One row per group, one column per episode: ``(num_groups, episodes)``.
 
     Attributes:
-        fitness: sum of the task's fitness over the episode's steps, divided by the full episode length.
+        fitness: sum of the fitness over the episode's steps, divided by the full episode length.
         length: control steps until the episode ended.
     """
 
@@ -57,7 +57,7 @@ def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_st
         ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable
         # the step on which an episode ends is a fall: it counts 0, as the steps after it
         active = active & ~ended
-        fitness += torch.where(active, _fitness(env), 0.0)
+        fitness += torch.where(active, _fitness(env, active), 0.0)
         length += active
         env.step_count += 1
         ask = env.device.type == "cpu" or t % 50 == 49  # asking a CUDA device waits for it: do so seldom
@@ -68,8 +68,10 @@ def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_st
     return Episodes(env.layout.split(fitness / steps), env.layout.split(length))
 
 
-def _fitness(env: GroupedVecTask) -> Tensor:
-    """The task's fitness of every environment, ``(num_envs,)``."""
+def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:
+    """The fitness of every environment that is ``active``, ``(num_envs,)``."""
+    if env.dispatch.has_fitness:
+        return env.dispatch.fitness(env.step_count, active)
     if env.device.type != "cpu":
         return env.task.fitness({**env.state, "actions": env.actions})
     # group by group: a vectorised function may round differently at another place in a longer tensor, and a

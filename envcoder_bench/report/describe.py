@@ -1,4 +1,5 @@
 """What a task offers to candidates, as text: its fitness, the functions that shape it, and the keys of its state."""
+
 from __future__ import annotations
 
 import ast
@@ -20,7 +21,7 @@ def describe(name: str, width: int = 110) -> str:
     task = get_spec(name).task_class
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
-        _wrap(f"fitness: {task.fitness_meaning}", width, indent="  "),
+        _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE puts another in its place)", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(name, task, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none",

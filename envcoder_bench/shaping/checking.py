@@ -1,4 +1,5 @@
 """Call every function of a shaping once on a copy of a real state, and learn its dimensions, before it may train."""
+
 from __future__ import annotations
 
 import warnings
@@ -83,6 +84,18 @@ def _check(shaping: Shaping, probe: Probe, task: Task) -> Shaping:
         effort=shaping.action is not None and shaping.action.type == TORQUE,
         components=tuple(components),
     )
+
+
+def check_fitness(function: CandidateFunction, probe: Probe, task: Task, action_dim: int) -> None:
+    """Call ``compute_fitness`` once, beside actions of this width.
+
+    Raises:
+        CandidateError: as ``check``.
+    """
+    with torch.no_grad():
+        probe.action_dim = action_dim
+        value = probe.run(function, lambda x: outputs.floating(x, (probe.n,), task.device.type == "cuda"))
+        probe.finite(function, value)
 
 
 class Probe:

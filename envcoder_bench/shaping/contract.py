@@ -1,10 +1,11 @@
 """The seven functions a candidate may define, what is known of them once loaded, and how a fault in one is reported."""
+
 from __future__ import annotations
 
 import difflib
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:  # torch, which the command line's --help does without
     from envcoder_bench.shaping.tracing.program import Program
@@ -22,11 +23,12 @@ ACTION_TYPES: Tuple[str, ...] = (TORQUE, DOF_TARGET)  # two ways to do one thing
 ALIASES: Dict[str, str] = {"compute_done": TERMINAL}
 INITIAL_STATE_KEYS: Tuple[str, ...] = ("root_states", "dof_pos", "dof_vel")
 MAX_ACTION_DIM = 100
+FITNESS = "compute_fitness"  # no shaping: the user's own, of a file beside the candidates
 
 
-def near_type(name: str) -> str:
+def near_type(name: str, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)) -> str:
     """``" (did you mean compute_X?)"`` for a misspelt function name; all share a prefix, so only close ones count."""
-    close = difflib.get_close_matches(name, [*SHAPER_TYPES, *ALIASES], n=1, cutoff=0.8)
+    close = difflib.get_close_matches(name, types, n=1, cutoff=0.8)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
@@ -56,7 +58,7 @@ class CandidateFunction:
     """One loaded function of one candidate file.
 
     Attributes:
-        type, file, line: one of SHAPER_TYPES, and where its ``def`` is.
+        type, file, line: one of SHAPER_TYPES, or FITNESS, and where its ``def`` is.
         call, parameters: the function; its parameters, whose ``annotation`` is float, int or bool where TorchScript
             wants a Python number.
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
@@ -99,6 +101,7 @@ class Shaping:
     Attributes:
         name, file: the candidate's.
         action: ``compute_torque`` or ``compute_dof_target``, or None for the task's own drives.
+        fitness: what an evaluation measures instead of the task's own fitness; None in training.
         obs_dim, action_dim, effort, components: filled in by ``checking.check``: widths of observation and action,
             whether the action commands effort, and the names of the reward's components.
         programs: filled in by ``trace``: what stands for the functions of a stage (reward, command, ...); those that
@@ -113,6 +116,7 @@ class Shaping:
     initial_state: Optional[CandidateFunction] = None
     goal: Optional[CandidateFunction] = None
     terminal: Optional[CandidateFunction] = None
+    fitness: Optional[CandidateFunction] = None
     obs_dim: int = 0
     action_dim: int = 0
     effort: bool = False

@@ -1,4 +1,5 @@
 """Run every group's functions on its slice, into padded buffers, and stop a faulty group alone."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -81,6 +82,7 @@ class Dispatcher:
             "initial_state": _live_stage("the initial state", layout, self.device, task.default_state),
             "goal": _live_stage("the goal", layout, self.device, goal),
             "observation": Stage("the observation", layout, self.device, {"": observations}, obs_dims),
+            "fitness": Stage("the fitness", layout, self.device, {"": self._zeros(num_envs)}, one),
         }
         self._padding = torch.ones_like(actions, dtype=torch.bool)
         for group, width in enumerate(action_dims):
@@ -144,6 +146,15 @@ class Dispatcher:
     def observation(self, step: int, mask: Optional[Tensor] = None) -> Tensor:
         """Compute observations ``(num_envs, obs_max)``, padded with zeros."""
         return self._run("observation", step, mask)[""]
+
+    @property
+    def has_fitness(self) -> bool:
+        """Whether a function measures fitness, instead of the task."""
+        return any(shaping.fitness is not None for shaping in self.shapings)
+
+    def fitness(self, step: int, mask: Optional[Tensor] = None) -> Tensor:
+        """Score one control step: ``(num_envs,)``; zeros where ``has_fitness`` is False."""
+        return self._run("fitness", step, mask)[""]
 
     # once per iteration
 
@@ -331,6 +342,7 @@ class Dispatcher:
         add("goal", shaping.goal, noise.GOAL, into_parts(rows["goal"]))
         observation = rows["observation"][""][:, : shaping.obs_dim]
         add("observation", shaping.observation, noise.OBSERVATION, into(observation))
+        add("fitness", shaping.fitness, noise.FITNESS, into(rows["fitness"][""]))
 
 
 def _live_stage(name: str, layout: GroupLayout, device: torch.device, live: Dict[str, Tensor]) -> Stage:

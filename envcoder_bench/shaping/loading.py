@@ -1,4 +1,5 @@
 """From a candidate file to its functions."""
+
 from __future__ import annotations
 
 import ast
@@ -11,7 +12,7 @@ import weakref
 from importlib.util import decode_source
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -52,11 +53,13 @@ def load_source(path: Path) -> str:
         return content.decode("utf-8", "surrogateescape")
 
 
-def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0) -> Candidate:
+def load_candidate(
+    name: str, source: str, file: Union[str, Path], seed: int = 0, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)
+) -> Candidate:
     """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
 
     Each call makes a module of its own: load once per group, and groups of one candidate share no global state.
-    ``seed`` is for modules that draw random numbers while they are loaded.
+    ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for.
 
     Raises:
         CandidateError: it does not parse, raises, or breaks the contract in a way that shows without running it.
@@ -71,7 +74,7 @@ def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0
         raise CandidateError(message, file, setter[0])
     action_dim = _action_dim(module, scan, file)
     functions: Dict[str, CandidateFunction] = {}
-    for name_in_file in (*SHAPER_TYPES, *ALIASES):
+    for name_in_file in types:
         call: Any = module.get(name_in_file)
         if name_in_file not in module:
             continue
@@ -91,7 +94,7 @@ def load_candidate(name: str, source: str, file: Union[str, Path], seed: int = 0
             random_line=scan.random_line(name_in_file),
             memory_line=scan.memory_line(name_in_file),
         )
-    _refuse_bad_sets(functions, action_dim, scan, file)
+    _refuse_bad_sets(functions, action_dim, scan, file, types)
     _unload_after(functions.values(), str(module["__name__"]))
     return Candidate(name, file, source, functions, action_dim)
 
@@ -184,13 +187,18 @@ def _action_dim(module: Dict[str, object], scan: Scan, file: str) -> Optional[in
 
 
 def _refuse_bad_sets(
-    functions: Dict[str, CandidateFunction], action_dim: Optional[int], scan: Scan, file: str
+    functions: Dict[str, CandidateFunction],
+    action_dim: Optional[int],
+    scan: Scan,
+    file: str,
+    types: Sequence[str],
 ) -> None:
     if not functions:
         defined = [name for name, nodes in scan.definitions.items() if isinstance(nodes[-1], ast.FunctionDef)]
-        hints = [f"{name} (line {scan.line(name)}){near_type(name)}" for name in defined]
+        hints = [f"{name} (line {scan.line(name)}){near_type(name, types)}" for name in defined]
         has = f"; it has {', '.join(hints)}" if hints else ""
-        raise CandidateError(f"defines none of {', '.join(SHAPER_TYPES)}{has}", file)
+        wanted = ", ".join(kind for kind in types if kind not in ALIASES)
+        raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
     actions = [functions[shaper_type] for shaper_type in ACTION_TYPES if shaper_type in functions]
     if len(actions) > 1:
         raise CandidateError(f"defines both {' and '.join(ACTION_TYPES)}: keep one", file, actions[1].line)

@@ -1,4 +1,5 @@
 """Trace the functions of a shaping on a sample of real states."""
+
 from __future__ import annotations
 
 import warnings
@@ -83,6 +84,7 @@ def trace(
         "initial_state": (shaping.initial_state, noise.INITIAL_STATE),
         "goal": (shaping.goal, noise.GOAL),
         "observation": (shaping.observation, noise.OBSERVATION),
+        "fitness": (shaping.fitness, noise.FITNESS),
     }
     keepers = {f.file: f for f, _ in functions.values() if f is not None and f.memory_line is not None}
     for stage, (function, purpose) in functions.items():
@@ -236,5 +238,7 @@ class Sample:
             return {"value": outputs.observation(value, ROWS, on_cuda)}
         if stage == "terminal":
             return {"value": outputs.real(value, (ROWS,), on_cuda)}
+        if stage == "fitness":
+            return {"value": outputs.floating(value, (ROWS,), on_cuda)}
         keys = task.goal_keys if stage == "goal" else (*INITIAL_STATE_KEYS, *task.object_keys)
         return outputs.parts(value, {key: task.state[key] for key in keys if key in task.state}, ROWS, on_cuda)

@@ -1,0 +1,125 @@
+"""The shipped fitness files, on states made by hand and on the real tasks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from task_helpers import fake, shipped, whole_state
+
+from envcoder_bench.config import compose_config, project_folder
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.fitness import fitness_meaning, load_fitness, read_fitness
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.preparation import baseline_sources, build_task, prepare
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.contract import FITNESS
+from envcoder_bench.shaping.finding import find_candidates
+
+FOLDER = project_folder("user_functions") / "fitness"
+FILES = {"Anymal": FOLDER / "anymal_speed.py", "Humanoid": FOLDER / "humanoid_speed.py"}
+N = 3
+
+
+def config(name):
+    cfg = compose_config(name, [f"num_envs_per_candidate={N}", f"fitness='{FILES[name]}'"])
+    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    return cfg
+
+
+def turned(axis, degrees):
+    """A quaternion xyzw: a turn about one axis of the world."""
+    half = math.radians(degrees) / 2
+    return [math.sin(half) if k == "xyz".index(axis) else 0.0 for k in range(3)] + [math.cos(half)]
+
+
+def fitness_of(name, quat, velocity):
+    """The fitness of one robot that stands in the air, turned by ``quat``, with this velocity in the world."""
+    task = fake(name, 1)
+    task.state["root_states"][:, 3:7] = torch.tensor(quat)
+    task.state["root_states"][:, 7:10] = torch.tensor(velocity)
+    task.reset(torch.ones(1, dtype=torch.bool), {"root_states": task.state["root_states"].clone()}, {})
+    source = read_fitness(config(name))
+    return bind(load_fitness(source, 0).functions[FITNESS], whole_state(task))().item()
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("quat", "velocity", "speed"),
+    [
+        (turned("z", 0), [1.5, 0.7, 0.3], 1.5),
+        (turned("z", 90), [0.7, 1.5, 0.3], 1.5),  # it faces along y
+        (turned("z", 180), [1.5, 0.0, 0.0], -1.5),  # backwards
+        (turned("z", 90), [2.0, 0.0, 0.0], 0.0),  # sideways
+        (turned("y", 60), [2.0, 0.0, -3.0], 0.0),  # on its nose
+        (turned("x", 120), [2.0, 0.0, 0.0], 0.0),  # on its back
+        (turned("x", 30), [2.0, 0.0, 0.0], 2.0),
+    ],
+)
+def test_speed_ahead_while_upright(name, quat, velocity, speed):
+    assert fitness_of(name, quat, velocity) == pytest.approx(speed, abs=1e-5)
+
+
+def test_a_nod_costs_the_humanoid_nothing_and_anymal_its_cosine():
+    nod = turned("y", 30)
+    assert fitness_of("Humanoid", nod, [2.0, 0.0, 0.0]) == pytest.approx(2.0, abs=1e-5)
+    assert fitness_of("Anymal", nod, [2.0, 0.0, 0.0]) == pytest.approx(2.0 * math.cos(math.pi / 6), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_it_is_compiled_and_adds_up_the_speeds_of_real_episodes(name):
+    cfg = config(name)
+    if name == "Anymal":
+        cfg.task.env.learn.episodeLength_s = 0.6
+    else:
+        cfg.task.env.episodeLength = 12  # it falls soon
+    groups, failed = prepare(cfg, baseline_sources(name), read_fitness(cfg))
+    assert not failed
+    layout = GroupLayout(len(groups), N)
+    env = GroupedVecTask(
+        build_task(cfg, layout.num_envs), layout, [group.evaluation for group in groups], [0] * len(groups)
+    )
+    stage = env.dispatch.stages["fitness"]
+    assert len(stage.traced) == len(groups)
+    seen = []
+    position = env.task.state["root_states"][:, :2]
+
+    def policy(obs):
+        seen.append(position.clone())
+        return 0.3 * torch.sin(torch.arange(env.actions.numel()).view_as(env.actions) * 1.0)
+
+    played = run_episodes(env, policy, rounds=1, first_step=0)
+    assert not stage.calls  # no kernel was taken back
+    assert not env.failures
+    assert torch.isfinite(played.fitness).all()
+    # they all begin facing x and hardly turn so soon: the sum of the speeds is about the way that they went
+    whole = (played.length == env.full_episode).flatten()
+    way = (position - seen[0])[:, 0] / (env.task.dt * env.full_episode)
+    assert whole.any()
+    torch.testing.assert_close(played.fitness.flatten()[whole], way[whole], rtol=0.0, atol=0.15)
+    assert played.fitness.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_it_is_no_candidate(name):
+    found = find_candidates([], name, FOLDER.parent.parent)
+    assert found
+    assert not set(found) & set(FILES.values())
+
+
+def test_flat_candidates_do_not_include_it(tmp_path):
+    for path in ("user_functions/flat.py", "user_functions/fitness/speed.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+    assert find_candidates([], "Anymal", tmp_path) == [tmp_path / "user_functions" / "flat.py"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_its_meaning_fits_a_tables_head(name):
+    meaning = fitness_meaning(config(name))
+    assert "m/s" in meaning
+    assert "0 after a fall" in meaning
+    assert len(meaning) < 220
+    assert shipped(name)["name"] == name
