@@ -51,7 +51,8 @@ def test_the_constants_are_isaacgymenvs():
 
 
 def test_a_control_step_is_a_thirtieth_of_a_second():
-    assert make_task("AllegroHand", shipped("AllegroHand"), 1, "mujoco_cpu", "cpu").dt == pytest.approx(1 / 30, rel=1e-3)
+    task = make_task("AllegroHand", shipped("AllegroHand"), 1, "mujoco_cpu", "cpu")
+    assert task.dt == pytest.approx(1 / 30, rel=1e-3)
 
 
 # what the task keeps
@@ -114,7 +115,8 @@ def test_actions_span_the_joints_ranges():
     task = fake("AllegroHand", 2)  # whose joints go from -1 to 1
     action = torch.linspace(-1, 1, 16).repeat(2, 1)
     torch.testing.assert_close(task.default_dof_target(action, whole_state(task)), action)
-    torch.testing.assert_close(baseline("AllegroHand", "unshaped")("compute_dof_target", whole_state(task), action), action)
+    unshaped = baseline("AllegroHand", "unshaped")
+    torch.testing.assert_close(unshaped("compute_dof_target", whole_state(task), action), action)
     cfg = shipped("AllegroHand")
     cfg["env"]["actionsMovingAverage"] = 0.25
     slow = type(task)(cfg, task.sim)
@@ -131,8 +133,8 @@ def test_human_reward_by_hand(hands):
     state["actions"][:] = 0.5
     reward, parts = baseline("AllegroHand", "human")("compute_reward", state)
     assert parts["distance"].tolist() == pytest.approx([-0.3] * 3, rel=1e-4)
-    five = math.radians(5)
-    assert parts["rotation"].tolist() == pytest.approx([1 / (math.pi / 2 + 0.1), 1 / (five + 0.1), 1 / (math.pi + 0.1)], 1e-3)
+    angles = [math.radians(degrees) for degrees in (90, 5, 180)]
+    assert parts["rotation"].tolist() == pytest.approx([1 / (angle + 0.1) for angle in angles], 1e-3)
     assert parts["action"].tolist() == pytest.approx([-0.0002 * 16 * 0.25] * 3)
     assert parts["goal"].tolist() == [0.0, 250.0, 0.0] and parts["fall"].tolist() == [0.0] * 3
     assert reward.tolist() == pytest.approx((sum(parts.values())).tolist())
@@ -140,7 +142,8 @@ def test_human_reward_by_hand(hands):
 
 
 def test_the_fall_is_24_cm_from_the_goals_position(hands):
-    hands.state["object_pos"][:] = hands.state["goal_pos"] + torch.tensor([[0.0, 0.0, z] for z in (-0.239, -0.241, 0.3)])
+    offsets = torch.tensor([[0.0, 0.0, z] for z in (-0.239, -0.241, 0.3)])
+    hands.state["object_pos"][:] = hands.state["goal_pos"] + offsets
     for name in ("human", "unshaped"):
         assert baseline("AllegroHand", name)("compute_terminal", whole_state(hands)).tolist() == [False, True, True]
     state = whole_state(hands)
@@ -184,7 +187,7 @@ def test_episodes_begin_in_the_ranges_of_the_settings(name):
     for key in ("object_rot", "goal_rot"):
         x, y, z, w = task.state[key].unbind(1)
         torch.testing.assert_close(x * x + y * y + z * z + w * w, torch.ones(4000))
-        # a turn about y by b and then about x by a has x = sin a cos b, y = cos a sin b, z = sin a sin b, w = cos a cos b
+        # a turn about y by 2b, then about x by 2a: x = sin a cos b, y = cos a sin b, z = sin a sin b, w = cos a cos b
         torch.testing.assert_close(x * y, z * w, atol=1e-6, rtol=0)
         a, b = torch.atan2(x, w), torch.atan2(y, w)
         for half in (a, b):  # half angles from minus to plus a quarter turn; -q is q: up to the sign of w
@@ -229,5 +232,5 @@ def test_a_cupped_hand_keeps_the_cube():
         task.step((lower + share * (upper - lower)).repeat(32, 1))
     held = ~baseline("AllegroHand", "unshaped")("compute_terminal", whole_state(task))
     assert held.float().mean() > 0.8
-    fingers = task.state["contact_forces"][:, :17].sum(1)[held]  # what the fingers feel is the cube's weight, turned round
+    fingers = task.state["contact_forces"][:, :17].sum(1)[held]  # what they feel is the cube's weight
     assert fingers[:, 2].median().item() == pytest.approx(-400 * 0.065**3 * 9.81, rel=0.2)
