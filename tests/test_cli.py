@@ -12,8 +12,8 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
     "words, message",
     [
         ("", "which task? Give --task NAME, e.g. --task Cartpole; see --help"),
-        ("--task Cartpol", "unknown task 'Cartpol' (did you mean Cartpole?); there are Ant, Anymal, Cartpole, Hum"),
-        ("--task cartpole", "unknown task 'cartpole' (did you mean Cartpole?); there are Ant, Anymal, Cartpole, Hum"),
+        ("--task Cartpol", "unknown task 'Cartpol' (did you mean Cartpole?); there are AllegroHand, Ant, Anymal"),
+        ("--task cartpole", "unknown task 'cartpole' (did you mean Cartpole?); there are AllegroHand, Ant, Anymal"),
         (
             "--task Cartpole --shaper_types compute_rewrd",
             "unknown shaper type 'compute_rewrd' (did you mean compute_reward",

@@ -149,7 +149,7 @@ def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
         obs, reward, done, _ = env.step(action.to(device))
         ended += int(done.sum())
         assert bool(torch.isfinite(obs["obs"]).all()) and bool(torch.isfinite(reward).all()), f"step {step}"
-    assert all(env.alive) and ended > 0
+    assert all(env.alive) and (ended > 0 or steps < env.full_episode)
     assert env.stats.unstable_resets.sum() <= 0.001 * steps * env.num_envs
 
 
