@@ -41,7 +41,7 @@ def plot_learning_curves(
     drawn = [r for r in ranked if r.candidate in set(measured["candidate"])]
     over_seeds = measured.groupby(["candidate", "env_steps"])["fitness"].agg(["mean", "min", "max"])
     band = "; band: range of the seeds" if measured["seed"].nunique() > 1 else ""
-    figure, axes, top = _figure(10.0, 6.0, f"{task}: learning curves", fitness_meaning)
+    figure, axes, top = new_figure(10.0, 6.0, f"{task}: learning curves", fitness_meaning)
     styles = _styles(drawn)
     scale, unit = _step_unit(float(measured["env_steps"].max()) if drawn else 0.0)
     labels = []
@@ -62,13 +62,13 @@ def plot_learning_curves(
         axes.set_ylim(0 if 0 <= means.min() < means.max() / 2 else means.min() - margin, means.max() + margin)
         axes.set_xlim(0, 1.01 * float(measured["env_steps"].max()) / scale)
     else:
-        _say(axes, "no fitness was measured")
+        say(axes, "no fitness was measured")
     axes.set_xlabel(f"environment steps of each candidate and seed{unit}{band}")
     axes.set_ylabel("fitness")
     axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
     figure.subplots_adjust(left=0.075, right=0.97, bottom=0.11, top=top)
     _label_ends(figure, axes, labels, sum(s["color"] == LIGHT for s in styles.values()))
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_meaning: str) -> Path:
@@ -83,7 +83,7 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
         remarks.append((f"{len(without) - MAX_FAILED} more", "without fitness, see results.csv"))
     rows = max(len(names) + len(remarks), 1)
     height = 1.9 + (0.3 if rows <= 30 else 0.25) * max(rows, 4)
-    figure, axes, top = _figure(10.0, height, f"{task}: ranking", fitness_meaning)
+    figure, axes, top = new_figure(10.0, height, f"{task}: ranking", fitness_meaning)
 
     intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
     texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
@@ -97,14 +97,14 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
         if row.candidate == HUMAN:
             axes.axvline(row.fitness, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
     for y, (_, text) in enumerate(remarks, len(shown)):
-        axes.text(0.01, y, _plain(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
+        axes.text(0.01, y, plain(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
     if remarks:  # no grid behind their text
         axes.axhspan(len(shown) - 0.5, rows, facecolor="white", edgecolor="none", zorder=2)
         axes.axhline(len(shown) - 0.5, color=LIGHT, linewidth=0.8, zorder=2)
     if not shown and not remarks:
-        _say(axes, "no candidates")
+        say(axes, "no candidates")
 
-    axes.set_yticks(range(len(names) + len(remarks)), [_plain(n) for n in [*names, *(n for n, _ in remarks)]])
+    axes.set_yticks(range(len(names) + len(remarks)), [plain(n) for n in [*names, *(n for n, _ in remarks)]])
     for label, row in zip(axes.get_yticklabels(), shown):
         label.set_color(_verdict(row)[0])
         label.set_fontweight("bold" if row.candidate == HUMAN else "normal")
@@ -118,13 +118,13 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
         axes.set_xticks([])
     axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
     figure.subplots_adjust(left=0.3, right=0.84, bottom=0.85 / height, top=top)
-    left = max((label.get_window_extent(_renderer(figure)).width for label in axes.get_yticklabels()), default=0)
+    left = max((label.get_window_extent(renderer(figure)).width for label in axes.get_yticklabels()), default=0)
     figure.subplots_adjust(left=0.02 + (left / figure.dpi + 0.12) / figure.get_size_inches()[0])
     figure.text(0.02, 0.14 / height, _caption(shown), fontsize=9, color=GREY, va="bottom")
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
-def _figure(width: float, height: float, title: str, subtitle: str) -> tuple[Any, Any, float]:
+def new_figure(width: float, height: float, title: str, subtitle: str) -> tuple[Any, Any, float]:
     """A figure with its title and subtitle, its axes, and where they end below the subtitle (figure fraction)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -132,8 +132,8 @@ def _figure(width: float, height: float, title: str, subtitle: str) -> tuple[Any
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)  # no pyplot: nothing global, and no display is looked for
     lines = textwrap.wrap(f"fitness: {subtitle}", 130)[:3]
-    figure.text(0.02, 1 - 0.16 / height, _plain(title), fontsize=14, fontweight="bold", va="top")
-    figure.text(0.02, 1 - 0.46 / height, _plain("\n".join(lines)), fontsize=10, color=DARK, va="top", linespacing=1.3)
+    figure.text(0.02, 1 - 0.16 / height, plain(title), fontsize=14, fontweight="bold", va="top")
+    figure.text(0.02, 1 - 0.46 / height, plain("\n".join(lines)), fontsize=10, color=DARK, va="top", linespacing=1.3)
     axes: Any = figure.add_subplot()
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -145,7 +145,7 @@ def _figure(width: float, height: float, title: str, subtitle: str) -> tuple[Any
     return figure, axes, 1 - (0.62 + 0.19 * len(lines)) / height
 
 
-def _save(figure: Any, path: str | Path) -> Path:
+def save_figure(figure: Any, path: str | Path) -> Path:
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     write_atomic(path, picture.getvalue())
@@ -191,7 +191,7 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
         texts.append(
             axes.annotate(
-                _plain(_name(row) + end),
+                plain(_name(row) + end),
                 (x, y),
                 (axes.get_xlim()[1], low + height * (high - low)),
                 textcoords=beside,
@@ -209,7 +209,7 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
         text = f"grey: {others} other candidates, x: failed"
         axes.text(0.99, 0.02, text, **place, fontsize=10, color=GREY, bbox=box, zorder=6)
     # a text's own extent: an annotation's would include its line
-    widest = max(Text.get_window_extent(text, _renderer(figure)).width for text in texts) / figure.dpi
+    widest = max(Text.get_window_extent(text, renderer(figure)).width for text in texts) / figure.dpi
     figure.subplots_adjust(right=1 - (widest + 0.45) / figure.get_size_inches()[0])
 
 
@@ -276,12 +276,12 @@ def _reason(row: Ranked) -> str:
     return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1] + "…"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Keep matplotlib from reading a dollar sign as the begin of a formula."""
     return text.replace("$", r"\$")
 
 
-def _say(axes: Any, message: str) -> None:
+def say(axes: Any, message: str) -> None:
     axes.text(0.5, 0.5, message, transform=axes.transAxes, ha="center", va="center", fontsize=12, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -291,5 +291,5 @@ def _step_unit(steps: float) -> tuple[float, str]:
     return (1e6, " (millions)") if steps >= 1e6 else (1e3, " (thousands)") if steps >= 1e4 else (1.0, "")
 
 
-def _renderer(figure: Any) -> Any:
+def renderer(figure: Any) -> Any:
     return figure.canvas.get_renderer()
