@@ -11,7 +11,7 @@ from fake_simulator import FakeSimulator
 from envcoder_bench.config import project_folder
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.state import StateDict
+from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.registry import baseline_path, get_spec
 
@@ -33,8 +33,10 @@ def fake(name: str, num_envs: int = 6) -> Task:
 def whole_state(task: Task, width: int = 0) -> StateDict:
     """What candidate functions see at the first step of an episode, with actions of ``width`` (0: the field's)."""
     width = width or task.fields["actions"].shape[0]
-    own = {"actions": torch.zeros(task.num_envs, width), "progress_buf": torch.zeros(task.num_envs, dtype=torch.int64)}
-    return StateDict({**task.state, **own, **task.constants})
+    n, device = task.num_envs, task.device
+    own = {"actions": torch.zeros(n, width), "progress_buf": torch.zeros(n, dtype=torch.int64)}
+    own = {key: x.to(device) for key, x in own.items()}
+    return StateDict({**task.state, **own, **own_constants(task.constants, device)})
 
 
 class Functions:
@@ -53,7 +55,7 @@ def baseline(task: str, name: str) -> Functions:
 
 def begin(task: Task, functions: Functions) -> None:
     """Begin an episode everywhere with the candidate's initial state and goal."""
-    everywhere = torch.ones(task.num_envs, dtype=torch.bool)
+    everywhere = torch.ones(task.num_envs, dtype=torch.bool, device=task.device)
     state = whole_state(task)
     task.reset(everywhere, functions("compute_initial_state", state), {})
     if "compute_goal" in functions.candidate.functions:
