@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
+from envcoder_bench.errors import UserError
 from envcoder_bench.search.prompt import Prompts
-from envcoder_bench.search.providers.base import BUDGET, LENGTH, Message, Provider, Reply, Request
+from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
 from envcoder_bench.search.providers.code import extract_code
 from envcoder_bench.search.providers.complete import complete_all
@@ -69,7 +70,11 @@ class LLMProposer:
         self.usage = Usage()
 
     def propose(self, archive: Archive, round: int, count: int) -> List[Proposal]:
-        """Sample candidates from one prompt; those that the budget does not allow are not among them."""
+        """Sample candidates from one prompt; those that the budget does not allow are not among them.
+
+        Raises:
+            UserError: the model answers nothing at all.
+        """
         self.usage = Usage()
         names = [proposal_name(round, k) for k in range(count)]
         starts = list(self._starts.items())[:count] if round == 1 else []
@@ -79,6 +84,8 @@ class LLMProposer:
         parents = (best.name,) if best is not None else ()
         wanted = list(enumerate(names))[len(given) :]
         replies = self._ask([self._request(name, text, sample) for sample, name in wanted])
+        if replies and all(reply.finish == ERROR for reply in replies):
+            raise UserError(f"no request was answered: {replies[0].error}")  # asked anew when the search is resumed
         sampled = [
             self._proposal(name, parents, f"{self._provider.model}, sample {sample}", reply)
             for (sample, name), reply in zip(wanted, replies)

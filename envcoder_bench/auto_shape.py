@@ -1,0 +1,148 @@
+"""Search for shaping: a language model, or evolution, writes candidates and learns from what training them came to."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+if __package__ in (None, ""):  # run as a file: python envcoder_bench/auto_shape.py
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from envcoder_bench.command_line import (
+    Parser,
+    add_effort,
+    add_fitness,
+    add_num_envs,
+    add_where,
+    as_words,
+    common_overrides,
+)
+from envcoder_bench.errors import UserError
+from envcoder_bench.shaping.contract import SHAPER_TYPES
+
+EPILOG = """\
+examples:
+  # five rounds of ten rewards and observations by GPT-4; the key is in OPENAI_API_KEY
+  python auto_shape.py --task Anymal --task_description "Make anymal run as fast as possible" \\
+      --shaper_types compute_reward compute_observation --llm gpt-4-turbo-preview
+  # ranked by forward speed instead of the task's own fitness; spend ten dollars at most (key in ANTHROPIC_API_KEY)
+  python auto_shape.py --task Anymal --task_description "..." --llm claude-sonnet-4-5 \\
+      --fitness user_functions/fitness/anymal_speed.py --max_cost 10
+  # a model of your own behind an OpenAI-compatible server (vLLM, Ollama)
+  python auto_shape.py --task Cartpole --llm openai:qwen3 --base_url http://localhost:11434/v1
+  # no model and no network: mutate and recombine the best; and a recorded search once more
+  python auto_shape.py --task Cartpole --llm evolve
+  python auto_shape.py --task Cartpole --llm replay:searches/Cartpole_20260101-120000
+  # go on with a search that was stopped or killed; nothing is asked or trained twice
+  python auto_shape.py --resume searches/Cartpole_20260101-120000
+
+exit codes: 0 a best candidate, see best.py; 1 no candidate could be trained; 2 bad input; 130 stopped, resumable.
+"""
+
+
+def build_parser() -> Parser:
+    parser = Parser("auto-shape", __doc__ or "", EPILOG)
+    what = parser.add_argument_group("what to search")
+    what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole; see eval_shapers.py --describe")
+    what.add_argument("--task_description", metavar="TEXT", help="what is wanted, in your words, for the model")
+    what.add_argument(
+        "--shaper_types",
+        nargs="+",
+        metavar="TYPE",
+        help=f"functions to write: {', '.join(SHAPER_TYPES)} (default: any of them)",
+    )
+    add_fitness(what)
+    what.add_argument(
+        "--candidates", nargs="+", metavar="PATH", help="candidates to begin with: they train in the first round"
+    )
+    what.add_argument(
+        "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
+    )
+
+    model = parser.add_argument_group("who writes")
+    model.add_argument(
+        "--llm",
+        metavar="MODEL",
+        help="gpt-*, o* (key in OPENAI_API_KEY), claude-* (ANTHROPIC_API_KEY), openai:NAME, anthropic:NAME, replay:FILE"
+        " (a recorded transcript) or evolve (no model)",
+    )
+    model.add_argument("--base_url", metavar="URL", help="address of another server that speaks the same protocol")
+    model.add_argument("--temperature", type=float, metavar="T", help="of sampling (default: the model's own)")
+    model.add_argument(
+        "--max_output_tokens", type=int, metavar="N", help="of one reply (default: what suits the model)"
+    )
+    model.add_argument("--max_tokens", type=int, metavar="N", help="of all requests and replies; then it ends cleanly")
+    model.add_argument("--max_cost", type=float, metavar="USD", help="US dollars, likewise")
+    model.add_argument("--prompt_dir", metavar="DIR", help="templates of your own in place of those in cfg/prompt")
+
+    effort = parser.add_argument_group("how much")
+    effort.add_argument("--num_iters", type=int, metavar="N", help="rounds (default: 5)")
+    effort.add_argument("--shapers_per_iter", type=int, metavar="N", help="candidates in each round (default: 10)")
+    effort.add_argument(
+        "--repair", type=int, metavar="N", help="attempts to mend one that fails its check (default: 1)"
+    )
+    effort.add_argument("--final_seeds", type=int, metavar="N", help="new seeds for the final evaluation (default: 5)")
+    add_num_envs(effort)
+    add_effort(effort)
+
+    where = parser.add_argument_group("where")
+    add_where(where)
+    where.add_argument("--output_dir", metavar="DIR", help="the search's folder (default: searches/<task>_<time>)")
+    where.add_argument("--resume", metavar="DIR", help="go on with the search in DIR; takes no other flag")
+    return parser
+
+
+def overrides(args: argparse.Namespace) -> List[str]:
+    """The flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, followed by the user's own key=value."""
+    search = {name: getattr(args, name) for name in SEARCH_FLAGS}
+    search["prompt.dir"] = None if args.prompt_dir is None else json.dumps(args.prompt_dir)  # a text, whatever is in it
+    return [*as_words({**search, **common_overrides(args), "baseline": args.baseline}), *args.overrides]
+
+
+SEARCH_FLAGS = (
+    "temperature", "max_output_tokens", "max_tokens", "max_cost", "num_iters", "shapers_per_iter", "repair",
+    "final_seeds",
+)  # fmt: skip
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = build_parser().parse(words)
+        if args.resume and len(words) > (1 if words[0].startswith("--resume=") else 2):
+            raise UserError("--resume takes no other flag: the search's config.yaml says how it goes on")
+        if not args.resume and not args.task:
+            raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+        if not args.resume and not args.llm:
+            raise UserError(
+                "who writes the candidates? Give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help"
+            )
+        from envcoder_bench.search import launch  # torch and the simulators load here, so that --help is instant
+
+        gc.freeze()  # what was imported stays: the collector need not look at it again
+        if args.resume:
+            return launch.resume(Path(args.resume))
+        return launch.start(
+            task=args.task,
+            llm=args.llm,
+            task_description=args.task_description,
+            overrides=overrides(args),
+            base_url=args.base_url,
+            candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
+            output_dir=None if args.output_dir is None else Path(args.output_dir),
+        )
+    except UserError as error:
+        print(f"auto-shape: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("auto-shape: stopped at once; a search that has begun goes on with --resume", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

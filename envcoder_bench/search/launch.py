@@ -1,0 +1,255 @@
+"""A search from what the user asked for, or from its folder; what is wrong with it is said before anything is spent."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from omegaconf import DictConfig
+
+from envcoder_bench import evaluate
+from envcoder_bench.checks import check_training, check_values
+from envcoder_bench.command_line import quoted
+from envcoder_bench.errors import UserError, user_input
+from envcoder_bench.fitness import fitness_meaning, read_fitness
+from envcoder_bench.jail.probing import confinement
+from envcoder_bench.memory import Footprint
+from envcoder_bench.preparation import prepare
+from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.search import screen
+from envcoder_bench.search.evolve import EvolveProposer
+from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
+from envcoder_bench.search.llm import LLMProposer, Sampling
+from envcoder_bench.search.loop import Search
+from envcoder_bench.search.prompt import Prompts, load_templates, system_prompt
+from envcoder_bench.search.providers.base import Provider
+from envcoder_bench.search.providers.budget import Budget
+from envcoder_bench.search.providers.choice import EVOLVE, kind_of, make_provider
+from envcoder_bench.search.providers.replay import ReplayProvider
+from envcoder_bench.search.providers.transcript import Transcript
+from envcoder_bench.search.records import Proposer
+from envcoder_bench.search.screen import say
+from envcoder_bench.search.settings import compose_settings
+from envcoder_bench.shaping.finding import find_candidates
+from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.tasks.registry import check_task_name
+
+UNTRUSTED = "untrusted=true"
+DESCRIPTION = "a policy whose fitness is as high as can be"  # where the user describes nothing else
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a search was asked to do.
+
+    Attributes:
+        settings, overrides: of cfg/auto_shape.yaml, and words for the config of its runs.
+        templates, starts: texts of the prompt's templates, and of candidates to begin with, by name.
+    """
+
+    task: str
+    llm: str
+    task_description: str
+    base_url: Optional[str]
+    settings: DictConfig
+    overrides: List[str]
+    templates: Mapping[str, str]
+    starts: Mapping[str, str]
+
+    def run_config(self) -> DictConfig:
+        """The config of its runs. Raises UserError where it has none."""
+        cfg = evaluate.run_config(self.task, self.overrides)
+        if not cfg.baselines:
+            raise UserError("baselines=false: a search trains both baselines in every round")
+        final = cfg.copy()
+        final.seed, final.seeds = cfg.seed + self.settings.num_iters * cfg.seeds, self.settings.final_seeds
+        check_values(final)
+        return cfg
+
+    def provider(self) -> Optional[Provider]:
+        """The model's; None for evolve. Raises UserError for a missing key and the like."""
+        return None if kind_of(self.llm) == EVOLVE else make_provider(self.llm, self.base_url)
+
+    def budget(self) -> Budget:
+        return Budget(self.settings.max_tokens, self.settings.max_cost)
+
+    def meta(self, cfg: DictConfig) -> Dict[str, Any]:
+        """What makes two searches comparable."""
+        kinds = None if cfg.shaper_types is None else list(cfg.shaper_types)
+        return {
+            "task": self.task,
+            "task_description": self.task_description,
+            "shaper_types": kinds,
+            "baseline": cfg.baseline,
+            "fitness": fitness_meaning(cfg),
+        }
+
+    def prompts(self, cfg: DictConfig) -> Prompts:
+        """Raises UserError for a template that cannot be filled in, or a limit too low for this task."""
+        meta = self.meta(cfg)
+        system = system_prompt(
+            self.templates, self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline, cfg
+        )
+        return Prompts(self.templates, system, self.settings.num_iters, self.settings.prompt.max_chars)
+
+    def evolve(self, cfg: DictConfig) -> EvolveProposer:
+        return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed)
+
+    def check(self, cfg: DictConfig, provider: Optional[Provider]) -> None:
+        """Raise UserError for what would come up in the course of the search."""
+        check_training(cfg)
+        with user_input():
+            Footprint(cfg).refuse_too_large()
+        prepare(cfg, [], read_fitness(cfg))  # the fitness function is tried on a state of the task
+        confinement()
+        if len(self.starts) > self.settings.shapers_per_iter:
+            most = self.settings.shapers_per_iter
+            raise UserError(f"--candidates gives {len(self.starts)} files, and a round has {most} (--shapers_per_iter)")
+        if provider is None:
+            self.evolve(cfg)
+        else:
+            self.prompts(cfg)
+            self.budget().check_price(provider)
+        if isinstance(provider, ReplayProvider):
+            provider.check(self.meta(cfg))
+
+    def proposer(self, cfg: DictConfig, provider: Optional[Provider], transcript: Path) -> Proposer:
+        """Who writes the candidates, on from what the transcript has."""
+        if provider is None:
+            return self.evolve(cfg)
+        sampling = Sampling(self.settings.temperature, self.settings.max_output_tokens, self.settings.concurrency)
+        record = Transcript(transcript, self.meta(cfg))
+        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, say)
+
+
+def start(
+    task: str,
+    llm: str,
+    task_description: Optional[str] = None,
+    overrides: Sequence[str] = (),
+    base_url: Optional[str] = None,
+    candidates: Optional[Sequence[Path]] = None,
+    output_dir: Optional[Path] = None,
+) -> int:
+    """Begin a search and see it through.
+
+    Args:
+        task: a registered task.
+        llm: who writes the candidates, see ``providers.choice.kind_of``.
+        task_description: what is wanted, for the model; default DESCRIPTION, or what a replayed search was told.
+        overrides: ``key=value`` for cfg/auto_shape.yaml and for the config of a run.
+        base_url: address of another server that speaks the provider's protocol.
+        candidates: files or folders of candidates to begin with.
+        output_dir: a new folder; default ``searches/<task>_<time>``.
+
+    Returns:
+        The exit code, as ``Search.see_through``.
+
+    Raises:
+        UserError: bad input; nothing was written and no model was asked.
+    """
+    with user_input():
+        check_task_name(task)
+    settings, words = compose_settings(overrides)
+    asked = Asked(
+        task,
+        llm,
+        task_description or DESCRIPTION,
+        base_url,
+        settings,
+        [*words, UNTRUSTED],
+        load_templates(None if settings.prompt.dir is None else Path(settings.prompt.dir)),
+        _read_starts(task, candidates),
+    )
+    cfg, provider = asked.run_config(), asked.provider()
+    if task_description is None and isinstance(provider, ReplayProvider):
+        asked = replace(asked, task_description=provider.meta.get("task_description", DESCRIPTION))
+    asked.check(cfg, provider)
+    path = (output_dir or _new_folder(task)).resolve()
+    files = {f"{PROMPT}/{name}": text for name, text in asked.templates.items()}
+    files.update({f"{START}/{name}.py": text for name, text in asked.starts.items()})
+    fitness = read_fitness(cfg)
+    if fitness is not None:  # what the user does to the file meanwhile does not matter
+        files[FITNESS], cfg.fitness = fitness.source, str(path / FITNESS)
+        asked.overrides.append(f"fitness={quoted(cfg.fitness)}")
+    kept = {name: getattr(asked, name) for name in ("task", "llm", "task_description", "base_url")}
+    folder = SearchFolder.create(path, {**kept, "search": settings, "overrides": asked.overrides}, files)
+    return _go_on(folder, asked, cfg, provider, True)
+
+
+def resume(path: Path) -> int:
+    """Go on with the search in a folder; as ``start`` otherwise."""
+    folder, config = SearchFolder.open(path.resolve())
+    asked = Asked(
+        config.task,
+        config.llm,
+        config.task_description,
+        config.base_url,
+        config.search,
+        list(config.overrides),
+        load_templates(folder.path / PROMPT),
+        {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
+    )
+    cfg = asked.run_config()
+    left = any(folder.read_round(number) is None for number in range(1, config.search.num_iters + 1))
+    return _go_on(folder, asked, cfg, asked.provider() if left else None, left)
+
+
+def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Optional[Provider], left: bool) -> int:
+    """See a search through; ``left``: there are rounds to propose."""
+    with RunFolder(folder.path).locked():
+        proposer = asked.proposer(cfg, provider, folder.transcript) if left else None
+        writer = provider.name if provider is not None else asked.llm
+        say(screen.opening(_facts(folder, asked, cfg)))
+        meta = asked.meta(cfg)
+        about = {
+            **meta,
+            "fitness_meaning": meta["fitness"],
+            "llm": asked.llm,
+            "rounds_planned": asked.settings.num_iters,
+        }
+        code = Search(folder, asked.settings, cfg, asked.overrides, proposer, writer, about).see_through()
+        if isinstance(provider, ReplayProvider) and provider.by_label:
+            say(f"{provider.by_label} replies were found by their labels: the prompts differ from the recorded ones")
+        return code
+
+
+def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> Dict[str, str]:
+    """What the user should know before it begins."""
+    search = asked.settings
+    kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
+    limits = {"tokens": search.max_tokens, "US dollars": search.max_cost}
+    size = f"{cfg.num_envs_per_candidate} environments x {cfg.learning_iterations} iterations"
+    seeds = f"{cfg.seeds} seed{'s' if cfg.seeds > 1 else ''}"
+    facts = {
+        "task": f"{asked.task}: {asked.task_description}",
+        "fitness": fitness_meaning(cfg),
+        "candidates": f"{kinds}, by {asked.llm}; what they lack comes from the {cfg.baseline} baseline",
+        "rounds": f"{search.num_iters} of {search.shapers_per_iter} candidates, each {size}, {seeds}, on {cfg.device}",
+        "limits": ", ".join(f"{limit:,} {what}" for what, limit in limits.items() if limit is not None),
+        "jail": "; ".join(confinement()),
+        "folder": f"{folder.path} (after a stop: {folder.command})",
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _read_starts(task: str, candidates: Optional[Sequence[Path]]) -> Dict[str, str]:
+    if not candidates:
+        return {}
+    try:
+        with user_input():
+            return {path.stem: load_source(path) for path in find_candidates(candidates, task, Path())}
+    except OSError as error:
+        raise UserError(f"a candidate cannot be read: {error}") from error
+
+
+def _new_folder(task: str) -> Path:
+    """``searches/<task>_<time>``, with a number behind it where two begin in one second."""
+    path = first = Path("searches") / f"{task}_{time.strftime('%Y%m%d-%H%M%S')}"
+    count = 1
+    while path.exists():
+        count += 1
+        path = first.with_name(f"{first.name}_{count}")
+    return path

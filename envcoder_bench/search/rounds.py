@@ -1,0 +1,125 @@
+"""A round's candidates: checked and mended before they train, and what their training came to."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Dict, List, Sequence
+
+from omegaconf import DictConfig
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.memory import Footprint, release
+from envcoder_bench.preparation import Group, prepare
+from envcoder_bench.report.points import Point, read_points
+from envcoder_bench.report.results import Result, read_results
+from envcoder_bench.run_folder import CandidateSource
+from envcoder_bench.search.folder import Round, SearchFolder
+from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal, Proposer
+
+POINTS = "points.csv"
+
+
+class Checker:
+    """Checks candidates as a run would, without training them; one for each round.
+
+    Args:
+        cfg: the round's config; where it says ``untrusted`` they are checked in the jail.
+        archive: attempts before this round, which need not be made again.
+    """
+
+    def __init__(self, folder: SearchFolder, cfg: DictConfig, archive: Archive) -> None:
+        self._folder = folder
+        self._cfg = cfg.copy()
+        self._cfg.seeds = 1
+        self._footprint = Footprint(self._cfg)
+        self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
+
+    def errors(self, proposals: Sequence[Proposal]) -> Dict[str, str]:
+        """Write candidates to their files, and tell what is wrong with those that cannot be trained, by name."""
+        self._folder.write_sources(proposals)
+        twins = {p.name: self._known.setdefault(p.source.strip(), p.name) for p in proposals}
+        errors = {own: f"is the same as {twin}: write another" for own, twin in twins.items() if own != twin}
+        new = [
+            CandidateSource(p.name, str(self._folder.candidate(p.name)), p.source)
+            for p in proposals
+            if p.name not in errors
+        ]
+        if new:
+            with contextlib.redirect_stderr(io.StringIO()):  # its warnings come again where it is trained
+                groups, failed = prepare(self._cfg, new)
+            errors.update({name: str(error) for name, error in failed.items()})
+            errors.update(self._too_large(groups))
+            for source in new:
+                if source.name in errors:  # mended, it may well come to be as another was
+                    del self._known[source.source.strip()]
+            failed.clear()  # their frames keep what checking allocated
+            release(self._cfg.device)
+        return errors
+
+    def _too_large(self, groups: Sequence[Group]) -> Dict[str, str]:
+        """One that does not fit into memory by itself would end the round for all."""
+        errors = {}
+        for group in groups:
+            try:
+                self._footprint.plan([group])
+            except UserError as error:
+                errors[group.name] = str(error)
+        return errors
+
+
+def check_and_mend(
+    number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checker, repairs: int
+) -> Round:
+    """Check a round's candidates, and have those that fail mended, ``repairs`` times at most."""
+    latest = {p.name: p for p in proposals}
+    errors = checker.errors([p for p in proposals if p.source])
+    first = dict(errors)
+    for _ in range(repairs):
+        failures = [(latest[name], error) for name, error in errors.items()]
+        mended = {p.name: p for p in proposer.repair(archive, failures) if p is not None} if failures else {}
+        if not mended:
+            break
+        latest.update(mended)
+        again = checker.errors(list(mended.values()))
+        errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in mended}
+    ready = [p for p in latest.values() if p.source and p.name not in errors]
+    failed = [(p, FAILED_AT_LOAD, errors[p.name]) for p in latest.values() if p.name in errors]
+    failed += [(p, NO_CODE, p.error) for p in latest.values() if not p.source]
+    return Round(number, ready, failed, {p.name: first[p.name] for p in ready if p.name in first})
+
+
+def recorded(archive: Archive, round: Round, run: Path) -> Archive:
+    """The archive with a round's attempts in it, and what its run measured of the baselines and the best so far."""
+    rows: Dict[str, List[Result]] = {}
+    points: List[Point] = []
+    if round.ready:
+        for row in read_results(run / "results.csv"):
+            rows.setdefault(row.candidate, []).append(row)
+        points = read_points(run / POINTS) if (run / POINTS).is_file() else []  # none where no candidate trained
+    attempts = [_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts]
+    new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
+    new = [replace(a, points=tuple(point for point in points if point.candidate == a.name)) for a in new]
+    new += [_attempt(round.number, p, status, error) for p, status, error in round.failed]
+    baselines = {name: _measured(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
+    return Archive([*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1]))], baselines)
+
+
+def _attempt(number: int, proposal: Proposal, status: str = OK, error: str = "") -> Attempt:
+    source, parents, origin = proposal.source, proposal.parents, proposal.origin
+    return Attempt(proposal.name, number, source, parents, origin, status, error=error)
+
+
+def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
+    """The attempt with the rows of one run: a seed that failed, or has no fitness, fails the candidate."""
+    lost = [row for row in rows if not row.measured]
+    if lost:
+        status = FAILED_AT_LOAD if all(row.status == "failed at load" for row in rows) else FAILED
+        return replace(attempt, status=status, fitness=None, error=lost[0].error or "it has no fitness")
+    if not rows:
+        return attempt
+    length = math.fsum(row.episode_length for row in rows) / len(rows)
+    return replace(attempt, episode_length=length).measured_again({row.seed: row.fitness for row in rows})

@@ -1,0 +1,114 @@
+"""What a person sees of a search: what it will do, what each round brought, what it cost, and how it ended."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from pathlib import Path
+from typing import Iterable, List, Mapping, Sequence
+
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.search.feedback import explain, idea
+from envcoder_bench.search.folder import Round
+from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.providers.budget import Spent
+from envcoder_bench.search.records import NO_CODE, Archive, Attempt, difference
+from envcoder_bench.tasks.base import HUMAN
+
+WIDTH = 110
+ERROR = 400  # characters of an error
+
+
+def say(text: str) -> None:
+    """Print what may hold words of a candidate: no character of them moves the cursor or colours the screen."""
+    lines = ["".join(c if c.isprintable() else "�" for c in line.expandtabs()) for line in text.split("\n")]
+    print("\n".join(lines), flush=True)
+
+
+def opening(facts: Mapping[str, str]) -> str:
+    """What the search will do, a fact a line."""
+    width = max(map(len, facts))
+    return "\n".join(
+        textwrap.fill(text, WIDTH, initial_indent=f"{name:>{width}}  ", subsequent_indent=" " * (width + 2))
+        for name, text in facts.items()
+    )
+
+
+def candidates(round: Round) -> str:
+    """Each candidate of a round: ready, repaired, failed or without code, and why."""
+    lines: List[str] = []
+    for proposal in round.ready:
+        what = "repaired" if proposal.name in round.mended else "ready"
+        lines.append(_row(proposal.name, what, idea(proposal.source) or proposal.origin))
+        if proposal.name in round.mended:
+            lines.append(_row("", "", f"was: {_short(round.mended[proposal.name])}"))
+    for proposal, status, error in round.failed:
+        what = "no code" if status == NO_CODE else "failed"
+        lines.append(_row(proposal.name, what, _short(explain(error, "" if status == NO_CODE else proposal.source))))
+    no_code = sum(status == NO_CODE for _, status, _ in round.failed)
+    counts = {
+        f"ready{f' ({len(round.mended)} repaired)' if round.mended else ''}": len(round.ready),
+        "failed": len(round.failed) - no_code,
+        "without code": no_code,
+    }
+    lines.append(", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "ready"))
+    return "\n".join(lines)
+
+
+def _row(name: str, what: str, text: str) -> str:
+    head = f"  {name:<7}  {what:<8}  "
+    return "\n".join(
+        textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
+    )
+
+
+def _short(error: str) -> str:
+    error = " ".join(error.split())
+    return error if len(error) <= ERROR else error[: ERROR - 1] + "…"
+
+
+def spending(usage: Usage, spent: Spent) -> str:
+    """Tokens and cost of a round, and of the search so far; empty where no model was asked."""
+    if not usage.requests:
+        return ""
+    price = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
+    total = f"so far {spent.tokens:,} tokens" + ("" if usage.cost is None else f", ${spent.cost:.2f}")
+    asked = f"{usage.requests} request{'s' if usage.requests > 1 else ''}"
+    return f"{asked}, {usage.input_tokens:,} tokens in and {usage.output_tokens:,} out, {price}; {total}"
+
+
+def standing(archive: Archive) -> str:
+    """The best so far against both baselines."""
+    best = archive.best()
+    if best is None:
+        return "no candidate has a fitness yet"
+    compared = [_against(best, name, baseline) for name, baseline in archive.baselines.items()]
+    seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
+    return f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
+
+
+def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
+    by = difference(attempt, baseline)
+    return "" if by is None else f"; {by:+.3g} against {name}"
+
+
+def verdict(ranked: Sequence[Ranked], name: str) -> str:
+    """How the best did against the human baseline in the final evaluation, in one line."""
+    found = {row.candidate: row for row in ranked}
+    best, human = found.get(name), found.get(HUMAN)
+    if best is None or best.rank is None:
+        return f"{name} has no fitness in the final evaluation: {best.error if best else 'it is not in it'}"
+    if human is None or human.rank is None or math.isnan(best.vs_human):
+        return f"{name}: fitness {best.fitness:.4g}; the human baseline has none to compare it with"
+    low, high = best.vs_human_ci_low, best.vs_human_ci_high
+    seeds = f"{len(best.seeds)} new seed{'s' if len(best.seeds) > 1 else ''}"
+    if math.isnan(low):
+        return f"{name} against human: {best.vs_human:+.3g} on {seeds}, too few to tell how sure that is"
+    told = "better than human" if low > 0 else "worse than human" if high < 0 else "not told apart from human"
+    return f"{name} is {told} on {seeds}: {best.vs_human:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
+
+
+def paths(found: Iterable[Path]) -> str:
+    """Where the files are, relative to the working folder where they are below it."""
+    here = Path.cwd()
+    return "\n".join(str(path.relative_to(here) if here in path.parents else path) for path in found)
