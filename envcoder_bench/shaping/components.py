@@ -97,11 +97,13 @@ class Components:
             return
         sums = self.counts[:, :, 0]
         if sums.is_cuda:
-            self._sums += sums.mean(dim=2).cpu()
+            means = sums.mean(dim=2).cpu()
         else:  # group by group: the way a reduction is vectorised may depend on the whole tensor's size
+            means = torch.zeros(sums.shape[:2])
             for group, names in enumerate(self._names):
                 own = slice(1 + len(names))
-                self._sums[:, group, own] += sums[group, own].mean(dim=1)
+                means[group, own] = sums[group, own].mean(dim=1)
+        self._sums += means
         self._sum_steps += torch.tensor(self._steps)
         self._steps = [0] * len(self._names)
         sums.zero_()
