@@ -2,7 +2,7 @@
 
     python scripts/benchmark.py scaling --candidates 4 16 250        training against the bare physics of the same run
     python scripts/benchmark.py processes --processes 1 8            a process per candidate instead
-    python scripts/benchmark.py report                               records to docs/benchmarks.md and its pictures
+    python scripts/benchmark.py report                               records to the tables and pictures of docs/
 
 Every measurement prints a table; with --out FILE it also appends its records, a JSON object per line, as they come.
 """
@@ -18,13 +18,14 @@ from typing import Any
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # subcommand: its module in bench/, and what it measures
 MEASUREMENTS = {
-    "physics": ("scaling", "env-steps/s of the bare simulation"),
+    "physics": ("scaling", "env-steps/s of the bare simulation of every task"),
     "scaling": ("scaling", "training, bare physics, memory and startup for numbers of candidates"),
     "processes": ("processes", "several processes at once, each training one candidate"),
     "dispatch": ("dispatch", "microseconds per call of a candidate function, batched and in a Python loop"),
     "learner": ("learner", "acting and learning, all candidates in one batch and in a loop of modules"),
     "startup": ("startup", "eval_shapers.py from the command to its first iteration"),
     "run": ("startup", "a whole run of eval_shapers.py"),
+    "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
     "human": ("human", "the human baseline's fitness over the time of training"),
 }
 
@@ -34,7 +35,7 @@ def main() -> None:
     if args.command == "report":
         from bench.report import report
 
-        for path in report(args.records, args.page, args.images):
+        for path in report(args.records, args.pages, args.images):
             print(path)
         return
     measure(args)
@@ -67,7 +68,8 @@ def build_parser() -> argparse.ArgumentParser:
         more.setdefault("help", f"{text} (default: {' '.join(map(str, default)) if more.get('nargs') else default})")
         added[name].add_argument(flag, default=default, **more)
 
-    option("physics", "--envs", [1024, 16384, 65536], "environments in all", nargs="+")
+    option("physics", "--envs", [4096], "environments in all", nargs="+")
+    added["physics"].add_argument("--tasks", nargs="+", metavar="TASK", help="default: all")
     option("scaling", "--candidates", [1, 4, 16], "numbers of candidates, each in its own process", nargs="+")
     option("processes", "--processes", [1, 8], "numbers of processes", nargs="+")
     option("processes", "--seconds", 8.0, "how long all train side by side")
@@ -83,13 +85,25 @@ def build_parser() -> argparse.ArgumentParser:
     option("learner", "--loop_candidates", 0, "", help="candidates in the loop, fewer if it is slow (default: all)")
     option("learner", "--loop_iterations", 1, "iterations of the loop after its first one")
     option("run", "--iterations", 300, "iterations")
+    added["learning"].add_argument("--task", required=True, help="e.g. Ant")
+    option("learning", "--candidates", ["human", "unshaped"], "baselines", nargs="+", choices=["human", "unshaped"])
+    option("learning", "--seeds", 5, "policies of each")
+    option("learning", "--envs", 4096, "environments of each policy")
+    option("learning", "--seconds", 60.0, "time of training, of all policies side by side")
+    option("learning", "--points", 12, "evaluations")
+    option("learning", "--episodes", 64, "episodes of each policy in an evaluation")
+    option("learning", "--limit", 1e9, "seconds after its start at which the program stops, to go on with --resume")
+    added["learning"].add_argument("--run", type=Path, metavar="FOLDER", help="where the state and policies are kept")
+    added["learning"].add_argument("--resume", action="store_true", help="go on with the training in --run")
+    added["learning"].add_argument("--transfer", action="store_true", help="score the policies in the other simulator")
     option("human", "--envs", 4096, "environments")
     option("human", "--seconds", 60.0, "time of training")
     option("human", "--seed", 0, "seed")
 
-    report = commands.add_parser("report", help="write the tables and pictures of docs/benchmarks.md")
+    report = commands.add_parser("report", help="write the tables and pictures of docs/ and README.md")
     report.add_argument("--records", type=Path, default=DOCS / "benchmarks.jsonl", help="default: %(default)s")
-    report.add_argument("--page", type=Path, default=DOCS / "benchmarks.md", help="default: %(default)s")
+    pages = [DOCS / "benchmarks.md", DOCS / "tasks.md", DOCS.parent / "README.md"]
+    report.add_argument("--pages", type=Path, nargs="+", default=pages, help="default: docs/ and README.md")
     report.add_argument("--images", type=Path, default=DOCS / "images", help="default: %(default)s")
     return parser
 

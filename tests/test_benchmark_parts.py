@@ -97,13 +97,13 @@ def test_report_fills_its_blocks_from_the_latest_records(tmp_path):
     file = tmp_path / "records.jsonl"
     for row in (_scaling(2, 100.0), _scaling(4, 500.0), _scaling(4, 800.0, date="2026-01-02 03:05")):
         records.append(file, row)
-    assert report(file, page, tmp_path) == [page, tmp_path / "scaling.png"]
+    assert report(file, [page], tmp_path) == [page, tmp_path / "scaling.png"]
     text = page.read_text()
     assert "| 4 x 8 | 800 | 1,000 | 0.80 | 1.5 GiB | 3 s |" in text and "| 2 x 8 | 100 |" in text
     assert "500" not in text and "old" not in text
     assert text.endswith("between\n<!-- scaling cuda -->\n<!-- end -->\nafter")
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
-    report(file, page, tmp_path)
+    report(file, [page], tmp_path)
     assert page.read_text() == text
 
 

@@ -33,7 +33,7 @@ def plot_scaling(records: List[Record], path: Path) -> None:
         axes: Any = figure.add_subplot(1, len(labels), i + 1)
         own = _of(rows, label)
         most = max(row["candidates"] for row in own)
-        _style(axes, f"{label}, {own[0]['envs']} environments per candidate")
+        style(axes, f"{label}, {own[0]['envs']} environments per candidate")
         tool: Series = [(row["candidates"], row["training"]) for row in own]
         physics: Series = [(row["candidates"], row["physics"]) for row in own]
         axes.plot(*zip(*physics), "--", color=PHYSICS, linewidth=1.6, marker="o", markersize=4)
@@ -74,7 +74,7 @@ def plot_memory(records: List[Record], path: Path) -> bool:
     figure = _figure(6.8, 4.6, "GPU memory over the number of candidates")
     axes: Any = figure.add_subplot()
     own = _of(rows, rows[0]["label"])
-    _style(axes, f"{own[0]['label']}, ANYmal C, {own[0]['envs']} environments per candidate; all of the process")
+    style(axes, f"{own[0]['label']}, ANYmal C, {own[0]['envs']} environments per candidate; all of the process")
     points = [(row["candidates"], row["memory_gib"]) for row in own]
     axes.plot(*zip(*points), color=TOOL, linewidth=2.6, marker="o", markersize=6)
     for x, y in (point for point in points if point[0] >= 0.2 * points[-1][0]):
@@ -110,7 +110,7 @@ def _figure(width: float, height: float, title: str) -> Any:
     return figure
 
 
-def _style(axes: Any, title: str) -> None:
+def style(axes: Any, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=10, color=MUTED)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

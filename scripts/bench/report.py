@@ -5,28 +5,30 @@ from __future__ import annotations
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import List
+from typing import List, Sequence
 
 from .plots import plot_memory, plot_scaling
 from .records import Record, read
 from .tables import select, table
+from .task_plots import file_name, pictures, plot_learning
 
 BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def report(records: Path, page: Path, images: Path) -> List[Path]:
-    """Write every ``<!-- KIND DEVICE --> ... <!-- end -->`` block of the page anew, and the pictures.
+def report(records: Path, pages: Sequence[Path], images: Path) -> List[Path]:
+    """Write every ``<!-- KIND DEVICE --> ... <!-- end -->`` block of the pages anew, and the pictures.
 
     Returns what was written. A block without records stays empty.
     """
     measured = read(records)
     if not measured:
         raise SystemExit(f"{records} holds no records: measure first, with --out {records}")
-    text = page.read_text(encoding="utf-8")
-    filled = BLOCK.sub(lambda m: m[1] + _block(measured, m[2], m[3]) + m[4], text)
-    page.write_text(filled, encoding="utf-8")
     images.mkdir(parents=True, exist_ok=True)
-    written = [page]
+    drawn = plot_learning(measured, images)
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(BLOCK.sub(lambda m: m[1] + _block(measured, m[2], m[3]) + m[4], text), encoding="utf-8")
+    written = [*pages, *drawn]
     if any(record["kind"] == "scaling" for record in measured):
         plot_scaling(measured, images / "scaling.png")
         written.append(images / "scaling.png")
@@ -36,7 +38,13 @@ def report(records: Path, page: Path, images: Path) -> List[Path]:
 
 
 def _block(measured: List[Record], kind: str, device: str) -> str:
-    """A table for each machine and day, under the commands that measured it."""
+    """A table for each machine and day, under the commands that measured it; of ``curves``, the pictures.
+
+    ``gap`` is a part of ``learning`` for the README, without the commands.
+    """
+    if kind == "curves":
+        tasks = [task for task, own in pictures(measured).items() if own[0][0]["device"] == device]
+        return "".join(f"\n![how the baselines of {task} learn](images/{file_name(task)})\n" for task in tasks)
     rows = [row for row in select(kind, measured) if row["device"] == device]
 
     def origin(row: Record) -> tuple[str, str]:
@@ -45,6 +53,6 @@ def _block(measured: List[Record], kind: str, device: str) -> str:
     parts: List[str] = []
     for (machine, day), same in groupby(sorted(rows, key=origin), origin):
         group = list(same)
-        commands = dict.fromkeys(f"    {row['command']}" for row in group)
-        parts.append("\n".join([f"{machine}, {day}:", "", *commands, "", *table(kind, group)]))
+        commands = [*dict.fromkeys(f"    {row['command']}" for row in group), ""] if kind != "gap" else []
+        parts.append("\n".join([f"{machine}, {day}:", "", *commands, *table(kind, group)]))
     return "".join(f"\n{part}\n" for part in parts) + ("\n" if parts else "")

@@ -10,25 +10,40 @@ from pathlib import Path
 from statistics import median
 from typing import Iterator, List
 
+import torch
 from tqdm import tqdm
 
-from envcoder_bench.preparation import build_task
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.memory import release
+from envcoder_bench.preparation import baseline_sources, build_task, prepare
+from envcoder_bench.tasks.base import UNSHAPED
+from envcoder_bench.tasks.registry import task_names
 
 from . import records
 from .candidates import make_candidates
 from .dispatch import time_functions
 from .records import Record
-from .session import Session, make_config, memory_gib, physics_rate, process_age
+from .session import Session, anymal_physics_rate, make_config, memory_gib, physics_rate, process_age
 
 
 def physics(args: Namespace) -> Iterator[Record]:
-    """Measure the simulation alone, for each number of environments."""
-    for envs in args.envs:
-        cfg = make_config(args)
-        task = build_task(cfg, envs)
-        rate = physics_rate(task, 2 * cfg.train.params.config.horizon_length)
-        yield {"kind": "physics", "envs": envs, "physics": rate, **records.describe(cfg.device)}
-        del task
+    """Measure the simulation alone, of each task, for each number of environments, under the unshaped actions."""
+    for task in args.tasks or task_names():
+        for envs in args.envs:
+            cfg = make_config(Namespace(**{**vars(args), "task": task}), num_envs_per_candidate=min(envs, 256))
+            groups, failed = prepare(cfg, [b for b in baseline_sources(task) if b.name == UNSHAPED])
+            if failed:
+                sys.exit(f"{task}: {failed[UNSHAPED]}")
+            env = GroupedVecTask(build_task(cfg, envs), GroupLayout(1, envs), [groups[0].shaping], [cfg.seed])
+            env.reset()
+            actions = 2.0 * torch.rand(8, *env.actions.shape, device=env.device) - 1.0
+            commands = [env.dispatch.command(action, 0).clone() for action in actions]
+            rate = physics_rate(env.task, commands, env.reset, 2 * cfg.train.params.config.horizon_length)
+            about = {"task": task, "sim": cfg.sim, "envs": envs, "control_s": env.task.dt}
+            yield {"kind": "physics", **about, "physics": rate, **records.describe(cfg.device)}
+            del env
+            release(cfg.device)
 
 
 def scaling(args: Namespace) -> Iterator[Record]:
@@ -71,7 +86,7 @@ def _one(args: Namespace, count: int) -> Iterator[Record]:
         "kind": "scaling",
         **size,
         "training": session.steps_per_iteration / median(seconds[args.warmup :]),
-        "physics": physics_rate(session.env.task, 2 * horizon),
+        "physics": anymal_physics_rate(session.env.task, 2 * horizon),
         "memory_gib": memory,
         "startup_s": startup,
         **about,

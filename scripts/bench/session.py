@@ -8,11 +8,12 @@ import time
 from argparse import Namespace
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, List
+from typing import Any, Callable, List, Sequence
 
 import psutil  # rl_games' own dependency
 import torch
 from rl_games.common.algo_observer import AlgoObserver
+from torch import Tensor
 from tqdm import tqdm
 
 from envcoder_bench.config import compose_config
@@ -29,8 +30,9 @@ MIN_SECONDS, MIN_ROUNDS = 1.0, 3  # of a measurement of physics
 
 
 def make_config(args: Namespace, **values: Any) -> Any:
-    """The run's config for ANYmal: ``values``, and the command line's own ``key=value`` over them."""
-    cfg = compose_config("Anymal", [*(f"{key}={value}" for key, value in values.items()), *args.overrides])
+    """The run's config for ``--task`` (ANYmal): ``values``, and the command line's own ``key=value`` over them."""
+    task = getattr(args, "task", "Anymal")
+    cfg = compose_config(task, [*(f"{key}={value}" for key, value in values.items()), *args.overrides])
     cfg.sim, cfg.device = pick_simulator(args.sim, args.device)
     if cfg.device == "cpu":
         torch.set_num_threads(1)  # as evaluate.py: the threads go to the simulator and to the learners
@@ -54,16 +56,16 @@ class Session:
     agent: Any
 
     @classmethod
-    def build(cls, args: Namespace, candidates: List[CandidateSource], envs: int) -> Session:
+    def build(cls, args: Namespace, candidates: List[CandidateSource], envs: int, seeds: int = 1) -> Session:
         """Load, check and set up; ends the program if a candidate fails."""
-        cfg = make_config(args, num_envs_per_candidate=envs, learning_iterations=1000)
+        cfg = make_config(args, num_envs_per_candidate=envs, learning_iterations=100_000, seeds=seeds)
         groups, failed = prepare(cfg, candidates)
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
         release(cfg.device)  # as evaluate.py: what checking took
         layout = GroupLayout(len(groups), envs)
-        shapings, seeds = [group.shaping for group in groups], [group.seed for group in groups]
-        env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, seeds)
+        shapings, own_seeds = [group.shaping for group in groups], [group.seed for group in groups]
+        env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own_seeds)
         agent = make_agent(cfg, env, AlgoObserver())
         agent.obs = agent.env_reset()
         return cls(cfg, groups, env, agent)
@@ -86,26 +88,34 @@ class Session:
             sys.exit("\n".join(f"{self.groups[g].name} failed: {error}" for g, error in self.env.failures.items()))
 
 
-def physics_rate(task: Task, steps: int) -> float:
-    """Env-steps/s of the simulation alone: random position targets, nothing else.
+def physics_rate(task: Task, commands: Sequence[Tensor], begin: Callable[[], object], steps: int) -> float:
+    """Env-steps/s of the simulation alone: the median over rounds of ``steps`` control steps.
 
-    The median over rounds of ``steps`` control steps, each after a reset (not timed) to the default state.
+    Args:
+        commands: ``(num_envs, num_dofs)`` each, given in turn.
+        begin: begins episodes, before each round, which is not timed.
     """
-    targets = 0.3 * torch.randn(8, task.num_envs, task.num_dofs, device=task.device) + task.state["default_dof_pos"]
-    task.set_drive_mode(torch.zeros(task.num_envs, dtype=torch.bool, device=task.device))
-    every = torch.ones(task.num_envs, dtype=torch.bool, device=task.device)
     seconds: List[float] = []
     with tqdm(desc=f"bare physics of {task.num_envs:,}", unit=" rounds", leave=False, disable=None) as bar:
         while len(seconds) < MIN_ROUNDS or sum(seconds) < MIN_SECONDS:
-            task.reset(every, task.default_state, {})
+            begin()
             for k in range(4):
-                task.step(targets[k])
+                task.step(commands[k])
             began = now(task.device)
             for k in range(steps):
-                task.step(targets[k % 8])
+                task.step(commands[k % len(commands)])
             seconds.append(now(task.device) - began)
             bar.update()
     return task.num_envs * steps / median(seconds)
+
+
+def anymal_physics_rate(task: Task, steps: int) -> float:
+    """Env-steps/s of ANYmal alone: random position targets from the default stance."""
+    task.set_drive_mode(torch.zeros(task.num_envs, dtype=torch.bool, device=task.device))
+    noise = torch.randn(8, task.num_envs, task.num_dofs, device=task.device)
+    every = torch.ones(task.num_envs, dtype=torch.bool, device=task.device)
+    targets = list(0.3 * noise + task.state["default_dof_pos"])
+    return physics_rate(task, targets, lambda: task.reset(every, task.default_state, {}), steps)
 
 
 def memory_gib(device: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
+from . import task_tables
 from .records import Record, latest
 
 KINDS = ("action", "reward", "terminal", "initial_state", "goal", "observation")
@@ -13,10 +14,6 @@ Column = Tuple[str, Callable[[Record], str]]
 _SIZE: Column = ("candidates x environments", lambda r: f"{r['candidates']:,} x {r['envs']:,}")
 
 COLUMNS: Dict[str, List[Column]] = {
-    "physics": [
-        ("environments", lambda r: f"{r['envs']:,}"),
-        ("physics, env-steps/s", lambda r: f"{r['physics']:,.0f}"),
-    ],
     "scaling": [
         _SIZE,
         ("training, env-steps/s", lambda r: f"{r['training']:,.0f}"),
@@ -72,7 +69,6 @@ COLUMNS: Dict[str, List[Column]] = {
     ],
 }
 IDENTITY: Dict[str, Tuple[str, ...]] = {  # what tells two measurements of a kind apart
-    "physics": ("envs",),
     "processes": ("envs", "processes"),
     "human": ("envs", "seed", "point"),
     "run": ("candidates", "envs", "iterations"),
@@ -82,7 +78,7 @@ IDENTITY: Dict[str, Tuple[str, ...]] = {  # what tells two measurements of a kin
 
 def table(kind: str, rows: Sequence[Record]) -> List[str]:
     """Markdown lines, a row per record; those of ``dispatch`` give two."""
-    columns = COLUMNS[kind]
+    columns = COLUMNS.get(kind) or task_tables.COLUMNS[kind]
     lines = [" | ".join(name for name, _ in columns), "|".join("---" for _ in columns)]
     for record in rows:
         for row in _both_ways(record) if kind == "dispatch" else [record]:
@@ -92,6 +88,8 @@ def table(kind: str, rows: Sequence[Record]) -> List[str]:
 
 def select(kind: str, records: List[Record], known: Sequence[Record] = ()) -> List[Record]:
     """The latest record of every measurement of a kind; processes compared to the scaling that is ``known``."""
+    if kind in task_tables.ROWS:
+        return task_tables.ROWS[kind](records)
     rows = latest(records, kind, *IDENTITY[kind])
     if kind == "processes":
         tools = latest([*known, *records], "scaling", "envs", "candidates")

@@ -1,0 +1,219 @@
+"""How a task's baselines learn: fitness over env-steps and time, all seeds side by side; and what policies are worth in
+the other simulator.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from envcoder_bench.env.evaluation import Episodes, run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.memory import release
+from envcoder_bench.noise import EVALUATION_STEP
+from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
+from envcoder_bench.run_folder import save_checkpoint
+from envcoder_bench.sim import SIMULATORS, pick_simulator
+
+from . import records
+from .records import Record
+from .session import Session, make_config, process_age
+
+STATE, COMPLETE = "state.pth", "complete"
+
+
+def learning(args: Namespace) -> Iterator[Record]:
+    """Train the baselines for ``--seconds``, with evaluations between, which are not counted, nor is what compiles.
+
+    With ``--run FOLDER`` the state of learning is kept there at each evaluation, and the best policies at the end. The
+    program stops ``--limit`` seconds after its start; with ``--resume`` it goes on from there, its episodes begun anew.
+    """
+    state = _load(args)
+    sources = [source for source in baseline_sources(args.task) if source.name in args.candidates]
+    session = Session.build(args, sources, args.envs, seeds=args.seeds)
+    evaluation = _evaluation(session.cfg, session.groups, args.episodes)
+    if state is not None:
+        session.agent.set_weights(state["weights"])
+        session.agent.epoch_num = state["epoch"]
+        session.agent.obs = {"obs": session.env.begin_all(state["step_count"])}
+    warm_up(session)
+    progress = _Progress(args, session, state)
+    while True:
+        ended = progress.train_to_next_point()
+        episodes = run_episodes(evaluation, session.agent.deterministic_policy(evaluation.layout), 1, EVALUATION_STEP)
+        _end_failed(session, evaluation)
+        yield from progress.point(episodes)
+        _save(args, session, progress)
+        if ended:
+            break
+    if progress.complete:
+        _export(args, session, episodes)
+        if args.transfer:
+            yield from _transfer(args, session, episodes, progress.about)
+        if args.run is not None:
+            (args.run / COMPLETE).touch()
+    else:
+        print(f"stopped by --limit after {progress.seconds:.0f} s of training; go on with --resume", file=sys.stderr)
+
+
+def warm_up(session: Session) -> None:
+    """Run one iteration, which compiles and captures, and take it back."""
+    before = session.agent.get_full_state_weights()
+    session.iterate()
+    session.agent.set_full_state_weights(before)
+
+
+def _end_failed(session: Session, evaluation: GroupedVecTask) -> None:
+    """Take policies that failed, in training or in evaluation, out of both."""
+    for one, other in ((session.env, evaluation), (evaluation, session.env)):
+        one.dispatch.poll()
+        for g, error in one.failures.items():
+            if other.alive[g]:
+                print(f"{session.groups[g].name} (seed {session.groups[g].seed}) failed: {error}", file=sys.stderr)
+                other.dispatch.fail(g, error)
+
+
+class _Progress:
+    """Where a training is, over all its parts.
+
+    Attributes:
+        run: when its first part began, which tells runs apart.
+        seconds, iteration, number: of training, and how many points there were.
+        complete: whether all seconds are over.
+    """
+
+    def __init__(self, args: Namespace, session: Session, state: Optional[Dict[str, Any]]) -> None:
+        self._args, self._session = args, session
+        self.about = records.describe(session.cfg.device)
+        known = state or {"run": time.strftime("%Y-%m-%d %H:%M:%S"), "seconds": 0.0, "iteration": 0, "number": 0}
+        self.run: str = known["run"]
+        self.seconds: float = known["seconds"]
+        self.iteration: int = known["iteration"]
+        self.number: int = known["number"]
+        self.complete = False
+
+    def train_to_next_point(self) -> bool:
+        """Train until the next evaluation is due; returns whether it is this call's last."""
+        args, session = self._args, self._session
+        due = next((t for t in _due(args.seconds, args.points) if t > self.seconds), 0.0)  # 0: it was at its end
+        with tqdm(
+            total=args.seconds, initial=round(self.seconds, 1), desc="training", unit="s", leave=False, disable=None
+        ) as bar:
+            while self.seconds < due and process_age() < args.limit:
+                self.seconds += session.iterate()
+                self.iteration += 1
+                bar.n = min(round(self.seconds, 1), args.seconds)
+                bar.refresh()
+        self.complete = self.seconds >= args.seconds
+        return self.complete or process_age() >= args.limit
+
+    def point(self, episodes: Episodes) -> Iterator[Record]:
+        """A record for each candidate, with its seeds' mean fitness; None stands for one that failed."""
+        args, session = self._args, self._session
+        self.number += 1
+        horizon = session.cfg.train.params.config.horizon_length
+        what = f"{args.task}: {' and '.join(args.candidates)}, {args.seeds} seeds x {args.envs:,}"
+        size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "policies": len(session.groups)}
+        size["episodes"] = episodes.fitness.shape[1]
+        when = {"run": self.run, "point": self.number, "seconds": self.seconds, "iteration": self.iteration}
+        when["env_steps"] = self.iteration * args.envs * horizon
+        for name in dict.fromkeys(group.name for group in session.groups):
+            scores = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
+            yield {"kind": "learning", "what": what, "candidate": name, **size, **when, **scores, **self.about}
+
+
+def _due(seconds: float, points: int) -> List[float]:
+    """When to evaluate: closer together at the beginning, where curves are steep."""
+    return [seconds * ((k + 1) / points) ** 1.5 for k in range(points - 1)] + [seconds]
+
+
+def _by_seed(session: Session, name: str, values: Tensor) -> List[Optional[float]]:
+    """A candidate's mean over episodes for each of its seeds; None for one that has failed."""
+    alive, means = session.env.alive, values.double().mean(dim=1).tolist()
+    return [means[g] if alive[g] else None for g, group in enumerate(session.groups) if group.name == name]
+
+
+def _evaluation(cfg: Any, groups: List[Group], episodes: int) -> GroupedVecTask:
+    layout = GroupLayout(len(groups), episodes)
+    task = build_task(cfg, layout.num_envs)
+    return GroupedVecTask(task, layout, [group.evaluation for group in groups], [group.seed for group in groups])
+
+
+# parts
+
+
+def _what(args: Namespace) -> Dict[str, Any]:
+    """What must be the same in all parts of a training."""
+    return {name: getattr(args, name) for name in ("task", "candidates", "seeds", "envs", "overrides")}
+
+
+def _load(args: Namespace) -> Optional[Dict[str, Any]]:
+    """The state to go on from, if this is to be a later part."""
+    if not args.resume:
+        return None
+    path = None if args.run is None else args.run / STATE
+    if path is None or not path.is_file():
+        sys.exit(f"--resume: there is no {STATE} in --run {args.run}")
+    state = torch.load(path, map_location="cpu", weights_only=False)
+    if state["what"] != _what(args):
+        sys.exit(f"--resume: {path} is of another training: {state['what']}")
+    return state
+
+
+def _save(args: Namespace, session: Session, progress: _Progress) -> None:
+    if args.run is None:
+        return
+    args.run.mkdir(parents=True, exist_ok=True)
+    state = {name: getattr(progress, name) for name in ("run", "seconds", "iteration", "number")}
+    state.update(what=_what(args), weights=session.agent.get_weights(), epoch=session.agent.epoch_num)
+    save_checkpoint(args.run / STATE, {**state, "step_count": session.env.step_count})
+
+
+def _export(args: Namespace, session: Session, episodes: Episodes) -> None:
+    """Write every candidate's best policy as a plain rl_games checkpoint."""
+    if args.run is None:
+        return
+    fitness = episodes.fitness.mean(dim=1).tolist()
+    for name in dict.fromkeys(group.name for group in session.groups):
+        own = [g for g, group in enumerate(session.groups) if group.name == name and session.env.alive[g]]
+        if own:
+            best = max(own, key=lambda g: fitness[g])
+            path: Path = args.run / f"{args.task}_{name}.pth"
+            save_checkpoint(path, session.agent.export(best))
+
+
+# the other simulator
+
+
+def _transfer(args: Namespace, session: Session, episodes: Episodes, about: Record) -> Iterator[Record]:
+    """Play the same policies from the same starts in the other simulator."""
+    cfg = session.cfg
+    other = make_config(args, num_envs_per_candidate=args.episodes, seeds=args.seeds)
+    other.sim = next(sim for sim in SIMULATORS if sim != cfg.sim)
+    other.sim, other.device = pick_simulator(other.sim, "cpu" if other.sim == "mujoco_cpu" else args.device)
+    groups, failed = prepare(other, [s for s in baseline_sources(args.task) if s.name in args.candidates])
+    if failed:
+        sys.exit("\n".join(f"{name} failed in {other.sim}: {error}" for name, error in failed.items()))
+    env = _evaluation(other, groups, args.episodes)
+    release(other.device)
+    play = session.agent.deterministic_policy(env.layout)
+
+    def policy(obs: Tensor) -> Tensor:
+        return play(obs.to(cfg.device)).to(other.device)
+
+    played = run_episodes(env, policy, 1, EVALUATION_STEP)
+    for name in dict.fromkeys(group.name for group in groups):
+        yield {
+            "kind": "transfer", "task": args.task, "candidate": name, "seeds": args.seeds, "episodes": args.episodes,
+            "trained_in": cfg.sim, "fitness": {
+                cfg.sim: _by_seed(session, name, episodes.fitness), other.sim: _by_seed(session, name, played.fitness)
+            }, **about,
+        }  # fmt: skip

@@ -1,0 +1,92 @@
+"""The pictures of docs/tasks.md: how the baselines of each task learn, over env-steps and over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.tasks.base import HUMAN
+
+from .plots import DPI, MUTED, PROCESSES, TOOL, style
+from .records import Record
+from .task_tables import TARGETS, UNITS, Points, curves, mean_fitness, measured
+
+WIDTH, HEIGHT = 11.0, 4.4
+
+
+def pictures(records: Sequence[Record]) -> Dict[str, List[Points]]:
+    """For each task the curves of its picture: those from a GPU, where there are any."""
+    by_task: Dict[str, List[Points]] = {}
+    for points in curves(records):
+        by_task.setdefault(points[0]["task"], []).append(points)
+    for task, own in by_task.items():
+        by_task[task] = [points for points in own if points[0]["device"] == "cuda"] or own
+    return by_task
+
+
+def file_name(task: str) -> str:
+    return f"{task.lower()}_training.png"
+
+
+def plot_learning(records: Sequence[Record], images: Path) -> List[Path]:
+    """Draw a picture for each task; returns the files."""
+    paths = []
+    for task, own in pictures(records).items():
+        paths.append(images / file_name(task))
+        _plot(task, own, paths[-1])
+    return paths
+
+
+def _plot(task: str, own: List[Points], path: Path) -> None:
+    figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)  # no pyplot: nothing global, and no display is looked for
+    figure.text(0.02, 0.93, f"{task}: how the baselines learn", fontsize=14, fontweight="bold")
+    what = f"{own[0][0]['label']}; mean of the seeds and 95 % interval; fitness: {UNITS.get(task, '')}"
+    figure.text(0.02, 0.87, what, fontsize=10, color=MUTED)
+    target, within = TARGETS.get(task, (None, None))
+    for place, (key, scale, label) in enumerate((("env_steps", 1e6, "env-steps of each policy, millions"), _time(own))):
+        axes: Any = figure.add_subplot(1, 2, place + 1)
+        style(axes, "")
+        for points in sorted(own, key=lambda p: p[0]["policies"]):
+            _draw(axes, points, key, scale, _several(own, points))
+        axes.set_xlim(left=0)
+        axes.set_xlabel(label)
+        if target is not None:
+            axes.axhline(target, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+            if key == "seconds" and within is not None and within <= max(points[-1]["seconds"] for points in own):
+                axes.plot(within / scale, target, "*", color=MUTED, markersize=11, zorder=1, clip_on=False)
+        if place == 0:
+            axes.set_ylabel("fitness")
+            axes.legend(fontsize=9, edgecolor="none", framealpha=0.8)
+    figure.subplots_adjust(left=0.07, right=0.97, bottom=0.13, top=0.84, wspace=0.14)
+    figure.savefig(path)
+
+
+def _time(own: List[Points]) -> Tuple[str, float, str]:
+    """The axis of time; the star on it is the target."""
+    minutes = max(points[-1]["seconds"] for points in own) > 180
+    unit = "minutes" if minutes else "seconds"
+    return "seconds", 60.0 if minutes else 1.0, f"{unit} of training, of all policies of a run"
+
+
+def _several(own: List[Points], points: Points) -> bool:
+    return sum(other[0]["candidate"] == points[0]["candidate"] for other in own) > 1
+
+
+def _draw(axes: Any, points: Points, key: str, scale: float, several: bool) -> None:
+    first = points[0]
+    look: Dict[str, Any] = {"color": TOOL if first["candidate"] == HUMAN else PROCESSES, "linewidth": 2.2}
+    if several and first["policies"] == first["seeds"]:
+        look["linestyle"] = "--"
+    x = [p[key] / scale for p in points]
+    bounds = [mean_interval(measured(p["fitness"])) for p in points]
+    label = f"{first['candidate']}, {first['seeds']} seeds x {first['envs']:,}"
+    label += f" ({first['policies']} policies at once)" if several else ""
+    axes.plot(x, [mean_fitness(p) for p in points], label=label, **look)
+    if first["seeds"] > 1:
+        low, high = [b[1] for b in bounds], [b[2] for b in bounds]
+        axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)

@@ -1,0 +1,177 @@
+"""What records of tasks come to: how baselines learn, the gap between them, and how far simulators agree."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
+
+from .records import Record, latest
+
+# fitness of the human baseline that is to be reached, and within how many seconds of training
+TARGETS: Dict[str, Tuple[float, Optional[float]]] = {
+    "Cartpole": (0.95, 10),
+    "Ant": (5.0, 60),
+    "Humanoid": (3.0, 300),
+    "Anymal": (0.85, None),
+    "FrankaCubeStack": (0.7, 1080),
+    "AllegroHand": (10.0, 1080),
+}
+UNITS = {
+    "Cartpole": "fraction of time upright",
+    "Ant": "forward speed, m/s",
+    "Humanoid": "forward speed, m/s",
+    "Anymal": "velocity tracking, 0 to 1",
+    "FrankaCubeStack": "success rate",
+    "AllegroHand": "consecutive successes",
+}
+SIMULATORS = {"mujoco_warp": "MuJoCo Warp", "mujoco_cpu": "MuJoCo"}
+Points = List[Record]  # of one candidate in one training, in order
+Column = Tuple[str, Callable[[Record], str]]
+
+
+def curves(records: Sequence[Record]) -> List[Points]:
+    """The curve of every candidate, from the latest training of each kind."""
+    found: Dict[Tuple[str, str], Dict[str, Dict[str, Points]]] = {}
+    for record in records:
+        if record["kind"] == "learning":
+            runs = found.setdefault((record["label"], record["what"]), {})
+            runs.setdefault(record["run"], {}).setdefault(record["candidate"], []).append(record)
+    return [
+        sorted(points, key=lambda r: r["point"])
+        for _, runs in sorted(found.items(), key=lambda x: (_order(x[0][1].split(":")[0]), x[0]))
+        for _, points in sorted(runs[max(runs)].items())
+    ]
+
+
+def _order(task: str) -> int:
+    return list(TARGETS).index(task) if task in TARGETS else len(TARGETS)
+
+
+def measured(fitness: Sequence[Optional[float]]) -> List[float]:
+    """Without those that failed."""
+    return [x for x in fitness if x is not None]
+
+
+def interval(fitness: Sequence[Optional[float]]) -> str:
+    """Mean and 95 % interval over seeds."""
+    known = measured(fitness)
+    mean, low, _ = mean_interval(known)
+    text = "failed" if not known else f"{mean:.2f}" if len(known) == 1 else f"{mean:.2f} ± {mean - low:.2f}"
+    failed = len(fitness) - len(known)
+    return text + (f" ({failed} failed)" if failed and known else "")
+
+
+def mean_fitness(record: Record) -> float:
+    return mean_interval(measured(record["fitness"]))[0]
+
+
+def learning_rows(records: Sequence[Record]) -> List[Record]:
+    """A row for each curve: its end, and when it was first at its task's target."""
+    rows = []
+    for points in curves(records):
+        target = TARGETS.get(points[0]["task"], (float("inf"), None))[0]
+        reached = next((p for p in points if mean_fitness(p) >= target), None)
+        commands = dict.fromkeys(p["command"] for p in points)
+        rows.append({**points[-1], "reached": reached, "command": "\n    ".join(commands)})
+    return rows
+
+
+def gap_rows(records: Sequence[Record]) -> List[Record]:
+    """A row for each task: human against unshaped, of the trainings with most seeds, both in one if there is one."""
+    rows = []
+    ends = learning_rows(records)
+    for label, task in sorted({(r["label"], r["task"]) for r in ends}, key=lambda x: (x[0], _order(x[1]))):
+        own = [r for r in ends if (r["label"], r["task"]) == (label, task)]
+        both = [r for r in own if {p["candidate"] for p in own if p["run"] == r["run"]} == set(BASELINES)]
+
+        def best(candidate: str, own: List[Record] = own, both: List[Record] = both) -> Optional[Record]:
+            of = [r for r in own if r["candidate"] == candidate]
+            return max(of, key=lambda r: (r["seeds"], r in both, r["env_steps"]), default=None)
+
+        human, unshaped = best(HUMAN), best(UNSHAPED)
+        if human is not None and unshaped is not None:
+            commands = dict.fromkeys([human["command"], unshaped["command"]])
+            rows.append({**human, "unshaped": unshaped, "command": "\n    ".join(commands)})
+    return rows
+
+
+def transfer_rows(records: Sequence[Record]) -> List[Record]:
+    return sorted(latest(list(records), "transfer", "task", "candidate"), key=lambda r: _order(r["task"]))
+
+
+def physics_rows(records: Sequence[Record]) -> List[Record]:
+    return sorted(latest(list(records), "physics", "task", "sim", "envs"), key=lambda r: _order(r["task"]))
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def _steps(record: Record) -> str:
+    steps = record["env_steps"]
+    return f"{steps / 1e6:.1f} M" if steps >= 1e6 else f"{steps / 1e3:.0f} k"
+
+
+def _reached(row: Record) -> str:
+    if row["candidate"] != HUMAN or row["task"] not in TARGETS:
+        return ""
+    target, within = TARGETS[row["task"]]
+    wanted = f"{target:g}" + (f" within {_time(within)}" if within else "")
+    if row["reached"] is None:
+        return f"{wanted}: not reached"
+    return f"{wanted}: after {_time(row['reached']['seconds'])}, {_steps(row['reached'])}"
+
+
+def _seeds(row: Record) -> str:
+    return f"{row['seeds']} x {row['envs']:,}"
+
+
+def _difference(row: Record) -> str:
+    pairs = zip(*(row["fitness"][sim] for sim in ("mujoco_warp", "mujoco_cpu")))
+    return interval([None if None in pair else pair[0] - pair[1] for pair in pairs])
+
+
+def _both_steps(row: Record) -> str:
+    human, unshaped = _steps(row), _steps(row["unshaped"])
+    return human if human == unshaped else f"{human}, {unshaped}"
+
+
+ROWS: Dict[str, Callable[[Sequence[Record]], List[Record]]] = {
+    "learning": learning_rows, "gap": gap_rows, "transfer": transfer_rows, "physics": physics_rows,
+}  # fmt: skip
+COLUMNS: Dict[str, List[Column]] = {
+    "learning": [
+        ("task, baseline", lambda r: f"{r['task']}, {r['candidate']}"),
+        ("seeds x environments", _seeds),
+        ("policies at once", lambda r: f"{r['policies']}"),
+        ("time of training", lambda r: _time(r["seconds"])),
+        ("env-steps of each", _steps),
+        ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"])),
+        ("target", _reached),
+    ],
+    "gap": [
+        ("task", lambda r: r["task"]),
+        ("fitness", lambda r: UNITS.get(r["task"], "")),
+        ("unshaped", lambda r: interval(r["unshaped"]["fitness"])),
+        ("human", lambda r: f"**{interval(r['fitness'])}**"),
+        ("seeds", lambda r: f"{r['seeds']}"),
+        ("env-steps of each policy", _both_steps),
+    ],
+    "transfer": [
+        ("task, baseline", lambda r: f"{r['task']}, {r['candidate']}"),
+        ("trained in", lambda r: SIMULATORS[r["trained_in"]]),
+        ("MuJoCo Warp", lambda r: interval(r["fitness"]["mujoco_warp"])),
+        ("MuJoCo", lambda r: interval(r["fitness"]["mujoco_cpu"])),
+        ("difference, seed by seed", _difference),
+        ("seeds x episodes", lambda r: f"{r['seeds']} x {r['episodes']}"),
+    ],
+    "physics": [
+        ("task", lambda r: r["task"]),
+        ("simulator", lambda r: SIMULATORS[r["sim"]]),
+        ("environments", lambda r: f"{r['envs']:,}"),
+        ("physics, env-steps/s", lambda r: f"{r['physics']:,.0f}"),
+        ("times real time", lambda r: f"{r['physics'] * r['control_s']:,.0f}"),
+    ],
+}

@@ -1,0 +1,255 @@
+"""Measurements of all tasks: trainings in parts, the other simulator, tables and pictures, and the queues of GPUs."""
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+import torch
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import benchmark as script  # noqa: E402
+from bench import learning, records, scaling, task_tables  # noqa: E402
+from bench.report import report  # noqa: E402
+from bench.session import Session  # noqa: E402
+from bench.tables import table  # noqa: E402
+
+from envcoder_bench.preparation import baseline_sources  # noqa: E402
+
+QUICK = ["task.env.episodeLength=40"]
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def parsed(folder, *words):
+    common = ["--task", "Cartpole", "--seeds", "2", "--envs", "8", "--episodes", "4", "--points", "3"]
+    where = ["--sim", "mujoco_cpu", "--device", "cpu", "--run", str(folder)]
+    return script.build_parser().parse_args(["learning", *common, *where, *map(str, words), *QUICK])
+
+
+def stop_after(monkeypatch, iterations):
+    """Let the limit be reached after so many iterations."""
+    ages = chain(repeat(0.0, iterations), repeat(1e9))
+    monkeypatch.setattr(learning, "process_age", lambda: next(ages))
+
+
+def test_a_training_in_three_parts_with_transfer(tmp_path, monkeypatch, capsys):
+    words = ("--seconds", 1e6, "--limit", 100)
+    stop_after(monkeypatch, 3)
+    first = list(learning.learning(parsed(tmp_path, *words)))
+    stop_after(monkeypatch, 2)
+    second = list(learning.learning(parsed(tmp_path, *words, "--resume")))
+    assert "go on with --resume" in capsys.readouterr().err and not (tmp_path / "complete").exists()
+    assert [(r["candidate"], r["point"], r["iteration"]) for r in first + second] == [
+        ("human", 1, 3), ("unshaped", 1, 3), ("human", 2, 5), ("unshaped", 2, 5),
+    ]  # fmt: skip
+    assert len({r["run"] for r in first + second}) == 1 and second[0]["seconds"] > first[0]["seconds"] > 0
+    for r in first + second:
+        assert r["env_steps"] == r["iteration"] * 8 * 16 and r["policies"] == 4 and r["episodes"] == 4
+        assert len(r["fitness"]) == len(r["length"]) == 2 and all(0 <= x <= 1 for x in r["fitness"])
+    assert torch.load(tmp_path / "state.pth", weights_only=False)["epoch"] == 5
+    # where all seconds are over, the policies are written and play in the other simulator
+    *last, human, unshaped = learning.learning(parsed(tmp_path, "--seconds", 1e-9, "--resume", "--transfer"))
+    assert {r["kind"] for r in last} == {"learning"} and {r["iteration"] for r in last} == {5}
+    for row, own in zip((human, unshaped), last):
+        assert row["candidate"] == own["candidate"] and row["trained_in"] == "mujoco_cpu"
+        assert row["fitness"]["mujoco_cpu"] == own["fitness"]
+        assert row["fitness"]["mujoco_warp"] == pytest.approx(own["fitness"], abs=0.1)
+    assert (tmp_path / "complete").exists()
+    assert {"Cartpole_human.pth", "Cartpole_unshaped.pth"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_only_its_own_training_is_resumed(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match=r"there is no state\.pth"):
+        next(learning.learning(parsed(tmp_path, "--resume")))
+    stop_after(monkeypatch, 1)
+    list(learning.learning(parsed(tmp_path, "--episodes", 3)))
+    with pytest.raises(SystemExit, match="another training"):
+        next(learning.learning(parsed(tmp_path, "--resume", "--envs", 9)))
+
+
+def session(seeds=1):
+    args = Namespace(task="Cartpole", sim="mujoco_cpu", device="cpu", overrides=QUICK)
+    return Session.build(args, baseline_sources("Cartpole"), 8, seeds)
+
+
+def test_warming_up_leaves_no_trace():
+    torch.set_num_threads(1)
+    cold, warm = session(), session()
+    learning.warm_up(warm)
+    for each in (cold, warm):
+        for _ in range(2):
+            each.iterate()
+    one, two = (each.agent.get_weights()["learners"] for each in (cold, warm))
+    assert all(torch.equal(a["params"], b["params"]) for a, b in zip(one, two))
+    assert cold.env.step_count == warm.env.step_count == 32
+
+
+def test_a_policy_that_fails_is_left_out_and_the_others_go_on(capsys):
+    own = session(seeds=2)
+    evaluation = learning._evaluation(own.cfg, own.groups, 4)
+    evaluation.dispatch.fail(1, RuntimeError("mine.py:3: out of luck"))
+    learning._end_failed(own, evaluation)
+    learning._end_failed(own, evaluation)
+    assert own.env.alive == [True, False, True, True]
+    assert capsys.readouterr().err == "human (seed 1) failed: mine.py:3: out of luck\n"
+    values = torch.arange(8.0).view(4, 2)
+    assert learning._by_seed(own, "human", values) == [0.5, None]
+    assert learning._by_seed(own, "unshaped", values) == [4.5, 6.5]
+
+
+@pytest.mark.parametrize("task", ["Ant", "Cartpole"])  # torques of robots, with and without a free base
+def test_physics_of_other_tasks(task):
+    args = Namespace(tasks=[task], envs=[4], sim="mujoco_cpu", device="cpu", overrides=[])
+    (row,) = scaling.physics(args)
+    assert row["physics"] > 0 and (row["task"], row["sim"], row["envs"]) == (task, "mujoco_cpu", 4)
+
+
+# tables and pictures
+
+
+def point(task, candidate, k, fitness, run="2026-01-02 03:04:05", together="human and unshaped", **more):
+    about = {
+        "label": "box",
+        "machine": "a box",
+        "date": "2026-01-02 03:04",
+        "command": f"train {task}",
+        "device": "cuda",
+    }
+    own = {"kind": "learning", "what": f"{task}: {together}", "run": run, "task": task, "candidate": candidate}
+    size = {"envs": 8, "seeds": len(fitness), "policies": 4, "episodes": 4, "iteration": k, "env_steps": k * 10**6}
+    return {**own, **size, "point": k, "seconds": 10.0 * k, "fitness": fitness, "length": fitness, **about, **more}
+
+
+def ant(run="2026-01-02 03:04:05", best=6.0, **more):
+    human = [point("Ant", "human", k, [x - 0.5, x + 0.5], run, **more) for k, x in ((1, 2.0), (2, 5.0), (3, best))]
+    return human + [point("Ant", "unshaped", k, [1.0, 1.5], run, **more) for k in (1, 2, 3)]
+
+
+def test_the_latest_training_counts_with_all_its_parts():
+    before = "2026-01-01 00:00:00"
+    old = [*ant(before, 9.0), point("Ant", "human", 4, [9.0, 9.0], before)]
+    parts = ant()
+    parts[2]["command"] = "train Ant --resume"
+    human, unshaped = task_tables.learning_rows(parts[:2] + old + parts[2:])
+    assert (human["point"], human["fitness"], human["command"]) == (3, [5.5, 6.5], "train Ant\n    train Ant --resume")
+    assert unshaped["fitness"] == [1.0, 1.5]
+    lines = table("learning", [human, unshaped])
+    assert lines[2].endswith("| 30 s | 3.0 M | 6.00 ± 6.35 | 5 within 60 s: after 20 s, 2.0 M |")  # t(1) = 12.7
+    assert lines[3].endswith("| 1.25 ± 3.18 |  |")
+
+
+def test_seeds_that_failed_are_counted_apart():
+    assert task_tables.interval([1.0, None, 1.0]) == "1.00 ± 0.00 (1 failed)"
+    assert task_tables.interval([None, None]) == "failed" and task_tables.interval([0.5]) == "0.50"
+    (row,) = task_tables.learning_rows([point("Ant", "human", 1, [None, None])])
+    assert row["reached"] is None and "failed" in table("learning", [row])[2]
+
+
+def test_the_gap_prefers_most_seeds_and_then_both_in_one_training():
+    alone = [point("Ant", "human", 1, [9.0, 9.0], "2026-01-03 00:00:00", "human")]
+    (row,) = task_tables.gap_rows(ant() + alone)
+    assert row["fitness"] == [5.5, 6.5] and row["unshaped"]["fitness"] == [1.0, 1.5]
+    many = [point("Ant", "human", 1, [9.0] * 3, "2026-01-03 00:00:00", "human")]
+    (row,) = task_tables.gap_rows(ant() + many)
+    assert table("gap", [row])[2] == "| Ant | forward speed, m/s | 1.25 ± 3.18 | **9.00 ± 0.00** | 3 | 1.0 M, 3.0 M |"
+    assert task_tables.gap_rows(alone) == []
+
+
+def test_report_writes_all_pages_and_pictures(tmp_path):
+    rows = [*ant(), *ant(label="small", device="cpu"), *(point("Cartpole", "human", k, [0.1 * k]) for k in (1, 2))]
+    moved = {
+        "kind": "transfer",
+        "trained_in": "mujoco_warp",
+        "episodes": 4,
+        "candidate": "human",
+        "task": "Ant",
+        "seeds": 2,
+    }
+    rows.append({**rows[0], **moved, "fitness": {"mujoco_warp": [5.0, 6.0], "mujoco_cpu": [5.25, None]}})
+    for row in rows:
+        records.append(tmp_path / "records.jsonl", row)
+    pages = [tmp_path / "one.md", tmp_path / "two.md"]
+    pages[0].write_text("".join(f"<!-- {k} cuda -->\n<!-- end -->\n" for k in ("learning", "transfer", "curves")))
+    pages[1].write_text("<!-- gap cuda -->\n<!-- end -->\nend\n")
+    written = report(tmp_path / "records.jsonl", pages, tmp_path)
+    pictures = [tmp_path / "cartpole_training.png", tmp_path / "ant_training.png"]
+    assert written == [*pages, *pictures] and all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    text = pages[0].read_text()
+    assert "    train Ant\n" in text and text.index("| Cartpole, human |") < text.index("| Ant, human |")
+    assert "| Ant, human | MuJoCo Warp | 5.50 ± 6.35 | 5.25 (1 failed) | -0.25 (1 failed) | 2 x 4 |" in text
+    assert text.index("cartpole_training.png") < text.index("](images/ant_training.png)")
+    assert pages[1].read_text().count("\n| Ant |") == 1 and "train" not in pages[1].read_text()
+
+
+# the queues
+
+FAKE = """#!/usr/bin/env bash
+echo "$CUDA_VISIBLE_DEVICES $*" >> "$LOG"
+while [ $# -gt 0 ]; do if [ "$1" = --run ]; then run=$2; elif [ "$1" = --resume ]; then again=1; fi; shift; done
+if [ -z "${run:-}" ]; then exit "${ROW_EXIT:-0}"; fi
+mkdir -p "$run"; touch "$run/state.pth"
+if [ -n "${again:-}" ] || [ -n "${ALL:-}" ]; then touch "$run/complete"; echo policy > "$run/Task_human.pth"; fi
+"""
+
+
+@pytest.fixture
+def queues(tmp_path):
+    """Runs gpu_tasks.sh with a program that only writes down its arguments; returns those and what was printed."""
+    fake = tmp_path / "python"
+    fake.write_text(FAKE)
+    fake.chmod(0o755)
+    log = tmp_path / "log"
+
+    def run(**given):
+        log.write_text("")
+        names = ("PATH", "HOME")
+        env = {**{name: os.environ[name] for name in names}, "PYTHON": str(fake), "LOG": str(log), **given}
+        done = subprocess.run(
+            ["bash", str(SCRIPTS / "gpu_tasks.sh"), str(tmp_path / "out")],
+            env={**env, "RUNS": str(tmp_path / "runs")}, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return log.read_text().splitlines(), done.stdout
+
+    return run
+
+
+def test_queues_go_on_where_they_stopped(queues, tmp_path):
+    own = {"QUEUE0": "humanoid", "QUEUE1": "physics_warp", "QUEUE2": "", "QUEUE3": "ant_human", "OPTIONS": "a.b=1"}
+    first, printed = queues(**own)
+    assert "to do: humanoid ant_human; call it again" in printed
+    humanoid, physics, ant_human = first  # one machine without GPUs works off one queue after the other
+    expected = "0 scripts/benchmark.py learning --task Humanoid --candidates human unshaped --seeds 5 --envs 4096"
+    assert humanoid.startswith(f"{expected} --seconds 300 --points 14 --limit ") and humanoid.endswith("a.b=1")
+    assert "physics --envs 4096 32768 --out" in physics and "--task Ant --candidates human --seeds" in ant_human
+    assert not any("--resume" in line for line in first)
+    assert (tmp_path / "out" / "unfinished.tar.00").exists()
+    second, printed = queues(**own)
+    assert len(second) == 2 and all("--resume" in line for line in second) and "all is done" in printed
+    assert not (tmp_path / "out" / "unfinished.tar.00").exists() and (tmp_path / "out" / "policies.tar.gz").exists()
+    third, _ = queues(**own)
+    assert third == []
+
+
+def test_a_row_that_fails_is_tried_again_and_loses_no_other(queues):
+    own = {"QUEUE0": "physics_warp cartpole", "QUEUE1": "", "QUEUE2": "", "QUEUE3": "", "ALL": "1"}
+    first, printed = queues(**own, ROW_EXIT="1")
+    assert len(first) == 2 and "to do: physics_warp; call it again" in printed
+    second, printed = queues(**own)
+    assert len(second) == 1 and "all is done" in printed
+
+
+def test_nothing_begins_that_could_not_end(queues):
+    first, printed = queues(QUEUE0="physics_warp cartpole", QUEUE1="", QUEUE2="", QUEUE3="", LIMIT="20")
+    assert first == [] and "physics_warp: skipped" in printed and "cartpole: put off" in printed
