@@ -38,7 +38,10 @@ class ReplayProvider:
             UserError: there is none, it is damaged, or it has no reply.
         """
         self.path = path / "transcript.jsonl" if path.is_dir() else path
-        records, _ = read_records(self.path)
+        try:
+            records, _ = read_records(self.path)
+        except UserError as error:
+            raise UserError(f"--llm replay:{path}: {error}") from error
         replies = [record for record in records if record["type"] == "reply"]
         if not replies:
             raise UserError(f"--llm replay:{path}: there is no reply in this transcript")
