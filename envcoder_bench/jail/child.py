@@ -22,7 +22,7 @@ def main(control_fd: int) -> None:
 
     Over standard input comes what ``Workshop`` needs (see ``_workshop``). Over the socket come ``{"run": number}`` with
     two descriptors, to read a file's text from and to write the answer to, and ``{"kill": number}``; what goes back is
-    ``{"ready": true}`` and ``{"ended": number, "status": of waitpid}``.
+    ``{"ready": true}`` and ``{"ended": number, "status": as of waitpid, "cpu": seconds}``.
     """
     control = socket.socket(fileno=control_fd)
     setup = wire.read_to_end(0)
@@ -122,10 +122,11 @@ def _receive(control: socket.socket) -> Tuple[bytes, List[int]]:
 
 def _report_ended(control: socket.socket, running: Dict[int, int]) -> None:
     while running:
-        process, status = os.waitpid(-1, os.WNOHANG)
+        process, status, used = os.wait4(-1, os.WNOHANG)
         if process == 0:
             return
-        control.send(json.dumps({"ended": running.pop(process), "status": status}).encode())
+        seconds = used.ru_utime + used.ru_stime
+        control.send(json.dumps({"ended": running.pop(process), "status": status, "cpu": seconds}).encode())
 
 
 def _start(fds: List[int], workshop: Any, limits: Limits, scan: bool) -> int:

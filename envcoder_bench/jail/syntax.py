@@ -6,10 +6,10 @@ This is the first line, for clear reasons and against accidents. The wall is the
 from __future__ import annotations
 
 import ast
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+import difflib
+from typing import AbstractSet, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from envcoder_bench.errors import near_matches
-from envcoder_bench.jail.names import BUILTINS, CONTEXTS, DECORATORS, HELPERS, HINTS, METHODS, MODULES, STARS
+from envcoder_bench.jail.names import BUILTINS, CONTEXTS, DECORATORS, HINTS, METHODS, MODULES, STARS
 
 MAX_CHARACTERS = 100_000
 MAX_NODES = 20_000  # of the syntax tree
@@ -33,29 +33,34 @@ _PARTS = (
 )  # fmt: skip
 _OLD = tuple(getattr(ast, name) for name in ("Index", "ExtSlice") if hasattr(ast, name))  # Python 3.8's subscripts
 _ALLOWED = (*_STATEMENTS, *_EXPRESSIONS, *_PARTS, *_OLD)
+_DUNDER = "names with two underscores in front are Python's own"
 _WORDS = {
     ast.ClassDef: "defines a class", ast.Global: "uses global", ast.Nonlocal: "uses nonlocal",
     ast.AsyncFunctionDef: "uses async", ast.Await: "uses await", ast.Yield: "uses yield", ast.YieldFrom: "uses yield",
 }  # fmt: skip
 
 
+Libraries = Mapping[str, AbstractSet[str]]
+
+
 class Refusal(NamedTuple):
     """What a file may not say, and where."""
 
     line: int
+    column: int
     reason: str
 
 
-def refusal(tree: ast.Module, helper_names: Set[str]) -> Optional[Refusal]:
+def refusal(tree: ast.Module, libraries: Libraries) -> Optional[Refusal]:
     """The first thing in a file that untrusted code may not say; None: there is none.
 
     Args:
-        helper_names: what ``from isaacgym.torch_utils import *`` brings.
+        libraries: modules of this package that files may import from, and which of their names.
     """
     size = _too_large(tree)
     if size is not None:
         return size
-    found = sorted(_Reader(tree, helper_names).refusals())
+    found = sorted(_Reader(tree, libraries).refusals())
     return found[0] if found else None
 
 
@@ -65,11 +70,11 @@ def _too_large(tree: ast.Module) -> Optional[Refusal]:
     for _ in range(MAX_DEPTH):
         count += len(level)
         if count > MAX_NODES:
-            return Refusal(1, f"is too large: its syntax tree has more than {MAX_NODES} nodes")
+            return Refusal(1, 0, f"is too large: its syntax tree has more than {MAX_NODES} nodes")
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return None
-    return Refusal(getattr(level[0], "lineno", 1), f"is nested more than {MAX_DEPTH} levels deep")
+    return Refusal(getattr(level[0], "lineno", 1), 0, f"is nested more than {MAX_DEPTH} levels deep")
 
 
 class _Reader:
@@ -80,9 +85,11 @@ class _Reader:
         known: names that stand for anything else.
     """
 
-    def __init__(self, tree: ast.Module, helper_names: Set[str]) -> None:
+    def __init__(self, tree: ast.Module, libraries: Libraries) -> None:
         self._nodes = list(ast.walk(tree))
-        self._helpers = helper_names
+        self._names: Dict[str, AbstractSet[str]] = {**MODULES, **libraries}
+        parts = [name.split(".") for name in libraries]
+        self._packages = {".".join(own[:i]) for own in parts for i in range(1, len(own))}  # on the way to them
         self.modules: Dict[str, str] = dict(GIVEN_MODULES)
         self.known: Set[str] = {*GIVEN_NAMES, *BUILTINS}
         # parts of longer names, which are checked with the whole
@@ -96,18 +103,18 @@ class _Reader:
         self.known.update(name for _, name in bound)
         for line, name in bound:
             if name.startswith("__"):
-                yield Refusal(line, f"names {name}: names with two underscores in front are Python's own")
+                yield Refusal(line, 0, f"names {name}: {_DUNDER}")
             elif name in self.modules:
-                yield Refusal(line, f"gives {name}, which stands for {self.modules[name]}, another meaning")
+                yield Refusal(line, 0, f"gives {name}, which stands for {self.modules[name]}, another meaning")
         for node in self._nodes:
             for reason in self._reasons(node):
-                yield Refusal(getattr(node, "lineno", 1), reason)
+                yield Refusal(getattr(node, "lineno", 1), getattr(node, "col_offset", 0), reason)
 
     def _imports(self, node: ast.AST) -> Iterator[Refusal]:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name not in MODULES and alias.name not in HELPERS:
-                    yield Refusal(node.lineno, f"imports {alias.name}; {_importable()}")
+                if alias.name not in self._names:
+                    yield Refusal(node.lineno, 0, f"imports {alias.name}; {_importable()}")
                 elif alias.asname is not None:
                     self.modules[alias.asname] = alias.name
                 else:
@@ -115,24 +122,24 @@ class _Reader:
                     self.modules[root] = root
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            if node.level or (module not in MODULES and module not in HELPERS):
-                yield Refusal(node.lineno, f"imports from {'.' * node.level}{module}; {_importable()}")
+            if node.level or module not in self._names:
+                yield Refusal(node.lineno, 0, f"imports from {'.' * node.level}{module}; {_importable()}")
                 return
             for alias in node.names:
                 name, path = alias.asname or alias.name, f"{module}.{alias.name}"
                 if alias.name == "*":
                     if module not in STARS:
-                        yield Refusal(node.lineno, f"imports * from {module}: name what you use")
-                    self.known.update(self._helpers if module in HELPERS else MODULES[module])
-                elif path in MODULES and path != "torch.Tensor":
+                        yield Refusal(node.lineno, 0, f"imports * from {module}: name what you use")
+                    self.known.update(self._names[module])
+                elif path in self._names and path != "torch.Tensor":
                     self.modules[name] = path
                 elif self._may(module, alias.name):
                     self.known.add(name)
                 else:
-                    yield Refusal(node.lineno, f"imports {path}, which untrusted code may not use{_hint(path)}")
+                    yield Refusal(node.lineno, 0, f"imports {path}, which untrusted code may not use{_hint(path)}")
 
     def _may(self, module: str, name: str) -> bool:
-        return name in (self._helpers if module in HELPERS else MODULES[module])
+        return name in self._names.get(module, ())
 
     def _reasons(self, node: ast.AST) -> Iterator[str]:
         if not isinstance(node, _ALLOWED):
@@ -147,7 +154,7 @@ class _Reader:
                 yield from self._path(node)
         elif isinstance(node, ast.keyword):
             if (node.arg or "").startswith("__"):
-                yield f"names {node.arg}"
+                yield f"names {node.arg}: {_DUNDER}"
         elif isinstance(node, ast.With):
             for item in node.items:
                 if not isinstance(item.context_expr, ast.Call) or self._dotted(item.context_expr.func) not in CONTEXTS:
@@ -167,13 +174,14 @@ class _Reader:
             root = root.value
         module = self.modules.get(root.id) if isinstance(root, ast.Name) else None
         if module is not None:
-            while names and f"{module}.{names[0]}" in (*MODULES, *_PACKAGES, *HELPERS):
+            while names and f"{module}.{names[0]}" in (*self._names, *self._packages):
                 module = f"{module}.{names.pop(0)}"
             if not names and module != "torch.Tensor":
                 yield f"uses the module {module} as a value: name what you use of it"
-            elif names and (module in _PACKAGES or not self._may(module, names[0])):
+            elif names and not self._may(module, names[0]):
                 path = f"{module}.{names[0]}"
-                yield f"uses {path}, which untrusted code may not{_hint(path)}"
+                hint = _hint(path) or _hint(names[0], self._names.get(module, ()))
+                yield f"uses {path}, which untrusted code may not{hint}"
             names = names[1:]
         for name in names:
             if name not in METHODS:
@@ -197,9 +205,6 @@ class _Reader:
         }
 
 
-_PACKAGES = ("envcoder_bench", "isaacgym", "isaacgymenvs", "isaacgymenvs.utils")  # on the way to the helpers
-
-
 def _bound(node: ast.AST) -> Iterator[Tuple[int, str]]:
     """Names that a node gives a meaning, but for imports."""
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -216,6 +221,8 @@ def _importable() -> str:
     return "untrusted code may import torch, math, typing, numpy and isaacgym.torch_utils"
 
 
-def _hint(name: str, known: object = ()) -> str:
-    hint = HINTS.get(name)
-    return f": {hint}" if hint else near_matches(name, known)  # type: ignore[arg-type]
+def _hint(name: str, known: Iterable[str] = ()) -> str:
+    if name in HINTS:
+        return f": {HINTS[name]}"
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -56,6 +56,7 @@ class _Job:
     length: int = 0
     open: bool = True
     status: Optional[int] = None  # as of waitpid, once the process has ended
+    cpu: float = 0.0  # seconds of processor time that it took
     reason: str = ""  # why it was killed
 
     @property
@@ -150,7 +151,7 @@ class Jail:
                 for job in list(jobs.values()):
                     self._watch(job)
                     if job.over:
-                        answers[places[job.number]] = _answer(job)
+                        answers[places[job.number]] = _answer(job, self.limits)
                         del jobs[job.number]
         return [answers[place] for place in range(len(sources))]
 
@@ -192,13 +193,13 @@ class Jail:
             raise UserError("the jail for untrusted code ended unexpectedly: is there enough memory?")
         told = json.loads(said)
         if told["ended"] in jobs:
-            jobs[told["ended"]].status = told["status"]
+            jobs[told["ended"]].status, jobs[told["ended"]].cpu = told["status"], told["cpu"]
 
     def _watch(self, job: _Job) -> None:
         """Have a process killed that takes too long or says too much."""
         if job.status is None and not job.reason:
             if time.monotonic() > job.until:
-                job.reason = f"takes longer than {self.limits.wall:g} s to load, check and trace"
+                job.reason = f"takes longer than {self.limits.wall:g} s to load, check and trace, waiting included"
             elif job.length > wire.MAX_ANSWER + 4:
                 job.reason = f"gives an answer of more than {wire.MAX_ANSWER >> 20} MiB"
             if job.reason:
@@ -215,23 +216,24 @@ def _take(fd: int, job: _Job) -> bool:
     return job.open
 
 
-def _answer(job: _Job) -> Answer:
+def _answer(job: _Job, limits: Limits) -> Answer:
     assert job.status is not None
     if job.reason:
         return Failure(job.reason)
     if os.WIFSIGNALED(job.status):
-        return Failure(_death(os.WTERMSIG(job.status)))
+        return Failure(_death(os.WTERMSIG(job.status), job.cpu, limits))
     if os.WEXITSTATUS(job.status) != 0 or not job.length:
         return Failure("ended the process that it was checked in")
     return b"".join(job.content)
 
 
-def _death(number: int) -> str:
+def _death(number: int, cpu: float, limits: Limits) -> str:
     if number in (signal.SIGKILL, signal.SIGXCPU):
-        return "used too much processor time or memory while it was loaded, checked and traced"
-    with contextlib.suppress(ValueError):
-        return f"crashed the process that it was checked in ({signal.Signals(number).name})"
-    return "crashed the process that it was checked in"
+        if cpu > 0.9 * limits.cpu:
+            return f"takes more than {limits.cpu} s of processor time to load, check and trace: does a loop not end?"
+        return "was killed while it was loaded, checked and traced, most likely for want of memory"
+    known = {one.value: one.name for one in signal.Signals}
+    return f"crashed the process that it was checked in ({known.get(number, f'signal {number}')})"
 
 
 def _start(control: int, setup: bytes) -> subprocess.Popen:

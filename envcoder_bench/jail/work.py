@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from envcoder_bench import noise, stream
+from envcoder_bench import noise, stream, tasks
+from envcoder_bench.jail.names import HELPERS
 from envcoder_bench.jail.syntax import MAX_CHARACTERS, refusal
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.assemble import assemble
@@ -22,6 +25,7 @@ from envcoder_bench.shaping.loading import load_candidate, parse
 from envcoder_bench.shaping.tracing.interpret import Interpreter
 from envcoder_bench.shaping.tracing.program import FLOATS, Program
 from envcoder_bench.shaping.tracing.trace import ROWS, Memo, Sample, trace
+from envcoder_bench.tasks.base import BASELINES
 
 FILE = "candidate.py"  # what a file is called in here
 PURPOSES = {
@@ -65,7 +69,7 @@ class Workshop:
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
         self._probe = Probe(state, constants, self._task)
-        self._memo = Memo()
+        self._memo, self._libraries = Memo(), _libraries()
         self._fresh = _disturbed(state)
 
     def warm_up(self) -> None:
@@ -94,7 +98,7 @@ class Workshop:
             raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
         tree = parse(source, FILE)
         if scan:
-            found = refusal(tree, set(redirect.helper_names()))
+            found = refusal(tree, self._libraries)
             if found is not None:
                 raise CandidateError(found.reason, FILE, found.line)
         candidate = load_candidate("candidate", source, FILE, self._seed)
@@ -134,6 +138,17 @@ class Workshop:
 def _no_drives(*_: object) -> Tensor:
     """The task's own drives are traced in the trainer."""
     raise NotImplementedError
+
+
+def _libraries() -> Dict[str, FrozenSet[str]]:
+    """The modules of this package that files may import from: the helpers, and every task's baselines."""
+    found = {name: redirect.helper_names() for name in HELPERS}
+    for file in sorted(Path(tasks.__file__).parent.glob("*/*.py")):
+        if file.stem in BASELINES:
+            name = f"{tasks.__name__}.{file.parent.name}.{file.stem}"
+            own = vars(importlib.import_module(name)).items()
+            found[name] = frozenset(key for key, value in own if getattr(value, "__module__", "") == name)
+    return {name: frozenset(key for key in own if key[0] != "_") for name, own in found.items()}
 
 
 def _rows(parts: Dict[str, Tensor], made: Dict[str, Tensor]) -> Tuple[List[Tensor], List[Tensor]]:

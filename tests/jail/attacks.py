@@ -1,0 +1,624 @@
+"""Files that try to get out of the jail, or to take something with them that is not theirs.
+
+In the code, CANARY stands for a folder with a file ``secret`` in it, PORT for a TCP port of this machine that listens,
+UNIX for a socket that listens, and PARENT for the process that asks. Whatever an attack learns it raises, because the
+reason of a failure is what comes out of the jail.
+"""
+
+from __future__ import annotations
+
+from textwrap import dedent
+from typing import Dict, List, NamedTuple
+
+GOOD = """
+def compute_reward(state_dict):
+    return -state_dict["dof_pos"].abs().sum(dim=-1)
+"""
+
+
+class Attack(NamedTuple):
+    """One file.
+
+    Attributes:
+        told: what the reason says when its syntax is checked first.
+        bare: what the reason says when it runs at once; empty: whatever it does is without effect.
+    """
+
+    kind: str
+    name: str
+    code: str
+    told: str
+    bare: str = ""
+
+
+ATTACKS: List[Attack] = []
+
+
+def attack(kind: str, told: str, bare: str = "", good: bool = True, **codes: str) -> None:
+    for name, code in codes.items():
+        code = dedent(code).strip("\n") + ("\n" + GOOD if good else "\n")
+        ATTACKS.append(Attack(kind, name, code, told, bare))
+
+
+REFUSED = "Operation not permitted|Permission denied|PermissionError"
+
+attack(
+    "imports in disguise",
+    "may import|may not|two underscores|as a value|name what you use",
+    import_os="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
+    import_as_torch="import os as torch\ntorch.system('touch CANARY/was_here')",
+    from_os="from os import system as sin\nsin('touch CANARY/was_here')",
+    dunder_import="__import__('os').system('touch CANARY/was_here')",
+    importlib="import importlib\nimportlib.import_module('os').remove('CANARY/secret')",
+    builtins="import builtins\nbuiltins.open('CANARY/secret').read()",
+    typing_has_sys="import typing\ntyping.sys.modules['os'].remove('CANARY/secret')",
+    from_typing="from typing import sys\nsys.modules['os'].remove('CANARY/secret')",
+    helpers_have_numpy="from isaacgym.torch_utils import np\nnp.save('CANARY/was_here', np.zeros(3))",
+    helpers_have_modules="import isaacgym.torch_utils as u\nu.stream.noise.np.save('CANARY/was_here', u.np.zeros(3))",
+    through_package="import isaacgym.torch_utils\nisaacgym.torch_utils.stream.random._os.remove('CANARY/secret')",
+    torch_has_os="torch.os.system('touch CANARY/was_here')",
+    torch_has_sys="import torch\ntorch.sys.modules['os'].remove('CANARY/secret')",
+    functional_has_torch="import torch.nn.functional as F\nF.torch.load('CANARY/secret')",
+    in_a_function="def compute_reward(state_dict):\n    import shutil\n    shutil.rmtree('CANARY')",
+    in_try="try:\n    import os as math\nexcept ImportError:\n    pass\nmath.remove('CANARY/secret')",
+    relative="from . import preparation",
+    relative_up="from ..jail import child",
+    our_own="from envcoder_bench.jail import child, wire",
+    pickle="import pickle\npickle.loads(b\"cos\\nsystem\\n(S'touch CANARY/was_here'\\ntR.\")",
+    star="from os import *\nremove('CANARY/secret')",
+    star_of_torch="from torch import *\nsave(zeros(3), 'CANARY/was_here')",
+    numpy_part="from numpy import ctypeslib\nraise RuntimeError(str(ctypeslib.ctypes.CDLL(None).getpid()))",
+    runpy="import runpy\nrunpy.run_path('CANARY/secret')",
+    sys_path="import sys\nsys.path.insert(0, 'CANARY')\nimport secret",
+    spec="import importlib.util as u\nu.spec_from_file_location('secret', 'CANARY/secret').loader.exec_module(None)",
+)
+attack(
+    "walks over attributes",
+    "may not|may import|two underscores|as a value|another meaning",
+    subclasses="x = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
+    globals_of_a_method="torch.Tensor.norm.__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
+    own_globals="(lambda: 0).__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
+    code_object="f = lambda: 0\nf.__code__ = compile('1', '', 'eval')",
+    type_walk="type(torch).__loader__",
+    self_of_builtin="len.__self__.open('CANARY/was_here', 'w')",
+    frames="""
+    def frames():
+        yield walk.gi_frame.f_back.f_back.f_globals
+    walk = frames()
+    raise RuntimeError(str(next(walk).keys()))
+    """,
+    generator_frame="g = (g.gi_frame.f_back.f_back for _ in [1])\nraise RuntimeError(str([*g][0].f_globals.keys()))",
+    traceback="""
+    try:
+        1 / 0
+    except ZeroDivisionError as error:
+        frame = error.__traceback__.tb_frame
+        while frame.f_back is not None:
+            frame = frame.f_back
+        raise RuntimeError(str(frame.f_globals)) from None
+    """,
+    getattr_by_parts="getattr(torch, 'lo' + 'ad')('CANARY/secret')",
+    getattr_of_class="getattr(getattr((), '__cla' + 'ss__'), '__ba' + 'se__')",
+    vars_of_torch="vars(torch)['load']('CANARY/secret')",
+    dir_of_torch="[getattr(torch, n) for n in dir(torch) if n == 'load'][0]('CANARY/secret')",
+    globals_call="globals()['__builtins__']['open']('CANARY/was_here', 'w')",
+    eval_call="eval(\"__import__('os').remove('CANARY/secret')\")",
+    exec_call="exec(\"import os\\nos.remove('CANARY/secret')\")",
+    compile_call="exec(compile(\"import os\\nos.remove('CANARY/secret')\", 'x', 'exec'))",
+    open_call="open('CANARY/was_here', 'w').write('x')",
+    format_string="raise RuntimeError('{0.__class__.__base__.__subclasses__}'.format(torch))",
+    format_map="raise RuntimeError('{t.__dict__}'.format_map({'t': torch}))",
+    f_string="raise RuntimeError(f'{torch.__dict__!r:.5000}')",
+    str_format="raise RuntimeError(str.format('{0.__spec__.loader}', torch))",
+    underscore_c="torch._C._set_default_device_type('cuda')",
+    module_dict="torch.__dict__['save'](torch.zeros(3), 'CANARY/was_here')",
+    aliased_torch="t = torch\nt.save(t.zeros(3), 'CANARY/was_here')",
+    torch_in_a_list="[torch][0].save(torch.zeros(3), 'CANARY/was_here')",
+    torch_by_default="def f(t=torch):\n    t.save(t.zeros(3), 'CANARY/was_here')\nf()",
+    walrus="(t := torch).save(torch.zeros(3), 'CANARY/was_here')",
+    lambda_root="(lambda: torch)().save(torch.zeros(3), 'CANARY/was_here')",
+    star_args="def f(*a):\n    a[0].save(torch.zeros(3), 'CANARY/was_here')\nf(torch)",
+    numpy_method="torch.zeros(3).numpy().tofile('CANARY/was_here')",
+    tensor_pickles="torch.zeros(3).__reduce_ex__(2)[0].__globals__['os'].remove('CANARY/secret')",
+    operator="import operator\noperator.attrgetter('load')(torch)('CANARY/secret')",
+    functools="import functools\nfunctools.reduce(getattr, ['os', 'remove'], torch)('CANARY/secret')",
+    breakpoint="breakpoint()",
+    help="help('torch')",
+    input="input()",
+    exit="exit(0)",
+    rebind_torch="torch = 3",
+    rebind_math="def math(x):\n    return x",
+    dunder_keyword="dict(__class__=3)",
+    dunder_getattr="def __getattr__(name):\n    return 3",
+)
+attack(
+    "code that runs when something is defined",
+    "defines a class|decorates|may not|may import|uses with for",
+    decorator="import os\n@os.system\ndef touch():\n    pass",
+    decorator_of_torch="@torch.load\ndef secret():\n    pass",
+    lambda_decorator="@(lambda f: open('CANARY/was_here', 'w'))\ndef f():\n    pass",
+    default_argument="def f(x=open('CANARY/was_here', 'w')):\n    pass",
+    keyword_default="def f(*, x=__import__('os').remove('CANARY/secret')):\n    pass",
+    annotation="def f(x: __import__('os').remove('CANARY/secret')):\n    pass",
+    return_annotation="def f() -> __import__('os').remove('CANARY/secret'):\n    pass",
+    variable_annotation="x: __import__('os').remove('CANARY/secret') = 3",
+    class_body="class A:\n    open('CANARY/was_here', 'w')",
+    metaclass="class A(metaclass=lambda *a: __import__('os').remove('CANARY/secret')):\n    pass",
+    destructor="class A:\n    def __del__(self):\n        __import__('os').remove('CANARY/secret')\nA()",
+    context="with open('CANARY/was_here', 'w') as f:\n    f.write('x')",
+    comprehension="[open('CANARY/was_here', 'w') for _ in range(3)]",
+    in_main="if __name__ != '__main__':\n    import os\n    os.remove('CANARY/secret')",
+    in_else="for _ in []:\n    pass\nelse:\n    open('CANARY/was_here', 'w')",
+    in_finally="try:\n    pass\nfinally:\n    open('CANARY/was_here', 'w')",
+    in_assert="assert open('CANARY/was_here', 'w')",
+    in_an_f_string='f\'{open("CANARY/was_here", "w")}\'',
+    in_a_format_spec='f\'{3:{open("CANARY/was_here", "w")}}\'',
+    in_a_subscript="state = {}\nstate.get(open('CANARY/was_here', 'w'))",
+    at_exit="import atexit\natexit.register(lambda: open('CANARY/was_here', 'w'))",
+)
+attack(
+    "torch's doors",
+    "may not|may import|as a value",
+    load="torch.load('CANARY/secret')",
+    save="torch.save(torch.zeros(3), 'CANARY/was_here')",
+    hub="torch.hub.load('CANARY', 'secret', source='local')",
+    load_library="torch.ops.load_library('CANARY/secret')",
+    classes="torch.classes.load_library('CANARY/secret')",
+    cpp_extension="from torch.utils.cpp_extension import load_inline\nload_inline('x', 'int f() { return 3; }')",
+    jit_load="torch.jit.load('CANARY/secret')",
+    jit_save="torch.jit.save(torch.jit.script(lambda x: x), 'CANARY/was_here')",
+    from_file="torch.from_file('CANARY/secret', size=1, shared=True, dtype=torch.uint8).zero_()",
+    storage_from_file="torch.UntypedStorage.from_file('CANARY/secret', True, 4).fill_(0)",
+    multiprocessing="import torch.multiprocessing as mp\nmp.spawn(print, nprocs=2)",
+    distributed="import torch.distributed as d\nd.init_process_group('gloo', 'tcp://127.0.0.1:PORT')",
+    threads="torch.set_num_threads(64)\ntorch.zeros(10_000_000).sin().sum()",
+    default_dtype="torch.set_default_dtype(torch.float64)",
+    compile="torch.compile(lambda x: x + 1)(torch.zeros(3))",
+    library="torch.library.define('evil::op', '(Tensor x) -> Tensor')",
+    profiler="torch.profiler.profile().export_chrome_trace('CANARY/was_here')",
+    autograd="torch.autograd.Function.apply()",
+    share_memory="torch.zeros(3).share_memory_()",
+    storage="torch.zeros(3).untyped_storage().resize_(1 << 20)",
+    as_strided="torch.zeros(3).as_strided((1 << 20,), (1,)).sum()",
+    set_="torch.zeros(3).set_(torch.zeros(9))",
+    apply_="torch.zeros(3).apply_(lambda x: open('CANARY/was_here', 'w'))",
+    hook="torch.zeros(3, requires_grad=True).register_hook(print)",
+    data_ptr="torch.zeros(3).data_ptr()",
+    dlpack="torch.from_dlpack(torch.zeros(3))",
+    nn_module="torch.nn.Module().register_forward_hook(print)",
+    random_seed="torch.manual_seed(0)",
+    cuda="torch.cuda.init()",
+    numpy_load="np.load('CANARY/secret', allow_pickle=True)",
+    numpy_memmap="np.memmap('CANARY/secret', mode='r+')[:] = 0",
+    numpy_save="np.savetxt('CANARY/was_here', np.zeros(3))",
+    backends="torch.backends.cudnn.deterministic = True",
+    overrides="torch.overrides.TorchFunctionMode",
+    vmap_of_open="torch.vmap(open)('CANARY/was_here')",
+)
+attack(
+    "files", "imports", REFUSED,
+    read="import os\nraise RuntimeError(os.read(os.open('CANARY/secret', os.O_RDONLY), 100))",
+    write="import os\nos.write(os.open('CANARY/was_here', os.O_CREAT | os.O_WRONLY), b'x')",
+    remove="import os\nos.remove('CANARY/secret')",
+    rename="import os\nos.rename('CANARY/secret', 'CANARY/was_here')",
+    link="import os\nos.symlink('CANARY/secret', 'CANARY/was_here')",
+    hard_link="import os\nos.link('CANARY/secret', 'CANARY/was_here')",
+    change_mode="import os\nos.chmod('CANARY/secret', 0)",
+    truncate="import os\nos.truncate('CANARY/secret', 0)",
+    make_folder="import os\nos.mkdir('CANARY/was_here')",
+    list_folder="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
+    stat="import os\nraise RuntimeError(str(os.stat('CANARY/secret')))",
+    access="import os\nif not os.access('CANARY/secret', os.R_OK):\n    raise RuntimeError('PermissionError')",
+    own_memory="import os\nos.open('/proc/self/mem', os.O_RDWR)",
+    parents_memory="import os\nos.open('/proc/PARENT/mem', os.O_RDWR)",
+    parents_environment="import os\nraise RuntimeError(os.read(os.open('/proc/PARENT/environ', os.O_RDONLY), 9999))",
+    change_folder="import os\nos.chdir('CANARY')",
+    change_root="import os\nos.chroot('CANARY')",
+    memory_file="import os\nos.memfd_create('x')",
+    pipe="import os\nos.pipe()",
+    fifo="import os\nos.mkfifo('CANARY/was_here')",
+    device="import os\nos.mknod('CANARY/was_here')",
+    extended="import os\nos.setxattr('CANARY/secret', 'user.x', b'1')",
+    inherited="""
+    import os
+    found = []
+    for fd in range(200):
+        try:
+            os.dup(fd)
+            found.append(fd)
+        except OSError:
+            pass
+    raise RuntimeError(f'{found} PermissionError')
+    """,
+)  # fmt: skip
+attack(
+    "other processes", "imports", REFUSED,
+    fork="import os\nif os.fork() == 0:\n    os.execv('/bin/touch', ['touch', 'CANARY/was_here'])",
+    execute="import os\nos.execv('/bin/touch', ['touch', 'CANARY/was_here'])",
+    system="import os\nif os.system('touch CANARY/was_here') != 0:\n    raise RuntimeError('PermissionError')",
+    spawn="import os\nos.posix_spawn('/bin/touch', ['touch', 'CANARY/was_here'], {})",
+    popen="import os\nos.popen('touch CANARY/was_here')",
+    terminal="import os\nos.forkpty()",
+    thread="""
+    import _thread
+    try:
+        _thread.start_new_thread(print, ())
+    except RuntimeError:
+        raise OSError("PermissionError")
+    """,
+    kill_parent="import os\nos.kill(PARENT, 9)",
+    kill_group="import os\nos.killpg(0, 9)",
+    kill_all="import os\nos.kill(-1, 9)",
+    priority="import os\nos.nice(-5)",
+    affinity="import os\nos.sched_setaffinity(0, {0})",
+    scheduler="import os\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
+    timer="import signal\nsignal.setitimer(signal.ITIMER_REAL, 1)",
+    handler="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    sleep="import time\ntime.sleep(100)",
+    limits="""
+    import resource
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (100, 100))
+    except ValueError:  # what Python makes of the kernel's refusal
+        raise OSError("PermissionError")
+    """,
+    new_session="import os\nos.setsid()",
+    wait="import os\nos.waitpid(-1, 0)",
+    identity="import os\nos.setuid(12345)",
+    groups="import os\nos.setgroups([])",
+    parents_priority="import os\nos.setpriority(os.PRIO_PROCESS, PARENT, 5)",
+    pidfd="import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(PARENT), 9)",
+)  # fmt: skip
+attack(
+    "the network", "imports", "Operation not permitted|Permission|No module named|cannot import|Error",
+    connect="import _socket\n_socket.socket(2, 1).connect(('127.0.0.1', PORT))",
+    unix_connect="import _socket\n_socket.socket(1, 1).connect('UNIX')",
+    datagram="import _socket\n_socket.socket(2, 2).sendto(b'x', ('127.0.0.1', PORT))",
+    pair="import _socket\n_socket.socketpair()",
+    raw="import _socket\n_socket.socket(17, 3, 3)",
+    url="import urllib.request\nurllib.request.urlopen('http://127.0.0.1:PORT')",
+    names="import _socket\n_socket.getaddrinfo('localhost', PORT)",
+)  # fmt: skip
+
+
+def library(call: str) -> str:
+    """A call of the C library, and its result: -1 where the kernel refuses."""
+    return f"import ctypes\nraise OSError(f'result {{ctypes.CDLL(None).{call}}}')"
+
+
+LIBRARY = {
+    "libc_system": "system(b'touch CANARY/was_here')",
+    "libc_open": "open(b'CANARY/was_here', 65, 511)",
+    "libc_socket": "socket(2, 1, 0)",
+    "libc_kill": "kill(PARENT, 9)",
+    "ptrace": "ptrace(16, PARENT, 0, 0)",
+    "privileges": "prctl(38, 0, 0, 0, 0)",
+    "debuggable": "prctl(4, 1, 0, 0, 0)",
+    "outlive": "prctl(1, 0, 0, 0, 0)",
+    "namespaces": "unshare(0x10000000)",
+    "mount": "mount(b'x', b'CANARY', b'tmpfs', 0, 0)",
+    "io_uring": "syscall(425, 8, 0)",
+    "bpf": "syscall(321, 0, 0, 0)",
+    "reboot": "reboot(0)",
+}
+attack(
+    "machine code and system calls",
+    "imports",
+    **{name: library(call) for name, call in LIBRARY.items()},
+    read_parent="""
+    import ctypes
+    c, b = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    class V(ctypes.Structure):
+        _fields_ = [('base', ctypes.c_void_p), ('len', ctypes.c_size_t)]
+    own, other = V(ctypes.addressof(b), 64), V(0x400000, 64)
+    if c.process_vm_readv(PARENT, ctypes.byref(own), 1, ctypes.byref(other), 1, 0) < 0:
+        raise OSError('refused')
+    """,
+    executable="""
+    import ctypes
+    c = ctypes.CDLL(None)
+    c.mmap.restype = ctypes.c_void_p
+    if c.mmap(None, 4096, 7, 34, -1, 0) == ctypes.c_void_p(-1).value:
+        raise OSError('refused')
+    """,
+    make_executable="""
+    import ctypes
+    c = ctypes.CDLL(None)
+    c.mmap.restype = ctypes.c_void_p
+    page = c.mmap(None, 4096, 3, 34, -1, 0)
+    if c.mprotect(ctypes.c_void_p(page), 4096, 5) < 0:
+        raise OSError('refused')
+    """,
+    old_numbers="""
+    import ctypes
+    c = ctypes.CDLL(None)
+    c.mmap.restype = ctypes.c_void_p
+    # x32: the same call under another number
+    c.syscall(0x40000000 + 41, 2, 1, 0)
+    """,
+    null_pointer="import ctypes\nctypes.string_at(0)",
+    abort="import os\nos.abort()",
+    wild_writes="import ctypes\nfor k in range(1 << 20):\n    ctypes.memset(id(None) + 4096 * k, 0, 4096)",
+)
+attack(
+    "what is not theirs to know",
+    "imports",
+    environment="import os\nraise RuntimeError(str(dict(os.environ)))",
+    command_line="import sys\nraise RuntimeError(str(sys.argv) + str(sys.orig_argv) + str(sys.path))",
+    all_objects="import gc\nraise RuntimeError(str([o for o in gc.get_objects() if isinstance(o, str)])[:100_000])",
+    user="import os\nraise RuntimeError(str(os.getuid()))",
+    machine="import os\nraise RuntimeError(str(os.uname()))",
+    linecache="import linecache\nraise RuntimeError(str(linecache.cache)[:100_000])",
+    modules="import sys\nraise RuntimeError(str([m for m in sys.modules if 'candidate' in m]))",
+)
+attack(
+    "writing where the answer goes",
+    "imports|may not",
+    printed="print('\\x00\\x00\\x00\\x10{\"candidate\": {}}')\nimport os",
+    standard_output="import os\nos.write(1, b'\\x00\\x00\\x00\\x10{\"candidate\": {}}')",
+    standard_error="import sys\nsys.stderr.write('was here')",
+    to_every_descriptor="""
+    import os
+    for fd in range(64):
+        try:
+            os.write(fd, b'{"ended": 1, "status": 0}')
+        except OSError:
+            pass
+    """,
+    endless="""
+    import os
+    while True:
+        for fd in range(64):
+            try:
+                os.write(fd, b'x' * 65536)
+            except OSError:
+                pass
+    """,
+    nothing="import os\nos._exit(0)",
+    exit_code="import os\nos._exit(7)",
+    closed="import os\nos.closerange(0, 99)",
+    patched_json="import json\njson.dumps = lambda *a, **k: '{}'",
+    patched_wire="import sys\nsys.modules['envcoder_bench.jail.wire'].pack = lambda x: b'\\xff\\xff\\xff\\xff'",
+    patched_check="import sys\nsys.modules['envcoder_bench.jail.work'].check = lambda s, *a: s",
+    patched_scan="import sys\nsys.modules['envcoder_bench.jail.syntax'].refusal = lambda *a: None",
+    patched_interpreter="import sys\nsys.modules['envcoder_bench.jail.work'].Interpreter = lambda p: lambda *a: {}",
+    patched_torch="torch.sin = torch.cos\ntorch.Tensor.__add__ = lambda x, y: x",
+)
+attack(
+    "more than their share",
+    "processor time|longer than|memory|Memory|crashed|recursion|nested|more than|large|parsed",
+    "processor time|longer than|memory|Memory|crashed|recursion|nested|more than|parsed",
+    loop_at_load="while True:\n    pass",
+    loop_in_a_function="def compute_terminal(state_dict):\n    while True:\n        pass",
+    loop_that_catches="while True:\n    try:\n        [0] * (10 ** 12)\n    except MemoryError:\n        pass",
+    loop_of_tensors="def compute_terminal(state_dict):\n    while True:\n        x = torch.zeros(1000, 1000)",
+    endless_list="x = [0]\nfor k in x:\n    x.append(k)",
+    memory_of_lists="x = []\nwhile True:\n    x.append([0] * 1_000_000)",
+    memory_of_tensors="x = []\nwhile True:\n    x.append(torch.ones(10_000_000))",
+    one_large_tensor="x = torch.zeros(10 ** 12)",
+    one_large_string="x = 'a' * (10 ** 12)",
+    doubling="x = 'a'\nwhile True:\n    x = x + x",
+    large_number="x = 10 ** 10 ** 9",
+    factorial="x = math.factorial(10 ** 8)",
+    large_range="x = list(range(10 ** 11))",
+    recursion="def f(x):\n    return f(x + 1)\nf(0)",
+    nested_list="x = []\nfor _ in range(10 ** 6):\n    x = [x]\nprint(x)",
+    nested_text="x = " + "(" * 5000 + ")" * 5000,
+    nested_minus="x = " + "-" * 50_000 + "1",
+    nested_calls="x = " + "abs(" * 150 + "1" + ")" * 150,
+    nested_blocks="\n".join(" " * k + "if True:" for k in range(95)) + "\n" + " " * 95 + "pass",
+    nested_subscripts="x = [0]\ny = x" + "[0]" * 5000,
+    long_sum="x = " + "+".join(["1"] * 20_000),
+    long_text="x = '" + "a" * 200_000 + "'",
+    many_lines="x = 1\n" * 15_000,
+    many_comparisons="x = " + "<".join(["1"] * 30_000),
+)  # fmt: skip
+attack(
+    "graphs without end",
+    "more than|longer than|processor time|memory|joins|limit",
+    "more than|longer than|processor time|memory|limit",
+    good=False,
+    many_operations="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"]
+        for _ in range(10 ** 6):
+            x = torch.sin(x) + 1.0
+        return x.sum(dim=-1)
+    """,
+    just_too_many="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"]
+        for _ in range(1000):
+            x = torch.sin(x)
+        return x.sum(dim=-1)
+    """,
+    wide_observation="""
+    def compute_observation(state_dict):
+        return state_dict["dof_pos"][:, :1].repeat(1, 5000)
+    """,
+    outer_products="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"]
+        for _ in range(12):
+            x = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(1)[:, :100_000]
+        return x.sum(dim=-1)
+    """,
+    many_components="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"].sum(dim=-1)
+        return x, {f"c{k}": x for k in range(1000)}
+    """,
+)
+attack(
+    "what they return",
+    "returned|names a component|traceable|raised|may not|defines a class",
+    "",
+    good=False,
+    escape_codes="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"].sum(dim=-1)
+        return x, {"\\x1b]0;owned\\x07\\x1b[2J": x}
+    """,
+    path_as_name="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"].sum(dim=-1)
+        return x, {"../../etc/passwd\\n": x}
+    """,
+    script_as_name="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"].sum(dim=-1)
+        return x, {"<script>alert(1)</script>": x}
+    """,
+    numbers_as_names="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"].sum(dim=-1)
+        return x, {(): x}
+    """,
+    long_name="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"].sum(dim=-1)
+        return x, {"a" * 100_000: x}
+    """,
+    message_with_codes="""
+    def compute_reward(state_dict):
+        raise ValueError("\\x1b[31mred\\x1b[0m \\u202e\\n\\n" + "long " * 100_000)
+    """,
+    infinite="""
+    def compute_reward(state_dict):
+        return state_dict["dof_pos"].sum(dim=-1) / 0.0
+    """,
+    nothing_at_all="def compute_reward(state_dict):\n    pass",
+    a_function="def compute_reward(state_dict):\n    return compute_reward",
+    a_generator="def compute_reward(state_dict):\n    return (x for x in [1])",
+    a_string="def compute_reward(state_dict):\n    return 'high'",
+    own_class="""
+    class Reward(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return open("CANARY/was_here", "w")
+    def compute_reward(state_dict):
+        return state_dict["dof_pos"].sum(dim=-1).as_subclass(Reward)
+    """,
+)
+attack(
+    "the state",
+    "in place|may not|read-only|traceable|value",
+    "",
+    good=False,
+    add_in_place="""
+    def compute_reward(state_dict):
+        state_dict["dof_pos"] += 1.0
+        return state_dict["dof_pos"].sum(dim=-1)
+    """,
+    zero="""
+    def compute_reward(state_dict):
+        state_dict["dof_pos"].zero_()
+        return state_dict["dof_vel"].sum(dim=-1)
+    """,
+    data="""
+    def compute_reward(state_dict):
+        state_dict["dof_pos"].data.fill_(7.0)
+        return state_dict["dof_vel"].sum(dim=-1)
+    """,
+    numpy_view="""
+    def compute_reward(state_dict):
+        state_dict["dof_pos"].numpy()[:] = 7.0
+        return state_dict["dof_vel"].sum(dim=-1)
+    """,
+    constants="""
+    def compute_reward(state_dict):
+        state_dict["dof_vel_scale"].fill_(7.0)
+        return state_dict["dof_vel"].sum(dim=-1)
+    """,
+    neighbours_base="""
+    def compute_reward(state_dict):
+        return state_dict["dof_pos"]._base.sum(dim=-1)
+    """,
+    neighbours_by_stride="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"]
+        return x.as_strided(x.shape, x.stride(), 10_000).sum(dim=-1)
+    """,
+    memory_of_calls="""
+    calls = []
+    def compute_reward(state_dict):
+        calls.append(1)
+        return state_dict["dof_pos"].sum(dim=-1) * len(calls)
+    """,
+    branch_on_state="""
+    def compute_reward(state_dict):
+        if state_dict["dof_pos"].sum() > 0:
+            return state_dict["dof_pos"].sum(dim=-1)
+        return state_dict["dof_vel"].sum(dim=-1)
+    """,
+    average_of_all="""
+    def compute_reward(state_dict):
+        x = state_dict["dof_pos"].sum(dim=-1)
+        return x - x.mean()
+    """,
+    sorted_among_all="""
+    def compute_reward(state_dict):
+        return state_dict["dof_pos"].sum(dim=-1).sort().values
+    """,
+)
+
+# answers that no honest process gives, written by code that found the pipe
+FORGERY = """
+import os, json, struct
+text = {text}
+for fd in range(3, 64):
+    try:
+        os.write(fd, struct.pack("!I", len(text)) + text)
+    except OSError:
+        pass
+os._exit(0)
+"""
+_NODE = '["load", "f32", [], 0, "dof_pos", 0]'
+_FUNCTION = '{"line": 1, "nodes": [%s], "outputs": {"value": [[0], "f32"]}}'
+
+
+def _forged(nodes: str = _NODE, components: str = "[]", action_dim: str = "12", name: str = "compute_reward") -> str:
+    rest = f'"action_dim": {action_dim}, "components": {components}'
+    return f'{{"candidate": {{"functions": {{"{name}": {_FUNCTION % nodes}}}, {rest}}}}}'
+
+
+FORGERIES: Dict[str, str] = {
+    "no_json": "what is this",
+    "empty": "{}",
+    "two": '{"candidate": {}, "error": {}}',
+    "deep": "[" * 50_000,
+    "long_number": '{"error": {"message": "x", "line": ' + "9" * 50_000 + ', "function": ""}}',
+    "no_message": '{"error": {"message": 3, "line": 1, "function": ""}}',
+    "empty_candidate": '{"candidate": {}}',
+    "no_functions": '{"candidate": {"functions": {}, "action_dim": 12, "components": []}}',
+    "unknown_function": _forged(name="__init__"),
+    "beyond_the_state": _forged('["load", "f32", [], 0, "dof_pos", 100000]'),
+    "before_the_state": _forged('["load", "f32", [], 0, "dof_pos", -1]'),
+    "unknown_state": _forged('["load", "f32", [], 0, "secrets", 0]'),
+    "other_kind": _forged('["load", "i64", [], 0, "dof_pos", 0]'),
+    "the_policys_action": _forged('["load", "f32", [], 0, "action", 0]'),
+    "beyond_the_action": _forged('["load", "f32", [], 0, "actions", 12]', action_dim="99"),
+    "unknown_operation": _forged('["system", "f32", [], 0, "", 0]'),
+    "code_as_operation": _forged('["sin(0); system(\\"touch CANARY/was_here\\"); //", "f32", [], 0, "", 0]'),
+    "code_as_name": _forged('["load", "f32", [], 0, "dof_pos[0]; system(0); //", 0]'),
+    "code_as_kind": _forged('["const", "float x; system(0); //", [], 0, "", 0]'),
+    "code_as_column": _forged('["load", "f32", [], 0, "dof_pos", "0]; system(0); //"]'),
+    "code_as_value": _forged('["const", "f32", [], "system(0)", "", 0]'),
+    "whole_constant_beyond": _forged('["const", "i32", [], 9999999999, "", 0]'),
+    "wrong_count": _forged(_NODE + ', ["add", "f32", [0], 0, "", 0]'),
+    "later_argument": _forged('["sin", "f32", [0], 0, "", 0]'),
+    "true_as_argument": _forged(_NODE + ', ["sin", "f32", [false], 0, "", 0]'),
+    "wrong_kinds": _forged(_NODE + ', ["and", "f32", [0, 0], 0, "", 0]'),
+    "unhashable": _forged('[["load"], ["f32"], {}, 0, {}, 0]'),
+    "too_many_nodes": _forged(", ".join([_NODE] * 10_001)),
+    "too_many_components": _forged(components=str(["c"] * 65).replace("'", '"')),
+    "component_without_output": _forged(components='["a"]'),
+    "two_of_one_name": _forged(components='["a", "a"]'),
+    "component_of_numbers": _forged(components="[1]"),
+    "width_of_the_action": _forged(action_dim="100000000"),
+    "output_of_nothing": _forged().replace("[[0]", "[[1]"),
+    "output_of_many": _forged().replace("[[0]", "[[0, 0]"),
+    "output_of_bool": _forged('["const", "b", [], 1, "", 0]').replace('"f32"]}', '"b"]}'),
+    "output_by_another_name": _forged().replace('"value"', '"value; system(0)"'),
+    "large": '{"error": {"message": "' + "x" * (7 << 20) + '", "line": 1, "function": ""}}',
+}

@@ -1,0 +1,42 @@
+"""A task for the jail's tests: the ANYmal's state, a few environments."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Dict, Mapping, Optional
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.config import compose_config
+from envcoder_bench.jail.confine import Limits
+from envcoder_bench.jail.verdicts import Verdict, judge
+from envcoder_bench.preparation import baseline_sources, build_task
+from envcoder_bench.tasks.base import Task
+
+NUM_ENVS = 8
+
+
+@functools.lru_cache(maxsize=None)
+def make_task(name: str = "Anymal") -> Task:
+    return build_task(compose_config(name, ["sim=mujoco_cpu", "device=cpu"]), NUM_ENVS)
+
+
+def state_of(task: Task) -> Dict[str, Tensor]:
+    """The task's state, which its simulator may overwrite, as functions see it."""
+    state = {key: x.clone() for key, x in task.state.items()}
+    return {**state, "progress_buf": torch.ones(NUM_ENVS, dtype=torch.int64)}
+
+
+def baseline_of(task: Task) -> str:
+    return next(source.source for source in baseline_sources(task.name) if source.name == "human")
+
+
+def judged(
+    sources: Mapping[str, str], limits: Optional[Limits] = None, scan: bool = True, task: str = "Anymal", **given: Any
+) -> Dict[str, Verdict]:
+    """What the jail makes of files, by their names."""
+    own = make_task(task)
+    named = [(name, f"{name}.py", source) for name, source in sources.items()]
+    width = own.default_action_dim or own.num_dofs
+    return judge(named, own, state_of(own), baseline_of(own), width, limits=limits, scan=scan, **given)

@@ -1,0 +1,178 @@
+"""Over two hundred ways out of the jail: none leads anywhere, with the check of the syntax and without it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sys
+
+import pytest
+import torch
+from attacks import ATTACKS, FORGERIES, FORGERY, LIBRARY
+from jail_fakes import NUM_ENVS, judged, make_task, state_of
+
+from envcoder_bench.jail.confine import Limits
+from envcoder_bench.jail.probing import confinement
+from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.state import StateDict
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+LIMITS = Limits(memory=400 << 20, cpu=1, wall=60.0)
+KEY = "sk-canary-do-not-tell"
+BY_NAME = {f"{one.kind}: {one.name}": one for one in ATTACKS}
+
+
+class World:
+    """What attacks aim at: a folder for each, sockets that listen, and this process with a key in its environment."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.port = self.tcp.getsockname()[1]
+        self.udp.bind(("127.0.0.1", self.port))
+        self.unix = socket.socket(socket.AF_UNIX)
+        self.unix.bind(str(folder / "unix"))
+        self.unix.listen()
+        for one in (self.tcp, self.udp, self.unix):
+            one.setblocking(False)
+        self.verdicts = {}
+
+    def canary(self, name):
+        return self.folder / re.sub(r"\W+", "_", name)
+
+    def code(self, name, text):
+        home = self.canary(name)
+        home.mkdir()
+        (home / "secret").write_text("a secret", encoding="utf-8")
+        for word, value in (("CANARY", home), ("PORT", self.port), ("UNIX", self.folder / "unix")):
+            text = re.sub(rf"\b{word}\b", str(value), text)
+        return re.sub(r"\bPARENT\b", str(os.getpid()), text)
+
+    def untouched(self, name):
+        home = self.canary(name)
+        held = {path.name: path.read_text(encoding="utf-8") for path in home.iterdir()}
+        return held == {"secret": "a secret"} and home.stat().st_mode == self.folder.stat().st_mode | 0o055
+
+    def heard(self):
+        told = []
+        for one in (self.tcp, self.udp, self.unix):
+            with contextlib.suppress(BlockingIOError):
+                told.append(one.recv(1) if one is self.udp else one.accept())
+        return told
+
+
+def run(tmp_path_factory, scan, sources):
+    world = World(tmp_path_factory.mktemp("world"))
+    before = dict(os.environ)
+    os.environ["OPENAI_API_KEY"] = KEY
+    try:
+        texts = {name: world.code(name, text) for name, text in sources.items()}
+        world.verdicts = judged(texts, LIMITS, scan)
+        world.environment = {key: value for key, value in os.environ.items() if value != KEY}
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    assert world.environment == before
+    return world
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    return run(tmp_path_factory, True, {name: one.code for name, one in BY_NAME.items()})
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    return run(tmp_path_factory, False, {name: one.code for name, one in BY_NAME.items()})
+
+
+def text_of(verdict, file):
+    """The reason, as a user reads it."""
+    text = str(verdict)
+    assert text.startswith(f"{file}:") and text.isprintable() and len(text) < 900
+    assert KEY not in text and "a secret" not in text
+    return text
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_with_the_syntax_checked_each_ends_with_a_clear_reason(checked, name):
+    verdict = checked.verdicts[name]
+    assert checked.untouched(name)
+    assert isinstance(verdict, CandidateError), "it passed"
+    assert re.search(BY_NAME[name].told, text_of(verdict, f"{name}.py")), verdict
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_without_it_the_process_holds(bare, name):
+    verdict = bare.verdicts[name]
+    assert bare.untouched(name)
+    if isinstance(verdict, CandidateError):
+        text = text_of(verdict, f"{name}.py")
+        assert re.search(BY_NAME[name].bare, text), text
+    else:
+        assert_harmless(verdict)
+
+
+def assert_harmless(candidate):
+    """Programs of numbers of the task's own shapes, and nothing of the file."""
+    assert isinstance(candidate, Candidate)
+    task = make_task()
+    state = state_of(task)
+    actions = torch.zeros(NUM_ENVS, candidate.action_dim or task.default_action_dim)
+    for function in candidate.functions.values():
+        assert type(function.call).__module__ == "envcoder_bench.jail.rebuild"
+        made = function.call(StateDict({**state, "actions": actions}), actions)
+        parts = made if isinstance(made, tuple) else (made,)
+        assert all(len(x) == NUM_ENVS for x in parts if isinstance(x, torch.Tensor))
+
+
+@pytest.mark.parametrize("mode", ["checked", "bare"])
+def test_nobody_was_called(request, mode):
+    world = request.getfixturevalue(mode)
+    assert set(world.verdicts) == set(BY_NAME)
+    assert world.heard() == []
+
+
+def test_what_must_fail_bare_does_not_pass_bare(bare):
+    """Where an attack's success would be an answer like any other, it has to have failed."""
+    must = ("files", "other processes", "the network", "graphs without end")
+    passed = [
+        name for name, one in BY_NAME.items() if one.kind in must and not isinstance(bare.verdicts[name], Exception)
+    ]
+    assert passed == []
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_kernel_says_no_to_the_c_library(bare, name):
+    assert "result -1" in str(bare.verdicts[f"machine code and system calls: {name}"])
+
+
+def test_forged_answers_are_refused(tmp_path_factory):
+    sources = {name: FORGERY.replace("{text}", repr(text.encode())) for name, text in FORGERIES.items()}
+    world = run(tmp_path_factory, False, {name: text for name, text in sources.items() if len(text) < 100_000})
+    for name, verdict in world.verdicts.items():
+        assert isinstance(verdict, CandidateError), name
+        assert re.search(r"refused|limit|more than|names a component", text_of(verdict, f"{name}.py")), verdict
+        assert world.untouched(name)
+    large = FORGERY.replace("{text}", 'b"x" * (7 << 20)')
+    verdict = judged({"large": large}, LIMITS, False)["large"]
+    assert re.search("answer", text_of(verdict, "large.py"))
+
+
+def test_a_forged_candidate_is_what_it_says(tmp_path_factory):
+    """A process that lies about its file gives another program, and nothing worse."""
+    text = FORGERIES["beyond_the_state"].replace("100000", "3")
+    verdict = run(tmp_path_factory, False, {"liar": FORGERY.replace("{text}", repr(text.encode()))}).verdicts["liar"]
+    assert_harmless(verdict)
+    state = state_of(make_task())
+    reward = verdict.functions["compute_reward"].call(state, torch.zeros(NUM_ENVS, 12))
+    assert torch.equal(reward, state["dof_pos"][:, 3])
+
+
+def test_what_is_in_force_is_said():
+    lines = confinement()
+    assert any("seccomp" in line and "sockets" in line for line in lines)
+    assert any("processor time" in line for line in lines)

@@ -1,0 +1,225 @@
+"""Answers are taken for what they say or refused; what is refused never becomes a program."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+
+import pytest
+import torch
+from attacks import FORGERIES
+from jail_fakes import NUM_ENVS, make_task, state_of
+from tracing_fakes import Compiled, make_state
+from tracing_operations import every_node
+
+from envcoder_bench import stream
+from envcoder_bench.jail import wire
+from envcoder_bench.jail.rebuild import MAX_NODES, OPERATIONS, Contract, clean, rebuild
+from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.tracing.interpret import BINARY, OTHERS, UNARY, Interpreter
+from envcoder_bench.shaping.tracing.program import FLOATS, Output, Program
+from envcoder_bench.shaping.tracing.source import write_source
+
+
+@pytest.fixture(scope="module")
+def contract():
+    task = make_task()
+    return Contract.of(task, state_of(task), 12)
+
+
+def packed(text: str) -> bytes:
+    return struct.pack("!I", len(text)) + text.encode()
+
+
+def answer(nodes, outputs=None, name="compute_reward", components=(), action_dim=12):
+    function = {"line": 1, "nodes": nodes, "outputs": outputs or {"value": [[len(nodes) - 1], nodes[-1][1]]}}
+    return wire.pack(
+        {"candidate": {"functions": {name: function}, "action_dim": action_dim, "components": list(components)}}
+    )
+
+
+def load(column=0, name="dof_pos", kind="f32"):
+    return ["load", kind, [], 0, name, column]
+
+
+def const(value, kind="f32"):
+    return ["const", kind, [], value, "", 0]
+
+
+def made(content, contract):
+    return rebuild(content, "one", "one.py", "x = 1\n" * 9, contract)
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forgeries_are_refused(contract, name):
+    with pytest.raises(CandidateError, match=r"refused|limit|names a component") as raised:
+        made(packed(FORGERIES[name]), contract)
+    assert str(raised.value).startswith("one.py") and str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 4, 5, -1])
+def test_cut_answers_are_refused(contract, cut):
+    with pytest.raises(CandidateError, match="refused: its length"):
+        made(answer([load()])[:cut], contract)
+
+
+def test_every_single_change_of_an_answer_is_refused_or_harmless(contract):
+    """Each part of an honest answer, replaced by things of other kinds."""
+    honest = json.loads(answer([load(), const(2.0), ["mul", "f32", [0, 1], 0, "", 0]])[4:])
+    strange = [None, True, -1, 1.5, 10**30, math.nan, "", "x", "sin", "b", [], {}, [[]], "dof_pos", 2**31]
+
+    def paths(value, at=()):
+        yield at
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, own in items:
+            yield from paths(own, (*at, key))
+
+    def changed(value, at, new):
+        if not at:
+            return new
+        copy = dict(value) if isinstance(value, dict) else list(value)
+        copy[at[0]] = changed(value[at[0]], at[1:], new)
+        return copy
+
+    taken = 0
+    for at in paths(honest):
+        for new in strange:
+            text = json.dumps(changed(honest, at, new))
+            try:
+                candidate = made(packed(text), contract)
+            except CandidateError:
+                continue
+            taken += 1
+            state = state_of(make_task())
+            for function in candidate.functions.values():
+                write_source(function.program, {"value": "O[{place}] = {value};"})
+                value = function.call(state, torch.zeros(NUM_ENVS, 12))
+                assert value.shape == (NUM_ENVS,)
+    assert taken > 3  # other constants, columns, lines are as good as the first
+
+
+def test_operations_are_those_that_can_be_written_and_interpreted():
+    assert set(OPERATIONS) == {*UNARY, *BINARY, *OTHERS}
+
+
+def test_every_operation_that_is_let_in_is_one_number_as_c_and_as_torch(contract):
+    """No kind is let in that either refuses, and the kernel computes what the interpreter does."""
+    programs, found = [], set()
+    for op in OPERATIONS:
+        for nodes in every_node(op):
+            try:
+                candidate = made(answer([*nodes, ["cast", "f32", [len(nodes) - 1], 0, "", 0]]), contract)
+            except CandidateError:
+                continue
+            programs.append(candidate.functions["compute_reward"].program)
+            found.add(op)
+    assert found == set(OPERATIONS) and len(programs) > 150
+    whole = Program()
+    outputs = []
+    for program in programs:
+        if any(node.op == "load" for node in program.nodes):
+            continue  # of another task's state than the kernels' here
+        moved = {}
+        for place, node in enumerate(program.nodes):
+            moved[place] = whole._append(node._replace(args=tuple(moved[arg] for arg in node.args)))
+        outputs.append(whole.cast(moved[len(program.nodes) - 1], "f64"))
+    whole.outputs = {"floats": Output(outputs, "f64"), "wholes": Output([], "i64")}
+    kernel = Compiled([whole], 3, seeds=[5]).run(make_state(3), step=2)[0].floats
+    with stream.use(5, 2, 0):
+        value = Interpreter(whole)({}, torch.zeros(3, 1))["floats"]
+    assert torch.allclose(kernel, value, rtol=1e-6, atol=1e-7, equal_nan=True)
+
+
+def test_limits(contract):
+    with pytest.raises(CandidateError, match="more than"):
+        made(answer([load()] * (MAX_NODES + 1)), contract)
+    sines = [load(), *(["sin", "f32", [k], 0, "", 0] for k in range(MAX_NODES - 1))]
+    assert len(made(answer(sines), contract).functions["compute_reward"].program.nodes) == MAX_NODES
+    wide = {"value": [[0] * 1025, "f32"]}
+    with pytest.raises(CandidateError, match="more than 1024 numbers"):
+        made(answer([load()], wide, "compute_observation"), contract)
+    wide["value"][0].pop()
+    assert made(answer([load()], wide, "compute_observation"), contract)
+
+
+@pytest.mark.parametrize(
+    "name, outputs",
+    [
+        ("compute_dof_target", {"value": [[0] * 11, "f32"]}),
+        ("compute_torque", {"value": [[0] * 13, "f32"]}),
+        ("compute_terminal", {"value": [[0, 0], "f32"]}),
+        ("compute_initial_state", {"dof_pos": [[0] * 11, "f32"]}),
+        ("compute_initial_state", {"commands": [[0] * 3, "f32"]}),
+        ("compute_initial_state", {}),
+        ("compute_goal", {"dof_pos": [[0] * 12, "f32"]}),
+        ("compute_goal", {"commands": [[], "f32"]}),
+        ("compute_observation", {"value": [[], "f32"]}),
+        ("compute_reward", {"value": [[0], "f32"], "component0": [[0], "f32"]}),
+    ],
+)
+def test_results_have_the_contracts_sizes(contract, name, outputs):
+    function = {"line": 1, "nodes": [load()], "outputs": outputs}
+    whole = {"candidate": {"functions": {name: function}, "action_dim": 12, "components": []}}
+    with pytest.raises(CandidateError, match="refused"):
+        made(wire.pack(whole), contract)
+
+
+def test_an_honest_answer_comes_back_as_it_was(contract):
+    parts = {"root_states": [[0] * 13, "f32"], "dof_pos": [[1] * 12, "f32"]}
+    candidate = made(answer([load(), const(-0.0)], parts, "compute_initial_state"), contract)
+    value = candidate.functions["compute_initial_state"].call(state_of(make_task()), torch.zeros(NUM_ENVS, 12))
+    assert value["root_states"].shape == (NUM_ENVS, 13) and value["dof_pos"].shape == (NUM_ENVS, 12)
+    assert math.copysign(1.0, value["dof_pos"][0, 0].item()) == -1.0
+    for number in (math.inf, -math.inf, 1e-45, 0.1):
+        node = made(answer([const(number)]), contract).functions["compute_reward"].program.nodes[0]
+        assert node.value == number
+    assert math.isnan(made(answer([const(math.nan)]), contract).functions["compute_reward"].program.nodes[0].value)
+
+
+def test_an_error_is_told_with_its_place(contract):
+    told = {"message": "no\x1b[31m good\n", "line": 3, "function": "compute_reward"}
+    with pytest.raises(CandidateError) as raised:
+        made(wire.pack({"error": told}), contract)
+    assert str(raised.value) == "one.py:3: in compute_reward: no [31m good "
+    for line, function in ((10**6, "os.system"), (-1, 7), (None, None), (True, [])):
+        with pytest.raises(CandidateError) as raised:
+            made(wire.pack({"error": {**told, "line": line, "function": function}}), contract)
+        assert str(raised.value).startswith("one.py: no")
+
+
+def test_messages_are_clean():
+    assert clean("a\tb\x00c\u202e\u2028d\ud800") == "a b c  d "
+    assert len(clean("x" * 10_000)) == 600 and clean("x" * 10_000).endswith("...")
+    assert clean(None) == ""
+
+
+def test_the_tracers_programs_fit(contract):
+    """Whatever the table of operators gives passes the check of kinds."""
+    from tracing_fakes import function, record
+    from tracing_table import TABLE
+
+    from envcoder_bench.jail.rebuild import _nodes
+    from envcoder_bench.jail.work import _plain_program
+    from envcoder_bench.shaping.tracing.program import KINDS
+
+    state = make_state(20)
+    reads = {key: (KINDS[x.dtype], math.prod(x.shape[1:])) for key, x in state.items()}
+    count = 0
+    for body in TABLE:
+        program = record(function(body), state)
+        if isinstance(program, Program):
+            plain = json.loads(json.dumps(_plain_program(program)))
+            assert [node._replace(value=0) for node in _nodes(plain["nodes"], reads)] == [
+                node._replace(value=0) for node in program.nodes
+            ], body
+            count += 1
+    assert count > 400
+
+
+def test_columns_beyond_are_never_written():
+    """The C code of a program names just the columns that were checked."""
+    program = Program()
+    program.outputs["value"] = Output([program.add("load", "f32", name="dof_pos", column=11)], "f32")
+    assert "S_dof_pos[11]" in write_source(program, {"value": "O[{place}] = {value};"}).code
+    assert set(FLOATS) == {"f32", "f64"}

@@ -1,0 +1,23 @@
+"""Nodes of every operation, with arguments of every kind: most of them make no sense."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Iterator, List
+
+KINDS = ("f32", "f64", "i64", "i32", "u8", "b")
+Nodes = List[List[Any]]
+
+
+def every_node(op: str) -> Iterator[Nodes]:
+    """Programs that end in a node of ``op``, with up to three arguments of all kinds."""
+    for kind in KINDS:
+        if op == "load":
+            yield [[op, kind, [], 0, "progress_buf" if kind == "i64" else "dof_pos", 0]]
+            continue
+        for count in range(4):
+            for kinds in itertools.product(KINDS, repeat=count):
+                if len(set(kinds)) > 2:
+                    continue
+                arguments: Nodes = [["const", own, [], 1, "", 0] for own in kinds]
+                yield [*arguments, [op, kind, list(range(count)), 0, "", 0]]
