@@ -17,7 +17,7 @@ from task_helpers import Functions, baseline, begin, shipped, whole_state
 
 from envcoder_bench.config import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
-from envcoder_bench.torch_utils import quat_rotate_inverse
+from envcoder_bench.torch_utils import quat_rotate, quat_rotate_inverse
 
 TABLE, ON_B = 1.025, 1.025 + 0.07 + 0.025
 DEFAULT = [0, 0.1963, 0, -2.6180, 0, 2.9416, 0.7854, 0.035, 0.035]
@@ -37,6 +37,10 @@ def moved(name="mujoco_cpu", num_envs=4, **env):
     torch.manual_seed(0)
     begin(task, baseline("FrankaCubeStack", "human"))
     return task
+
+
+def candidate(stem: str) -> Functions:
+    return Functions(project_folder("user_functions") / "FrankaCubeStack" / f"{stem}.py")
 
 
 # the model
@@ -262,8 +266,11 @@ def test_a_grasp_is_firm():
     assert (after - before).norm(dim=1).max() < 2e-3
 
 
+# the shipped candidates
+
+
 def test_half_of_the_episodes_begin_with_the_cube_in_the_hand():
-    functions = Functions(project_folder("user_functions") / "FrankaCubeStack" / "005_half_in_hand.py")
+    functions = candidate("005_half_in_hand")
     task = moved(num_envs=200)
     begin(task, functions)
     held = task.state["cubeA_pos_relative"].norm(dim=1) < 1e-3
@@ -271,3 +278,25 @@ def test_half_of_the_episodes_begin_with_the_cube_in_the_hand():
     for _ in range(20):
         task.step(torque_of(task, CLOSED))
     assert bool((task.state["cubeA_pos"][held, 2] > TABLE + 0.15).all())
+
+
+def test_from_above_the_hand_comes_to_point_down_and_goes_on_doing_so():
+    functions, task = candidate("004_from_above"), moved(num_envs=8)
+    generator, down = torch.Generator().manual_seed(0), torch.tensor([0.0, 0.0, -1.0])
+    for step in range(90):
+        action = 0.5 * torch.randn(8, 5, generator=generator).clamp(-1.0, 1.0)
+        task.step(functions("compute_torque", whole_state(task, 5), action))
+        fingers = quat_rotate(task.state["eef_quat"], torch.tensor([[0.0, 0.0, 1.0]]).repeat(8, 1))
+        tilt = torch.acos((fingers * down).sum(dim=1).clamp(-1.0, 1.0))
+        assert (step < 30 or tilt.max() < 0.15) and (step > 0 or tilt.max() > 0.2)
+
+
+@pytest.mark.parametrize(("stem", "function"), [("002_joint_targets", "dof_target"), ("003_joint_torque", "torque")])
+def test_no_action_keeps_the_arm_where_it_is(stem, function):
+    functions, task = candidate(stem), moved(num_envs=4)
+    task.set_drive_mode(torch.full((4,), function == "torque"))
+    start = task.state["q"].clone()
+    for _ in range(60):
+        task.step(functions(f"compute_{function}", whole_state(task, 8), torch.zeros(4, 8)))
+    assert (task.state["q"] - start)[:, :7].abs().max() < 0.01
+    assert function == "torque" or bool((task.state["q_gripper"] > 0.039).all())  # 0 opens
