@@ -99,21 +99,23 @@ class Asked:
 
     def check(self, cfg: DictConfig, provider: Optional[Provider]) -> None:
         """Raise UserError for what would come up in the course of the search."""
-        check_training(cfg)
-        with user_input():
-            Footprint(cfg).refuse_too_large()
-        prepare(cfg, [], read_fitness(cfg))  # the fitness function is tried on a state of the task
-        confinement()
         if len(self.starts) > self.settings.shapers_per_iter:
             most = self.settings.shapers_per_iter
             raise UserError(f"--candidates gives {len(self.starts)} files, and a round has {most} (--shapers_per_iter)")
+        self.prompts(cfg)  # evolve's too: a mistake in a template is one whoever writes
+        if isinstance(provider, ReplayProvider):
+            provider.check(self.meta(cfg))
         if provider is None:
             self.evolve(cfg)
         else:
-            self.prompts(cfg)
             self.budget().check_price(provider)
-        if isinstance(provider, ReplayProvider):
-            provider.check(self.meta(cfg))
+        check_training(cfg)
+        with user_input():
+            Footprint(cfg).refuse_too_large()
+        trusted = cfg.copy()
+        trusted.untrusted = False
+        prepare(trusted, [], read_fitness(cfg))  # the fitness function is tried on a state of the task
+        confinement()
 
     def proposer(self, cfg: DictConfig, provider: Optional[Provider], transcript: Path) -> Proposer:
         """Who writes the candidates, on from what the transcript has."""

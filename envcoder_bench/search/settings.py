@@ -54,6 +54,8 @@ def compose_settings(words: Sequence[str]) -> Tuple[DictConfig, List[str]]:
 
 
 def _check(settings: DictConfig) -> None:
+    if not isinstance(settings.prompt, DictConfig):
+        raise UserError(f"prompt has the keys dir and max_chars, got prompt={settings.prompt}")
     for key, least in {**_WHOLE, **_OPTIONAL}.items():
         value = OmegaConf.select(settings, key)
         if key in _OPTIONAL and value is None:
@@ -65,8 +67,6 @@ def _check(settings: DictConfig) -> None:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 <= value < math.inf):
             raise UserError(f"{key} must be a number of at least 0, got {value}")
-    if not isinstance(settings.prompt, DictConfig):
-        raise UserError(f"prompt has the keys dir and max_chars, got prompt={settings.prompt}")
     folder = settings.prompt.dir
     if folder is not None and not Path(str(folder)).is_dir():
         raise UserError(f"--prompt_dir {folder}: there is no such folder")

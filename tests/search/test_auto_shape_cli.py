@@ -1,0 +1,128 @@
+"""Bad input to auto-shape: one clear message, exit code 2, nothing written, nothing asked."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envcoder_bench.auto_shape import main
+
+EVOLVE = "--task Cartpole --llm evolve --sim mujoco_cpu --num_envs_per_candidate 2"
+MODEL = "--task Cartpole --llm gpt-4-turbo-preview --sim mujoco_cpu --num_envs_per_candidate 2"
+NO_KEY = "OPENAI_API_KEY"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "which task? Give --task NAME, e.g. --task Cartpole; see --help"),
+        ("--task Cartpole", "who writes the candidates? Give --llm"),
+        ("--task Cartpol --llm evolve", "unknown task 'Cartpol' (did you mean Cartpole?)"),
+        ("--task Cartpole --llm gtp-4", "--llm gtp-4: no such model"),
+        ("--task Cartpole --llm evolv", "(did you mean evolve?)"),
+        (MODEL, NO_KEY),
+        ("--task Cartpole --llm claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        (f"{EVOLVE} --shaper_types compute_rewrd", "unknown shaper type 'compute_rewrd' (did you mean compute_reward"),
+        (f"{EVOLVE} --num_iter 3", "unrecognized arguments: --num_iter (did you mean --num_iters"),
+        (f"{EVOLVE} --num_iters 0", "num_iters must be a whole number of at least 1, got 0"),
+        (f"{EVOLVE} --repair -1", "repair must be a whole number of at least 0, got -1"),
+        (f"{EVOLVE} --final_seeds 0", "final_seeds must be a whole number of at least 1, got 0"),
+        (f"{EVOLVE} shapers_per_iter=few", "shapers_per_iter must be a whole number of at least 1, got few"),
+        (f"{EVOLVE} --temperature -1", "temperature must be a number of at least 0, got -1"),
+        (f"{EVOLVE} temperature=hot", "temperature must be a number of at least 0, got hot"),
+        (f"{EVOLVE} prompt.max_char=9", "unknown key 'prompt.max_char' (did you mean prompt.max_chars"),
+        (f"{EVOLVE} prompt=short", "prompt has the keys dir and max_chars, got prompt=short"),
+        (f"{EVOLVE} num_iters=[", "cannot read the override num_iters=["),
+        (f"{EVOLVE} seedz=3", "unknown key 'seedz' (did you mean seed or seeds?)"),
+        (f"{EVOLVE} --seeds 0", "seeds must be a whole number of at least 1, got 0"),
+        (f"{EVOLVE} seed=4294967290", "seed: the last of 5 seeds must be at most 4294967295, got seed=4294967295"),
+        (f"{EVOLVE} baselines=false", "a search trains both baselines in every round"),
+        (f"{EVOLVE} --prompt_dir {{empty}}", "{empty} has no template; there are system.md"),
+        (f"{EVOLVE} --prompt_dir nowhere", "--prompt_dir nowhere: there is no such folder"),
+        (f"{EVOLVE} --prompt_dir {{broken}}", "first.md:2: there is no $rond"),
+        (f"{EVOLVE} --fitness {{folder}}/nothing.py", "nothing.py"),
+        (f"{EVOLVE} --fitness {{folder}}/raises.py", "raises.py:5: in compute_fitness"),
+        (f"{EVOLVE} --fitness {{folder}}/nowhere.py", "does not exist"),
+        (f"{EVOLVE} --candidates {{folder}}/nowhere.py", "nowhere.py does not exist"),
+        (f"{EVOLVE} --candidates {{starts}} --shapers_per_iter 2", "gives 3 files, and a round has 2"),
+        (f"{EVOLVE} --num_envs_per_candidate 2000000000", "environments fit; lower --num_envs_per_candidate"),
+        (f"{EVOLVE} --max_memory 1MB", "lower --num_envs_per_candidate or raise --max_memory"),
+        (f"{EVOLVE} --device cuda:97", "cuda:97"),
+        (f"{EVOLVE} train.params.config.mini_epochs=0", "params.config.mini_epochs: must be at least 1, got 0"),
+        (f"{EVOLVE} --output_dir {{folder}}", "{folder} is not empty; give a new folder"),
+        (f"{EVOLVE} --output_dir {{folder}}/raises.py", "is a file; give a new folder"),
+        ("--task Cartpole --llm replay:{folder}/nothing.py --sim mujoco_cpu", "nothing.py"),
+        ("--task Ant --llm replay:{recorded} --sim mujoco_cpu", 'task is "Cartpole" there and "Ant" here'),
+        ("--task Cartpole --llm replay:{recorded} --shaper_types compute_goal", "shaper_types is"),
+        ("--resume {empty}", "there is no search here (no config.yaml)"),
+        ("--resume {run}", "its config.yaml is not that of a search"),
+        ("--resume {empty} --seeds 3", "--resume takes no other flag"),
+    ],
+)
+def test_bad_input(words, message, tmp_path, capsys, monkeypatch):
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    places = {name: tmp_path / name for name in ("folder", "empty", "broken", "starts", "run", "work")}
+    for path in places.values():
+        path.mkdir()
+    (places["folder"] / "nothing.py").write_text('"""Nothing."""\n\nx = 1\n')
+    fails = '"""It raises."""\n\n\ndef compute_fitness(state_dict):\n    return state_dict["nowhere"]\n'
+    (places["folder"] / "raises.py").write_text(fails)
+    (places["broken"] / "first.md").write_text("one\n$rond")
+    for name in "abc":
+        (places["starts"] / f"{name}.py").write_text("def compute_reward(pole_angle):\n    return -pole_angle\n")
+    (places["run"] / "config.yaml").write_text("task: {name: Cartpole}\n")
+    places["recorded"] = tmp_path / "transcript.jsonl"
+    places["recorded"].write_text(transcript())
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(places["work"])  # searches/ would come to be here
+    assert main(words.format(**places).split()) == 2
+    captured = capsys.readouterr()
+    assert message.format(**places) in captured.err
+    assert captured.err.startswith("auto-shape: error: ")
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def transcript():
+    meta = {"task": "Cartpole", "task_description": "Up", "shaper_types": ["compute_reward"]}
+    request = {"system": "", "messages": [{"role": "user", "text": "?"}], "temperature": None}
+    request.update(max_output_tokens=None, sample=0, attempt=0)
+    reply = {"text": "x", "input_tokens": 1, "output_tokens": 1, "cost": None, "finish": "stop", "error": ""}
+    lines = [
+        {"type": "header", "format": 1, "version": "0", "meta": meta},
+        {
+            "type": "reply",
+            "time": "",
+            "label": "r1_00",
+            "provider": "openai:m",
+            "hash": "0",
+            "request": request,
+            "reply": reply,
+        },
+    ]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def test_help_names_every_flag(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    for flag in (
+        "--task", "--task_description", "--shaper_types", "--llm", "--num_iters", "--shapers_per_iter", "--repair",
+        "--fitness", "--max_tokens", "--max_cost", "--base_url", "--final_seeds", "--temperature", "--prompt_dir",
+        "--num_envs_per_candidate", "--learning_iterations", "--seeds", "--seed", "--sim", "--device", "--gpu_id",
+        "--max_memory", "--output_dir", "--resume", "--candidates", "--baseline", "key=value", "exit codes",
+    ):  # fmt: skip
+        assert flag in shown
+
+
+def test_a_key_is_not_needed_for_help_and_never_shown(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.chdir(tmp_path)
+    assert main([*MODEL.split(), "--fitness", "nowhere.py"]) == 2
+    captured = capsys.readouterr()
+    assert "sk-secret" not in captured.out + captured.err
+    assert not any("sk-secret" in path.read_text() for path in Path().rglob("*") if path.is_file())
