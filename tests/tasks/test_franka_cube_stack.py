@@ -281,6 +281,8 @@ def test_initial_states(name):
         assert 0.78 < yaw.abs().max().item() <= 0.7851 and abs(yaw.mean().item()) < 0.02
         torch.testing.assert_close(cube[:, 3:7].norm(dim=1), torch.ones(20000))
         assert bool((cube[:, 3:5] == 0).all()) and bool((cube[:, 7:] == 0).all())
+    in_corner = (a[:, :2].abs() > 0.25 - 1e-6).all(dim=1)  # where nothing else was found
+    assert in_corner.float().mean() < 0.002
     assert abs(b[:, :2].mean().item()) < 0.005 and b[:, 0].std().item() == pytest.approx(0.5 / math.sqrt(12), rel=0.02)
     noise = task.state["q"] - task.constants["franka_default_dof_pos"]
     assert bool((noise[:, 7:] == 0).all()) and bool((task.state["dof_vel"] == 0).all())
