@@ -1,0 +1,127 @@
+"""Candidates from a model: one prompt, several samples, repairs; with a model that is a function of the request."""
+
+import threading
+
+import pytest
+from search_fakes import random_archive, source
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.search.llm import LLMProposer, Sampling
+from envcoder_bench.search.prompt import Prompts, load_templates
+from envcoder_bench.search.providers.base import ProviderError, Reply, most_input_tokens
+from envcoder_bench.search.providers.budget import Budget
+from envcoder_bench.search.providers.transcript import Transcript
+from envcoder_bench.search.records import Archive, Proposal
+
+
+class Model:
+    """Answers with what a function makes of the request; keeps all requests."""
+
+    name, model, default_output_tokens, recorded = "fake:m", "m", 100, True
+
+    def __init__(self, answer):
+        self.answer, self.requests, self.lock = answer, [], threading.Lock()
+
+    def complete(self, request):
+        with self.lock:
+            self.requests.append(request)
+        text = self.answer(request)
+        return text if isinstance(text, Reply) else Reply(text, 10, 5, 0.25)
+
+
+def fenced(request):
+    return f"Sure.\n```python\n{source(request.label)}```\n"
+
+
+def proposer(answer, tmp_path, budget=None, starts=None, **sampling):
+    model = Model(answer)
+    tmp_path.mkdir(exist_ok=True)
+    prompts = Prompts(load_templates(), "the system", 4, 20_000)
+    transcript = Transcript(tmp_path / "transcript.jsonl", {})
+    return LLMProposer(model, transcript, budget or Budget(), prompts, Sampling(**sampling), starts), model
+
+
+def test_samples_of_a_round_share_their_prompt(tmp_path):
+    llm, model = proposer(fenced, tmp_path, temperature=0.7, max_output_tokens=77)
+    archive = random_archive(1)
+    proposals = llm.propose(archive, 5, 3)
+    assert [p.name for p in proposals] == ["r5_00", "r5_01", "r5_02"]
+    assert [p.source for p in proposals] == [source(p.name) for p in proposals]
+    assert {p.parents for p in proposals} == {(archive.best().name,)}
+    assert [p.origin for p in proposals] == ["m, sample 0", "m, sample 1", "m, sample 2"]
+    assert {(r.system, r.messages, r.temperature, r.max_output_tokens) for r in model.requests} == {
+        ("the system", model.requests[0].messages, 0.7, 77)
+    }
+    assert sorted(r.sample for r in model.requests) == [0, 1, 2]
+    assert (llm.usage.requests, llm.usage.input_tokens, llm.usage.output_tokens, llm.usage.cost) == (3, 30, 15, 0.75)
+
+
+def test_the_same_is_proposed_again_without_asking(tmp_path):
+    llm, _ = proposer(fenced, tmp_path)
+    first = llm.propose(Archive(), 1, 3)
+    again, model = proposer(fenced, tmp_path)
+    assert again.propose(Archive(), 1, 3) == first
+    assert not model.requests
+    assert again.usage == llm.usage  # a resumed round tells what it cost, not what it costs again
+
+
+def test_a_reply_without_code_is_a_proposal_without_a_source(tmp_path):
+    llm, model = proposer(lambda r: "I would rather not." if r.sample == 1 else fenced(r), tmp_path)
+    proposals = llm.propose(Archive(), 1, 3)
+    assert [bool(p.source) for p in proposals] == [True, False, True]
+    assert "no Python code" in proposals[1].error
+    assert llm.usage.input_tokens == 10 * len(model.requests) > 30  # asked again, and counted
+
+
+def test_what_the_budget_does_not_allow_is_no_proposal(tmp_path):
+    llm, model = proposer(fenced, tmp_path)
+    llm.propose(Archive(), 1, 1)
+    most = most_input_tokens(model.requests[0]) + Model.default_output_tokens
+    # each reply takes 15 tokens: a third request could exceed the limit, if it were as long as can be
+    limited, model = proposer(fenced, tmp_path / "limited", Budget(max_tokens=most + 20), concurrency=1)
+    assert [p.name for p in limited.propose(Archive(), 1, 9)] == ["r1_00", "r1_01"]
+    assert len(model.requests) == limited.usage.requests == 2
+    assert f"--max_tokens {most + 20}" in limited.stopped
+    assert limited.spent.tokens == 30
+
+
+def test_half_a_character_does_not_stop_anything(tmp_path):
+    llm, _ = proposer(lambda r: "```python\n# \ud800\ndef compute_reward(x):\n    return x\n```", tmp_path)
+    (proposal,) = llm.propose(Archive(), 1, 1)
+    assert proposal.source == "# ?\ndef compute_reward(x):\n    return x\n"
+
+
+def test_a_model_that_answers_nothing_is_told(tmp_path):
+    def fail(request):
+        raise ProviderError("server", "no luck", again=False)
+
+    llm, _ = proposer(fail, tmp_path)
+    with pytest.raises(UserError, match="no request was answered: no luck"):
+        llm.propose(Archive(), 1, 2)
+
+
+def test_candidates_to_begin_with_are_the_first_of_the_first_round(tmp_path):
+    llm, model = proposer(fenced, tmp_path, starts={"mine": "x = 1\n"})
+    first, second = llm.propose(Archive(), 1, 2)
+    assert first == Proposal("r1_00", "x = 1\n", (), "start: mine")
+    assert [r.label for r in model.requests] == [second.name] == ["r1_01"]
+    assert [p.name for p in llm.propose(random_archive(0), 2, 2)] == ["r2_00", "r2_01"]
+    assert len(model.requests) == 3
+
+
+def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):
+    llm, model = proposer(lambda r: "no" if "hopeless" in r.messages[0].text else fenced(r), tmp_path)
+    failed = [
+        Proposal("r2_00", "a = 1\nb = hopeless\n", ("r1_00",), "m, sample 0"),
+        Proposal("r2_01", "a = 1\nb = 2\n", ("r1_00",), "m, sample 1"),
+        Proposal("r2_02", "x" * 30_000, ("r1_00",), "m, sample 2"),
+    ]
+    repaired = llm.repair(random_archive(0), [(p, f"/a/{p.name}.py:2: bad") for p in failed])
+    assert [p and p.name for p in repaired] == [None, "r2_01", None]  # no code; mended; too long for a prompt
+    assert repaired[1] == Proposal("r2_01", source("r2_01 repair 1"), ("r1_00",), "m, sample 1, repaired")
+    (asked,) = {r.messages[0].text for r in model.requests if r.label == "r2_01 repair 1"}
+    assert "r2_01.py:2: bad\n    b = 2" in asked and "a = 1\nb = 2\n" in asked and "/a/" not in asked
+    (again,) = llm.repair(random_archive(0), [(repaired[1], "still bad")])
+    assert again.origin == "m, sample 1, repaired, repaired"
+    assert model.requests[-1].label == "r2_01 repair 2"
+    assert llm.repair(Archive(), []) == []
