@@ -1,0 +1,153 @@
+"""Untrusted candidates train as trusted ones do, and nobody notices those that attack."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from attacks import ATTACKS, GOOD
+from helpers import QUICK, assert_same_weights, results, run, weights, write_candidates
+
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.jail import probing
+from envcoder_bench.shaping.tracing import kernels
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 7, "--learning_iterations", 4, "--no_baselines"]
+MINE = """
+import torch
+from isaacgym.torch_utils import torch_rand_float
+
+def compute_reward(pole_angle, cart_vel, actions):
+    tilt = torch.sigmoid(pole_angle) ** 1.7
+    return torch.cos(pole_angle) - 0.01 * torch.atan2(cart_vel, actions[:, 0]).abs() - 0.001 * tilt, {"tilt": tilt}
+
+def compute_observation(state_dict):
+    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
+    return torch.cat([x, torch.sin(x)], dim=-1)
+
+def compute_initial_state(state_dict):
+    return {"dof_pos": torch_rand_float(-0.2, 0.2, (state_dict["dof_pos"].shape[0], 2), state_dict["dof_pos"].device)}
+"""
+FORCE = """
+def compute_torque(action, state_dict):
+    force = 100.0 * action[:, :1] * torch.exp(-state_dict["pole_angle"].abs()).unsqueeze(-1)
+    return torch.cat([force, torch.zeros_like(force)], dim=1)
+ACTION_DIM = 3
+"""
+# what does its worst while it trains, with numbers alone
+EXTREME = {
+    "large_reward": """
+def compute_reward(pole_angle):
+    return 3e38 * torch.cos(pole_angle)
+""",
+    "becomes_nan": """
+def compute_reward(progress_buf, pole_angle):
+    return torch.where(progress_buf > 5, torch.nan, torch.cos(pole_angle))
+""",
+    "large_force": """
+ACTION_DIM = 1
+def compute_torque(action, state_dict):
+    return 1e30 * torch.sign(action).repeat(1, 2)
+""",
+    "far_start": """
+def compute_initial_state(state_dict):
+    return {"dof_pos": 1e30 * torch.ones_like(state_dict["dof_pos"])}
+""",
+    "always_over": """
+def compute_terminal(pole_angle):
+    return pole_angle == pole_angle
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory):
+    home = tmp_path_factory.mktemp("trusted")
+    paths = write_candidates(home / "files", {"mine": MINE, "force": FORCE})
+    return run(home / "run", *WORDS, "--candidates", *paths)
+
+
+def test_weights_are_those_of_trusted_training(trusted, tmp_path, capfd):
+    paths = write_candidates(tmp_path / "files", {"mine": MINE, "force": FORCE})
+    untrusted = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *paths)
+    for name in ("mine", "force"):
+        assert_same_weights(weights(trusted, name), weights(untrusted, name))
+        assert results(trusted).loc[name].to_dict() == results(untrusted).loc[name].to_dict()
+    assert "untrusted candidates are confined by\n  seccomp" in capfd.readouterr().err
+
+
+def test_beside_attacks_and_extremes_nothing_changes(trusted, tmp_path):
+    chosen = [one for one in ATTACKS if one.kind in ("what they return", "the state", "files")]
+    texts = {**{f"attack_{one.name}": one.code for one in chosen}, "mine": MINE, **EXTREME}
+    paths = write_candidates(tmp_path / "files", texts)
+    beside = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *paths)
+    assert_same_weights(weights(trusted, "mine"), weights(beside, "mine"))
+    rows = results(beside)
+    assert rows.loc["mine"].to_dict() == results(trusted).loc["mine"].to_dict()
+    failed = rows[rows.index.str.startswith("attack_")]
+    assert (failed["status"] != "ok").all() and (failed["error"].str.len() > 20).all()
+    assert "NaN or infinity" in rows.loc["becomes_nan", "error"]
+
+
+def test_without_a_compiler_programs_run_operation_by_operation(trusted, tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "available", lambda: False)
+    paths = write_candidates(tmp_path / "files", {"mine": MINE})
+    slow = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *paths)
+    near = results(slow).loc["mine"], results(trusted).loc["mine"]
+    assert near[0]["status"] == near[1]["status"]
+    assert near[0]["fitness"] == pytest.approx(near[1]["fitness"], abs=0.2)
+
+
+def test_a_stopped_run_goes_on_in_the_jail(trusted, tmp_path):
+    """The texts come from the run's folder, and are as untrusted as before."""
+    paths = write_candidates(tmp_path / "files", {"mine": MINE, "bad": "import os\n" + GOOD})
+    words = [*WORDS, "checkpoint_minutes=0", "--untrusted"]
+    done = run(tmp_path / "run", *words, "--candidates", *paths)
+    assert "untrusted: true" in (done / "config.yaml").read_text()
+    (done / "summary.json").unlink()
+    assert main(["--resume", str(done)]) == 0
+    assert_same_weights(weights(trusted, "mine"), weights(done, "mine"))
+    assert "imports os" in results(done).loc["bad", "error"]
+
+
+def test_kept_answers_are_checked_again(tmp_path, monkeypatch, trusted):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(folder))
+    paths = write_candidates(tmp_path / "files", {"mine": MINE})
+    first = run(tmp_path / "first", *WORDS, "--untrusted", "--candidates", *paths)
+    kept = list((folder / "jail").glob("*.z"))
+    assert len(kept) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr("envcoder_bench.jail.verdicts.Jail", None)  # nothing is asked twice
+        run(tmp_path / "second", *WORDS, "--untrusted", "--candidates", *paths)
+    for damage in (b"", b"damaged", kept[0].read_bytes()[:-9]):
+        kept[0].write_bytes(damage)
+        third = run(tmp_path / f"third{len(damage)}", *WORDS, "--untrusted", "--candidates", *paths)
+        assert_same_weights(weights(first, "mine"), weights(third, "mine"))
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--untrusted", "compile_shapers=false"], "untrusted candidates run as traced programs alone"),
+        (["untrusted=maybe"], "untrusted must be true or false"),
+    ],
+)
+def test_bad_input(words, told, tmp_path, capsys):
+    assert main([*map(str, WORDS), *words, "--output_dir", str(tmp_path / "run")]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "found", [{}, {"error": "tried in vain"}, {name: name != "sockets" for name in probing.NEEDED}]
+)
+def test_without_its_walls_nothing_untrusted_runs(found, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(probing, "_probe", lambda: found)
+    paths = write_candidates(tmp_path / "files", {"mine": MINE})
+    words = [*map(str, WORDS), "--untrusted", "--candidates", str(paths[0]), "--output_dir", str(tmp_path / "run")]
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert "untrusted code cannot be confined here" in told and not (tmp_path / "run").exists()
+    assert found.get("error", "sockets") in told
