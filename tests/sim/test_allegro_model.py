@@ -85,7 +85,7 @@ def test_fingertips_of_the_flat_hand_are_where_the_links_add_up_to(flat: mujoco.
         np.testing.assert_allclose(flat.site(f"{finger}_tip").xpos, want, atol=1e-6)
 
 
-def test_joints_bend_the_fingers_to_the_palm_side_and_the_first_turns_them_about_themselves(hand: mujoco.MjModel) -> None:
+def test_joints_bend_fingers_to_the_palm_side_and_the_first_turns_them_about_themselves(hand: mujoco.MjModel) -> None:
     data = mujoco.MjData(hand)
 
     def moved(joint: str, site: str, bent: float = 0.0) -> np.ndarray:

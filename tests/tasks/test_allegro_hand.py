@@ -10,6 +10,7 @@ from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
 
 from envcoder_bench.config import project_folder
 from envcoder_bench.tasks.registry import make_task
+from envcoder_bench.torch_utils import quat_apply, quat_diff_rad
 
 EVERYWHERE = torch.ones(3, dtype=torch.bool)
 
@@ -65,6 +66,8 @@ def test_a_goal_is_reached_within_a_tenth_of_a_radian_either_way_round(hands):
         hands.state["goal_rot"][:] = torch.stack(goals)
         hands.step(torch.zeros(3, 16))
         assert hands.new_goal.tolist() == [reached] * 3, degrees
+        sparse = baseline("AllegroHand", "unshaped")("compute_reward", whole_state(hands))
+        assert sparse.tolist() == [250.0 if reached else 0.0] * 3
         fitness = hands.fitness(hands.state)
         assert fitness.tolist() == [599.0 if reached else 0.0] * 3  # full episodes, which the environment divides by
 
@@ -227,10 +230,113 @@ def test_a_cupped_hand_keeps_the_cube():
     torch.manual_seed(0)
     begin(task, baseline("AllegroHand", "unshaped"))
     lower, upper = task.constants["shadow_hand_dof_lower_limits"], task.constants["shadow_hand_dof_upper_limits"]
-    share = torch.tensor(3 * [0.5, 0.2, 0.3, 0.4] + [0.8, 0.6, 0.6, 0.8])
+    share = torch.tensor(3 * [0.5, 0.2, 0.2, 0.2] + [0.8, 0.6, 0.4, 0.4])
     for _ in range(60):
         task.step((lower + share * (upper - lower)).repeat(32, 1))
     held = ~baseline("AllegroHand", "unshaped")("compute_terminal", whole_state(task))
     assert held.float().mean() > 0.8
     fingers = task.state["contact_forces"][:, :17].sum(1)[held]  # what they feel is the cube's weight
     assert fingers[:, 2].median().item() == pytest.approx(-400 * 0.065**3 * 9.81, rel=0.2)
+
+
+# shipped candidates
+
+
+def random_cubes(n=64):
+    """Cubes and goals anywhere, turned anyhow and moving."""
+    task = fake("AllegroHand", n)
+    torch.manual_seed(0)
+    begin(task, baseline("AllegroHand", "human"))
+    task.state["object_state"][:, 7:].normal_()
+    task.state["fingertip_pos"].normal_()
+    return task
+
+
+def test_corners_are_as_far_as_eight_points_say():
+    task = random_cubes()
+    _, parts = candidate("000_corners")("compute_reward", whole_state(task))
+    corners = 0.0325 * torch.cartesian_prod(*3 * [torch.tensor([-1.0, 1.0])])
+
+    def placed(which):
+        pos, quat = task.state[f"{which}_pos"], task.state[f"{which}_rot"]
+        return pos.unsqueeze(1) + quat_apply(quat.unsqueeze(1).expand(-1, 8, 4), corners.expand(len(pos), 8, 3))
+
+    squares = (placed("object") - placed("goal")).square().sum(2).mean(1)
+    torch.testing.assert_close(parts["near"], -20.0 * squares.sqrt())
+
+
+def test_turning_pays_by_the_angle_that_it_takes_off(hands):
+    """Turned by 90 degrees about z and turning back at 2 rad/s, by 5 turning away, half a turn about x as well."""
+    hands.state["object_angvel"][:] = torch.tensor([[0.0, 0, -2], [0, 0, 2], [1, 0, 0]])
+    _, parts = candidate("001_turn_towards")("compute_reward", whole_state(hands))
+    step = hands.constants["dt"].item()
+    assert parts["towards"][:2].tolist() == pytest.approx([40 * 2 * step, -40 * 2 * step], rel=1e-4)
+    assert parts["goal"].tolist() == [0.0, 250.0, 0.0] and abs(parts["towards"][2].item()) < 1e-4
+
+
+def test_no_velocity_sees_no_velocity():
+    task, functions = random_cubes(), candidate("002_no_velocity")
+    before = functions("compute_observation", whole_state(task)).clone()
+    task.state["object_state"][:, 7:] += 1.0
+    task.state["dof_vel"] += 1.0
+    task.state["dof_force_tensor"] += 1.0
+    assert before.shape == (64, 50) and torch.equal(functions("compute_observation", whole_state(task)), before)
+    human = baseline("AllegroHand", "human")("compute_observation", whole_state(task))
+    assert all(bool((human == column.unsqueeze(1)).all(0).any()) for column in before.T)  # 50 of its 88
+
+
+def test_the_cubes_view_does_not_know_the_sign_of_a_quaternion():
+    task, functions = random_cubes(), candidate("003_cube_view")
+    before = functions("compute_observation", whole_state(task)).clone()
+    task.state["object_rot"].neg_()
+    torch.testing.assert_close(functions("compute_observation", whole_state(task)), before, atol=1e-4, rtol=0)
+
+
+def test_relative_targets_hold_and_stay_in_range():
+    task, functions = fake("AllegroHand", 3), candidate("004_relative_targets")
+    task.state["prev_targets"][:] = torch.tensor([[0.5], [0.99], [-0.3]])
+    action = torch.tensor([[0.0], [1.0], [-1.0]]).expand(3, 16)
+    target = functions("compute_dof_target", whole_state(task), action)
+    stroke = 0.2 * 20.0 * task.dt
+    torch.testing.assert_close(target, torch.tensor([[0.5], [1.0], [-0.3 - stroke]]).expand(3, 16))
+
+
+def test_half_of_the_hands_begin_cupped_and_keep_the_cube_more_often():
+    task = make_task("AllegroHand", shipped("AllegroHand"), 256, "mujoco_cpu", "cpu")
+    torch.manual_seed(0)
+    begin(task, candidate("005_cupped_hand"))
+    bent = task.state["dof_pos"][:, 12] > 1.0  # the thumb, turned to the palm side
+    assert 0.4 < bent.float().mean() < 0.6
+    start = task.state["dof_pos"].clone()
+    for _ in range(30):
+        task.step(start)
+    held = ~baseline("AllegroHand", "human")("compute_terminal", whole_state(task))
+    assert held[bent].float().mean() > 0.9 > held[~bent].float().mean()
+
+
+def test_half_of_the_goals_are_near():
+    task = fake("AllegroHand", 2000)
+    torch.manual_seed(0)
+    begin(task, baseline("AllegroHand", "human"))
+    goal = candidate("006_near_goals")("compute_goal", whole_state(task))["goal_rot"]
+    torch.testing.assert_close(goal.norm(dim=1), torch.ones(2000))
+    angle = quat_diff_rad(task.state["object_rot"], goal)
+    assert 0.5 < (angle < 1.06).float().mean() < 0.6 and angle.min() > 0.1 and angle.max() > 3.0
+
+
+def test_leaving_the_hand_ends_and_costs(hands):
+    hands.state["object_pos"][1, 2] -= 0.11
+    functions, state = candidate("007_drop_ends"), whole_state(hands)
+    assert functions("compute_terminal", state).tolist() == [False, True, False]
+    _, parts = functions("compute_reward", state)
+    assert parts["leaving"].tolist() == [0.0, -50.0, 0.0] and parts["in_hand"][0].item() == pytest.approx(0.7, rel=1e-3)
+
+
+def test_bound_names_run_as_a_script():
+    functions = candidate("008_bound_names")
+    assert isinstance(functions.candidate.functions["compute_reward"].call, torch.jit.ScriptFunction)
+    task = random_cubes()
+    reward, parts = functions("compute_reward", whole_state(task))
+    by_angle = quat_diff_rad(task.state["object_rot"], task.state["goal_rot"])
+    torch.testing.assert_close(parts["rotation"], 4.0 * torch.exp(-by_angle / 0.5))
+    assert reward.shape == (64,)

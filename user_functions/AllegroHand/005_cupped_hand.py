@@ -1,7 +1,7 @@
-"""Episodes begin with the fingers bent around the cube, half of them; the other half as the human baseline's.
+"""Half of the episodes begin in a hand that is made to catch: fingers a little bent, the thumb behind the cube.
 
-From a flat hand most early episodes end in a second, with the cube on the floor. In a cupped hand it stays, and there
-is time to find out what turns it. Fitness is measured from the task's own starts.
+From the task's own starts every fifth cube falls even if the hand keeps still, and more fall where it explores. Where
+it stays, there is time to find out what turns it. Fitness is measured from the task's own starts.
 """
 from envcoder_bench.torch_utils import torch_rand_float
 
@@ -14,9 +14,9 @@ def compute_initial_state(state_dict):
     span = upper - lower
     flat = 0.2 * (lower + torch_rand_float(0.0, 1.0, (n, 16), device) * span)
     one = torch.ones(n, 1, device=device)
-    finger = [0.5 * one, 0.2 * one, 0.3 * one, 0.4 * one]  # shares of its joints' ranges
-    thumb = [0.8 * one, 0.6 * one, 0.6 * one, 0.8 * one]
-    cupped = lower + (torch.cat(3 * finger + thumb, dim=1) + torch_rand_float(-0.1, 0.1, (n, 16), device)) * span
+    finger = [0.5 * one, 0.2 * one, 0.2 * one, 0.2 * one]  # shares of its joints' ranges
+    thumb = [0.8 * one, 0.6 * one, 0.4 * one, 0.4 * one]
+    cupped = lower + (torch.cat(3 * finger + thumb, dim=1) + torch_rand_float(-0.05, 0.05, (n, 16), device)) * span
     half_of_them = torch_rand_float(0.0, 1.0, (n, 1), device) < 0.5
 
     turned = torch_rand_float(-1.0, 1.0, (n, 4), device)
