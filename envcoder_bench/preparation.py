@@ -15,7 +15,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.errors import UserError
 from envcoder_bench.fitness import load_fitness
 from envcoder_bench.groups import GroupLayout
-from envcoder_bench.jail.probing import confinement
+from envcoder_bench.jail.probing import announce
 from envcoder_bench.jail.verdicts import judge
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.shaping.assemble import Shaping, assemble
@@ -136,7 +136,7 @@ class _Loader:
         Raises:
             UserError: they cannot be confined on this machine.
         """
-        print("untrusted candidates are confined by", *confinement(), sep="\n  ", file=sys.stderr)
+        announce()
         cfg, baseline = self._cfg, self._baselines[self._cfg.baseline]
         shaping = check(self.shaping(baseline, cfg.seed), state, task.constants, task)
         types = None if cfg.shaper_types is None else list(cfg.shaper_types)

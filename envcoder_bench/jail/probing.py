@@ -21,6 +21,12 @@ NEEDED = (
 )  # fmt: skip
 
 
+@functools.lru_cache(maxsize=None)
+def announce() -> None:
+    """Print what is in force to stderr, once in a process. Raises UserError as ``confinement``."""
+    print("untrusted candidates are confined by", *confinement(), sep="\n  ", file=sys.stderr)
+
+
 def confinement() -> List[str]:
     """Say what is in force here, a line for each wall, for the user to read.
 

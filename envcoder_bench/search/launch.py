@@ -14,7 +14,7 @@ from envcoder_bench.checks import check_training, check_values
 from envcoder_bench.command_line import quoted
 from envcoder_bench.errors import UserError, user_input
 from envcoder_bench.fitness import fitness_meaning, read_fitness
-from envcoder_bench.jail.probing import confinement
+from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.memory import Footprint
 from envcoder_bench.preparation import prepare
 from envcoder_bench.run_folder import RunFolder
@@ -205,6 +205,7 @@ def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Option
         proposer = asked.proposer(cfg, provider, folder.transcript) if left else None
         writer = provider.name if provider is not None else asked.llm
         say(screen.opening(_facts(folder, asked, cfg)))
+        announce()
         meta = asked.meta(cfg)
         about = {
             **meta,
@@ -231,7 +232,6 @@ def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> Dict[str, str
         "candidates": f"{kinds}, by {asked.llm}; what they lack comes from the {cfg.baseline} baseline",
         "rounds": f"{search.num_iters} of {search.shapers_per_iter} candidates, each {size}, {seeds}, on {cfg.device}",
         "limits": ", ".join(f"{limit:,} {what}" for what, limit in limits.items() if limit is not None),
-        "jail": "; ".join(confinement()),
         "folder": f"{folder.path} (after a stop: {folder.command})",
     }
     return {name: text for name, text in facts.items() if text}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -61,13 +62,15 @@ class Search:
             for number in range(1, self._settings.num_iters + 1):
                 round = self._folder.read_round(number)
                 if round is None or not self._archive.of_round(number):
+                    began = time.monotonic()
                     say(f"\nround {number} of {self._settings.num_iters}")
                     round = round or self._candidates(number)
                     say(screen.candidates(round))
+                    ready = time.monotonic()
                     code = self._train(round)
                     if code >= 128:
                         return code
-                    say(screen.standing(self._archive))
+                    say(f"{screen.standing(self._archive)}\n{screen.times(ready - began, time.monotonic() - ready)}")
                 if round.stopped:
                     say(f"no more rounds: {round.stopped}")
                     break

@@ -16,6 +16,7 @@ from envcoder_bench.memory import Footprint, release
 from envcoder_bench.preparation import Group, prepare
 from envcoder_bench.report.points import Point, read_points
 from envcoder_bench.report.results import Result, read_results
+from envcoder_bench.report.table import split_place
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal, Proposer
@@ -51,7 +52,7 @@ class Checker:
         if new:
             with contextlib.redirect_stderr(io.StringIO()):  # its warnings come again where it is trained
                 groups, failed = prepare(self._cfg, new)
-            errors.update({name: str(error) for name, error in failed.items()})
+            errors.update({name: without_folder(str(error)) for name, error in failed.items()})
             errors.update(self._too_large(groups))
             for source in new:
                 if source.name in errors:  # mended, it may well come to be as another was
@@ -108,6 +109,12 @@ def recorded(archive: Archive, round: Round, run: Path) -> Archive:
     return Archive([*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1]))], baselines)
 
 
+def without_folder(error: str) -> str:
+    """The error with its file's name alone: two searches that found the same say the same."""
+    place, message = split_place(error)
+    return f"{Path(place).name}: {message}" if place else error
+
+
 def _attempt(number: int, proposal: Proposal, status: str = OK, error: str = "") -> Attempt:
     source, parents, origin = proposal.source, proposal.parents, proposal.origin
     return Attempt(proposal.name, number, source, parents, origin, status, error=error)
@@ -118,7 +125,7 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     lost = [row for row in rows if not row.measured]
     if lost:
         status = FAILED_AT_LOAD if all(row.status == "failed at load" for row in rows) else FAILED
-        return replace(attempt, status=status, fitness=None, error=lost[0].error or "it has no fitness")
+        return replace(attempt, status=status, fitness=None, error=without_folder(lost[0].error) or "it has no fitness")
     if not rows:
         return attempt
     length = math.fsum(row.episode_length for row in rows) / len(rows)

@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Iterable, List, Mapping, Sequence
 
+from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.search.feedback import explain, idea
 from envcoder_bench.search.folder import Round
@@ -90,6 +91,12 @@ def standing(archive: Archive) -> str:
 def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
     by = difference(attempt, baseline)
     return "" if by is None else f"; {by:+.3g} against {name}"
+
+
+def times(writing: float, training: float) -> str:
+    """How long a round took, in seconds."""
+    parts = f"writing and checks {duration(writing)}, training {duration(training)}"
+    return f"this round took {duration(writing + training)}: {parts}"
 
 
 def verdict(ranked: Sequence[Ranked], name: str) -> str:
