@@ -8,6 +8,7 @@ import torch
 from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
 
 from envcoder_bench.config import project_folder
+from envcoder_bench.tasks.registry import make_task
 
 TABLE, REST_A, REST_B = 1.025, 1.025 + 0.025, 1.025 + 0.035  # m, the table's surface and the cubes' centres on it
 ON_B = TABLE + 0.07 + 0.025
@@ -68,6 +69,23 @@ def test_the_constants_are_isaacgymenvs():
     assert bodies == ["panda_leftfinger", "panda_rightfinger", "panda_link7"]
     cubes = [task.body_names[task.constants[key]] for key in ("cubeA_index", "cubeB_index")]
     assert cubes == ["cubeA", "cubeB"]
+
+
+def test_a_file_from_isaacgymenvs_is_accepted_and_what_has_no_effect_is_named():
+    cfg = shipped("FrankaCubeStack")
+    env = dict(numEnvs=8192, envSpacing=1.5, enableDebugVis=False, frankaPositionNoise=0.0, frankaRotationNoise=0.0)
+    env.update(aggregateMode=3, controlType="osc", enableCameraSensors=False, asset={"assetRoot": "../../assets"})
+    sim = dict(up_axis="z", use_gpu_pipeline=True, gravity=[0.0, 0.0, -9.81], physx={"num_threads": 4})
+    full = {**cfg, "physics_engine": "physx", "env": {**cfg["env"], **env}, "sim": {**cfg["sim"], **sim}}
+    with pytest.warns(UserWarning, match="have no effect here: .*frankaPositionNoise.*aggregateMode.*controlType"):
+        assert make_task("FrankaCubeStack", full, 1, "mujoco_cpu", "cpu").max_episode_length == 300
+
+
+def test_another_control_type_is_refused_with_the_candidate_that_has_it():
+    cfg = shipped("FrankaCubeStack")
+    cfg["env"]["controlType"] = "joint_tor"
+    with pytest.raises(ValueError, match="env.controlType is 'joint_tor'.*003_joint_torque.py"):
+        type(fake("FrankaCubeStack"))(cfg, fake("FrankaCubeStack").sim)
 
 
 def test_the_state_shows_the_simulators_tensors():

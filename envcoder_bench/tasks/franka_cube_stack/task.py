@@ -66,7 +66,7 @@ class FrankaCubeStack(SimTask):
     ignored_keys = (
         "env.enableDebugVis",
         "env.aggregateMode",
-        "env.controlType",  # how actions become torques is the candidates' business
+        "env.controlType",
         "env.frankaPositionNoise",
         "env.frankaRotationNoise",
     )
@@ -79,6 +79,12 @@ class FrankaCubeStack(SimTask):
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         super().__init__(cfg, sim)
+        control = read(cfg, "env.controlType", "osc")
+        if control != "osc":
+            raise ValueError(
+                f"cfg/task/{self.name}.yaml: env.controlType is '{control}', but what actions do is in the candidates: leave "
+                f"the key out, and see user_functions/{self.name}/003_joint_torque.py"
+            )
         self.max_episode_length = int(read(cfg, "env.episodeLength"))
         cube_a, cube_b = self.state["cubeA_state"], self.state["cubeB_state"]
         grip, left, right = (sim.site_states[:, k] for k in range(3))
