@@ -84,7 +84,7 @@ def test_a_file_from_isaacgymenvs_is_accepted_and_what_has_no_effect_is_named():
 def test_another_control_type_is_refused_with_the_candidate_that_has_it():
     cfg = shipped("FrankaCubeStack")
     cfg["env"]["controlType"] = "joint_tor"
-    with pytest.raises(ValueError, match="env.controlType is 'joint_tor'.*003_joint_torque.py"):
+    with pytest.raises(ValueError, match=r"env\.controlType is 'joint_tor'.*003_joint_torque\.py"):
         type(fake("FrankaCubeStack"))(cfg, fake("FrankaCubeStack").sim)
 
 

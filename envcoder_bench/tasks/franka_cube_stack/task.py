@@ -82,7 +82,7 @@ class FrankaCubeStack(SimTask):
         control = read(cfg, "env.controlType", "osc")
         if control != "osc":
             raise ValueError(
-                f"cfg/task/{self.name}.yaml: env.controlType is '{control}', but what actions do is in the candidates: leave "
+                f"cfg/task/{self.name}.yaml: env.controlType is '{control}', but what actions do is the candidates': leave "
                 f"the key out, and see user_functions/{self.name}/003_joint_torque.py"
             )
         self.max_episode_length = int(read(cfg, "env.episodeLength"))
