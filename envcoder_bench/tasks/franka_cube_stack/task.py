@@ -82,8 +82,8 @@ class FrankaCubeStack(SimTask):
         control = read(cfg, "env.controlType", "osc")
         if control != "osc":
             raise ValueError(
-                f"cfg/task/{self.name}.yaml: env.controlType is '{control}', but what actions do is the candidates': leave "
-                f"the key out, and see user_functions/{self.name}/003_joint_torque.py"
+                f"cfg/task/{self.name}.yaml: env.controlType is '{control}', but actions are the candidates' business: "
+                f"leave the key out, and see user_functions/{self.name}/003_joint_torque.py"
             )
         self.max_episode_length = int(read(cfg, "env.episodeLength"))
         cube_a, cube_b = self.state["cubeA_state"], self.state["cubeB_state"]
