@@ -17,7 +17,7 @@ from task_helpers import Functions, baseline, begin, shipped, whole_state
 
 from envcoder_bench.config import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
-from envcoder_bench.torch_utils import quat_rotate, quat_rotate_inverse
+from envcoder_bench.torch_utils import quat_axis, quat_rotate, quat_rotate_inverse
 
 TABLE, ON_B = 1.025, 1.025 + 0.07 + 0.025
 DEFAULT = [0, 0.1963, 0, -2.6180, 0, 2.9416, 0.7854, 0.035, 0.035]
@@ -275,6 +275,8 @@ def test_half_of_the_episodes_begin_with_the_cube_in_the_hand():
     begin(task, functions)
     held = task.state["cubeA_pos_relative"].norm(dim=1) < 1e-3
     assert 75 < int(held.sum()) < 125 and bool((task.state["cubeA_pos"][~held, 2] < TABLE + 0.026).all())
+    along = quat_axis(task.state["cubeA_quat"], 2) * quat_axis(task.state["eef_quat"], 2)  # the hand's axis is the cube's
+    assert bool((along.sum(dim=1)[held].abs() > 0.9999).all())
     for _ in range(20):
         task.step(torque_of(task, CLOSED))
     assert bool((task.state["cubeA_pos"][held, 2] > TABLE + 0.15).all())
