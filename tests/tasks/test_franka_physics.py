@@ -275,8 +275,8 @@ def test_half_of_the_episodes_begin_with_the_cube_in_the_hand():
     begin(task, functions)
     held = task.state["cubeA_pos_relative"].norm(dim=1) < 1e-3
     assert 75 < int(held.sum()) < 125 and bool((task.state["cubeA_pos"][~held, 2] < TABLE + 0.026).all())
-    along = quat_axis(task.state["cubeA_quat"], 2) * quat_axis(task.state["eef_quat"], 2)  # the hand's axis is the cube's
-    assert bool((along.sum(dim=1)[held].abs() > 0.9999).all())
+    along = (quat_axis(task.state["cubeA_quat"], 2) * quat_axis(task.state["eef_quat"], 2)).sum(dim=1)
+    assert bool((along[held].abs() > 0.9999).all())  # the cube's axis is the hand's
     for _ in range(20):
         task.step(torque_of(task, CLOSED))
     assert bool((task.state["cubeA_pos"][held, 2] > TABLE + 0.15).all())
