@@ -57,6 +57,7 @@ def test_spreads_are_those_of_all_values_since_the_last_call(compiled, deferred)
             assert set(found[group]) == set(seen[0][group])
             for name in found[group]:
                 assert found[group][name] == spread([values[group][name] for values in seen])
+    assert bool(groups.dispatch.stages["reward"].traced) == compiled  # no kernel was taken back
 
 
 def test_means_have_a_window_of_their_own():
