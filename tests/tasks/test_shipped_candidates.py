@@ -86,7 +86,8 @@ def test_nothing_in_it_waits_for_the_device(name, path):
     state = whole_state(task, functions.candidate.action_dim or 0)
     for shaper_type in functions.candidate.functions:
         step = torch.zeros((), dtype=torch.int64)
-        with WaitsForDevice(task.constants), stream.use(0, step, 0):  # as in a graph, whose step is a tensor
+        constants = {key: state[key] for key in task.constants}
+        with WaitsForDevice(constants), stream.use(0, step, 0):  # as in a graph, whose step is a tensor
             functions(shaper_type, state, state["actions"])
 
 
