@@ -173,11 +173,12 @@ def start(
     files = {f"{PROMPT}/{name}": text for name, text in asked.templates.items()}
     files.update({f"{START}/{name}.py": text for name, text in asked.starts.items()})
     fitness = read_fitness(cfg)
-    if fitness is not None:  # what the user does to the file meanwhile does not matter
-        files[FITNESS], cfg.fitness = fitness.source, str(path / FITNESS)
-        asked.overrides.append(f"fitness={quoted(cfg.fitness)}")
+    if fitness is not None:
+        files[FITNESS] = fitness.source
     kept = {name: getattr(asked, name) for name in ("task", "llm", "task_description", "base_url")}
-    folder = SearchFolder.create(path, {**kept, "search": settings, "overrides": asked.overrides}, files)
+    folder = SearchFolder.create(path, {**kept, "search": settings, "overrides": list(asked.overrides)}, files)
+    asked.overrides.extend(_own_fitness(folder))
+    cfg = asked.run_config()
     return _go_on(folder, asked, cfg, provider, True)
 
 
@@ -190,13 +191,28 @@ def resume(path: Path) -> int:
         config.task_description,
         config.base_url,
         config.search,
-        list(config.overrides),
+        [*config.overrides, *_own_fitness(folder)],
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
     )
     cfg = asked.run_config()
-    left = any(folder.read_round(number) is None for number in range(1, config.search.num_iters + 1))
+    left = _rounds_left(folder, config.search.num_iters)
     return _go_on(folder, asked, cfg, asked.provider() if left else None, left)
+
+
+def _rounds_left(folder: SearchFolder, count: int) -> bool:
+    """Whether candidates have to be written still."""
+    for number in range(1, count + 1):
+        round = folder.read_round(number)
+        if round is None or round.stopped:
+            return round is None
+    return False
+
+
+def _own_fitness(folder: SearchFolder) -> List[str]:
+    """The override for the search's copy of the fitness file: what becomes of the user's meanwhile does not matter."""
+    copy = folder.path / FITNESS
+    return [f"fitness={quoted(str(copy))}"] if copy.is_file() else []
 
 
 def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Optional[Provider], left: bool) -> int:

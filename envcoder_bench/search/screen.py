@@ -45,7 +45,9 @@ def candidates(round: Round) -> str:
             lines.append(_row("", "", f"was: {_short(round.mended[proposal.name])}"))
     for proposal, status, error in round.failed:
         what = "no code" if status == NO_CODE else "failed"
-        lines.append(_row(proposal.name, what, _short(explain(error, "" if status == NO_CODE else proposal.source))))
+        told, _, code = explain(error, proposal.source).partition("\n")
+        lines.append(_row(proposal.name, what, _short(told)))
+        lines += [_row("", "", f"> {code.strip()}")] if code else []
     no_code = sum(status == NO_CODE for _, status, _ in round.failed)
     counts = {
         f"ready{f' ({len(round.mended)} repaired)' if round.mended else ''}": len(round.ready),

@@ -1,0 +1,123 @@
+"""What becomes of a round's candidates: mended or not, measured or not."""
+
+import pytest
+
+from envcoder_bench.report.points import Point, PointLog
+from envcoder_bench.report.results import FAILED as ROW_FAILED
+from envcoder_bench.report.results import FAILED_AT_LOAD as ROW_FAILED_AT_LOAD
+from envcoder_bench.report.results import Result, write_results
+from envcoder_bench.search.folder import Round
+from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
+from envcoder_bench.search.rounds import check_and_mend, recorded, without_folder
+
+
+class Checks:
+    """A checker for which sources that begin with "bad" are wrong."""
+
+    def __init__(self):
+        self.checked = []
+
+    def errors(self, proposals):
+        self.checked.append([p.name for p in proposals])
+        return {p.name: f"{p.source}!" for p in proposals if p.source.startswith("bad")}
+
+
+class Mender:
+    """Mends "bad 2" to "bad 1", that to "good", and gives "bad" up."""
+
+    def __init__(self):
+        self.told = []
+
+    def repair(self, archive, failures):
+        self.told.append([(p.name, error) for p, error in failures])
+        better = {"bad 2": "bad 1", "bad 1": "good"}
+        return [Proposal(p.name, better[p.source]) if p.source in better else None for p, _ in failures]
+
+
+PROPOSALS = [
+    Proposal("r1_00", "fine"),
+    Proposal("r1_01", "bad 1"),
+    Proposal("r1_02", "bad 2"),
+    Proposal("r1_03", "bad"),
+    Proposal("r1_04", "", error="declined"),
+]
+
+
+@pytest.mark.parametrize(
+    ("repairs", "ready", "left"),
+    [
+        (0, {"r1_00": "fine"}, {"r1_01": "bad 1!", "r1_02": "bad 2!", "r1_03": "bad!"}),
+        (1, {"r1_00": "fine", "r1_01": "good"}, {"r1_02": "bad 1!", "r1_03": "bad!"}),
+        (2, {"r1_00": "fine", "r1_01": "good", "r1_02": "good"}, {"r1_03": "bad!"}),
+        (9, {"r1_00": "fine", "r1_01": "good", "r1_02": "good"}, {"r1_03": "bad!"}),
+    ],
+)
+def test_candidates_are_mended_as_often_as_allowed(repairs, ready, left):
+    checks, mender = Checks(), Mender()
+    round = check_and_mend(1, PROPOSALS, mender, Archive(), checks, repairs)
+    assert {p.name: p.source for p in round.ready} == ready
+    assert {p.name: error for p, status, error in round.failed if status == FAILED_AT_LOAD} == left
+    assert [(p.name, error) for p, status, error in round.failed if status == NO_CODE] == [("r1_04", "declined")]
+    first = {"r1_01": "bad 1!", "r1_02": "bad 2!"}
+    assert round.mended == {name: error for name, error in first.items() if name in ready}
+    assert checks.checked[0] == ["r1_00", "r1_01", "r1_02", "r1_03"]
+    if repairs:
+        assert checks.checked[1] == ["r1_01", "r1_02"]
+        assert mender.told[0] == [("r1_01", "bad 1!"), ("r1_02", "bad 2!"), ("r1_03", "bad!")]
+    assert len(mender.told) == min(repairs, 3)
+
+
+def run_folder(path, rows, points=()):
+    path.mkdir()
+    write_results(path / "results.csv", rows)
+    log = PointLog(path / "points.csv")
+    for point in points:
+        log.add(point)
+    log.close()
+    return path
+
+
+def test_a_run_s_results_are_recorded_with_what_it_measured_of_others(tmp_path):
+    best = Attempt("r1_00", 1, "best", fitness=0.75, by_seed={0: 0.5, 1: 1.0}, episode_length=10.0)
+    other = Attempt("r1_01", 1, "other", fitness=0.1, by_seed={0: 0.1, 1: 0.1})
+    before = Archive([best, other], {"human": Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2, 1: 0.2})})
+    rows = [
+        *(Result("human", seed, fitness=0.5, episode_length=5.0) for seed in (2, 3)),
+        *(Result("r1_00", seed, fitness=0.25, episode_length=20.0) for seed in (2, 3)),
+        *(Result("r2_00", seed, fitness=seed / 10, episode_length=30.0 + seed) for seed in (2, 3)),
+        Result("r2_01", 2, fitness=0.9, episode_length=30.0),
+        Result("r2_01", 3, ROW_FAILED, error="/a/b/r2_01.py:3: in compute_reward: NaN"),
+        *(Result("r2_02", seed, ROW_FAILED_AT_LOAD, error="no") for seed in (2, 3)),
+        *(Result("r2_10", seed, fitness=0.1, episode_length=1.0) for seed in (2, 3)),
+    ]
+    point = Point("r2_00", 2, 5, 100, 0.25, 6.0, {"total reward": (1.0, 0.5, 2.0)})
+    run = run_folder(tmp_path / "run", rows, [point])
+    ready = [Proposal(name, name, ("r1_00",), "made") for name in ("r2_10", "r2_00", "r2_01", "r2_02")]
+    after = recorded(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, "declined")]), run)
+    assert [a.name for a in after.attempts] == ["r1_00", "r1_01", "r2_00", "r2_01", "r2_02", "r2_03", "r2_10"]
+    assert after.find("r1_00").by_seed == {0: 0.5, 1: 1.0, 2: 0.25, 3: 0.25}
+    assert after.find("r1_00").fitness == pytest.approx(0.5)
+    assert after.find("r1_01") == other
+    assert after.find("human").fitness == pytest.approx(0.35)
+    first = after.find("r2_00")
+    assert (first.round, first.status, first.fitness, first.episode_length) == (2, OK, pytest.approx(0.25), 32.5)
+    assert (first.parents, first.origin, first.points) == (("r1_00",), "made", (point,))
+    # one seed that fails makes a candidate that cannot be relied on
+    assert (after.find("r2_01").status, after.find("r2_01").fitness) == (FAILED, None)
+    assert after.find("r2_01").error == "r2_01.py:3: in compute_reward: NaN"
+    assert after.find("r2_02").status == FAILED_AT_LOAD
+    assert (after.find("r2_03").status, after.find("r2_03").error) == (NO_CODE, "declined")
+    assert after.best().name == "r1_00"
+    assert before.attempts == [best, other]
+
+
+def test_a_round_without_any_run_is_recorded(tmp_path):
+    failed = [(Proposal("r1_00", "x"), FAILED_AT_LOAD, "no")]
+    after = recorded(Archive(), Round(1, [], failed), tmp_path / "nowhere")
+    assert [(a.name, a.error) for a in after.attempts] == [("r1_00", "no")]
+
+
+def test_errors_name_files_without_folders():
+    assert without_folder("/a/b c/r1_00.py:3: in f: no /a/b") == "r1_00.py:3: in f: no /a/b"
+    assert without_folder("no place") == "no place"
+    assert without_folder("") == ""

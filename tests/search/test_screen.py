@@ -1,0 +1,87 @@
+"""What a person sees of a search."""
+
+import math
+
+import pytest
+
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.search import screen
+from envcoder_bench.search.folder import Round
+from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.providers.budget import Spent
+from envcoder_bench.search.records import FAILED_AT_LOAD, NO_CODE, Archive, Attempt, Proposal
+
+
+def test_candidates_are_listed_with_what_became_of_them():
+    ready = [Proposal("r1_00", '"""Stay up."""\n'), Proposal("r1_01", "x = 1\n", origin="m, sample 1, repaired")]
+    failed = [
+        (Proposal("r1_02", "a = 1\nb = 2\n"), FAILED_AT_LOAD, "/a/r1_02.py:2: in compute_reward: wrong"),
+        (Proposal("r1_03", ""), NO_CODE, "the model declined"),
+    ]
+    shown = screen.candidates(Round(1, ready, failed, {"r1_01": "r1_01.py:1: bad"})).splitlines()
+    assert shown == [
+        "  r1_00    ready     Stay up.",
+        "  r1_01    repaired  m, sample 1, repaired",
+        "                     was: r1_01.py:1: bad",
+        "  r1_02    failed    r1_02.py:2: in compute_reward: wrong",
+        "                     > b = 2",
+        "  r1_03    no code   the model declined",
+        "2 ready (1 repaired), 1 failed, 1 without code",
+    ]
+    assert screen.candidates(Round(1)) == "0 ready"
+
+
+def test_spending_tells_the_round_and_the_whole():
+    told = screen.spending(Usage(3, 1200, 34, 0.5), Spent(99_000, 1.25))
+    assert told == "3 requests, 1,200 tokens in and 34 out, $0.50; so far 99,000 tokens, $1.25"
+    told = screen.spending(Usage(1, 10, 20, None), Spent(30, 0.0))
+    assert told == "1 request, 10 tokens in and 20 out, price unknown; so far 30 tokens"
+    assert screen.spending(Usage(), Spent()) == ""
+
+
+def test_the_standing_compares_over_common_seeds():
+    best = Attempt("r1_00", 1, "", fitness=0.5, by_seed={0: 0.25, 1: 0.75})
+    baselines = {
+        "human": Attempt("human", 0, "", fitness=0.5, by_seed={1: 0.5}),
+        "unshaped": Attempt("unshaped", 0, ""),
+    }
+    told = screen.standing(Archive([best], baselines))
+    assert told == "best so far: r1_00, fitness 0.5, mean of 2 seeds; +0.25 against human"
+    assert screen.standing(Archive([], baselines)) == "no candidate has a fitness yet"
+
+
+def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
+    mean, low, high = versus
+    numbers = dict(vs_human=mean, vs_human_ci_low=low, vs_human_ci_high=high)
+    return Ranked(rank, name, "ok", 0.5, seeds=(5, 6) if rank else (), errors=error, **numbers)
+
+
+@pytest.mark.parametrize(
+    ("best", "human", "told"),
+    [
+        (
+            row("a", (0.2, 0.1, 0.3)),
+            row("human"),
+            "a is better than human on 2 new seeds: +0.2, 95 % interval +0.1 to +0.3",
+        ),
+        (row("a", (0.2, -0.1, 0.3)), row("human"), "a is not told apart from human on 2 new seeds"),
+        (row("a", (-0.2, -0.3, -0.1)), row("human"), "a is worse than human on 2 new seeds"),
+        (row("a", (0.2, math.nan, math.nan)), row("human"), "too few to tell how sure that is"),
+        (row("a"), row("human", rank=None), "the human baseline has none to compare it with"),
+        (row("a", rank=None, error=("bad",)), row("human"), "a has no fitness in the final evaluation: bad"),
+    ],
+)
+def test_the_verdict_says_no_more_than_the_seeds_do(best, human, told):
+    assert told in screen.verdict([human, best], "a")
+
+
+def test_words_of_a_candidate_do_not_reach_the_terminal_as_commands(capsys):
+    screen.say("  r1_00\tx\x1b[2J\x07\r\u202e ü\nsecond")
+    shown = capsys.readouterr().out
+    assert shown == "  r1_00 x�[2J��� ü\nsecond\n"
+
+
+def test_the_opening_is_a_column_of_facts():
+    shown = screen.opening({"task": "Cartpole: up", "fitness": "word " * 60}).splitlines()
+    assert shown[0] == "   task  Cartpole: up"
+    assert len(shown) > 3 and all(len(line) <= screen.WIDTH for line in shown)
