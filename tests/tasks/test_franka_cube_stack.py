@@ -282,6 +282,16 @@ def test_the_gripper_gets_a_bounded_force_towards_its_target():
     torch.testing.assert_close(torque[:, 7:], want, atol=1e-4, rtol=0)
 
 
+def test_an_arm_that_cannot_move_its_hand_in_a_direction_gets_a_torque_all_the_same():
+    task = scene(2)
+    task.sim.jacobian[:, 2] = 0.0  # up and down
+    action = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]])
+    task.state["q"][:, :7] = task.constants["franka_default_dof_pos"][:7]
+    torque = baseline("FrankaCubeStack", "human")("compute_torque", whole_state(task), action)
+    assert bool(torch.isfinite(torque).all()) and torque[0, :7].abs().max() < 1e-3
+    assert torque[1, :7].abs().max() == task.sim.effort_limits[0]
+
+
 @pytest.mark.parametrize("name", ["human", "unshaped"])
 def test_initial_states(name):
     """IsaacGymEnvs' ranges; both cubes on the table, and never nearer to each other than 17 cm."""
