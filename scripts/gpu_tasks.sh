@@ -10,24 +10,25 @@
 # lost). Append the records to docs/benchmarks.jsonl and write the pages with `python scripts/benchmark.py report`.
 #
 # Times are of training alone, all policies of a row side by side; compiling comes on top (1 to 1.5 minutes for the first
-# row of a task on a fresh machine), and evaluations. Sizes assume 1 to 2.5 M env-steps/s a GPU (docs/benchmarks.md).
+# row of a task on a fresh machine), and evaluations. So 880 s of training are what two calls of LIMIT hold. Sizes assume
+# 1 to 2.5 M env-steps/s a GPU (docs/benchmarks.md).
 set -u
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu_tasks.sh OUT_DIR}
 LIMIT=${LIMIT:-555}                     # seconds of this call
 RUNS=${RUNS:-runs/tasks}
 SEEDS=${SEEDS:-5}
-FRANKA=${FRANKA:-1080} FRANKA_SEEDS=${FRANKA_SEEDS:-$SEEDS} FRANKA_ENVS=${FRANKA_ENVS:-4096}
-ALLEGRO=${ALLEGRO:-1080} ALLEGRO_SEEDS=${ALLEGRO_SEEDS:-$SEEDS} ALLEGRO_ENVS=${ALLEGRO_ENVS:-8192}
-FRANKA_UNSHAPED=${FRANKA_UNSHAPED:-400} ALLEGRO_UNSHAPED=${ALLEGRO_UNSHAPED:-300}
+FRANKA=${FRANKA:-880} FRANKA_SEEDS=${FRANKA_SEEDS:-$SEEDS} FRANKA_ENVS=${FRANKA_ENVS:-4096}
+ALLEGRO=${ALLEGRO:-880} ALLEGRO_SEEDS=${ALLEGRO_SEEDS:-2} ALLEGRO_ENVS=${ALLEGRO_ENVS:-16384}
+FRANKA_UNSHAPED=${FRANKA_UNSHAPED:-500} ALLEGRO_BOTH=${ALLEGRO_BOTH:-500}
 HUMANOID=${HUMANOID:-300} ANT=${ANT:-60} ANYMAL=${ANYMAL:-90} CARTPOLE=${CARTPOLE:-10}
 ENVS=${ENVS:-4096} CARTPOLE_ENVS=${CARTPOLE_ENVS:-512} PHYSICS_ENVS=${PHYSICS_ENVS:-"4096 32768"}
 OPTIONS=${OPTIONS:-}                    # more for every measurement, e.g. --sim mujoco_cpu and key=value
 QUEUES=(
-  "${QUEUE0-franka_human}"
-  "${QUEUE1-allegro_human}"
-  "${QUEUE2-humanoid franka_unshaped tests}"
-  "${QUEUE3-cartpole_human cartpole ant_human ant anymal physics_warp physics_cpu allegro_unshaped}"
+  "${QUEUE0-franka_human tests}"
+  "${QUEUE1-allegro_human search speed}"
+  "${QUEUE2-humanoid franka_unshaped physics_cpu}"
+  "${QUEUE3-cartpole_human cartpole ant_human ant anymal physics_warp allegro_unshaped}"
 )
 export PYTHONUNBUFFERED=1 PYTHONPATH=${PYTHONPATH:-}:$PWD
 PYTHON=${PYTHON:-python3}
@@ -66,16 +67,23 @@ learn() {
 franka_human() { learn franka_human FrankaCubeStack "$FRANKA" "$FRANKA_SEEDS" "$FRANKA_ENVS" human; }
 franka_unshaped() { learn franka_unshaped FrankaCubeStack "$FRANKA_UNSHAPED" "$FRANKA_SEEDS" "$FRANKA_ENVS" unshaped; }
 allegro_human() { learn allegro_human AllegroHand "$ALLEGRO" "$ALLEGRO_SEEDS" "$ALLEGRO_ENVS" human; }
-allegro_unshaped() { learn allegro_unshaped AllegroHand "$ALLEGRO_UNSHAPED" "$ALLEGRO_SEEDS" "$ALLEGRO_ENVS" unshaped; }
-humanoid() { learn humanoid Humanoid "$HUMANOID" "$SEEDS" "$ENVS" human unshaped; }
+allegro() { learn allegro AllegroHand "$ALLEGRO_BOTH" "$SEEDS" "$ENVS" human unshaped; }
+humanoid_human() { learn humanoid_human Humanoid "$HUMANOID" "$SEEDS" "$ENVS" human; }
+humanoid_unshaped() { learn humanoid_unshaped Humanoid "$HUMANOID" "$SEEDS" "$ENVS" unshaped; }
 ant_human() { learn ant_human Ant "$ANT" "$SEEDS" "$ENVS" human; }
-ant() { learn ant Ant $((2 * ANT)) "$SEEDS" "$ENVS" human unshaped; }
+ant() { learn ant Ant "$ANT_BOTH" "$SEEDS" "$ENVS" human unshaped; }
 anymal() { learn anymal Anymal "$ANYMAL" "$SEEDS" "$ENVS" human unshaped; }
 cartpole_human() { learn cartpole_human Cartpole "$CARTPOLE" "$SEEDS" "$CARTPOLE_ENVS" human; }
 cartpole() { learn cartpole Cartpole $((2 * CARTPOLE)) "$SEEDS" "$CARTPOLE_ENVS" human unshaped; }
 # shellcheck disable=SC2086
 physics_warp() { row physics_warp 240 "$PYTHON" scripts/benchmark.py physics --envs $PHYSICS_ENVS --out "$out/records.jsonl" $OPTIONS; }
 physics_cpu() { row physics_cpu 180 "$PYTHON" scripts/benchmark.py physics --envs 4096 --sim mujoco_cpu --out "$out/records.jsonl"; }
+# a round of a search: 16 candidates x 512 environments x 300 iterations beside both baselines, and its parts' times
+round() {
+  row round 240 "$PYTHON" envcoder_bench/auto_shape.py --task Anymal --task_description "follow the commands" \
+    --shaper_types compute_reward --llm evolve --num_iters 1 --shapers_per_iter 16 --num_envs_per_candidate 512 \
+    --learning_iterations 300 --final_seeds 1 --output_dir "$RUNS/round" $OPTIONS
+}
 tests() { row tests 300 "$PYTHON" -m pytest -p no:cacheprovider -q -m cuda tests; }
 
 # worker GPU COUNT: the queues of one GPU

@@ -232,7 +232,7 @@ def test_queues_go_on_where_they_stopped(queues, tmp_path):
     humanoid, physics, ant_human = first  # one machine without GPUs works off one queue after the other
     expected = "0 scripts/benchmark.py learning --task Humanoid --candidates human unshaped --seeds 5 --envs 4096"
     assert humanoid.startswith(f"{expected} --seconds 300 --points 14 --limit ") and humanoid.endswith("a.b=1")
-    assert "physics --envs 4096 32768 --out" in physics and "--task Ant --candidates human --seeds" in ant_human
+    assert "physics --envs 4096 32768 a.b=1 --out" in physics and "--task Ant --candidates human --seeds" in ant_human
     assert not any("--resume" in line for line in first)
     assert (tmp_path / "out" / "unfinished.tar.00").exists()
     second, printed = queues(**own)
