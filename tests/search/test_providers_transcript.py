@@ -253,6 +253,14 @@ def test_budgets_hold_whatever_replies_cost_and_however_many_are_in_flight(seed,
     assert len(model.asked) == asked and later.stopped and resumed.spent == spent
 
 
+def test_with_more_money_what_the_budget_refused_is_asked(tmp_path):
+    path = tmp_path / "t.jsonl"
+    (reply,) = complete(Model(), questions("a"), Transcript(path, META), budget=Budget(max_tokens=1))
+    assert reply.finish == BUDGET
+    (reply,) = complete(Model(), questions("a"), Transcript(path, META), budget=Budget(max_tokens=1000))
+    assert reply.finish == STOP
+
+
 def test_a_request_waits_for_those_in_flight_before_the_budget_stops_the_search(tmp_path):
     model = Model()
     most = Budget().most(model, questions("a")[0]).tokens
