@@ -53,8 +53,8 @@ class Limits(NamedTuple):
     """
 
     memory: int = 2 << 30
-    cpu: int = 20
-    wall: float = 90.0
+    cpu: int = 10
+    wall: float = 60.0
 
 
 def supported() -> str:

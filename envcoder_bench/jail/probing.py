@@ -47,7 +47,7 @@ def confinement() -> List[str]:
         + ", ".join(NEEDED[:-1]),
         f"Landlock (ABI {landlock}): no file can be opened, tried on its own"
         if landlock and found.get("landlock alone")
-        else "Landlock: not in this kernel, so that seccomp alone keeps files shut",
+        else "Landlock: not available here, so that seccomp alone keeps files shut",
         f"limits: {limits.memory >> 30} GiB of memory, {limits.cpu} s of processor time, {limits.wall:g} s in all; no"
         " files, descriptors, processes or core dumps",
         "no new privileges, no capabilities, no debugger; an environment without keys, a session of its own, killed"

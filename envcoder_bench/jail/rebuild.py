@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -28,9 +29,11 @@ from envcoder_bench.shaping.contract import (
 )
 from envcoder_bench.shaping.tracing.interpret import Interpreter
 from envcoder_bench.shaping.tracing.program import ACTION, FLOATS, KINDS, Node, Output, Program
+from envcoder_bench.shaping.tracing.source import reachable
 from envcoder_bench.tasks.base import Task
 
 MAX_NODES = 10_000  # numbers that all functions of a file compute for one environment
+MAX_LIVE = 1_000  # numbers that a function keeps at once: a GPU sets memory aside for them, for every thread it can run
 MAX_OBSERVATION = 1_024
 MAX_COMPONENTS = 64
 MAX_MESSAGE = 600
@@ -70,16 +73,20 @@ class Contract:
             of environments, and whether it is floating point.
         num_dofs: joints.
         action_dim: width of the action where a file has no action function.
+        types: the functions that are asked for.
     """
 
     reads: Mapping[str, Tuple[str, int]]
     parts: Mapping[str, Mapping[str, Tuple[Tuple[int, ...], bool]]]
     num_dofs: int
     action_dim: int
+    types: Tuple[str, ...] = SHAPER_TYPES
 
     @classmethod
-    def of(cls, task: Task, state: Mapping[str, Tensor], action_dim: int) -> Contract:
-        """The contract of a task, whose ``state`` is as functions see it."""
+    def of(
+        cls, task: Task, state: Mapping[str, Tensor], action_dim: int, types: Optional[Sequence[str]] = None
+    ) -> Contract:
+        """The contract of a task, whose ``state`` is as functions see it; ``types`` None: all."""
         keys = {
             INITIAL_STATE: [key for key in (*INITIAL_STATE_KEYS, *task.object_keys) if key in task.state],
             GOAL: list(task.goal_keys),
@@ -93,6 +100,7 @@ class Contract:
             },
             num_dofs=task.num_dofs,
             action_dim=action_dim,
+            types=SHAPER_TYPES if types is None else tuple(types),
         )
 
 
@@ -141,7 +149,7 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
     _require(isinstance(given, dict) and set(given) == {"functions", "action_dim", "components"}, "parts are missing")
     functions, components = given["functions"], given["components"]
     _require(isinstance(functions, dict) and bool(functions), "it has no functions")
-    _require(all(type_ in SHAPER_TYPES for type_ in functions), "it has functions that there are not")
+    _require(all(type_ in contract.types for type_ in functions), "it has functions that nobody asked for")
     actions = [type_ for type_ in ACTION_TYPES if type_ in functions]
     _require(len(actions) < 2, "it has two action functions")
     _require(_is_whole(given["action_dim"], 1, MAX_ACTION_DIM), "its action has no width")
@@ -162,6 +170,9 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
             reads[ACTION] = ("f32", action_dim)
         program = Program(_nodes(own["nodes"], reads))
         program.outputs.update(_outputs(own["outputs"], program, type_, file, line, len(components), contract))
+        if most_live(program) > MAX_LIVE:
+            message = f"keeps more than {MAX_LIVE} numbers of one environment at once, untrusted code's limit"
+            raise CandidateError(message, file, line, type_)
         made[type_] = CandidateFunction(
             type=type_,
             file=file,
@@ -247,6 +258,20 @@ def _outputs(
         _require(len(made[name].nodes) == size, f"{type_} gives {len(made[name].nodes)} numbers, not {size}")
         _require(not floating or made[name].kind in FLOATS, f"{type_} gives no floating-point numbers")
     return made
+
+
+def most_live(program: Program) -> int:
+    """The most numbers that are computed already and needed later, but for results, at any place of a program."""
+    results = {node for output in program.outputs.values() for node in output.nodes}
+    last: Dict[int, int] = {}
+    for place in reachable(program, list(results)):
+        last.update(dict.fromkeys(program.nodes[place].args, place))
+    change = [0] * (len(program.nodes) + 1)
+    for node, place in last.items():
+        if node not in results and program.nodes[node].op not in ("const", "load"):
+            change[node] += 1
+            change[place] -= 1
+    return max(itertools.accumulate(change))
 
 
 def _wanted(type_: str, made: Mapping[str, Output], components: int, contract: Contract) -> Dict[str, Tuple[int, bool]]:

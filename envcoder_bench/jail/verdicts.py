@@ -52,7 +52,7 @@ def judge(
     Raises:
         UserError: the jail cannot be started.
     """
-    contract = Contract.of(task, state, action_dim)
+    contract = Contract.of(task, state, action_dim, shaper_types)
     context = repr((_own_code(), torch.__version__, _facts(task, state), baseline, shaper_types, seed, scan, limits))
     verdicts: Dict[str, Verdict] = {}
     left: List[Source] = []

@@ -15,10 +15,10 @@ from tracing_operations import every_node
 
 from envcoder_bench import stream
 from envcoder_bench.jail import wire
-from envcoder_bench.jail.rebuild import MAX_NODES, OPERATIONS, Contract, clean, rebuild
+from envcoder_bench.jail.rebuild import MAX_LIVE, MAX_NODES, OPERATIONS, Contract, clean, most_live, rebuild
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.tracing.interpret import BINARY, OTHERS, UNARY, Interpreter
-from envcoder_bench.shaping.tracing.program import FLOATS, Output, Program
+from envcoder_bench.shaping.tracing.program import FLOATS, Node, Output, Program
 from envcoder_bench.shaping.tracing.source import write_source
 
 
@@ -143,6 +143,21 @@ def test_limits(contract):
     assert made(answer([load()], wide, "compute_observation"), contract)
 
 
+def test_numbers_that_must_be_kept_at_once_are_few(contract):
+    def kept(count):
+        sines = [["sin", "f32", [0], 0, "", 0] for _ in range(count)]
+        sums = [["add", "f32", [count + k, count - k], 0, "", 0] for k in range(count)]
+        return made(answer([load(), *sines, *sums]), contract).functions["compute_reward"].program
+
+    assert most_live(kept(7)) == 7
+    assert most_live(kept(MAX_LIVE)) == MAX_LIVE
+    with pytest.raises(CandidateError, match="at once"):
+        kept(MAX_LIVE + 1)
+    chain = Program([Node("load", "f32", name="dof_pos"), *(Node("sin", "f32", (k,)) for k in range(50))])
+    chain.outputs["value"] = Output([50], "f32")
+    assert most_live(chain) == 1
+
+
 @pytest.mark.parametrize(
     "name, outputs",
     [
@@ -163,6 +178,15 @@ def test_results_have_the_contracts_sizes(contract, name, outputs):
     whole = {"candidate": {"functions": {name: function}, "action_dim": 12, "components": []}}
     with pytest.raises(CandidateError, match="refused"):
         made(wire.pack(whole), contract)
+
+
+def test_functions_that_nobody_asked_for_are_refused():
+    """An action function would widen the actions that a reward may read, and be dropped later."""
+    task = make_task()
+    rewards = Contract.of(task, state_of(task), 12, ["compute_reward"])
+    assert made(answer([load()]), rewards)
+    with pytest.raises(CandidateError, match="nobody asked for"):
+        made(answer([load()], name="compute_terminal"), rewards)
 
 
 def test_an_honest_answer_comes_back_as_it_was(contract):
