@@ -56,6 +56,37 @@ def test_a_control_step_is_a_thirtieth_of_a_second():
     assert task.dt == pytest.approx(1 / 30, rel=1e-3)
 
 
+def test_a_file_from_isaacgymenvs_is_accepted_and_what_has_no_effect_is_named():
+    cfg = shipped("AllegroHand")
+    env = dict(numEnvs=16384, envSpacing=0.75, enableDebugVis=False, aggregateMode=1, stiffnessScale=1.0)
+    env.update(forceLimitScale=1.0, useRelativeControl=False, startPositionNoise=0.01, startRotationNoise=0.0)
+    env.update(resetRotationNoise=0.0, startObjectPoseDY=-0.19, startObjectPoseDZ=0.06, forceScale=0.0)
+    env.update(forceProbRange=[0.001, 0.1], forceDecay=0.99, forceDecayInterval=0.08, objectType="block")
+    env.update(observationType="full_state", asymmetric_observations=False, printNumSuccesses=False)
+    env.update(maxConsecutiveSuccesses=0, asset={"assetFileName": "hand.urdf"}, enableCameraSensors=False)
+    full = {**cfg, "env": {**cfg["env"], **env}, "task": {"randomize": False}}
+    with pytest.warns(UserWarning, match="have no effect here: .*stiffnessScale.*startObjectPoseDY.*objectType"):
+        assert make_task("AllegroHand", full, 1, "mujoco_cpu", "cpu").max_episode_length == 600
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("objectType", "egg", "is 'egg', but can only be 'block': the object is always the cube"),
+        ("useRelativeControl", True, "is True.*004_relative_targets.py"),
+        ("observationType", "full_no_vel", "002_no_velocity.py"),
+        ("forceScale", 1.0, "no random pushes"),
+        ("maxConsecutiveSuccesses", 50, "until the cube falls"),
+        ("resetTime", 8.0, "set env.episodeLength"),
+    ],
+)
+def test_what_would_be_another_task_is_refused_with_what_to_do(key, value, instead):
+    cfg = shipped("AllegroHand")
+    cfg["env"][key] = value
+    with pytest.raises(ValueError, match=f"cfg/task/AllegroHand.yaml: env.{key} .*{instead}"):
+        type(fake("AllegroHand"))(cfg, fake("AllegroHand").sim)
+
+
 # what the task keeps
 
 

@@ -34,6 +34,15 @@ SCALES = {  # key of state_dict: key of IsaacGymEnvs' YAML
     "reset_dof_pos_noise": "env.resetDofPosRandomInterval",
     "reset_dof_vel_noise": "env.resetDofVelRandomInterval",
 }
+ONLY = {  # settings that IsaacGymEnvs has more of: the one value that means anything here, and what to do instead
+    "env.objectType": ("block", "the object is always the cube"),
+    "env.observationType": ("full_state", "user_functions/AllegroHand/002_no_velocity.py observes full_no_vel"),
+    "env.asymmetric_observations": (False, "policy and value function see the same observation"),
+    "env.useRelativeControl": (False, "user_functions/AllegroHand/004_relative_targets.py has it"),
+    "env.maxConsecutiveSuccesses": (0, "episodes go on until the cube falls or time is up"),
+    "env.forceScale": (0.0, "there are no random pushes"),
+    "env.resetTime": (-1.0, "set env.episodeLength, control steps"),
+}
 OBSERVATION_SCALES = {"vel_obs_scale": 0.2, "force_torque_obs_scale": 10.0}
 
 
@@ -57,21 +66,16 @@ class AllegroHand(SimTask):
         "env.aggregateMode",
         "env.stiffnessScale",  # IsaacGymEnvs reads neither these two
         "env.forceLimitScale",
-        "env.useRelativeControl",  # what an action means is the candidates' business, and what they observe
-        "env.observationType",
-        "env.asymmetric_observations",
         "env.startPositionNoise",  # nor these five
         "env.startRotationNoise",
         "env.resetRotationNoise",
         "env.startObjectPoseDY",
         "env.startObjectPoseDZ",
-        "env.forceScale",  # random pushes, which are off there too
         "env.forceProbRange",
         "env.forceDecay",
         "env.forceDecayInterval",
-        "env.objectType",  # a cube
         "env.printNumSuccesses",
-        "env.maxConsecutiveSuccesses",  # 0 there: no end
+        *ONLY,
     )
     goal_keys = ("goal_pos", "goal_rot")
     default_action_dim = 16
@@ -84,6 +88,10 @@ class AllegroHand(SimTask):
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         super().__init__(cfg, sim)
+        for key, (value, instead) in ONLY.items():
+            given = read(cfg, key, value)
+            if given != value:
+                raise ValueError(f"cfg/task/{self.name}.yaml: {key} is {given!r}, but can only be {value!r}: {instead}")
         self.max_episode_length = int(read(cfg, "env.episodeLength"))
         cube = self.state["object_state"]
         unturned = (0.0, 0.0, 0.0, 1.0)
