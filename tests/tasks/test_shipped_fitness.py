@@ -42,7 +42,10 @@ def fitness_of(name, quat, velocity):
     task.state["root_states"][:, 7:10] = torch.tensor(velocity)
     task.reset(torch.ones(1, dtype=torch.bool), {"root_states": task.state["root_states"].clone()}, {})
     source = read_fitness(config(name))
-    return bind(load_fitness(source, 0).functions[FITNESS], whole_state(task))().item()
+    assert source is not None
+    value = bind(load_fitness(source, 0).functions[FITNESS], whole_state(task))()
+    assert isinstance(value, torch.Tensor)
+    return value.item()
 
 
 @pytest.mark.parametrize("name", FILES)
