@@ -21,14 +21,14 @@ SEEDS=${SEEDS:-5}
 FRANKA=${FRANKA:-880} FRANKA_SEEDS=${FRANKA_SEEDS:-$SEEDS} FRANKA_ENVS=${FRANKA_ENVS:-4096}
 ALLEGRO=${ALLEGRO:-880} ALLEGRO_SEEDS=${ALLEGRO_SEEDS:-2} ALLEGRO_ENVS=${ALLEGRO_ENVS:-16384}
 FRANKA_UNSHAPED=${FRANKA_UNSHAPED:-500} ALLEGRO_BOTH=${ALLEGRO_BOTH:-500}
-HUMANOID=${HUMANOID:-300} ANT=${ANT:-60} ANYMAL=${ANYMAL:-90} CARTPOLE=${CARTPOLE:-10}
+HUMANOID=${HUMANOID:-300} ANT=${ANT:-60} ANT_BOTH=${ANT_BOTH:-100} ANYMAL=${ANYMAL:-60} CARTPOLE=${CARTPOLE:-10}
 ENVS=${ENVS:-4096} CARTPOLE_ENVS=${CARTPOLE_ENVS:-512} PHYSICS_ENVS=${PHYSICS_ENVS:-"4096 32768"}
 OPTIONS=${OPTIONS:-}                    # more for every measurement, e.g. --sim mujoco_cpu and key=value
 QUEUES=(
   "${QUEUE0-franka_human tests}"
-  "${QUEUE1-allegro_human search speed}"
-  "${QUEUE2-humanoid franka_unshaped physics_cpu}"
-  "${QUEUE3-cartpole_human cartpole ant_human ant anymal physics_warp allegro_unshaped}"
+  "${QUEUE1-allegro_human round speed}"
+  "${QUEUE2-humanoid_human franka_unshaped humanoid_unshaped physics_cpu}"
+  "${QUEUE3-cartpole_human cartpole ant_human ant anymal physics_warp allegro}"
 )
 export PYTHONUNBUFFERED=1 PYTHONPATH=${PYTHONPATH:-}:$PWD
 PYTHON=${PYTHON:-python3}
@@ -75,14 +75,21 @@ ant() { learn ant Ant "$ANT_BOTH" "$SEEDS" "$ENVS" human unshaped; }
 anymal() { learn anymal Anymal "$ANYMAL" "$SEEDS" "$ENVS" human unshaped; }
 cartpole_human() { learn cartpole_human Cartpole "$CARTPOLE" "$SEEDS" "$CARTPOLE_ENVS" human; }
 cartpole() { learn cartpole Cartpole $((2 * CARTPOLE)) "$SEEDS" "$CARTPOLE_ENVS" human unshaped; }
+physics() { local name=$1; shift; row "$name" 240 "$PYTHON" scripts/benchmark.py physics "$@" --out "$out/records.jsonl"; }
 # shellcheck disable=SC2086
-physics_warp() { row physics_warp 240 "$PYTHON" scripts/benchmark.py physics --envs $PHYSICS_ENVS --out "$out/records.jsonl" $OPTIONS; }
-physics_cpu() { row physics_cpu 180 "$PYTHON" scripts/benchmark.py physics --envs 4096 --sim mujoco_cpu --out "$out/records.jsonl"; }
-# a round of a search: 16 candidates x 512 environments x 300 iterations beside both baselines, and its parts' times
+physics_warp() { physics physics_warp --envs $PHYSICS_ENVS $OPTIONS; }
+physics_cpu() { physics physics_cpu --envs 4096 --sim mujoco_cpu; }
+# two rounds of a search, 16 candidates x 512 environments x 300 iterations beside both baselines, and their parts' times:
+# the first one compiles
 round() {
-  row round 240 "$PYTHON" envcoder_bench/auto_shape.py --task Anymal --task_description "follow the commands" \
-    --shaper_types compute_reward --llm evolve --num_iters 1 --shapers_per_iter 16 --num_envs_per_candidate 512 \
-    --learning_iterations 300 --final_seeds 1 --output_dir "$RUNS/round" $OPTIONS
+  row round 300 "$PYTHON" envcoder_bench/auto_shape.py --task Anymal --task_description "follow the commands" \
+    --shaper_types compute_reward --llm evolve --num_iters 2 --shapers_per_iter 16 --num_envs_per_candidate 512 \
+    --learning_iterations 300 --final_seeds 1
+}
+# a fitness of the user's in the graphs of evaluation
+speed() {
+  row speed 120 "$PYTHON" envcoder_bench/eval_shapers.py --task Anymal --fitness user_functions/fitness/anymal_speed.py \
+    --num_envs_per_candidate 64 --learning_iterations 4 evaluation.points=2
 }
 tests() { row tests 300 "$PYTHON" -m pytest -p no:cacheprovider -q -m cuda tests; }
 
@@ -104,7 +111,7 @@ wait
 finished() { [ -e "$RUNS/$1.done" ] || [ -e "$RUNS/$1/complete" ]; }
 
 rm -f "$out"/unfinished.tar.*
-find "$RUNS" -name '*.pth' ! -name state.pth -print0 | tar --null -czf "$out/policies.tar.gz" --files-from -
+find "$RUNS" -maxdepth 2 -name '*.pth' ! -name state.pth -print0 | tar --null -czf "$out/policies.tar.gz" --files-from -
 missing=() begun=()
 for name in ${QUEUES[*]}; do
   finished "$name" && continue

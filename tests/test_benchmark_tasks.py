@@ -226,12 +226,12 @@ def queues(tmp_path):
 
 
 def test_queues_go_on_where_they_stopped(queues, tmp_path):
-    own = {"QUEUE0": "humanoid", "QUEUE1": "physics_warp", "QUEUE2": "", "QUEUE3": "ant_human", "OPTIONS": "a.b=1"}
+    own = {"QUEUE0": "anymal", "QUEUE1": "physics_warp", "QUEUE2": "", "QUEUE3": "ant_human", "OPTIONS": "a.b=1"}
     first, printed = queues(**own)
-    assert "to do: humanoid ant_human; call it again" in printed
-    humanoid, physics, ant_human = first  # one machine without GPUs works off one queue after the other
-    expected = "0 scripts/benchmark.py learning --task Humanoid --candidates human unshaped --seeds 5 --envs 4096"
-    assert humanoid.startswith(f"{expected} --seconds 300 --points 14 --limit ") and humanoid.endswith("a.b=1")
+    assert "to do: anymal ant_human; call it again" in printed
+    anymal, physics, ant_human = first  # one machine without GPUs works off one queue after the other
+    expected = "0 scripts/benchmark.py learning --task Anymal --candidates human unshaped --seeds 5 --envs 4096"
+    assert anymal.startswith(f"{expected} --seconds 60 --points 14 --limit ") and anymal.endswith("a.b=1")
     assert "physics --envs 4096 32768 a.b=1 --out" in physics and "--task Ant --candidates human --seeds" in ant_human
     assert not any("--resume" in line for line in first)
     assert (tmp_path / "out" / "unfinished.tar.00").exists()
