@@ -1,0 +1,256 @@
+"""The outer loop from end to end: three rounds with a model behind a server, once more from its transcript, resumed."""
+
+import signal
+import subprocess
+import sys
+import time
+from unittest.mock import Mock
+
+import pytest
+from llm_server import LLMServer, answer, status
+
+from envcoder_bench import auto_shape
+from envcoder_bench.search.llm import LLMProposer
+from envcoder_bench.search.providers.complete import Retry
+from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
+
+QUICK = [
+    "--task", "Cartpole", "--task_description", "Balance the pole, be still", "--shaper_types", "compute_reward",
+    "--num_iters", 3, "--shapers_per_iter", 3, "--num_envs_per_candidate", 4, "--learning_iterations", 4,
+    "--final_seeds", 2, "--sim", "mujoco_cpu", "--device", "cpu", "concurrency=1", "final_episodes=4",
+    "evaluation.num_envs=2", "evaluation.final_episodes=4", "evaluation.points=2", "checkpoint_minutes=0",
+    "task.env.episodeLength=60",
+]  # fmt: skip
+
+
+def code(body, idea="An idea."):
+    return f'Something came to mind.\n\n```python\n"""{idea}"""\n\n\ndef compute_reward(state_dict):\n{body}\n```\n'
+
+
+def cosine(factor):
+    body = f"""    upright = torch.cos(state_dict["pole_angle"])
+    still = -{factor} * state_dict["cart_vel"] ** 2
+    return upright + still, {{"upright": upright, "still": still}}"""
+    return code(body, f"Upright, with {factor} times the cart's speed squared.")
+
+
+MISSPELT = code('    return torch.cos(state_dict["pole_angel"])')
+WRONG_SHAPE = code('    return state_dict["dof_pos"]')
+NAN_LATER = code('    late = state_dict["progress_buf"] > 6\n    return torch.where(late, math.nan, 1.0)')
+# in the order in which they are asked for: three samples, and then what fails once more
+REPLIES = [
+    *(cosine(0.1), MISSPELT, "I would rather not.", cosine(0.2)),  # the third is asked again, as it has no code
+    cosine(0.3),  # r1_01, mended
+    *(cosine(0.1), NAN_LATER, cosine(0.5)),  # the first of them was there in the first round
+    cosine(0.4),  # r2_00, something else
+    *(WRONG_SHAPE, cosine(0.6), MISSPELT),
+    *(MISSPELT, cosine(0.7)),  # r3_00 fails again
+]
+
+
+def run(output, *words, expect=0):
+    code = auto_shape.main([*map(str, words), "--output_dir", str(output)])
+    assert code == expect, f"exit code {code}"
+    return output
+
+
+def served(server):
+    return ["--llm", "openai:m", "--base_url", f"{server.root}/v1"]
+
+
+def texts(folder):
+    """What a search found; what it keeps of its own is the same to the byte whatever folder it is in."""
+    runs = ["final/results.csv", *(f"rounds/{k}/run/results.csv" for k in (1, 2, 3))]
+    own = ["archive.json", "best.py", *(f"rounds/{k}/round.json" for k in (1, 2, 3))]
+    found = {name: (folder / name).read_text() for name in own}
+    return {**found, **{name: (folder / name).read_text().replace(str(folder), "") for name in runs}}
+
+
+@pytest.fixture(scope="module")
+def served_search(tmp_path_factory):
+    """A search of three rounds with a model, and the requests that it sent."""
+    server = LLMServer()
+    server.script.extend(answer(text) for text in REPLIES)
+    folder = run(tmp_path_factory.mktemp("served") / "search", *QUICK, *served(server))
+    server.close()
+    assert not server.script
+    return folder, server.bodies
+
+
+def test_three_rounds_are_asked_mended_trained_and_ranked(served_search):
+    folder, _ = served_search
+    archive = read_archive(folder / "archive.json")
+    ended = {attempt.name: attempt.status for attempt in archive.attempts}
+    assert list(ended) == [f"r{number}_0{k}" for number in (1, 2, 3) for k in (0, 1, 2)]
+    assert {name for name, what in ended.items() if what != OK} == {"r2_01", "r3_00"}
+    assert (ended["r2_01"], ended["r3_00"]) == (FAILED, FAILED_AT_LOAD)
+    assert (
+        "r3_00.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'"
+        in archive.find("r3_00").error
+    )
+    assert "r2_01.py:4: in compute_reward: returned NaN" in archive.find("r2_01").error
+    for attempt in archive.attempts:
+        if attempt.status == OK:
+            assert attempt.fitness is not None and 0 <= attempt.fitness <= 1
+            assert {name for point in attempt.points for name in point.components} == {
+                "total reward",
+                "upright",
+                "still",
+            }
+            assert (
+                folder / "rounds" / str(attempt.round) / "candidates" / f"{attempt.name}.py"
+            ).read_text() == attempt.source
+    # every round has a seed of its own, and trains the baselines and the best so far again
+    assert set(archive.baselines["human"].by_seed) == {0, 1, 2}
+    best_of_first = max(archive.of_round(1), key=lambda a: a.by_seed[0])
+    assert {0, 1} <= set(best_of_first.by_seed)
+    best = archive.best()
+    assert (folder / "best.py").read_text() == best.source
+    final = (folder / "final" / "results.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[:2] for line in final] == [[n, s] for n in ("human", "unshaped", best.name) for s in "34"]
+
+
+def test_what_the_model_is_told(served_search):
+    folder, bodies = served_search
+    asked = [body["messages"][-1]["content"] for body in bodies]
+    assert len({body["messages"][0]["content"] for body in bodies}) == 1  # one system prompt
+    assert "Balance the pole, be still" in bodies[0]["messages"][0]["content"]
+    assert asked[0] == asked[1] == asked[2] == asked[3] and "Nothing has been tried" in asked[0]
+    assert "r1_01.py:5: in compute_reward: raised KeyError: state_dict has no key 'pole_angel'" in asked[4]
+    assert 'return torch.cos(state_dict["pole_angel"])' in asked[4]
+    second = asked[5]
+    archive = read_archive(folder / "archive.json")
+    best = max(archive.of_round(1), key=lambda a: a.by_seed[0])
+    assert "Round 2 of 3" in second and best.source.strip() in second
+    assert "upright mean: " in second and "against unshaped" in second
+    assert "r2_00 is" not in second and "is the same as r1_00: write another" in asked[8]
+    third = asked[9]
+    assert "r2_01 stopped in training: r2_01.py:4: in compute_reward: returned NaN" in third
+    assert all(f"\n{a.name}" in third for a in [*archive.of_round(1), *archive.of_round(2)])
+
+
+def test_a_transcript_gives_the_same_search_again(served_search, tmp_path, capsys):
+    folder, _ = served_search
+    again = run(tmp_path / "again", *QUICK, "--llm", f"replay:{folder}")
+    assert texts(again) == texts(folder)
+    shown = " ".join(capsys.readouterr().out.split())  # lines are wrapped
+    for told in (
+        "round 3 of 3", "r1_01 repaired", "was: r1_01.py:5: in compute_reward: raised KeyError", "r3_00 failed",
+        "best so far: ", "against unshaped", "final evaluation: ", "tokens in and", "best.py", "this round took ",
+    ):  # fmt: skip
+        assert told in shown, told
+
+
+def test_a_transcript_of_another_task_is_refused(served_search, tmp_path, capsys):
+    folder, _ = served_search
+    words = ["Ant" if word == "Cartpole" else word for word in QUICK]
+    run(tmp_path / "again", *words, "--llm", f"replay:{folder / 'transcript.jsonl'}", expect=2)
+    assert "is the transcript of another search: " in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+
+
+def reached(folder, moment):
+    """Whether a search in this folder has come to a moment, to be stopped there; no request is in flight then."""
+    curves = folder / "rounds" / "2" / "run" / "curves.csv"
+    if moment == "checked":
+        return (folder / "rounds" / "1" / "round.json").exists()
+    if moment == "training":
+        return curves.exists() and b"\n2," in curves.read_bytes()
+    return (folder / "final" / "curves.csv").exists()
+
+
+def stop(words, folder, moment, number):
+    """Run the command in a process of its own until the moment; returns the exit code and what it said."""
+    command = [sys.executable, auto_shape.__file__, *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline and process.poll() is None and not reached(folder, moment):
+        time.sleep(0.002)
+    process.send_signal(number)
+    told = process.communicate(timeout=180)[0]
+    return process.returncode, told
+
+
+def test_a_search_that_is_stopped_again_and_again_ends_as_if_uninterrupted(served_search, tmp_path):
+    folder, _ = served_search
+    server = LLMServer()
+    server.script.extend(answer(text) for text in REPLIES)
+    output = tmp_path / "search"
+    words = [*QUICK, *served(server), "--output_dir", output]
+    assert stop(words, output, "checked", signal.SIGKILL)[0] == -signal.SIGKILL
+    assert not (output / "archive.json").exists()
+    # Ctrl-C in a round's training: the run saves where it is, and the command is this one, not that of the run
+    code, told = stop(["--resume", output], output, "training", signal.SIGINT)
+    assert code == 130
+    assert f"auto-shape --resume {output}" in told and "eval-shapers --resume" not in told
+    assert (output / "rounds" / "2" / "run" / "checkpoint.pth").exists()
+    assert stop(["--resume", output], output, "final", signal.SIGKILL)[0] == -signal.SIGKILL
+    assert not (output / "final" / "summary.json").exists()
+    assert auto_shape.main(["--resume", str(output)]) == 0
+    server.close()
+    assert len(server.bodies) == len(REPLIES)  # nothing was asked twice
+    assert texts(output) == texts(folder)
+
+
+def test_a_search_that_is_complete_is_shown_again(served_search, capsys):
+    folder, _ = served_search
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert auto_shape.main(["--resume", str(folder)]) == 0
+    assert read_archive(folder / "archive.json").best().name in capsys.readouterr().out
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_budget_ends_the_search_with_what_it_has(tmp_path, capsys):
+    server = LLMServer(input_tokens=20_000, output_tokens=500)
+    server.script.extend(answer(cosine(0.1 * k)) for k in range(9))
+    words = [*QUICK, "--shapers_per_iter", 1, "--final_seeds", 1]
+    words += ["--max_tokens", 30_000, "--max_output_tokens", 1000, *served(server)]
+    folder = run(tmp_path / "search", *words)
+    server.close()
+    archive = read_archive(folder / "archive.json")
+    assert len(archive.attempts) == len(server.bodies) == 1
+    assert "no more rounds: the next request could exceed --max_tokens 30000" in capsys.readouterr().out
+    assert (folder / "final" / "summary.json").exists()
+    before = len(server.bodies)
+    assert auto_shape.main(["--resume", str(folder)]) == 0
+    assert len(server.bodies) == before
+
+
+def test_evolve_finds_its_way_without_a_model_from_a_candidate_of_the_user_s(tmp_path):
+    start = tmp_path / "mine.py"
+    start.write_text('"""Mine."""\n\n\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n')
+    folder = run(tmp_path / "search", *QUICK, "--llm", "evolve", "--candidates", start)
+    archive = read_archive(folder / "archive.json")
+    assert [len(archive.of_round(number)) for number in (1, 2, 3)] == [3, 3, 3]
+    assert archive.find("r1_00").origin == "start: mine"
+    assert all(attempt.parents for attempt in archive.attempts[1:])
+    assert not (folder / "transcript.jsonl").exists()
+    assert (folder / "report.html").exists()
+
+
+def test_ctrl_c_while_the_model_writes_and_every_candidate_failing(tmp_path, capsys, monkeypatch):
+    server = LLMServer()
+    server.script.extend(answer(MISSPELT) for _ in range(9))
+    words = [*QUICK, "--repair", 0, "--shapers_per_iter", 1, "--num_iters", 2, *served(server)]
+    with monkeypatch.context() as patch:
+        patch.setattr(LLMProposer, "propose", Mock(side_effect=KeyboardInterrupt))
+        folder = run(tmp_path / "search", *words, expect=130)
+    assert f"stopped; go on with: auto-shape --resume {folder}" in capsys.readouterr().out
+    assert auto_shape.main(["--resume", str(folder)]) == 1
+    server.close()
+    assert "no candidate could be trained" in capsys.readouterr().out
+    assert not (folder / "best.py").exists()
+    assert [a.status for a in read_archive(folder / "archive.json").attempts] == [FAILED_AT_LOAD] * 2
+
+
+def test_a_model_that_does_not_answer_ends_the_search_for_now(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
+    server = LLMServer()
+    server.script.extend(status(500) for _ in range(100))
+    words = [*QUICK, "--shapers_per_iter", 1, *served(server)]
+    folder = run(tmp_path / "search", *words, expect=2)
+    server.close()
+    told = capsys.readouterr().err
+    assert told.startswith("auto-shape: error: no request was answered: ")
+    assert told.endswith(f"nothing is lost, go on with: auto-shape --resume {folder}\n")
+    assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew
