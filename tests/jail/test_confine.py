@@ -1,0 +1,156 @@
+"""Each wall stands by itself: what one lets through by mistake, another still stops."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jail_fakes import judged
+
+from envcoder_bench.jail import confine, probing
+from envcoder_bench.jail.confine import Limits
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+ROOT = Path(confine.__file__).parent.parent.parent
+TRY = """
+import errno, json, os, sys
+sys.path.insert(0, {root!r})
+from envcoder_bench.jail import confine
+from envcoder_bench.jail.confine import Limits
+import resource
+
+def result(attempt):
+    try:
+        return str(attempt())
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    except MemoryError:
+        return "MemoryError"
+
+found = {{}}
+def tell():
+    os.write(1, json.dumps(found).encode())
+{body}
+tell()
+"""
+
+
+def tried(body):
+    """What a process finds out that runs ``body``."""
+    code = TRY.format(root=str(ROOT), body=body)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def test_seccomp_alone():
+    found = tried(
+        """
+confine.drop_privileges()
+confine.seccomp()
+found["open"] = result(lambda: os.open("/", os.O_RDONLY))
+found["exec"] = result(lambda: os.execv("/bin/true", ["true"]))
+found["fork"] = result(os.fork)
+found["kill"] = result(lambda: os.kill(os.getpid(), 0))
+found["stat"] = result(lambda: os.stat("/"))
+found["memory"] = result(lambda: len(bytearray(50 << 20)))
+"""
+    )
+    assert found == {**dict.fromkeys(("open", "exec", "fork", "kill", "stat"), "EPERM"), "memory": str(50 << 20)}
+
+
+def test_landlock_alone():
+    version = probing._probe()["landlock"]
+    found = tried(
+        """
+confine.drop_privileges()
+found["version"] = confine.landlock()
+found["open"] = result(lambda: os.open("/", os.O_RDONLY))
+found["read"] = result(lambda: open("/etc/passwd").read(3))
+found["write"] = result(lambda: open("/tmp/envcoder_bench_was_here", "w"))
+found["exec"] = result(lambda: os.execv("/bin/true", ["true"]))
+"""
+    )
+    assert found.pop("version") == version
+    if version:
+        assert set(found.values()) == {"EACCES"}
+    assert not os.path.exists("/tmp/envcoder_bench_was_here")
+
+
+def test_limits_alone():
+    found = tried(
+        """
+confine.limit(confine._memory() + (64 << 20), 7)
+found["open"] = result(lambda: os.open("/", os.O_RDONLY))
+found["memory"] = result(lambda: len(bytearray(70 << 20)))
+found["some"] = result(lambda: len(bytearray(30 << 20)))
+found["cpu"] = resource.getrlimit(resource.RLIMIT_CPU)
+found["core"] = resource.getrlimit(resource.RLIMIT_CORE)
+found["size"] = resource.getrlimit(resource.RLIMIT_FSIZE)
+found["processes"] = resource.getrlimit(resource.RLIMIT_NPROC)
+"""
+    )
+    assert found["open"] == errno.errorcode[errno.EMFILE]
+    assert found["memory"] == "MemoryError" and found["some"] == str(30 << 20)
+    assert found["cpu"] == [7, 7] and found["core"] == found["size"] == found["processes"] == [0, 0]
+
+
+def test_privileges_alone():
+    found = tried(
+        """
+confine.drop_privileges()
+lines = open("/proc/self/status").read().splitlines()
+found.update(line.split(":\\t", 1) for line in lines if line.startswith(("CapEff", "CapPrm", "NoNewPrivs")))
+libc = confine.libc()
+found["dumpable"] = libc.prctl(3, 0, 0, 0, 0)
+import ctypes
+signal = ctypes.c_int()
+libc.prctl(2, ctypes.byref(signal), 0, 0, 0)
+found["dies with its parent"] = signal.value
+"""
+    )
+    assert int(found["CapEff"], 16) == int(found["CapPrm"], 16) == 0
+    assert found["NoNewPrivs"] == "1" and found["dumpable"] == 0 and found["dies with its parent"] == 9
+
+
+def test_descriptors_alone():
+    found = tried(
+        """
+reads, writes = os.pipe()
+other = os.dup(writes)
+confine_to = os.dup(1)
+confine.close_all_but((writes, confine_to))
+found["open"] = sorted(int(fd) for fd in os.listdir("/proc/self/fd"))
+found["kept"] = sorted((writes, confine_to))
+found["standard"] = [os.readlink(f"/proc/self/fd/{fd}") for fd in (0, 1, 2)]
+os.dup2(confine_to, 1)
+"""
+    )
+    listing = set(found["open"]) - {0, 1, 2, *found["kept"]}
+    assert len(listing) <= 1  # the listing's own
+    assert set(found["kept"]) <= set(found["open"]) and found["standard"] == ["/dev/null"] * 3
+
+
+def test_system_calls_have_numbers_for_both_machines():
+    calls = {**confine.SYSTEM_CALLS, **confine.NOT_EXECUTABLE}
+    for place in (0, 1):
+        numbers = [pair[place] for pair in calls.values()]
+        assert len(set(numbers)) == len(numbers)
+
+
+def test_a_process_that_waits_for_ever_is_ended():
+    """It uses no processor time, so that only the clock tells."""
+    waits = "import _thread\nlock = _thread.allocate_lock()\nlock.acquire()\nlock.acquire()\n"
+    verdict = judged({"waits": waits}, Limits(memory=400 << 20, cpu=5, wall=2.0), scan=False)["waits"]
+    assert "takes longer than 2 s" in str(verdict)
+
+
+def test_what_is_tried_is_all_refused():
+    found = probing._probe()
+    assert all(found[name] is True for name in probing.NEEDED)
+    assert not found["landlock"] or found["landlock alone"] is True
