@@ -15,6 +15,7 @@ from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Archive, Proposal, proposal_name
 
 REPAIRED = ", repaired"
+EACH_REPAIR = 100_000  # what the sample numbers of one repair are apart from those of the next
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class LLMProposer:
         self._provider, self._transcript, self._budget = provider, transcript, budget
         self._prompts, self._sampling, self._starts, self._notify = prompts, sampling, dict(starts or {}), notify
         self.usage = Usage()
+        self._repairs = 0  # of this round so far
 
     def propose(self, archive: Archive, round: int, count: int) -> List[Proposal]:
         """Sample candidates from one prompt; those that the budget does not allow are not among them.
@@ -75,7 +77,7 @@ class LLMProposer:
         Raises:
             UserError: the model answers nothing at all.
         """
-        self.usage = Usage()
+        self.usage, self._repairs = Usage(), 0
         names = [proposal_name(round, k) for k in range(count)]
         starts = list(self._starts.items())[:count] if round == 1 else []
         given = [Proposal(own, source, (), f"start: {name}") for own, (name, source) in zip(names, starts)]
@@ -96,9 +98,12 @@ class LLMProposer:
     def repair(self, archive: Archive, failures: Sequence[Tuple[Proposal, str]]) -> List[Optional[Proposal]]:
         """Show each candidate that failed its error, and ask for the file anew."""
         texts = [self._prompts.repair(error, proposal.source) for proposal, error in failures]
-        labels = [f"{p.name} repair {p.origin.count(REPAIRED) + 1}" for p, _ in failures]
+        self._repairs += 1
+        labels = [f"{p.name} repair {self._repairs}" for p, _ in failures]
+        # twins that fail alike, and one that is asked about again, are to get replies of their own
+        samples = [int(p.name.split("_")[1]) + (self._repairs - 1) * EACH_REPAIR for p, _ in failures]
         asked = [place for place, text in enumerate(texts) if text]
-        replies = self._ask([self._request(labels[place], texts[place], 0) for place in asked])
+        replies = self._ask([self._request(labels[place], texts[place], samples[place]) for place in asked])
         repaired: List[Optional[Proposal]] = [None] * len(failures)
         for place, reply in zip(asked, replies):
             failed = failures[place][0]

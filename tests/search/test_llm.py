@@ -125,3 +125,18 @@ def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):
     assert again.origin == "m, sample 1, repaired, repaired"
     assert model.requests[-1].label == "r2_01 repair 2"
     assert llm.repair(Archive(), []) == []
+
+
+def test_twins_and_second_repairs_get_replies_of_their_own(tmp_path):
+    llm, model = proposer(fenced, tmp_path)
+    failed = [
+        (Proposal(name, "a = 1\n", (), "m"), "is the same as r1_00: write another") for name in ("r1_01", "r1_02")
+    ]
+    one, two = llm.repair(Archive(), failed)
+    assert (one.source, two.source) == (source("r1_01 repair 1"), source("r1_02 repair 1"))
+    one, two = llm.repair(Archive(), failed)
+    assert (one.source, two.source) == (source("r1_01 repair 2"), source("r1_02 repair 2"))
+    assert len(model.requests) == 4
+    again, model = proposer(fenced, tmp_path)  # resumed, the round is asked from its begin
+    assert [p.source for p in again.repair(Archive(), failed)] == [source("r1_01 repair 1"), source("r1_02 repair 1")]
+    assert not model.requests

@@ -88,13 +88,15 @@ def test_a_run_s_results_are_recorded_with_what_it_measured_of_others(tmp_path):
         Result("r2_01", 2, fitness=0.9, episode_length=30.0),
         Result("r2_01", 3, ROW_FAILED, error="/a/b/r2_01.py:3: in compute_reward: NaN"),
         *(Result("r2_02", seed, ROW_FAILED_AT_LOAD, error="no") for seed in (2, 3)),
-        *(Result("r2_10", seed, fitness=0.1, episode_length=1.0) for seed in (2, 3)),
+        *(Result(name, seed, fitness=0.1, episode_length=1.0) for name in ("r2_11", "r2_100") for seed in (2, 3)),
     ]
     point = Point("r2_00", 2, 5, 100, 0.25, 6.0, {"total reward": (1.0, 0.5, 2.0)})
     run = run_folder(tmp_path / "run", rows, [point])
-    ready = [Proposal(name, name, ("r1_00",), "made") for name in ("r2_10", "r2_00", "r2_01", "r2_02")]
+    ready = [Proposal(name, name, ("r1_00",), "made") for name in ("r2_100", "r2_11", "r2_00", "r2_01", "r2_02")]
     after = recorded(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, "declined")]), run)
-    assert [a.name for a in after.attempts] == ["r1_00", "r1_01", "r2_00", "r2_01", "r2_02", "r2_03", "r2_10"]
+    order = ["r1_00", "r1_01", "r2_00", "r2_01", "r2_02", "r2_03", "r2_11", "r2_100"]
+    assert [a.name for a in after.attempts] == order
+    assert after.find("r2_11").points == ()
     assert after.find("r1_00").by_seed == {0: 0.5, 1: 1.0, 2: 0.25, 3: 0.25}
     assert after.find("r1_00").fitness == pytest.approx(0.5)
     assert after.find("r1_01") == other
