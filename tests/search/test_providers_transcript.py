@@ -307,6 +307,17 @@ def test_a_replay_gives_the_same_replies_without_a_model_and_without_waiting(tmp
     assert path.read_bytes() == before
 
 
+def test_of_a_search_that_was_resumed_after_an_error_the_later_reply_is_played(tmp_path):
+    path = tmp_path / "t.jsonl"
+    down = Model({"a": [ProviderError("server", "down")] * 9})
+    complete(down, questions("a"), Transcript(path, META), retry=Retry(tries=1))
+    replies = complete(Model(), questions("a"), Transcript(path, META))
+    played = complete(ReplayProvider(path), questions("a"), Transcript(tmp_path / "u.jsonl", META))
+    assert played == replies and played[0].finish == STOP
+    other = [replace(request, messages=(Message("user", "b"),)) for request in questions("a")]
+    assert complete(ReplayProvider(path), other, Transcript(tmp_path / "v.jsonl", META)) == replies
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_replay_of_a_search_that_its_budget_stopped_stops_there_too(seed, tmp_path):
     rng = random.Random(seed)
@@ -334,6 +345,9 @@ def test_a_replay_of_another_search_says_what_differs(tmp_path):
         UserError, match=r'another search: shaper_types is .*"compute_reward".* there and .* here, task is'
     ):
         provider.check({**META, "shaper_types": ["compute_torque"], "task": "Ant"})
+    provider.check(META, "s")
+    with pytest.raises(UserError, match="another system prompt: line 2 is '' there and 'more' here"):
+        provider.check(META, "s\nmore")
     transcript = Transcript(tmp_path / "t.jsonl", META)
     lacking = [replace(requests[0], messages=(Message("user", "new"),), label="r4_02")]
     with pytest.raises(UserError, match="no reply for r4_02: it holds r1_00 to r1_03"):

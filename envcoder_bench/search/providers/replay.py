@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.search.providers.base import Reply, Request
@@ -49,6 +49,7 @@ class ReplayProvider:
         self.name: str = replies[0]["provider"]
         self.model: str = self.name.split("@")[0].split(":", 1)[-1]
         self.default_output_tokens: int = replies[0]["request"]["max_output_tokens"]  # complete_all fills it in
+        self._system: str = replies[0]["request"]["system"]
         self.by_label = 0
         self._by_content: Dict[str, Reply] = {}
         self._by_label: Dict[Tuple[str, int], Tuple[Request, Reply]] = {}
@@ -57,11 +58,24 @@ class ReplayProvider:
             self._by_content[record["hash"]] = reply_of(record)
             self._by_label[request.label, request.attempt] = request, reply_of(record)
 
-    def check(self, meta: Mapping[str, Any]) -> None:
-        """Raise UserError where the transcript is of a search that was asked for something else."""
+    def check(self, meta: Mapping[str, Any], system: Optional[str] = None) -> None:
+        """Raise UserError where the transcript is of a search that was asked for something else.
+
+        Args:
+            system: the system prompt of all requests; None: it is compared when they come.
+        """
         differences = different_keys(self.meta, as_json(meta), every=False)
         if differences:
             raise UserError(f"--llm replay:{self.path} is the transcript of another search: {differences}")
+        if system is not None:
+            self._check_system(self._system, system, "")
+
+    def _check_system(self, there: str, here: str, where: str) -> None:
+        if there != here:
+            raise UserError(
+                f"--llm replay:{self.path} was recorded with another system prompt{where}: "
+                f"{_first_difference(there, here)}"
+            )
 
     def complete(self, request: Request) -> Reply:
         """Raises UserError where the transcript lacks the request, or holds another system prompt."""
@@ -75,11 +89,7 @@ class ReplayProvider:
             ends = f"it holds {known[0]} to {known[-1]}" if known else "its requests have no labels"
             again = f" (asked again, time {request.attempt + 1})" if request.attempt else ""
             raise UserError(f"--llm replay:{self.path} has no reply for {who}{again}: {ends}")
-        if asked.system != request.system:
-            raise UserError(
-                f"--llm replay:{self.path} was recorded with another system prompt for {who}: "
-                f"{_first_difference(asked.system, request.system)}"
-            )
+        self._check_system(asked.system, request.system, f" for {who}")
         self.by_label += 1
         return reply
 
