@@ -159,6 +159,19 @@ def test_actions_span_the_joints_ranges():
     torch.testing.assert_close(target, torch.full((2, 16), 0.25 * -1.0 + 0.75 * 0.8))
 
 
+def test_kernels_can_read_all_of_the_state_and_fingertips_are_where_the_sites_are():
+    task = make_task("AllegroHand", shipped("AllegroHand"), 3, "mujoco_cpu", "cpu")
+    assert all(x[0].is_contiguous() for x in task.state.values())
+    task.reset(EVERYWHERE, dict(task.default_state), {})
+    where = task.state["fingertip_pos"].clone()
+    task.step(torch.ones(3, 16))
+    assert bool((task.state["fingertip_pos"] != where).any(dim=2).all())
+    assert torch.equal(task.state["fingertip_pos"], task.state["fingertip_state"][..., :3])
+    task.reset(torch.tensor([True, False, False]), dict(task.default_state), {})
+    torch.testing.assert_close(task.state["fingertip_pos"][0], where[0])
+    assert torch.equal(task.state["fingertip_pos"], task.state["fingertip_state"][..., :3])
+
+
 # both baselines
 
 

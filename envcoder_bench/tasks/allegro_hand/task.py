@@ -59,7 +59,7 @@ class AllegroHand(SimTask):
     body_names = ("allegro_mount", *(f"{finger}_link_{k}" for finger in FINGERS for k in range(4)), "object")
     site_names = tuple(f"{finger}_tip" for finger in FINGERS)
     object_keys = ("object_state",)
-    kept_keys = ("cur_targets", "successes", "consecutive_successes")
+    kept_keys = ("fingertip_pos", "cur_targets", "successes", "consecutive_successes")
     config_keys = ("env.episodeLength", "env.averFactor", *SCALES.values())
     ignored_keys = (
         "env.enableDebugVis",
@@ -108,7 +108,8 @@ class AllegroHand(SimTask):
                 "cur_targets": targets,
                 "prev_targets": targets,
                 "fingertip_state": sim.site_states,
-                "fingertip_pos": sim.site_states[..., :3],
+                # a copy, because kernels read only what lies in a row
+                "fingertip_pos": sim.site_states[..., :3].clone(),
                 "contact_forces": sim.contact_forces,
                 "object_pose": cube[:, :7],
                 "object_pos": cube[:, :3],
@@ -165,6 +166,7 @@ class AllegroHand(SimTask):
 
     def step(self, command: Tensor) -> None:
         super().step(command)
+        self.state["fingertip_pos"].copy_(self.sim.site_states[..., :3])
         self.state["cur_targets"].copy_(torch.where(self._effort, self.sim.dof_pos, command))
         reached = self._reached(self.state) & ~self.unstable
         self.new_goal.copy_(reached)
@@ -174,6 +176,7 @@ class AllegroHand(SimTask):
         super().reset(mask, initial, goal)
         if not initial:
             return
+        self.state["fingertip_pos"].copy_(self.sim.site_states[..., :3])
         targets, successes = self.state["cur_targets"], self.state["successes"]
         average = self.state["consecutive_successes"]
         newest = self._newest * successes + (1.0 - self._newest) * average
