@@ -114,6 +114,17 @@ def test_only_what_must_touch_touches(model):
     assert not any(touch(a, b) for a in ("link0", "stand") for b in (*gripper, *cubes, "table"))
 
 
+def test_torques_that_jump_between_their_limits_do_not_blow_the_arm_up():
+    task = moved(num_envs=64)
+    limits, generator = task.constants["franka_effort_limits"], torch.Generator().manual_seed(0)
+    for step in range(150):
+        if step % 10 == 0:
+            torque = limits * torch.sign(torch.randn(64, 9, generator=generator))
+        task.step(torque)
+        assert not bool(task.unstable.any())
+        assert task.state["dof_vel"].abs().max() < 60.0  # 40 was met, and with less damping 430
+
+
 # the human baseline's controller
 
 
@@ -159,7 +170,10 @@ def test_the_hand_goes_where_the_action_points_and_keeps_its_orientation():
     way = task.state["eef_pos"] - start
     along = (way * action[:, :3]).sum(dim=1) / 0.5
     sideways = way - 2.0 * along.unsqueeze(1) * action[:, :3]
-    assert bool((along > 0.08).all()) and bool((sideways.norm(dim=1) < 0.12 * along).all())
+    # at kp / kd times the offset of 0.05 m it would go 0.306 m/s; the joints' damping, of which the controller does not
+    # know, slows it down and turns it aside
+    assert bool((along > 0.08).all()) and bool((along < 0.5 * 0.306).all())
+    assert bool((sideways.norm(dim=1) < 0.2 * along).all())
     assert bool(((task.state["eef_quat"] * quat).sum(dim=1).abs() > 0.999).all())
 
 
