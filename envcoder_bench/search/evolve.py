@@ -7,13 +7,14 @@ given as a better start.
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from random import Random
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.search.genome import Genome, Unsuitable, require_unparse
-from envcoder_bench.search.mutate import MUTATIONS
+from envcoder_bench.search.mutate import mutate
 from envcoder_bench.search.recombine import RECOMBINATIONS
 from envcoder_bench.search.records import Archive, Attempt, Proposal, proposal_name
 from envcoder_bench.shaping.contract import SHAPER_TYPES
@@ -126,14 +127,21 @@ class EvolveProposer:
         return None
 
     def _population(self, archive: Archive) -> List[Individual]:
-        """Possible parents by rank, no two with the same code; of equals the shorter one, then the earlier."""
+        """Possible parents by rank, no two with the same code; of equals the shorter one, then the earlier.
+
+        Those that were measured with few seeds count as nearer to the median: one lucky seed proves little.
+        """
+        every = [(a, self._individual(a, a.name in archive.baselines)) for a in _all(archive)]
+        measured = [i.fitness for _, i in every if i is not None and not math.isnan(i.fitness)]
+        middle = statistics.median(measured) if measured else 0.0
         found: List[Tuple[Tuple[float, int, int], Individual]] = []
-        for k, attempt in enumerate([*archive.baselines.values(), *archive.attempts]):
-            individual = self._individual(attempt, attempt.name in archive.baselines)
-            if individual is not None:
-                measured = not math.isnan(individual.fitness)
-                key = (-individual.fitness, len(attempt.source), k) if measured else (math.inf, 0, k)
-                found.append((key, individual))
+        for k, (attempt, individual) in enumerate(every):
+            if individual is None:
+                continue
+            seeds = max(len(attempt.by_seed), 1)
+            score = (seeds * individual.fitness + middle) / (seeds + 1)
+            key = (math.inf, 0, k) if math.isnan(score) else (-score, len(attempt.source), k)
+            found.append((key, individual))
         if not found and not self._starts:
             raise UserError(
                 f"evolve has nothing to change: neither baseline defines {' or '.join(self._types)};"
@@ -157,8 +165,7 @@ class EvolveProposer:
         return Individual(attempt.name, genome, fitness) if genome.definitions else None
 
     def _known(self, archive: Archive) -> Set[str]:
-        attempts = [*archive.baselines.values(), *archive.attempts]
-        return self._fingerprints([attempt.source for attempt in attempts])
+        return self._fingerprints([attempt.source for attempt in _all(archive)])
 
     def _fingerprints(self, sources: Sequence[str]) -> Set[str]:
         found = set()
@@ -170,6 +177,10 @@ class EvolveProposer:
         return found
 
 
+def _all(archive: Archive) -> List[Attempt]:
+    return [*archive.baselines.values(), *archive.attempts]
+
+
 def vary(parent: Individual, other: Individual, rng: Random) -> Optional[Tuple[Genome, List[str], Tuple[str, ...]]]:
     """A changed copy of ``parent``, perhaps with something of ``other``.
 
@@ -179,7 +190,7 @@ def vary(parent: Individual, other: Individual, rng: Random) -> Optional[Tuple[G
     genome, changes = parent.genome.copy(), []
     names: Tuple[str, ...] = (parent.name,)
     if other.name != parent.name and rng.random() < RECOMBINED:
-        recombine = _choose(RECOMBINATIONS, rng)
+        recombine = rng.choices([x for x, _ in RECOMBINATIONS], [weight for _, weight in RECOMBINATIONS])[0]
         try:
             change = recombine(genome, other.genome, other.name, rng)
         except Unsuitable:
@@ -192,11 +203,7 @@ def vary(parent: Individual, other: Individual, rng: Random) -> Optional[Tuple[G
     while mutations and mutations < MAX_MUTATIONS and rng.random() < MORE:
         mutations += 1
     for _ in range(mutations):
-        change = _choose(MUTATIONS, rng)(genome, rng)
+        change = mutate(genome, rng)
         changes += [change] if change else []
     genome.prune()
     return (genome, changes, names) if changes else None
-
-
-def _choose(weighted, rng: Random):
-    return rng.choices([x for x, _ in weighted], [weight for _, weight in weighted])[0]

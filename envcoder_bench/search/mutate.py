@@ -6,7 +6,7 @@ import ast
 import copy
 import math
 from random import Random
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
 from envcoder_bench.search import terms as where
 from envcoder_bench.search.expressions import changed, factor, number, rounded, shown, times, torch_call
@@ -15,39 +15,52 @@ from envcoder_bench.search.mutate_reward import double_term, drop_term, reshape_
 from envcoder_bench.search.terms import Slot
 from envcoder_bench.shaping.contract import (
     ACTION_TYPES,
+    DOF_TARGET,
     GOAL,
     INITIAL_STATE,
     OBSERVATION,
     REWARD,
     TERMINAL,
+    TORQUE,
 )
 
-Mutation = Callable[[Genome, Random], Optional[str]]
+Mutation = Callable[[Genome, str, Random], Optional[str]]
 ZERO = 0.04  # how often a constant becomes zero
 
 
-def scale_constant(genome: Genome, rng: Random) -> Optional[str]:
-    """Scale a number by a log-normal factor; its sign stays."""
-    found = {
-        name: list(where.constants(definition))
-        for name, definition in genome.definitions.items()
-        if name != ACTION_DIM and isinstance(definition, (ast.FunctionDef, ast.Assign, ast.AnnAssign))
-    }
-    names = [name for name, inside in found.items() if inside]
+def mutate(genome: Genome, rng: Random) -> Optional[str]:
+    """Change one of the functions, each as often as another, the reward twice."""
+    names = [function.name for function in genome.shapers()]
     if not names:
         return None
-    name = rng.choice(names + [REWARD] * (REWARD in names))  # each function as often as another, the reward twice
-    slot, is_int, may_be_zero = rng.choice(found[name])
+    name = rng.choice(names + [REWARD] * (REWARD in names))
+    mutations = MUTATIONS[name]
+    mutation = rng.choices([x for x, _ in mutations], [weight for _, weight in mutations])[0]
+    return mutation(genome, name, rng)
+
+
+def scale_constant(genome: Genome, name: str, rng: Random) -> Optional[str]:
+    """Scale a number of a function, or of what it uses, by a log-normal factor; its sign stays."""
+    found = {}
+    for used in genome.reachable([name]):
+        definition = genome.definitions[used]
+        if used != ACTION_DIM and isinstance(definition, (ast.FunctionDef, ast.Assign, ast.AnnAssign)):
+            found[used] = list(where.constants(definition))
+    names = [used for used, inside in found.items() if inside]
+    if not names:
+        return None
+    used = rng.choice(names)
+    slot, is_int, may_be_zero = rng.choice(found[used])
     before = slot.node.value
     after = 0.0 if may_be_zero and rng.random() < ZERO else _step(before, rng) if is_int else before * factor(rng)
     slot.put(number(after))
-    changed(genome.definitions[name])
-    return f"{shown(before)} to {shown(slot.node.value)} in {name}"
+    changed(genome.definitions[used])
+    return f"{shown(before)} to {shown(slot.node.value)} in {used}"
 
 
-def drop_part(genome: Genome, rng: Random) -> Optional[str]:
+def drop_part(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Remove one of several parts of the observation."""
-    function = genome.function(OBSERVATION)
+    function = genome.function(name)
     found = None if function is None else where.parts(function)
     if function is None or found is None or len(found.holder.elts) < 2:
         return None
@@ -56,36 +69,35 @@ def drop_part(genome: Genome, rng: Random) -> Optional[str]:
     return f"observation without {where.label_of(dropped)!r}"
 
 
-def add_part(genome: Genome, rng: Random) -> Optional[str]:
+def add_part(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Add a function of a part to the observation."""
-    function = genome.function(OBSERVATION)
+    function = genome.function(name)
     found = None if function is None else where.parts(function)
     if function is None or found is None:
         return None
     part = rng.choice(found.slots()).node
-    name = rng.choice(("sin", "cos", "square", "abs", "tanh"))
-    found.holder.elts.append(torch_call(name, copy.deepcopy(part)))
+    kernel = rng.choice(("sin", "cos", "square", "abs", "tanh"))
+    found.holder.elts.append(torch_call(kernel, copy.deepcopy(part)))
     changed(function)
-    return f"observation with {name} of {where.label_of(part)!r}"
+    return f"observation with {kernel} of {where.label_of(part)!r}"
 
 
-def scale_input(genome: Genome, rng: Random) -> Optional[str]:
+def scale_input(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Put a factor on what has none: actions, bounds of a terminal condition, random ranges."""
-    found: List[Tuple[ast.FunctionDef, Slot, str]] = []
-    for function in genome.shapers():
-        found += [(function, slot, what) for slot, what in _unscaled(function)]
-    if not found:
+    function = genome.function(name)
+    found = [] if function is None else _unscaled(function)
+    if function is None or not found:
         return None
-    function, slot, what = rng.choice(found)
+    slot, what = rng.choice(found)
     weight = rounded(factor(rng))
     slot.put(times(weight, slot.node))
     changed(function)
     return f"{shown(weight)} times {what} in {function.name}"
 
 
-def drop_condition(genome: Genome, rng: Random) -> Optional[str]:
+def drop_condition(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Remove one of several conditions that end an episode."""
-    function = genome.function(TERMINAL)
+    function = genome.function(name)
     if function is None:
         return None
     found = [s for s, _ in where.slots(function) if isinstance(s.node, ast.BinOp) and isinstance(s.node.op, ast.BitOr)]
@@ -98,36 +110,18 @@ def drop_condition(genome: Genome, rng: Random) -> Optional[str]:
     return f"no end for {where.label_of(dropped)!r}"
 
 
-def drop_entry(genome: Genome, rng: Random) -> Optional[str]:
+def drop_entry(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Leave a part of initial state or goal to the task's default."""
-    found = []
-    for function in filter(None, map(genome.function, (INITIAL_STATE, GOAL))):
-        last = function.body[-1]
-        if isinstance(last, ast.Return) and isinstance(last.value, ast.Dict) and len(last.value.keys) > 1:
-            found.append((function, last.value))
-    if not found:
+    function = genome.function(name)
+    last = function.body[-1] if function is not None else None
+    entries = last.value if isinstance(last, ast.Return) else None
+    if function is None or not isinstance(entries, ast.Dict) or len(entries.keys) < 2:
         return None
-    function, entries = rng.choice(found)
     index = rng.randrange(len(entries.keys))
     key = entries.keys.pop(index)
     entries.values.pop(index)
     changed(function)
     return f"{ast.literal_eval(key)!r} as the task has it, in {function.name}" if key else None
-
-
-# how often each is tried; those that do not apply are passed over
-MUTATIONS: Sequence[Tuple[Mutation, float]] = (
-    (scale_constant, 3.0),
-    (reweight_term, 2.0),
-    (drop_term, 1.5),
-    (double_term, 0.7),
-    (reshape_term, 1.5),
-    (drop_part, 1.0),
-    (add_part, 0.5),
-    (scale_input, 2.0),
-    (drop_condition, 0.3),
-    (drop_entry, 0.3),
-)
 
 
 def _step(value: int, rng: Random) -> int:
@@ -154,3 +148,23 @@ def _unscaled(function: ast.FunctionDef) -> List[Tuple[Slot, str]]:
         elif function.name in (INITIAL_STATE, GOAL) and where.callee(node) == "torch_rand_float":
             found.append((slot, "a random number"))
     return found
+
+
+_OF_ACTIONS: Sequence[Tuple[Mutation, float]] = ((scale_constant, 1.5), (scale_input, 1.5))
+_OF_EPISODES: Sequence[Tuple[Mutation, float]] = ((scale_constant, 2.0), (scale_input, 1.0), (drop_entry, 0.5))
+# for each function what can be done to it, and how often; what does not apply is passed over
+MUTATIONS: Mapping[str, Sequence[Tuple[Mutation, float]]] = {
+    REWARD: (
+        (scale_constant, 2.0),
+        (reweight_term, 2.0),
+        (drop_term, 1.5),
+        (double_term, 0.7),
+        (reshape_term, 1.5),
+    ),
+    OBSERVATION: ((scale_constant, 1.0), (drop_part, 1.5), (add_part, 0.7)),
+    TORQUE: _OF_ACTIONS,
+    DOF_TARGET: _OF_ACTIONS,
+    INITIAL_STATE: _OF_EPISODES,
+    GOAL: _OF_EPISODES,
+    TERMINAL: ((scale_constant, 1.5), (scale_input, 1.5), (drop_condition, 0.5)),
+}

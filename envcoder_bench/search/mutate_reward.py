@@ -13,12 +13,11 @@ from envcoder_bench.search import terms as where
 from envcoder_bench.search.expressions import changed, factor, number, rounded, scale, shown, torch_call
 from envcoder_bench.search.genome import Genome
 from envcoder_bench.search.terms import Slot, Term
-from envcoder_bench.shaping.contract import REWARD
 
 
-def reweight_term(genome: Genome, rng: Random) -> Optional[str]:
+def reweight_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Scale one of several terms of the reward."""
-    function, found = _reward_terms(genome)
+    function, found = _terms_of(genome, name)
     if function is None or len(found) < 2:  # the scale of all is normalized away
         return None
     term, weight = rng.choice(found), rounded(factor(rng))
@@ -27,9 +26,9 @@ def reweight_term(genome: Genome, rng: Random) -> Optional[str]:
     return f"{shown(weight)} times the term {term.label!r}"
 
 
-def drop_term(genome: Genome, rng: Random) -> Optional[str]:
+def drop_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Remove one of several terms of the reward."""
-    function, found = _reward_terms(genome)
+    function, found = _terms_of(genome, name)
     if function is None or len(found) < 2:
         return None
     rng.shuffle(found)
@@ -43,9 +42,9 @@ def drop_term(genome: Genome, rng: Random) -> Optional[str]:
     return None
 
 
-def double_term(genome: Genome, rng: Random) -> Optional[str]:
+def double_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Add a copy of a term with another weight and shape."""
-    function, found = _reward_terms(genome)
+    function, found = _terms_of(genome, name)
     found = [term for term in found if _has_shape(term.value.node)]
     if function is None or not found:
         return None
@@ -60,9 +59,9 @@ def double_term(genome: Genome, rng: Random) -> Optional[str]:
     return f"a term {label!r} beside {term.label!r}"
 
 
-def reshape_term(genome: Genome, rng: Random) -> Optional[str]:
+def reshape_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
     """Change how a term grows: absolute value, square, exponential, tanh, and the temperature of those."""
-    function, found = _reward_terms(genome)
+    function, found = _terms_of(genome, name)
     kernels = [] if function is None else _kernels(function)
     found = [term for term in found if _has_shape(term.value.node)]
     if function is None or not (kernels or found):
@@ -93,12 +92,15 @@ def add_term(genome: Genome, function: ast.FunctionDef, beside: Term, label: str
         return name
     slot = where.slot_of(function, holder) if isinstance(holder, ast.BinOp) else beside.place
     assert slot is not None
-    slot.put(ast.BinOp(slot.node, ast.Add(), node))
+    sign: ast.operator = ast.Add()
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.UnaryOp):
+        sign, node = ast.Sub(), ast.BinOp(node.left.operand, ast.Mult(), node.right)  # a - 2 x, not a + -2 x
+    slot.put(ast.BinOp(slot.node, sign, node))
     return label
 
 
-def _reward_terms(genome: Genome) -> Tuple[Optional[ast.FunctionDef], List[Term]]:
-    function = genome.function(REWARD)
+def _terms_of(genome: Genome, name: str) -> Tuple[Optional[ast.FunctionDef], List[Term]]:
+    function = genome.function(name)
     return function, [] if function is None else where.terms(function)
 
 

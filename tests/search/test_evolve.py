@@ -94,6 +94,14 @@ def test_failed_attempts_and_those_without_fitness_are_no_parents():
         assert set(proposal.parents) <= {"human", "unshaped"}
 
 
+def test_one_lucky_seed_is_not_ranked_above_several_good_ones():
+    lucky = Attempt("r2_00", 2, GOOD, fitness=0.95, by_seed={3: 0.95})
+    proven = Attempt("r1_00", 1, GOOD.replace("0.3", "0.4"), fitness=0.9, by_seed={0: 0.9, 1: 0.95, 2: 0.85})
+    rest = [Attempt(f"r1_{k:02d}", 1, GOOD.replace("0.3", f"1.{k}"), fitness=0.1, by_seed={0: 0.1}) for k in (1, 2, 3)]
+    made = EvolveProposer(["compute_reward"]).propose(Archive([proven, *rest, lucky], baselines("Cartpole")), 3, 4)
+    assert made[0].parents[0] == "r1_00"
+
+
 def test_before_anything_is_measured_the_human_baseline_comes_first():
     made = EvolveProposer(["compute_reward"]).propose(Archive([], baselines("Cartpole")), 1, 8)
     assert [p.parents[0] for p in made[:2]] == ["human", "human"]
@@ -192,9 +200,9 @@ def test_a_small_space_is_used_up_instead_of_repeating():
 
 
 def test_it_beats_its_start_by_real_training(tmp_path):
-    """A cart whose motor is too weak: 4 N instead of 400. Both baselines lose the pole; evolution finds the strength.
+    """A badly scaled action: 1 is 4 N instead of 400 N. Both baselines lose the pole; evolution scales it.
 
-    Measured: the baselines have a fitness of 0.05, the best of four rounds 0.29.
+    Measured: the better baseline has a fitness of 0.18, the best of four rounds 1.0.
     """
     proposer, archive = EvolveProposer(["compute_torque"]), Archive([], baselines("Cartpole"))
     for round in (1, 2, 3, 4):

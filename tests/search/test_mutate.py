@@ -83,7 +83,7 @@ def test_dropping_a_term_takes_it_out_and_nothing_else(source):
     seen = set()
     for seed in range(12):
         made = genome(source)
-        assert mutate_reward.drop_term(made, Random(seed))
+        assert mutate_reward.drop_term(made, "compute_reward", Random(seed))
         made.prune()
         seen.add(tuple(shares(call(made))))
     assert seen == {(0.0, 1.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 0.0)}
@@ -93,7 +93,7 @@ def test_dropping_a_term_takes_it_out_and_nothing_else(source):
 def test_reweighting_scales_one_term_and_keeps_its_sign(source):
     for seed in range(12):
         made = genome(source)
-        told = mutate_reward.reweight_term(made, Random(seed))
+        told = mutate_reward.reweight_term(made, "compute_reward", Random(seed))
         changed = [share for share in shares(call(made)) if share != 1.0]
         assert len(changed) <= 1 and all(share >= 0.0 for share in changed)
         if changed:
@@ -106,7 +106,7 @@ def test_new_shapes_change_what_they_should(source, change):
     """A copy or another shape of one term depends on that term alone: differences of the others are as before."""
     for seed in range(10):
         made = genome(source)
-        assert change(made, Random(seed))
+        assert change(made, "compute_reward", Random(seed))
         alone = []
         for name in "abc":  # does the change stay the same where only other terms change?
             others = {x: torch.rand(7) - 0.5 for x in "abc" if x != name}
@@ -119,7 +119,7 @@ def test_kernels_keep_the_direction_of_a_term():
     """More of what costs never earns more than before its kernel, and more of what earns never less."""
     for seed in range(60):
         made = genome("def compute_reward(a, b):\n    return 0.5 * a - 2.0 * torch.abs(b)\n")
-        mutate_reward.reshape_term(made, Random(seed))
+        mutate_reward.reshape_term(made, "compute_reward", Random(seed))
         lines = torch.linspace(0.1, 3.0, 20)
         rising = call(made, a=lines, b=torch.zeros(20))
         falling = call(made, a=torch.zeros(20), b=lines)
@@ -188,13 +188,13 @@ def test_parts_of_an_observation_are_dropped_and_added(source):
     before = call(genome(source), "compute_observation")
     for seed in range(4):
         made = genome(source)
-        assert mutate.drop_part(made, Random(seed))
+        assert mutate.drop_part(made, "compute_observation", Random(seed))
         made.prune()
         after = call(made, "compute_observation")
         assert 0 < after.shape[1] < before.shape[1]
         assert all(any(torch.equal(x, y) for y in before.unbind(-1)) for x in after.unbind(-1))
         made = genome(source)
-        assert mutate.add_part(made, Random(seed))
+        assert mutate.add_part(made, "compute_observation", Random(seed))
         assert torch.equal(call(made, "compute_observation")[:, : before.shape[1]], before)
 
 
@@ -218,7 +218,7 @@ def test_sizes_indices_and_exponents_are_left_alone():
     assert keep_int == [3]
     for seed in range(200):
         changed = genome(source)
-        mutate.scale_constant(changed, Random(seed))
+        mutate.scale_constant(changed, "compute_torque", Random(seed))
         before, after = numbers_of(source), numbers_of(changed.source(""))
         different = [(x, y) for x, y in zip(before, after) if x != y]
         assert len(before) == len(after) and len(different) == 1
@@ -230,13 +230,13 @@ def test_sizes_indices_and_exponents_are_left_alone():
 def test_signs_of_constants_stay():
     for seed in range(50):
         made = genome("def compute_reward(a):\n    return -0.3 * a\n")
-        mutate.scale_constant(made, Random(seed))
+        mutate.scale_constant(made, "compute_reward", Random(seed))
         assert (call(made) * STATE["a"] <= 0.0).all()
 
 
 def test_what_changed_no_longer_says_what_it_was():
     made = genome('def compute_reward(a):\n    """Two times a."""\n    return 2.0 * a\n')
-    mutate.scale_constant(made, Random(0))
+    mutate.scale_constant(made, "compute_reward", Random(0))
     assert "Two times" not in made.source("")
 
 
