@@ -16,12 +16,17 @@ BOLD, PLAIN = "\033[1m", "\033[0m"
 
 
 def render_table(
-    ranked: Sequence[Ranked], fitness_meaning: str, width: int = 100, bold: bool = False, max_rows: int = 100
+    ranked: Sequence[Ranked],
+    fitness_meaning: str,
+    width: int = 100,
+    bold: bool = False,
+    max_rows: int = 100,
+    notes: bool = True,
 ) -> str:
     """Render the ranking, best first, with the errors of failed candidates below, in lines of at most ``width``.
 
     Only places (FILE:LINE) are never broken. ``bold`` marks the best, for a terminal. Beyond ``max_rows`` only
-    baselines are shown.
+    baselines are shown. Without ``notes`` nothing is said of what the numbers mean.
     """
     shown = [r for i, r in enumerate(ranked) if i < max_rows or r.baseline]
     every_failed = bool(ranked) and all(r.rank is None and r.errors for r in ranked)
@@ -30,8 +35,10 @@ def render_table(
         lines[2] = f"{BOLD}{lines[2]}{PLAIN}"
     if len(shown) < len(ranked):
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
-    notes = [_wrap(note, width) for note in _notes(shown)]
-    sections = [_wrap(f"fitness: {fitness_meaning}", width), "\n".join(lines), "\n".join(notes)]
+    sections = ["\n".join(lines)]
+    if notes:
+        told = "\n".join(_wrap(note, width) for note in _notes(shown))
+        sections = [_wrap(f"fitness: {fitness_meaning}", width), *sections, told]
     return "\n\n".join(s for s in [*sections, render_failures(ranked, width).rstrip()] if s) + "\n"
 
 

@@ -35,6 +35,12 @@ from envcoder_bench.search.records import Archive, Proposal, read_archive, write
 PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # what it keeps of the user's files
 
 
+def shown(path: Path) -> Path:
+    """A path as a person would write it: relative where it is below the working folder."""
+    here = Path.cwd()
+    return path.relative_to(here) if here in path.parents else path
+
+
 @dataclass
 class Round:
     """The candidates of a round once they are checked.
@@ -65,7 +71,7 @@ class SearchFolder:
         self.archive = path / "archive.json"
         self.best = path / "best.py"
         self.final = path / "final"
-        self.command = f"auto-shape --resume {path}"
+        self.command = f"auto-shape --resume {shown(path)}"
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], files: Mapping[str, str]) -> SearchFolder:

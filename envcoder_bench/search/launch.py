@@ -20,7 +20,7 @@ from envcoder_bench.preparation import prepare
 from envcoder_bench.run_folder import RunFolder
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
-from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
+from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder, shown
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.loop import Search
 from envcoder_bench.search.prompt import Prompts, load_templates, system_prompt
@@ -248,7 +248,7 @@ def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> Dict[str, str
         "candidates": f"{kinds}, by {asked.llm}; what they lack comes from the {cfg.baseline} baseline",
         "rounds": f"{search.num_iters} of {search.shapers_per_iter} candidates, each {size}, {seeds}, on {cfg.device}",
         "limits": ", ".join(f"{limit:,} {what}" for what, limit in limits.items() if limit is not None),
-        "folder": f"{folder.path} (after a stop: {folder.command})",
+        "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
     }
     return {name: text for name, text in facts.items() if text}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import time
 from dataclasses import asdict
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -106,11 +108,14 @@ class Search:
             if best is not None:
                 names.append(best.name)
             first = self._cfg.seed + (round.number - 1) * self._cfg.seeds
-            code = self._evaluate(run, names, [f"seed={first}"])
+            with contextlib.redirect_stdout(io.StringIO()):  # its ranking is shown in short
+                code = self._evaluate(run, names, [f"seed={first}"])
         if code < 128:
             self._archive = recorded(self._archive, round, run.path)
             self._folder.write_archive(self._archive)
             self._report()
+            if round.ready:
+                say(f"\n{screen.ranking(rank(read_results(run.results)))}\n")
         return code
 
     def _evaluate(self, run: RunFolder, names: Sequence[str], overrides: Sequence[str]) -> int:

@@ -9,8 +9,9 @@ from typing import Iterable, List, Mapping, Sequence
 
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.table import render_table
 from envcoder_bench.search.feedback import explain, idea
-from envcoder_bench.search.folder import Round
+from envcoder_bench.search.folder import Round, shown
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.providers.budget import Spent
 from envcoder_bench.search.records import NO_CODE, Archive, Attempt, difference
@@ -40,7 +41,9 @@ def candidates(round: Round) -> str:
     lines: List[str] = []
     for proposal in round.ready:
         what = "repaired" if proposal.name in round.mended else "ready"
-        lines.append(_row(proposal.name, what, idea(proposal.source) or proposal.origin))
+        told, prefix = idea(proposal.source) or proposal.origin, f"{proposal.name}, "  # which evolve begins with
+        told = told[len(prefix) :] if told.startswith(prefix) else told
+        lines.append(_row(proposal.name, what, told))
         if proposal.name in round.mended:
             lines.append(_row("", "", f"was: {_short(round.mended[proposal.name])}"))
     for proposal, status, error in round.failed:
@@ -68,6 +71,11 @@ def _row(name: str, what: str, text: str) -> str:
 def _short(error: str) -> str:
     error = " ".join(error.split())
     return error if len(error) <= ERROR else error[: ERROR - 1] + "…"
+
+
+def ranking(ranked: Sequence[Ranked]) -> str:
+    """A round's table; what its columns mean is said once, below that of the final evaluation."""
+    return render_table(ranked, "", WIDTH, notes=False).rstrip()
 
 
 def spending(usage: Usage, spent: Spent) -> str:
@@ -118,6 +126,5 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
 
 
 def paths(found: Iterable[Path]) -> str:
-    """Where the files are, relative to the working folder where they are below it."""
-    here = Path.cwd()
-    return "\n".join(str(path.relative_to(here) if here in path.parents else path) for path in found)
+    """Where the files are."""
+    return "\n".join(str(shown(path)) for path in found)

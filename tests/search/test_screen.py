@@ -13,14 +13,14 @@ from envcoder_bench.search.records import FAILED_AT_LOAD, NO_CODE, Archive, Atte
 
 
 def test_candidates_are_listed_with_what_became_of_them():
-    ready = [Proposal("r1_00", '"""Stay up."""\n'), Proposal("r1_01", "x = 1\n", origin="m, sample 1, repaired")]
+    ready = [Proposal("r1_00", '"""r1_00, stay up."""\n'), Proposal("r1_01", "x = 1\n", origin="m, sample 1, repaired")]
     failed = [
         (Proposal("r1_02", "a = 1\nb = 2\n"), FAILED_AT_LOAD, "/a/r1_02.py:2: in compute_reward: wrong"),
         (Proposal("r1_03", ""), NO_CODE, "the model declined"),
     ]
     shown = screen.candidates(Round(1, ready, failed, {"r1_01": "r1_01.py:1: bad"})).splitlines()
     assert shown == [
-        "  r1_00    ready     Stay up.",
+        "  r1_00    ready     stay up.",
         "  r1_01    repaired  m, sample 1, repaired",
         "                     was: r1_01.py:1: bad",
         "  r1_02    failed    r1_02.py:2: in compute_reward: wrong",
@@ -29,6 +29,14 @@ def test_candidates_are_listed_with_what_became_of_them():
         "2 ready (1 repaired), 1 failed, 1 without code",
     ]
     assert screen.candidates(Round(1)) == "0 ready"
+
+
+def test_a_round_s_table_has_its_rows_and_failures_alone():
+    ranked = [row("a", (0.2, 0.1, 0.3)), row("human", rank=2), row("b", rank=None, error=("b.py:3: wrong",))]
+    shown = screen.ranking(ranked).splitlines()
+    assert [line.split()[:2] for line in shown[2:5]] == [["1", "a"], ["2", "human"], ["-", "b"]]
+    assert "failed (1 of 3 candidates):" in shown and "      wrong" in shown
+    assert not any(line.startswith(("fitness:", "±", "vs human:")) for line in shown)
 
 
 def test_spending_tells_the_round_and_the_whole():
