@@ -102,9 +102,9 @@ class Asked:
         if len(self.starts) > self.settings.shapers_per_iter:
             most = self.settings.shapers_per_iter
             raise UserError(f"--candidates gives {len(self.starts)} files, and a round has {most} (--shapers_per_iter)")
-        self.prompts(cfg)  # evolve's too: a mistake in a template is one whoever writes
+        prompts = self.prompts(cfg)  # evolve's too: a mistake in a template is one whoever writes
         if isinstance(provider, ReplayProvider):
-            provider.check(self.meta(cfg))
+            provider.check(self.meta(cfg), prompts.system)
         if provider is None:
             self.evolve(cfg)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
@@ -81,8 +82,21 @@ class Archive:
     baselines: Dict[str, Attempt] = field(default_factory=dict)
 
     def best(self) -> Optional[Attempt]:
-        """The attempt with the highest fitness, the earliest of equals; None before there is any."""
-        return best_of(self.attempts)
+        """The attempt with the highest fitness, where the median of all counts as one seed more of each.
+
+        So one lucky seed does not stand above what has proved itself over several. The earliest of equals; None before
+        there is any.
+        """
+        measured = _measured(self.attempts)
+        if not measured:
+            return None
+        median = statistics.median(fitness for _, fitness in measured)
+
+        def expected(pair: Tuple[Attempt, float]) -> float:
+            seeds = max(1, len(pair[0].by_seed))
+            return (seeds * pair[1] + median) / (seeds + 1)
+
+        return max(measured, key=expected)[0]
 
     def of_round(self, number: int) -> List[Attempt]:
         """The attempts that were made in a round; rounds count from 1."""
@@ -95,8 +109,11 @@ class Archive:
 
 def best_of(attempts: Sequence[Attempt]) -> Optional[Attempt]:
     """The one with the highest fitness, the earliest of equals; None where none has a fitness."""
-    measured = [a for a in attempts if a.fitness is not None and a.status == OK]
-    return max(measured, key=lambda a: a.fitness if a.fitness is not None else -math.inf, default=None)
+    return max(_measured(attempts), key=lambda pair: pair[1], default=(None, 0.0))[0]
+
+
+def _measured(attempts: Sequence[Attempt]) -> List[Tuple[Attempt, float]]:
+    return [(a, a.fitness) for a in attempts if a.fitness is not None and a.status == OK]
 
 
 def difference(attempt: Attempt, other: Attempt) -> Optional[float]:

@@ -14,7 +14,7 @@ from envcoder_bench.search.feedback import explain, idea
 from envcoder_bench.search.folder import Round, shown
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.providers.budget import Spent
-from envcoder_bench.search.records import NO_CODE, Archive, Attempt, difference
+from envcoder_bench.search.records import NO_CODE, Archive, Attempt, best_of, difference
 from envcoder_bench.tasks.base import HUMAN
 
 WIDTH = 110
@@ -95,7 +95,12 @@ def standing(archive: Archive) -> str:
         return "no candidate has a fitness yet"
     compared = [_against(best, name, baseline) for name, baseline in archive.baselines.items()]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
-    return f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
+    told = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
+    highest = best_of(archive.attempts)
+    if highest is not None and highest is not best:  # see Archive.best
+        few = f"{len(highest.by_seed)} seed{'s' if len(highest.by_seed) > 1 else ''}"
+        told += f" ({highest.name} has {highest.fitness:.4g}, but on {few} only)"
+    return told
 
 
 def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:

@@ -60,6 +60,17 @@ def test_the_best_is_the_highest_mean_and_the_first_of_equals():
     assert best_of([one, sobered]) is one
 
 
+def test_one_lucky_seed_does_not_stand_above_what_has_proved_itself():
+    poor = [Attempt(name, 1, "", fitness=0.2, by_seed={0: 0.2}) for name in "abc"]
+    proved = Attempt("proved", 1, "", fitness=0.8, by_seed={0: 0.8, 1: 0.8, 2: 0.8})
+    lucky = Attempt("lucky", 3, "", fitness=0.85, by_seed={2: 0.85})
+    assert Archive([*poor, proved, lucky]).best() is proved  # (3 x 0.8 + 0.2) / 4 against (0.85 + 0.2) / 2
+    assert Archive([*poor, proved, lucky.measured_again({3: 0.95, 4: 0.95})]).best().name == "lucky"
+    assert Archive([*poor, lucky]).best() is lucky
+    assert Archive([poor[0], poor[1]]).best() is poor[0]
+    assert Archive([Attempt("x", 1, "", status=records.FAILED)]).best() is None
+
+
 def test_names_and_rounds():
     known = archive()
     assert [a.name for a in known.of_round(1)] == ["r1_00", "r1_01"]

@@ -55,6 +55,8 @@ def test_the_standing_compares_over_common_seeds():
     }
     told = screen.standing(Archive([best], baselines))
     assert told == "best so far: r1_00, fitness 0.5, mean of 2 seeds; +0.25 against human"
+    lucky = [Attempt(f"r2_0{k}", 2, "", fitness=x, by_seed={1: x}) for k, x in enumerate((0.1, 0.1, 0.51))]
+    assert screen.standing(Archive([best, *lucky], baselines)) == f"{told} (r2_02 has 0.51, but on 1 seed only)"
     assert screen.standing(Archive([], baselines)) == "no candidate has a fitness yet"
 
 
