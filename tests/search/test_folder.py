@@ -1,0 +1,76 @@
+"""A search on disk: what is written is read again, and what is damaged is named."""
+
+import pytest
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.search.folder import Round, SearchFolder, shown
+from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.records import FAILED_AT_LOAD, Archive, Attempt, Proposal
+
+
+def make(tmp_path, **files):
+    return SearchFolder.create(tmp_path / "search", {"llm": "evolve", "overrides": ["a=b"]}, files)
+
+
+def test_a_folder_is_made_and_opened(tmp_path):
+    made = SearchFolder.create(tmp_path / "search", {"llm": "x'y", "n": 3}, {"prompt/functions/a.md": "ü $x"})
+    folder, config = SearchFolder.open(made.path)
+    assert (config.llm, config.n) == ("x'y", 3)
+    assert (folder.path / "prompt" / "functions" / "a.md").read_text(encoding="utf-8") == "ü $x"
+    assert folder.read_archive() == Archive()
+    with pytest.raises(UserError, match="already holds a search; go on with it by --resume"):
+        make(tmp_path)
+
+
+def test_a_round_is_read_as_it_was_written(tmp_path):
+    folder = make(tmp_path)
+    proposal = Proposal("r2_03", "# ü\n", ("r1_00", "human"), "how")
+    failed = [(Proposal("r2_04", "", error="why"), FAILED_AT_LOAD, "r2_04.py:1: bad")]
+    round = Round(2, [proposal], failed, {"r2_03": "was bad"}, Usage(3, 20, 10, None), "no more")
+    assert folder.read_round(2) is None
+    folder.write_round(round)
+    assert folder.read_round(2) == round
+    (folder.round(2) / "round.json").write_text("{")
+    with pytest.raises(UserError, match=r"round\.json is damaged .*: delete it, and the round is proposed again"):
+        folder.read_round(2)
+
+
+def test_the_best_is_a_file_of_its_own(tmp_path):
+    folder = make(tmp_path)
+    folder.write_archive(Archive([Attempt("r1_00", 1, "bad", status=FAILED_AT_LOAD)]))
+    assert not folder.best.exists()
+    archive = Archive([Attempt("r1_00", 1, "good", fitness=0.1, by_seed={0: 0.1})])
+    folder.write_archive(archive)
+    assert folder.best.read_text() == "good"
+    assert folder.read_archive() == archive
+    folder.archive.write_text("{}")
+    with pytest.raises(UserError, match=r"archive\.json: not a search's archive"):
+        folder.read_archive()
+
+
+def test_candidates_lie_with_their_round(tmp_path):
+    folder = make(tmp_path)
+    folder.write_sources([Proposal("r12_103", "x = 1\n")])
+    assert folder.candidate("r12_103") == folder.path / "rounds" / "12" / "candidates" / "r12_103.py"
+    assert folder.candidate("r12_103").read_text() == "x = 1\n"
+
+
+def test_a_run_that_was_killed_before_it_began_makes_room(tmp_path):
+    folder = make(tmp_path)
+    run = folder.run(1)
+    (run.path / "candidates" / "human").mkdir(parents=True)
+    folder.clear_unfinished(run)
+    assert not run.path.exists()
+    run.path.mkdir()
+    run.config.write_text("begun")
+    folder.clear_unfinished(run)
+    assert run.config.read_text() == "begun"
+    folder.clear_unfinished(RunFolder(folder.final))  # there is none
+
+
+def test_paths_are_shown_as_a_person_would_write_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(shown(tmp_path / "searches" / "a")) == "searches/a"
+    assert shown(tmp_path.parent / "b") == tmp_path.parent / "b"
+    assert SearchFolder(tmp_path / "searches" / "a").command == "auto-shape --resume searches/a"
