@@ -1,4 +1,5 @@
 # make demo   install, then rank the shipped candidates on Cartpole and Anymal (about 5 minutes on 2 CPU cores)
+# make demo-auto   install, then search for shaping without a language model on Cartpole (about 3 minutes)
 # make test   install, then run the tests
 # make lint   ruff, pyright and the Python 3.8 check
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
@@ -7,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint install clean
+.PHONY: demo demo-auto test lint install clean
 
 install: $(VENV)/installed
 
@@ -21,6 +22,9 @@ $(VENV)/installed: requirements.txt pyproject.toml
 
 demo: install
 	$(BIN)/python scripts/demo.py
+
+demo-auto: install
+	$(BIN)/python scripts/demo_auto.py
 
 test: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
