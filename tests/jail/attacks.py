@@ -283,7 +283,7 @@ attack(
 
 def library(call: str) -> str:
     """A call of the C library, and its result: -1 where the kernel refuses."""
-    return f"import ctypes\nraise OSError(f'result {{ctypes.CDLL(None).{call}}}')"
+    return f"import ctypes\nraise OSError('result ' + str(ctypes.CDLL(None).{call}))"
 
 
 LIBRARY = {
