@@ -58,7 +58,7 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
         return "<p class=lead>No candidate has a fitness yet.</p>"
     digits = _digits(archive)
     versus = [f"{b.name} {_number(b.fitness, digits)}" for b in archive.baselines.values() if b.fitness is not None]
-    line = f"Best: {best.name} with a fitness of {_number(best.fitness, digits)}"
+    line = f"Best: {best.name}, with a fitness of {_number(best.fitness, digits)} in the rounds"
     line += f" (baselines: {', '.join(versus)})." if versus else "."
     note = meta.get("final_note")
     return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(note)}</p>" if note else "")

@@ -85,7 +85,7 @@ def test_it_tells_the_search(tmp_path):
     assert paths == [tmp_path / "report.html", tmp_path / "fitness.png"]
     reader, words = read(tmp_path)
     for expected in (
-        "Best: r2_00 with a fitness of 0.900 (baselines: human 0.500, unshaped 0.100)",
+        "Best: r2_00, with a fitness of 0.900 in the rounds (baselines: human 0.500, unshaped 0.100)",
         "clear of chance", "stay up", "fraction upright", "gpt-x", "2 of 3", "3, 1 of them failed", "1,236", "$0.75",
         "out of money", "0.850 ± 0.050", "1,280", "human (0.500) → r1_00 (0.600) → r2_00 (0.900)",
         "r1_00 and human: doubled", "return 2.0 - pole_angle**2", "What it changes of r1_00",
