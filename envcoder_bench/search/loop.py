@@ -119,11 +119,9 @@ class Search:
         return code
 
     def _evaluate(self, run: RunFolder, names: Sequence[str], overrides: Sequence[str]) -> int:
-        """Begin a run, or go on with it; one that is complete is left as it is. Returns the exit code."""
+        """Begin a run, or go on with it; one that is complete is shown again. Returns the exit code."""
         command = self._folder.command
         self._folder.clear_unfinished(run)
-        if run.summary.is_file():
-            return 0
         if run.config.is_file():
             return evaluate.resume(run.path, command)
         return evaluate.start(

@@ -200,20 +200,27 @@ def test_a_search_that_is_complete_is_shown_again(served_search, capsys):
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_budget_ends_the_search_with_what_it_has(tmp_path, capsys):
+def test_a_budget_ends_the_search_with_what_it_has_and_a_fitness_file_stays_unseen(tmp_path, capsys):
     server = LLMServer(input_tokens=20_000, output_tokens=500)
     server.script.extend(answer(cosine(0.1 * k)) for k in range(9))
-    words = [*QUICK, "--shapers_per_iter", 1, "--final_seeds", 1]
+    fitness = tmp_path / "mine.py"
+    text = '"""How little the cart moves."""\n\n\ndef compute_fitness(cart_vel):\n    return 1 / (1.5 + cart_vel**2)\n'
+    fitness.write_text(text)
+    words = [*QUICK, "--shapers_per_iter", 1, "--final_seeds", 1, "--fitness", fitness]
     words += ["--max_tokens", 30_000, "--max_output_tokens", 1000, *served(server)]
     folder = run(tmp_path / "search", *words)
-    server.close()
     archive = read_archive(folder / "archive.json")
     assert len(archive.attempts) == len(server.bodies) == 1
     assert "no more rounds: the next request could exceed --max_tokens 30000" in capsys.readouterr().out
-    assert (folder / "final" / "summary.json").exists()
-    before = len(server.bodies)
+    # the model is told what is measured, and not how
+    asked = "".join(message["content"] for body in server.bodies for message in body["messages"])
+    assert "How little the cart moves" in asked and "1.5" not in asked and "def compute_fitness" not in asked
+    assert (folder / "final" / "fitness.py").read_text() == (folder / "fitness.py").read_text() == text
+    fitness.unlink()
     assert auto_shape.main(["--resume", str(folder)]) == 0
-    assert len(server.bodies) == before
+    server.close()
+    assert len(server.bodies) == 1
+    assert "fitness: How little the cart moves" in " ".join(capsys.readouterr().out.split())
 
 
 def test_evolve_finds_its_way_without_a_model_from_a_candidate_of_the_user_s(tmp_path):
