@@ -147,7 +147,8 @@ def test_what_must_fail_bare_does_not_pass_bare(bare):
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_kernel_says_no_to_the_c_library(bare, name):
-    assert "result -1" in str(bare.verdicts[f"machine code and system calls: {name}"])
+    # 127 << 8 is what system() makes of a shell that it cannot start
+    assert re.search(r"result (-1|32512) ", str(bare.verdicts[f"machine code and system calls: {name}"]))
 
 
 def test_forged_answers_are_refused(tmp_path_factory):
