@@ -2,6 +2,7 @@
 
 An action of 1 pushes the cart with 4 N instead of 400 N. Both baselines lose the pole in the time that they have; the
 search may write rewards and what the action does. It always runs on the CPU: so small a task is no faster on a GPU.
+Further flags of auto-shape may be given.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Sequence
 
 from envcoder_bench.auto_shape import main
 
@@ -16,19 +18,20 @@ SEARCH = (
     "--task Cartpole --llm evolve --shaper_types compute_reward compute_torque --num_iters 5 --shapers_per_iter 8"
     " --num_envs_per_candidate 64 --learning_iterations 24 --seeds 2 --sim mujoco_cpu --device cpu"
     " task.env.maxEffort=4 evaluation.points=1 evaluation.num_envs=16 evaluation.final_episodes=16"
-    " final_seeds=4 final_episodes=32"
+    " --final_seeds 4 final_episodes=32"
 )
 
 
-def demo() -> int:
+def demo(more: Sequence[str] = ()) -> int:
     folder = Path("searches") / f"demo_auto_{time.strftime('%Y%m%d-%H%M%S')}"
-    print(f"\n$ auto-shape {SEARCH} --output_dir {folder}\n", flush=True)
+    words = [*SEARCH.split(), *more, "--output_dir", str(folder)]
+    print(f"\n$ auto-shape {' '.join(words)}\n", flush=True)
     began = time.monotonic()
-    code = main([*SEARCH.split(), "--output_dir", str(folder)])
+    code = main(words)
     if code == 0:
         print(f"\n{time.monotonic() - began:.0f} s. Open {folder / 'report.html'}: who came from whom, and what won")
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(demo())
+    sys.exit(demo(sys.argv[1:]))

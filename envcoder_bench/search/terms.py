@@ -169,16 +169,17 @@ def _terms(function: ast.FunctionDef, slot: Slot, line: int) -> List[Term]:
         inner = [x for x in [argument(node)] if x]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
         inner = [Slot(node, "left"), Slot(node, "right")]
-    elif isinstance(node, ast.UnaryOp):
-        inner = [Slot(node, "operand")]
     found = [below for below in (_terms(function, x, line) for x in inner) if len(below) > 1]
     return [term for below in found for term in below] or [_leaf(slot)]
 
 
 def _operand(function: ast.FunctionDef, slot: Slot, line: int) -> List[Term]:
     below = _terms(function, slot, line)
-    label = slot.node.id if isinstance(slot.node, ast.Name) else below[0].label
-    return below if len(below) > 1 else [Term(slot, below[0].value, label)]
+    if len(below) > 1 and not slot.subtracted:
+        return below
+    # a sum that is subtracted is one term: what adds to it takes from the whole
+    value = below[0].value if len(below) == 1 else slot
+    return [Term(slot, value, slot.node.id if isinstance(slot.node, ast.Name) else below[0].label)]
 
 
 def _values(function: ast.FunctionDef, node: ast.expr, line: int) -> List[Term]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from envcoder_bench.preparation import baseline_sources
-from envcoder_bench.search import mutate, mutate_reward, recombine
+from envcoder_bench.search import expressions, mutate, mutate_reward, recombine
 from envcoder_bench.search import terms as where
 from envcoder_bench.search.genome import Genome, Unsuitable
 from envcoder_bench.search.layout import WIDTH, to_source
@@ -19,6 +19,7 @@ STATE = {name: torch.linspace(-1.0, 2.0, 7).roll(k) for k, name in enumerate("ab
 # one and the same reward, a + 2 b - 3 c, in the forms that people write
 REWARDS = {
     "chain": "def compute_reward(a, b, c):\n    return a + 2.0 * b - 3.0 * c\n",
+    "difference": "def compute_reward(a, b, c):\n    return a - 3.0 * c + 2.0 * b\n",
     "names": (
         "def compute_reward(a, b, c):\n    one = a\n    two = 2.0 * b\n    three = 3.0 * c\n"
         "    total = one + two - three\n"
@@ -76,6 +77,14 @@ def test_the_terms_of_a_reward_are_found(source):
     made = genome(source)
     assert shares(call(made)) == [1.0, 1.0, 1.0]
     assert len(where.terms(made.function("compute_reward"))) == 3
+
+
+def test_a_sum_that_is_subtracted_is_one_term():
+    made = genome("def compute_reward(a, b, c):\n    return a - (3.0 * c - 2.0 * b)\n")
+    found = where.terms(made.function("compute_reward"))
+    assert [term.label for term in found] == ["a", "c"]
+    expressions.scale(found[1].value, 2.0)
+    assert shares(call(made)) == [1.0, 2.0, 2.0]
 
 
 @pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
