@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
+from tqdm import tqdm
+
 from envcoder_bench.errors import UserError
 from envcoder_bench.search.prompt import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, Message, Provider, Reply, Request
@@ -127,10 +129,21 @@ class LLMProposer:
         return Request(self._prompts.system, messages, temperature, most, sample=sample, label=label)
 
     def _ask(self, requests: List[Request]) -> List[Reply]:
-        concurrency = self._sampling.concurrency
-        replies = complete_all(
-            self._provider, requests, self._transcript, self._budget, concurrency=concurrency, notify=self._notify
-        )
+        """Get all replies, with a bar where there is a terminal."""
+        with tqdm(total=len(requests), desc="replies", leave=False, disable=None) as bar:
+
+            def arrived(index: int, reply: Reply) -> None:
+                bar.update()
+
+            replies = complete_all(
+                self._provider,
+                requests,
+                self._transcript,
+                self._budget,
+                concurrency=self._sampling.concurrency,
+                on_reply=arrived,
+                notify=self._notify,
+            )
         for reply in replies:
             if reply.finish != BUDGET:
                 self.usage.add(reply)
