@@ -95,7 +95,7 @@ class Genome:
                 found.add(name)
                 # a statement that binds several names is there as a whole
                 todo += [other for other, s in self.definitions.items() if s is self.definitions[name]]
-                todo += sorted(loaded(self.definitions[name]) & set(self.definitions))
+                todo += loaded(self.definitions[name]) & set(self.definitions)
         return [name for name in self.definitions if name in found]
 
     def prune(self) -> None:

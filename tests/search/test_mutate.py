@@ -124,15 +124,28 @@ def test_new_shapes_change_what_they_should(source, change):
         assert sum(alone) == 1, made.source("")
 
 
-def test_kernels_keep_the_direction_of_a_term():
-    """More of what costs never earns more than before its kernel, and more of what earns never less."""
-    for seed in range(60):
+@pytest.mark.parametrize("change", [mutate_reward.double_term, mutate_reward.reshape_term])
+def test_kernels_keep_the_direction_of_a_term(change):
+    """More of what costs still costs more, and more of what earns earns more."""
+    told = set()
+    for seed in range(300):
         made = genome("def compute_reward(a, b):\n    return 0.5 * a - 2.0 * torch.abs(b)\n")
-        mutate_reward.reshape_term(made, "compute_reward", Random(seed))
+        told.add(change(made, "compute_reward", Random(seed)))
         lines = torch.linspace(0.1, 3.0, 20)
         rising = call(made, a=lines, b=torch.zeros(20))
         falling = call(made, a=torch.zeros(20), b=lines)
         assert (rising.diff() > -1e-6).all() and (falling.diff() < 1e-6).all(), made.source("")
+    assert any("bonus" in words for words in told)
+
+
+def test_a_term_that_is_asked_for_by_its_name_is_not_dropped():
+    for seed in range(10):
+        made = genome(
+            "def compute_reward(a, b, c):\n    parts = {'one': a, 'two': 2.0 * b, 'three': -3.0 * c}\n"
+            "    return sum(parts.values()), {'seen': parts['two']}\n"
+        )
+        assert mutate_reward.drop_term(made, "compute_reward", Random(seed)) != "without the term 'two'"
+        assert shares(call(made))[1] == 1.0
 
 
 @pytest.mark.parametrize("host", REWARDS)
@@ -148,6 +161,14 @@ def test_a_grafted_term_adds_the_donors_value(host, donor):
         ratios = [added[t.abs() > 0.01] / t[t.abs() > 0.01] for t in terms]
         fitting = [r for r in ratios if torch.allclose(r, r[0].expand_as(r), atol=1e-3)]
         assert fitting and fitting[0][0] > 0, made.source("")
+
+
+def test_a_grafted_term_brings_all_the_steps_that_lead_to_it():
+    donor = "def compute_reward(b):\n    x = torch.cos(b)\n    y = torch.zeros(7)\n    y[:] = x * x\n    z = y + 1.0\n"
+    host = genome("def compute_reward(a):\n    return a + 0.0\n")
+    assert recombine.graft_term(host, genome(donor + "    b = 0.0\n    return z\n"), "donor", Random(1))
+    added = (call(host) - STATE["a"]) / (torch.cos(STATE["b"]) ** 2 + 1.0)
+    assert torch.allclose(added, added[0].expand_as(added), atol=1e-5) and "b = 0.0" not in host.source("")
 
 
 def test_a_grafted_term_brings_its_helpers_without_taking_the_hosts():
