@@ -301,3 +301,22 @@ def test_layout_changes_no_meaning(task):
     long = f"x = {{'a': f({'a' * 30}, 'it, is', [1, 2, (3,)]), **k}} | g({'b' * 20} * {'c' * 20})\n"
     text = to_source(ast.parse(long).body[0])
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(long)) and max(map(len, text.splitlines())) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "x = (y := 3)",
+        "x = (1,)",
+        "return_ = (a, b)",
+        "x = (yield_ for yield_ in z)",
+        "s = 'it\\'s, \"so\", (or [not'",
+        "def f(a, b=(1, 2), *c, d: 'Dict[str, int]'=None, **e) -> 'Tuple[Tensor, ...]':\n    return (a, b)",
+        f"x = -({'a' * 40} * ({'b' * 40} - {'c' * 40}) ** 2 + 1e-05) if {'d' * 20} <= 3 else {'e' * 20}[:, 0:3]",
+        f"x = f'{{{'a' * 60}}}, {{{'b' * 60}}} (' + {'c' * 30}",
+        f"assert {'a' * 60} or {'b' * 60}, {'c' * 20}(1, 2)",
+    ],
+)
+def test_any_statement_is_laid_out(statement):
+    tree = ast.parse(statement).body[0]
+    assert ast.dump(ast.parse(to_source(tree)).body[0]) == ast.dump(tree), to_source(tree)
