@@ -33,8 +33,8 @@ nanquantile nansum narrow ne neg negative nextafter nonzero norm not_equal numel
 quantile rad2deg ravel reciprocal relu remainder repeat_interleave renorm reshape rot90 roll round rsqrt rsub scatter
 scatter_add select select_scatter sgn sigmoid sign signbit sin sinc sinh slogdet softmax sort split sqrt square
 squeeze std sub subtract sum swapaxes swapdims t take take_along_dim tan tanh tensor_split tile topk trace transpose
-tril triu true_divide trunc unbind unflatten unfold unique unique_consecutive unsqueeze vander var vdot view_as_real
-vsplit where xlogy cholesky cholesky_inverse cholesky_solve cdist std_mean var_mean
+tril triu true_divide trunc unbind unflatten unique unique_consecutive unsqueeze vander var vdot view_as_real vsplit
+where xlogy cholesky cholesky_inverse cholesky_solve cdist std_mean var_mean
 """)
 _TORCH_ALONE = _words("""
 Tensor FloatTensor BoolTensor LongTensor IntTensor Size dtype device bool double float float16 float32 float64
@@ -46,15 +46,15 @@ tril_indices triu_indices vstack zeros zeros_like no_grad inference_mode is_grad
 bincount celu cosine_similarity complex layer_norm pairwise_distance pdist selu threshold
 """)
 _METHODS_ALONE = _words("""
-T mT H mH dtype device shape ndim is_cuda requires_grad layout values indices item tolist numpy cpu cuda to type
-type_as float double half bfloat16 int long short bool byte char size dim contiguous is_contiguous expand expand_as
-view view_as reshape_as repeat masked_fill new_zeros new_ones new_full new_empty new_tensor nelement element_size
-clone stride requires_grad_ ndimension detach_ copy eps tiny resolution smallest_normal get_device is_pinned nbytes
-sum_to_size scatter_reduce index_reduce add_ sub_ mul_ div_ pow_ abs_ neg_ exp_ log_ sqrt_ clamp_ clamp_min_
-clamp_max_ clip_ fill_ zero_ copy_ masked_fill_ index_fill_ index_copy_ index_add_ index_put_ scatter_ scatter_add_
-squeeze_ unsqueeze_ transpose_ t_ round_ floor_ ceil_ sigmoid_ tanh_ relu_ sin_ cos_ tan_ atan2_ fmod_ remainder_
-reciprocal_ rsqrt_ square_ nan_to_num_ lerp_ addcmul_ addcdiv_ eq_ ne_ lt_ le_ gt_ ge_ logical_and_ logical_or_
-logical_not_ logical_xor_ trunc_ sign_ tril_ triu_ cumsum_ cumprod_
+unfold T mT H mH dtype device shape ndim is_cuda requires_grad layout values indices item tolist numpy cpu cuda to
+type type_as float double half bfloat16 int long short bool byte char size dim contiguous is_contiguous expand
+expand_as view view_as reshape_as repeat masked_fill new_zeros new_ones new_full new_empty new_tensor nelement
+element_size clone stride requires_grad_ ndimension detach_ copy eps tiny resolution smallest_normal get_device
+is_pinned nbytes sum_to_size scatter_reduce index_reduce add_ sub_ mul_ div_ pow_ abs_ neg_ exp_ log_ sqrt_ clamp_
+clamp_min_ clamp_max_ clip_ fill_ zero_ copy_ masked_fill_ index_fill_ index_copy_ index_add_ index_put_ scatter_
+scatter_add_ squeeze_ unsqueeze_ transpose_ t_ round_ floor_ ceil_ sigmoid_ tanh_ relu_ sin_ cos_ tan_ atan2_ fmod_
+remainder_ reciprocal_ rsqrt_ square_ nan_to_num_ lerp_ addcmul_ addcdiv_ eq_ ne_ lt_ le_ gt_ ge_ logical_and_
+logical_or_ logical_not_ logical_xor_ trunc_ sign_ tril_ triu_ cumsum_ cumprod_
 """)
 # of dicts, lists, strings, sets and numbers
 _CONTAINERS = _words("""
@@ -114,7 +114,8 @@ BUILTINS = _words("""
 abs all any bool complex dict divmod enumerate filter float frozenset int isinstance len list map max min pow print
 range repr reversed round set slice sorted str sum tuple zip bytes NotImplemented Ellipsis __name__ Exception
 ArithmeticError AssertionError AttributeError FloatingPointError IndexError KeyError LookupError NotImplementedError
-OverflowError RuntimeError TypeError ValueError ZeroDivisionError Warning UserWarning
+OverflowError RuntimeError TypeError ValueError ZeroDivisionError Warning UserWarning iter next hash id bin hex oct
+ord chr ascii callable object hasattr
 """)
 
 # what people reach for, and what to do instead
@@ -125,7 +126,6 @@ HINTS = {
     "torch.randn_like": "draw with torch_rand_float(lower, upper, (n, k), device) of isaacgym.torch_utils",
     "torch.randint": "draw with torch_rand_float(lower, upper, (n, k), device) of isaacgym.torch_utils",
     "getattr": "write x.name",
-    "hasattr": "write 'key in state_dict'",
     "globals": "pass values as parameters",
     "type": "use isinstance",
     "format": 'write f"{x}"',

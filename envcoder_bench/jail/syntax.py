@@ -6,6 +6,7 @@ This is the first line, for clear reasons and against accidents. The wall is the
 from __future__ import annotations
 
 import ast
+import builtins
 import difflib
 from typing import AbstractSet, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -33,6 +34,7 @@ _PARTS = (
 )  # fmt: skip
 _OLD = tuple(getattr(ast, name) for name in ("Index", "ExtSlice") if hasattr(ast, name))  # Python 3.8's subscripts
 _ALLOWED = (*_STATEMENTS, *_EXPRESSIONS, *_PARTS, *_OLD)
+_FORBIDDEN = frozenset(dir(builtins)) - BUILTINS
 _DUNDER = "names with two underscores in front are Python's own"
 _WORDS = {
     ast.ClassDef: "defines a class", ast.Global: "uses global", ast.Nonlocal: "uses nonlocal",
@@ -87,6 +89,7 @@ class _Reader:
 
     def __init__(self, tree: ast.Module, libraries: Libraries) -> None:
         self._nodes = list(ast.walk(tree))
+        self._bound: List[Tuple[int, str]] = []  # names that are given a meaning, and where
         self._names: Dict[str, AbstractSet[str]] = {**MODULES, **libraries}
         parts = [name.split(".") for name in libraries]
         self._packages = {".".join(own[:i]) for own in parts for i in range(1, len(own))}  # on the way to them
@@ -99,11 +102,13 @@ class _Reader:
         for node in self._nodes:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 yield from self._imports(node)
-        bound = [x for node in self._nodes for x in _bound(node)]
-        self.known.update(name for _, name in bound)
-        for line, name in bound:
+            self._bound += _bound(node)
+        self.known.update(name for _, name in self._bound)
+        for line, name in self._bound:
             if name.startswith("__"):
                 yield Refusal(line, 0, f"names {name}: {_DUNDER}")
+            elif name in _FORBIDDEN:  # else a name that one function defines would let another use Python's own
+                yield Refusal(line, 0, f"gives {name}, which is Python's own, another meaning: choose another name")
             elif name in self.modules:
                 yield Refusal(line, 0, f"gives {name}, which stands for {self.modules[name]}, another meaning")
         for node in self._nodes:
@@ -113,13 +118,11 @@ class _Reader:
     def _imports(self, node: ast.AST) -> Iterator[Refusal]:
         if isinstance(node, ast.Import):
             for alias in node.names:
+                root = alias.name.split(".")[0]
                 if alias.name not in self._names:
                     yield Refusal(node.lineno, 0, f"imports {alias.name}; {_importable()}")
-                elif alias.asname is not None:
-                    self.modules[alias.asname] = alias.name
                 else:
-                    root = alias.name.split(".")[0]
-                    self.modules[root] = root
+                    yield from self._module(node.lineno, alias.asname or root, alias.name if alias.asname else root)
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
             if node.level or module not in self._names:
@@ -132,11 +135,19 @@ class _Reader:
                         yield Refusal(node.lineno, 0, f"imports * from {module}: name what you use")
                     self.known.update(self._names[module])
                 elif path in self._names and path != "torch.Tensor":
-                    self.modules[name] = path
-                elif self._may(module, alias.name):
-                    self.known.add(name)
-                else:
+                    yield from self._module(node.lineno, name, path)
+                elif not self._may(module, alias.name):
                     yield Refusal(node.lineno, 0, f"imports {path}, which untrusted code may not use{_hint(path)}")
+                elif alias.asname is not None:
+                    self._bound.append((node.lineno, name))
+                else:
+                    self.known.add(name)
+
+    def _module(self, line: int, name: str, path: str) -> Iterator[Refusal]:
+        """Let a name stand for a module, and for no other one."""
+        if name in _FORBIDDEN or name.startswith("__") or self.modules.get(name, path) != path:
+            yield Refusal(line, 0, f"gives {name} another meaning, that of {path}: choose another name")
+        self.modules[name] = path
 
     def _may(self, module: str, name: str) -> bool:
         return name in self._names.get(module, ())
@@ -150,7 +161,9 @@ class _Reader:
             elif node.id not in self.known and node.id not in self.modules:
                 yield f"uses {node.id}, which it does not define and untrusted code may not use{_hint(node.id)}"
         elif isinstance(node, ast.Attribute):
-            if id(node) not in self._inside:
+            if not isinstance(node.ctx, ast.Load):
+                yield f"changes .{node.attr} of an object, which untrusted code may not"
+            elif id(node) not in self._inside:
                 yield from self._path(node)
         elif isinstance(node, ast.keyword):
             if (node.arg or "").startswith("__"):

@@ -74,7 +74,7 @@ attack(
 )
 attack(
     "walks over attributes",
-    "may not|may import|two underscores|as a value|another meaning",
+    "may not|may import|two underscores|as a value|another meaning|Python's own",
     subclasses="x = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
     globals_of_a_method="torch.Tensor.norm.__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
     own_globals="(lambda: 0).__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
@@ -129,6 +129,21 @@ attack(
     rebind_torch="torch = 3",
     rebind_math="def math(x):\n    return x",
     dunder_keyword="dict(__class__=3)",
+    builtin_known_elsewhere="def f():\n    open = 3\n    return open\nopen('CANARY/was_here', 'w')",
+    builtin_as_parameter="def f(eval):\n    pass\neval(\"open('CANARY/was_here', 'w')\")",
+    builtin_deleted="getattr = 3\ndel getattr\ngetattr(torch, 'load')('CANARY/secret')",
+    builtin_in_a_comprehension="[exec for exec in []]\nexec(\"open('CANARY/was_here', 'w')\")",
+    builtin_by_except="try:\n    pass\nexcept ValueError as open:\n    pass\nopen('CANARY/was_here', 'w')",
+    builtin_by_import="from torch import sin as open\ndef f():\n    return open",
+    builtin_by_module="def f():\n    import math as open\nopen('CANARY/was_here', 'w')",
+    dunder_by_import="from torch import sin as __builtins__",
+    torch_by_another_name="def f():\n    import typing as torch\ntorch.cast",
+    module_of_a_star="from isaacgym.torch_utils import *\ndef f():\n    stream = 3\nstream.noise",
+    changed_torch="torch.sin = torch.cos",
+    changed_by_a_loop="for torch.sin in [torch.cos]:\n    pass",
+    changed_by_with="with torch.no_grad() as torch.sin:\n    pass",
+    deleted_of_torch="del torch.sin",
+    changed_function="def f():\n    pass\nf.shape = 3",
     dunder_getattr="def __getattr__(name):\n    return 3",
 )
 attack(

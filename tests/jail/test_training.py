@@ -61,6 +61,12 @@ def compute_terminal(pole_angle):
 }
 
 
+@pytest.fixture(autouse=True)
+def said_again():
+    """What is in force is said once in a process, else."""
+    probing.announce.cache_clear()
+
+
 @pytest.fixture(scope="module")
 def trusted(tmp_path_factory):
     home = tmp_path_factory.mktemp("trusted")
