@@ -6,7 +6,7 @@ import ast
 import copy
 import re
 from random import Random
-from typing import Callable, List, Optional, Sequence, Set, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from envcoder_bench.search import terms as where
 from envcoder_bench.search.expressions import factor, number, rounded, scale
@@ -122,22 +122,10 @@ def _slice(function: ast.FunctionDef, node: ast.expr) -> Optional[List[ast.stmt]
         return None
     needed, found = loaded(node), []
     for statement in reversed(function.body[:at]):
-        if _writes(statement) & needed:
+        if where.writes(statement) & needed:
             found.append(statement)
             needed |= loaded(statement)
     return found[::-1]
-
-
-def _writes(statement: ast.stmt) -> Set[str]:
-    """Names that a statement binds or whose object it may change."""
-    names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Load)}
-    for x in ast.walk(statement):
-        changed = isinstance(x, (ast.Subscript, ast.Attribute)) and not isinstance(x.ctx, ast.Load)
-        if changed or (isinstance(x, ast.Attribute) and isinstance(statement, ast.Expr)):
-            while isinstance(x, (ast.Subscript, ast.Attribute)):
-                x = x.value
-            names |= {x.id} if isinstance(x, ast.Name) else set()
-    return names
 
 
 def _parameters(function: ast.FunctionDef) -> List[Tuple[ast.arg, Optional[ast.expr]]]:
@@ -151,7 +139,7 @@ def _pass(host: ast.FunctionDef, parameter: ast.arg, default: Optional[ast.expr]
     """How the host function gets at a parameter of another: its own, from the state, or a new one."""
     name = parameter.arg
     own = {p.arg for p, _ in _parameters(host)}
-    written = set().union(*map(_writes, host.body))
+    written = set().union(*map(where.writes, host.body))
     if name in own - written:
         return ast.Name(name, ast.Load())
     if "state_dict" in own - written and default is None:

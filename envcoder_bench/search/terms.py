@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Set, Tuple
 
 _PASS_ON = {"clamp", "clip", "clamp_min", "clamp_max", "relu", "nan_to_num", "tanh", "float", "squeeze"}
 _JOIN = {"cat": "cat", "concat": "cat", "concatenate": "cat", "hstack": "cat", "stack": "stack"}
@@ -210,15 +210,23 @@ def assigned(function: ast.FunctionDef, name: str, line: int) -> Tuple[Optional[
     """What a name stands for in the ``line``-th statement, and in which one it was assigned; None if not plainly."""
     for at in range(line - 1, -1, -1):
         statement = function.body[at]
-        if any(isinstance(x, ast.Name) and x.id == name and _written(x) for x in ast.walk(statement)):
+        if name in writes(statement):
             plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
             simple = plain and isinstance(statement.targets[0], ast.Name)  # type: ignore[attr-defined]
             return (Slot(statement, "value"), at) if simple else (None, at)
     return None, -1
 
 
-def _written(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)
+def writes(statement: ast.stmt) -> Set[str]:
+    """Names that a statement binds or whose object it may change."""
+    names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Load)}
+    for x in ast.walk(statement):
+        changed = isinstance(x, (ast.Subscript, ast.Attribute)) and not isinstance(x.ctx, ast.Load)
+        if changed or (isinstance(x, ast.Attribute) and isinstance(statement, ast.Expr)):
+            while isinstance(x, (ast.Subscript, ast.Attribute)):
+                x = x.value
+            names |= {x.id} if isinstance(x, ast.Name) else set()
+    return names
 
 
 def _leaf(slot: Slot) -> Term:

@@ -164,11 +164,14 @@ def test_a_grafted_term_adds_the_donors_value(host, donor):
 
 
 def test_a_grafted_term_brings_all_the_steps_that_lead_to_it():
-    donor = "def compute_reward(b):\n    x = torch.cos(b)\n    y = torch.zeros(7)\n    y[:] = x * x\n    z = y + 1.0\n"
+    donor = "def compute_reward(b):\n    x = torch.cos(b)\n    y = torch.zeros(7)\n    y[:] = x * x\n"
+        "def compute_reward(b):\n    x = torch.cos(b)\n    y = torch.zeros(7)\n    y[:] = x * x\n    z = y + 1.0 * y\n"
+    )
     host = genome("def compute_reward(a):\n    return a + 0.0\n")
-    assert recombine.graft_term(host, genome(donor + "    b = 0.0\n    return z\n"), "donor", Random(1))
-    added = (call(host) - STATE["a"]) / (torch.cos(STATE["b"]) ** 2 + 1.0)
-    assert torch.allclose(added, added[0].expand_as(added), atol=1e-5) and "b = 0.0" not in host.source("")
+    assert recombine.graft_term(host, genome(donor + "    z = y + y\n    b = 0.0\n    return z\n"), "donor", Random(1))
+    added = (call(host) - STATE["a"]) / torch.cos(STATE["b"]) ** 2
+    assert added[0].abs() > 0.01 and torch.allclose(added, added[0].expand_as(added), atol=1e-5)
+    assert "b = 0.0" not in host.source("")
 
 
 def test_a_grafted_term_brings_its_helpers_without_taking_the_hosts():
@@ -178,6 +181,7 @@ def test_a_grafted_term_brings_its_helpers_without_taking_the_hosts():
     assert recombine.graft_term(host, donor, "donor", Random(3))
     added = call(host) - before
     weight = added / (5.0 + STATE["b"])
+    assert weight[0].abs() > 0.01
     assert torch.allclose(weight, weight[0].expand_as(weight))
 
 
