@@ -1,0 +1,63 @@
+"""What the jail's workshop finds out about a file, in this process: the texts here are our own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from jail_fakes import baseline_of, make_task, state_of
+
+from envcoder_bench.jail import work
+
+REWARD = "def compute_reward(state_dict):\n    return 2.0 * state_dict['dof_pos'].sum(dim=-1)\n"
+FACTS = ("num_dofs", "default_action_dim", "goal_keys", "object_keys")
+
+
+@pytest.fixture(scope="module")
+def workshop():
+    task = make_task()
+    facts = {name: getattr(task, name) for name in FACTS}
+    return work.Workshop(facts, state_of(task), task.constants, baseline_of(task), None, 0)
+
+
+def test_a_program_that_gives_other_numbers_is_no_answer(workshop, monkeypatch):
+    assert "candidate" in workshop.judge(REWARD)
+
+    def wrong(shaping, *given):
+        traced, refused = trace(shaping, *given)
+        program = traced.programs["reward"]
+        program.nodes[:] = [node._replace(value=2.1) if node.value == 2.0 else node for node in program.nodes]
+        return traced, refused
+
+    trace = work.trace
+    monkeypatch.setattr(work, "trace", wrong)
+    told = workshop.judge(REWARD)["error"]
+    assert told == {
+        "message": "untrusted code must be traceable: what was traced gives other numbers",
+        "line": 1,
+        "function": "compute_reward",
+    }
+
+
+def test_the_state_that_programs_are_held_against_is_another(workshop):
+    state = state_of(make_task())
+    fresh = work._disturbed(state)
+    for key, x in state.items():
+        assert fresh[key].shape == x.shape and fresh[key].dtype == x.dtype
+        if x.is_floating_point():
+            assert not torch.any(fresh[key] == x) and (fresh[key] - x).abs().max() <= 0.006 + 0.01 * x.abs().max()
+
+
+def test_only_the_files_own_functions_come_back(workshop):
+    answer = workshop.judge(REWARD)["candidate"]
+    assert list(answer["functions"]) == ["compute_reward"] and answer["components"] == []
+
+
+def test_a_file_that_is_too_long_is_not_read(workshop):
+    assert "characters" in workshop.judge("x" * 100_001)["error"]["message"]
+
+
+def test_helpers_and_baselines_can_be_imported():
+    libraries = work._libraries()
+    assert "quat_mul" in libraries["isaacgym.torch_utils"]
+    assert "compute_reward" in libraries["envcoder_bench.tasks.anymal.human"]
+    assert not {"torch", "np", "stream", "noise"} & set().union(*libraries.values())
