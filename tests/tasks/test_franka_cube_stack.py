@@ -249,15 +249,16 @@ def test_human_reward_for_a_stack_replaces_the_others():
 
 
 @pytest.mark.parametrize(
-    ("how", "ends"),
+    ("how", "stands"),
     [*((how, False) for how in HOW[:4]), ("a finger touches", True), ("A falls", True), ("nothing", True)],
 )
-def test_human_ends_with_isaacgymenvs_stack(how, ends):
+def test_human_pays_for_isaacgymenvs_stack_and_ends_nothing(how, stands):
     """It does not ask for rest and contact, which the task's own success does."""
     task = stack(1)
     spoil(task, how)
-    assert baseline("FrankaCubeStack", "human")("compute_terminal", whole_state(task)).tolist() == [ends]
-    assert (reward_of(task)[0] == 16.0) == ends
+    assert (reward_of(task)[0] == 16.0) == stands
+    assert "compute_terminal" not in baseline("FrankaCubeStack", "human").candidate.functions
+    assert candidate("007_ends_with_a_stack")("compute_terminal", whole_state(task)).tolist() == [stands]
 
 
 def test_human_observation_by_hand():
@@ -394,4 +395,4 @@ def test_episodes_out_of_reach_end():
     put(task, (-0.31, 0.01, REST_A), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=2)
     put(task, (0.1, 0.1, ON_B), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=3)
     ends = candidate("006_out_of_reach_ends")("compute_terminal", whole_state(task))
-    assert ends.tolist() == [False, True, True, True]
+    assert ends.tolist() == [False, True, True, False]
