@@ -165,8 +165,6 @@ def test_a_grafted_term_adds_the_donors_value(host, donor):
 
 def test_a_grafted_term_brings_all_the_steps_that_lead_to_it():
     donor = "def compute_reward(b):\n    x = torch.cos(b)\n    y = torch.zeros(7)\n    y[:] = x * x\n"
-        "def compute_reward(b):\n    x = torch.cos(b)\n    y = torch.zeros(7)\n    y[:] = x * x\n    z = y + 1.0 * y\n"
-    )
     host = genome("def compute_reward(a):\n    return a + 0.0\n")
     assert recombine.graft_term(host, genome(donor + "    z = y + y\n    b = 0.0\n    return z\n"), "donor", Random(1))
     added = (call(host) - STATE["a"]) / torch.cos(STATE["b"]) ** 2
