@@ -28,7 +28,7 @@ CHILD = HUMAN[: HUMAN.index("\n\ndef compute_terminal")].replace("1.0 -", "2.0 -
 def archive(*attempts, human=0.5):
     baselines = {
         "human": Attempt("human", 0, HUMAN, fitness=human),
-        "unshaped": Attempt("unshaped", 0, "", fitness=0.1),
+        "unshaped": Attempt("unshaped", 0, "", fitness=human and 0.1),
     }
     return Archive(list(attempts), baselines)
 
