@@ -359,6 +359,11 @@ attack(
     "what is not theirs to know",
     "imports",
     environment="import os\nraise RuntimeError(str(dict(os.environ)))",
+    keys="import os\nraise RuntimeError(str({k: v for k, v in os.environ.items() if 'KEY' in k}))",
+    keys_of_the_c_library="import ctypes\nc = ctypes.CDLL(None).getenv\nc.restype = ctypes.c_char_p\n"
+    "raise RuntimeError(str(c(b'OPENAI_API_KEY')))",
+    keys_in_memory="import gc\nfound = [o for o in gc.get_objects() if type(o) is dict and b'OPENAI_API_KEY' in o]\n"
+    "raise RuntimeError(str(found))",
     command_line="import sys\nraise RuntimeError(str(sys.argv) + str(sys.orig_argv) + str(sys.path))",
     all_objects="import gc\nraise RuntimeError(str([o for o in gc.get_objects() if isinstance(o, str)])[:100_000])",
     user="import os\nraise RuntimeError(str(os.getuid()))",

@@ -129,6 +129,12 @@ def assert_harmless(candidate):
         assert all(len(x) == NUM_ENVS for x in parts if isinstance(x, torch.Tensor))
 
 
+@pytest.mark.parametrize("name, told", [("keys", "{}"), ("keys_of_the_c_library", "None")])
+def test_there_are_no_keys(bare, name, told):
+    verdict = bare.verdicts[f"what is not theirs to know: {name}"]
+    assert verdict.message == f"raised RuntimeError: {told} while the file was loaded"
+
+
 @pytest.mark.parametrize("mode", ["checked", "bare"])
 def test_nobody_was_called(request, mode):
     world = request.getfixturevalue(mode)

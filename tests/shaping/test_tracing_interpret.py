@@ -13,6 +13,7 @@ from tracing_table import TABLE
 from envcoder_bench import stream
 from envcoder_bench.shaping.tracing.interpret import BINARY, OTHERS, UNARY, Interpreter
 from envcoder_bench.shaping.tracing.program import FLOATS, Output, Program
+from envcoder_bench.shaping.tracing.source import write_source
 
 LOW = {"i64": -(2**63), "i32": -(2**31), "u8": 0}
 HIGH = {"i64": 2**63 - 1, "i32": 2**31 - 1, "u8": 255}
@@ -122,6 +123,16 @@ def test_numbers_beyond_whole_ones_are_cast_without_harm(kind, to, known):
             want = [int(x) if -reach <= x < reach else lowest for x in state[NAMES[kind]][:, 0].tolist()]
             assert kernel[:, 0].tolist() == want
     assert kernel.shape[0] == len(values)
+
+
+@pytest.mark.parametrize("kind, to", list(itertools.product(FLOATS, ("i64", "i32", "u8"))))
+def test_no_cast_in_c_is_beyond_what_c_defines(kind, to):
+    """Processors agree with the guard, so only the text tells; compilers may make anything of what is left open."""
+    program = Program()
+    program.outputs["value"] = Output([program.cast(program.add("load", kind, name="x"), to)], to)
+    code = write_source(program, {"value": "O[{place}] = {value};"}).code
+    limit = "9.223372036854776e+18" if to == "i64" else "2147483648.0"
+    assert f"v0 >= -{limit}" in code and f"v0 < {limit}" in code
 
 
 def test_random_numbers_are_the_streams():
