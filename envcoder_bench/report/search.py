@@ -46,7 +46,7 @@ def write_report(folder: Path, archive: Archive, meta: Mapping[str, Any]) -> lis
     if archive.attempts:
         body += ["<h2>Rounds</h2>", _rounds(archive, meta)]
         body += ["<h2>Who came from whom</h2>", f"<pre>{text(family(archive))}</pre>"]
-        body += ["<h2>All candidates, best first</h2>", _candidates(archive)]
+        body += ["<h2>All candidates by fitness</h2>", _candidates(archive)]
     body += _failures(archive)
     write_atomic(folder / REPORT, page(title, body))
     return [folder / REPORT, image]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Sequence
 
@@ -79,8 +80,9 @@ def _draw_round(axes: Any, number: int, attempts: Sequence[Attempt]) -> None:
 
 
 def _best_until(archive: Archive, number: int) -> float | None:
-    """The highest fitness among the rounds up to one, as it is known now."""
-    return max((a.fitness for a in archive.attempts if a.round <= number and a.fitness is not None), default=None)
+    """The fitness of the best of the rounds up to one, as it is known now."""
+    best = replace(archive, attempts=[a for a in archive.attempts if a.round <= number]).best()
+    return None if best is None else best.fitness
 
 
 def _mark_rounds(axes: Any, archive: Archive, rounds: int) -> None:
