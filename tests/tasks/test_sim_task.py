@@ -195,6 +195,6 @@ def test_control_steps_are_physics_time_times_the_frequency_divisor():
     cfg["env"]["control"]["controlFrequencyInv"] = 2
     assert control_timing(cfg) == (0.04, 8)
     cfg = shipped("Ant")
-    assert control_timing(cfg) == (0.0166, 2)
+    assert control_timing(cfg) == (0.0166, 8)
     cfg["env"]["controlFrequencyInv"] = 3
-    assert control_timing(cfg) == pytest.approx((0.0498, 6))
+    assert control_timing(cfg) == pytest.approx((0.0498, 24))
