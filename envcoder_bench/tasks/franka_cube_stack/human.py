@@ -6,8 +6,8 @@ position drives (`gripper_force`); the Jacobian is that of the grip site, whose 
 begins on the table, not a centimetre in it; and cubes that would begin too near each other are drawn anew eight times,
 not a hundred.
 
-And an episode does not end with a stack. There it does, and pays its reward of 16 once; a cube that is held in place pays
-3.6 a step, 360 in all when discounted by 0.99. PPO learns to hold it and never lets go (docs/tasks.md;
+And an episode does not end with a stack. There it does, and pays its reward of 16 once; a cube that is held in place
+pays 3.6 a step, 360 in all when discounted by 0.99. PPO learns to hold it and never lets go (docs/tasks.md;
 user_functions/FrankaCubeStack/007_ends_with_a_stack.py has that ending). Here 16 is paid for every step that the stack
 stands.
 """
