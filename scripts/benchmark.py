@@ -26,6 +26,7 @@ MEASUREMENTS = {
     "startup": ("startup", "eval_shapers.py from the command to its first iteration"),
     "run": ("startup", "a whole run of eval_shapers.py"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
+    "finer": ("finer", "what a policy is worth when the physics takes finer steps than it was trained with"),
     "human": ("human", "the human baseline's fitness over the time of training"),
 }
 
@@ -96,6 +97,11 @@ def build_parser() -> argparse.ArgumentParser:
     added["learning"].add_argument("--run", type=Path, metavar="FOLDER", help="where the state and policies are kept")
     added["learning"].add_argument("--resume", action="store_true", help="go on with the training in --run")
     added["learning"].add_argument("--transfer", action="store_true", help="score the policies in the other simulator")
+    added["finer"].add_argument("--task", required=True, help="e.g. Ant")
+    added["finer"].add_argument("--policy", type=Path, required=True, metavar="FILE", help="a run's policy.pth")
+    option("finer", "--candidate", "human", "the baseline that it was trained with", choices=["human", "unshaped"])
+    option("finer", "--substeps", [2, 4, 8], "physics steps for each of the task's sim.substeps", nargs="+")
+    option("finer", "--episodes", 32, "episodes")
     option("human", "--envs", 4096, "environments")
     option("human", "--seconds", 60.0, "time of training")
     option("human", "--seed", 0, "seed")

@@ -14,7 +14,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import benchmark as script  # noqa: E402
-from bench import learning, records, scaling, task_tables  # noqa: E402
+from bench import finer, learning, records, scaling, task_tables  # noqa: E402
 from bench.report import report  # noqa: E402
 from bench.session import Session  # noqa: E402
 from bench.tables import table  # noqa: E402
@@ -67,6 +67,20 @@ def test_a_training_in_three_parts_with_transfer(tmp_path, monkeypatch, capsys):
         assert row["fitness"]["mujoco_warp"] == pytest.approx(own["fitness"], abs=0.1)
     assert (tmp_path / "complete").exists()
     assert {"Cartpole_human.pth", "Cartpole_unshaped.pth"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_policy_is_played_with_finer_steps(tmp_path, monkeypatch):
+    """With the steps that it was trained with, it is worth what its training's last evaluation said."""
+    stop_after(monkeypatch, 2)
+    *_, last = learning.learning(parsed(tmp_path, "--seconds", 1e-6, "--limit", 1e9, "--seeds", 1))
+    words = ["--task", "Cartpole", "--policy", str(tmp_path / "Cartpole_unshaped.pth"), "--candidate", "unshaped"]
+    words += ["--substeps", "2", "6", "--episodes", "4", "--sim", "mujoco_cpu", "--device", "cpu", *QUICK]
+    made = list(finer.finer(script.build_parser().parse_args(["finer", *words])))
+    assert last["candidate"] == "unshaped" and sum(made[0]["fitness"]) / 4 == pytest.approx(last["fitness"][0])
+    assert [r["physics_step_ms"] for r in made] == pytest.approx([8.3, 16.6 / 6]) and made[0]["substeps"] == 2
+    assert made[0]["fitness"] != made[1]["fitness"] or made[0]["length"] == 39
+    row = table("finer", task_tables.finer_rows(made))[2]
+    assert row.startswith("| Cartpole, unshaped | MuJoCo | ") and "(8.3 ms), " in row and row.endswith("(2.8 ms) | 4 |")
 
 
 def test_only_its_own_training_is_resumed(tmp_path, monkeypatch):
@@ -162,7 +176,11 @@ def test_the_gap_prefers_most_seeds_and_then_both_in_one_training():
     assert row["fitness"] == [5.5, 6.5] and row["unshaped"]["fitness"] == [1.0, 1.5]
     many = [point("Ant", "human", 1, [9.0] * 3, "2026-01-03 00:00:00", "human")]
     (row,) = task_tables.gap_rows(ant() + many)
-    assert table("gap", [row])[2] == "| Ant | forward speed, m/s | 1.25 ± 3.18 | **9.00 ± 0.00** | 3 | 1.0 M, 3.0 M |"
+    assert table("gap", [row])[2] == "| Ant | forward speed, m/s | 1.25 ± 3.18 | **9.00 ± 0.00** | 3 | 1.0 M |"
+    # after as many env-steps, those of the shorter training: of the unshaped one's three points the first counts
+    longer = [point("Ant", "unshaped", k, [float(k)] * 3) for k in (1, 2, 3)]
+    (row,) = task_tables.gap_rows([*longer, point("Ant", "human", 1, [0.5] * 3, "2026-01-03 00:00:00", "human")])
+    assert table("gap", [row])[2] == "| Ant | forward speed, m/s | **1.00 ± 0.00** | 0.50 ± 0.00 | 3 | 1.0 M |"
     assert task_tables.gap_rows(alone) == []
 
 

@@ -74,12 +74,15 @@ def learning_rows(records: Sequence[Record]) -> List[Record]:
         target = TARGETS.get(points[0]["task"], (float("inf"), None))[0]
         reached = next((p for p in points if mean_fitness(p) >= target), None)
         commands = dict.fromkeys(p["command"] for p in points)
-        rows.append({**points[-1], "reached": reached, "command": "\n    ".join(commands)})
+        rows.append({**points[-1], "reached": reached, "points": points, "command": "\n    ".join(commands)})
     return rows
 
 
 def gap_rows(records: Sequence[Record]) -> List[Record]:
-    """A row for each task: human against unshaped, of the trainings with most seeds, both in one if there is one."""
+    """A row for each task: human against unshaped, of the trainings with most seeds, both in one if there is one.
+
+    They are compared after as many env-steps, those of the shorter training.
+    """
     rows = []
     ends = learning_rows(records)
     for label, task in sorted({(r["label"], r["task"]) for r in ends}, key=lambda x: (x[0], _order(x[1]))):
@@ -93,8 +96,16 @@ def gap_rows(records: Sequence[Record]) -> List[Record]:
         human, unshaped = best(HUMAN), best(UNSHAPED)
         if human is not None and unshaped is not None:
             commands = dict.fromkeys([human["command"], unshaped["command"]])
+            steps = 1.02 * min(human["env_steps"], unshaped["env_steps"])
+            human, unshaped = ({**r, **_last_before(steps, r["points"])} for r in (human, unshaped))
             rows.append({**human, "unshaped": unshaped, "command": "\n    ".join(commands)})
     return rows
+
+
+def _last_before(env_steps: float, points: Points) -> Record:
+    """What was measured by then."""
+    last = [p for p in points if p["env_steps"] <= env_steps][-1]
+    return {key: last[key] for key in ("fitness", "env_steps", "seconds")}
 
 
 def transfer_rows(records: Sequence[Record]) -> List[Record]:
@@ -103,6 +114,20 @@ def transfer_rows(records: Sequence[Record]) -> List[Record]:
 
 def physics_rows(records: Sequence[Record]) -> List[Record]:
     return sorted(latest(list(records), "physics", "task", "sim", "envs"), key=lambda r: _order(r["task"]))
+
+
+def finer_rows(records: Sequence[Record]) -> List[Record]:
+    """A row for each policy, with the record of every number of physics steps in ``by_substeps``."""
+    rows = []
+    found = latest(list(records), "finer", "task", "candidate", "substeps")
+    for task, candidate in sorted({(r["task"], r["candidate"]) for r in found}, key=lambda x: (_order(x[0]), x[1])):
+        own = [r for r in found if (r["task"], r["candidate"]) == (task, candidate)]
+        rows.append({**own[0], "by_substeps": sorted(own, key=lambda r: r["substeps"])})
+    return rows
+
+
+def _by_substeps(row: Record) -> str:
+    return ", ".join(f"{interval(r['fitness'])} ({r['physics_step_ms']:.1f} ms)" for r in row["by_substeps"])
 
 
 def _time(seconds: float) -> str:
@@ -133,6 +158,11 @@ def _difference(row: Record) -> str:
     return interval([None if None in pair else pair[0] - pair[1] for pair in pairs])
 
 
+def _bold_if_better(row: Record, other: Record) -> str:
+    own = interval(row["fitness"])
+    return f"**{own}**" if mean_fitness(row) > mean_fitness(other) else own
+
+
 def _both_steps(row: Record) -> str:
     human, unshaped = _steps(row), _steps(row["unshaped"])
     return human if human == unshaped else f"{human}, {unshaped}"
@@ -140,6 +170,7 @@ def _both_steps(row: Record) -> str:
 
 ROWS: Dict[str, Callable[[Sequence[Record]], List[Record]]] = {
     "learning": learning_rows, "gap": gap_rows, "transfer": transfer_rows, "physics": physics_rows,
+    "finer": finer_rows,
 }  # fmt: skip
 COLUMNS: Dict[str, List[Column]] = {
     "learning": [
@@ -154,8 +185,8 @@ COLUMNS: Dict[str, List[Column]] = {
     "gap": [
         ("task", lambda r: r["task"]),
         ("fitness", lambda r: UNITS.get(r["task"], "")),
-        ("unshaped", lambda r: interval(r["unshaped"]["fitness"])),
-        ("human", lambda r: f"**{interval(r['fitness'])}**"),
+        ("unshaped", lambda r: _bold_if_better(r["unshaped"], r)),
+        ("human", lambda r: _bold_if_better(r, r["unshaped"])),
         ("seeds", lambda r: f"{r['seeds']}"),
         ("env-steps of each policy", _both_steps),
     ],
@@ -166,6 +197,12 @@ COLUMNS: Dict[str, List[Column]] = {
         ("MuJoCo", lambda r: interval(r["fitness"]["mujoco_cpu"])),
         ("difference, seed by seed", _difference),
         ("seeds x episodes", lambda r: f"{r['seeds']} x {r['episodes']}"),
+    ],
+    "finer": [
+        ("task, baseline", lambda r: f"{r['task']}, {r['candidate']}"),
+        ("simulator", lambda r: SIMULATORS[r["sim"]]),
+        ("fitness, mean of episodes and 95 % interval (physics step)", _by_substeps),
+        ("episodes", lambda r: f"{r['episodes']}"),
     ],
     "physics": [
         ("task", lambda r: r["task"]),

@@ -1,0 +1,66 @@
+"""What a policy is worth when the physics takes finer steps than it was trained with."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+from omegaconf import OmegaConf
+from rl_games.common import env_configurations, vecenv
+from rl_games.torch_runner import Runner
+from torch import Tensor
+
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.groups import GroupLayout
+from envcoder_bench.noise import EVALUATION_STEP
+from envcoder_bench.preparation import baseline_sources, build_task, prepare
+
+from . import records
+from .records import Record
+from .session import make_config
+
+
+def finer(args: Namespace) -> Iterator[Record]:
+    """Play a baseline's exported policy with each number of physics steps in a control step: the same episodes."""
+    if not args.policy.is_file():
+        sys.exit(f"--policy {args.policy}: there is no such file")
+    for substeps in args.substeps:
+        args.overrides = [x for x in args.overrides if not x.startswith("task.sim.substeps=")]
+        args.overrides.append(f"task.sim.substeps={substeps}")
+        cfg = make_config(args, num_envs_per_candidate=args.episodes)
+        groups, failed = prepare(cfg, [s for s in baseline_sources(args.task) if s.name == args.candidate])
+        if failed:
+            sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
+        task = build_task(cfg, args.episodes)
+        env = GroupedVecTask(task, GroupLayout(1, args.episodes), [groups[0].evaluation], [cfg.seed])
+        played = run_episodes(env, _player(cfg, env, args.policy), 1, EVALUATION_STEP)
+        yield {
+            "kind": "finer", "task": args.task, "candidate": args.candidate, "sim": cfg.sim, "substeps": substeps,
+            "physics_step_ms": 1000 * task.dt / (substeps * int(_repeats(cfg))), "episodes": args.episodes,
+            "fitness": played.fitness[0].tolist(), "length": float(played.length.mean()),
+            **records.describe(cfg.device),
+        }  # fmt: skip
+
+
+def _repeats(cfg: Any) -> int:
+    """Control steps last IsaacGymEnvs' ``sim.dt`` so many times."""
+    env = cfg.task.env
+    return (env.get("control") or {}).get("controlFrequencyInv", env.get("controlFrequencyInv", 1))
+
+
+def _player(cfg: Any, env: GroupedVecTask, policy: Path) -> Callable[[Tensor], Tensor]:
+    """rl_games' own player with a policy's checkpoint: deterministic actions ``(n, k)`` of observations."""
+    vecenv.register("FINER", lambda *args, **kwargs: env)
+    env_configurations.register("finer", {"vecenv_type": "FINER", "env_creator": lambda **kwargs: env})
+    params: Any = OmegaConf.to_container(cfg.train.params)
+    own = {"env_name": "finer", "device_name": str(cfg.device), "num_actors": env.num_envs, "max_epochs": 1}
+    params["config"].update(own, player={"use_vecenv": True})
+    runner = Runner()
+    runner.load({"params": params})
+    player = runner.create_player()
+    player.restore(str(policy))
+    player.has_batch_dimension = True
+    return lambda obs: player.get_action(obs, True)
