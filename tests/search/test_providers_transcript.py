@@ -381,13 +381,14 @@ def test_a_transcript_that_cannot_be_played_is_said(tmp_path):
 
 
 SEARCH = """
-import sys
+import signal, sys
 from pathlib import Path
 from envcoder_bench.search.providers.base import Message, Request
 from envcoder_bench.search.providers.choice import make_provider
 from envcoder_bench.search.providers.complete import complete_all
 from envcoder_bench.search.providers.transcript import Transcript
 requests = [Request("s", (Message("user", str(k)),)) for k in range(6)]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background, it is ignored
 try:
     complete_all(make_provider("openai:m", sys.argv[1]), requests, Transcript(Path(sys.argv[2]), {}))
 except KeyboardInterrupt:
