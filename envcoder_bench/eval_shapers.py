@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -109,7 +110,11 @@ def _describe(task: str) -> int:
     from envcoder_bench.report.describe import describe
 
     with user_input():
-        print(describe(task, shutil.get_terminal_size((110, 24)).columns))
+        text = describe(task, shutil.get_terminal_size((110, 24)).columns)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # `| head` has seen enough; what is left is not to be written at the end of the program
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from envcoder_bench.eval_shapers import main
@@ -47,3 +50,10 @@ def test_the_flag_prints_it_and_stops(capsys, monkeypatch, tmp_path):
 def test_an_unknown_task():
     with pytest.raises(ValueError, match="did you mean Humanoid"):
         describe("Humanoids")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = [sys.executable, "-m", "envcoder_bench.eval_shapers", "--task", "Ant", "--describe"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 0
