@@ -9,9 +9,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from envcoder_bench.report.ranking import mean_interval
-from envcoder_bench.tasks.base import HUMAN
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
-from .plots import DPI, MUTED, PROCESSES, TOOL, style
+from .plots import DPI, MUTED, PHYSICS, PROCESSES, TOOL, style
 from .records import Record
 from .task_tables import TARGETS, UNITS, Points, curves, mean_fitness, measured
 
@@ -79,7 +79,8 @@ def _several(own: List[Points], points: Points) -> bool:
 
 def _draw(axes: Any, points: Points, key: str, scale: float, several: bool) -> None:
     first = points[0]
-    look: Dict[str, Any] = {"color": TOOL if first["candidate"] == HUMAN else PROCESSES, "linewidth": 2.2}
+    color = {HUMAN: TOOL, UNSHAPED: PROCESSES}.get(first["candidate"], PHYSICS)
+    look: Dict[str, Any] = {"color": color, "linewidth": 2.2}
     if several and first["policies"] == first["seeds"]:
         look["linestyle"] = "--"
     x = [p[key] / scale for p in points]
