@@ -129,6 +129,7 @@ def test_the_state_is_what_its_fields_say(name, sim, device):
         elif key not in ("actions", "progress_buf"):  # the environment's own
             x = task.state[key]
             assert tuple(x.shape) == (2, *field.shape) and x.device == task.device and x.is_floating_point(), key
+            assert x[0].is_contiguous(), f"{key}: kernels read only what lies in a row"
     assert task.num_dofs == task.fields["dof_pos"].shape[0]
     assert task.bytes_per_env > 0 and task.fitness_meaning
 

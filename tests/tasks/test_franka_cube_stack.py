@@ -286,6 +286,7 @@ def test_the_gripper_gets_a_bounded_force_towards_its_target():
 def test_an_arm_that_cannot_move_its_hand_in_a_direction_gets_a_torque_all_the_same():
     task = scene(2)
     task.sim.jacobian[:, 2] = 0.0  # up and down
+    refresh(task)
     action = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]])
     task.state["q"][:, :7] = task.constants["franka_default_dof_pos"][:7]
     torque = baseline("FrankaCubeStack", "human")("compute_torque", whole_state(task), action)

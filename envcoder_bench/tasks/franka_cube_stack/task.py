@@ -104,8 +104,9 @@ class FrankaCubeStack(SimTask):
                 "cubeB_pos": cube_b[:, :3],
                 "cubeB_quat": cube_b[:, 3:7],
                 **{key: self._per_env([size])[:, 0] for key, size in CUBE_SIZES.items()},
-                "jacobian": sim.jacobian[:, :, :7],
-                "mass_matrix": sim.mass_matrix[:, :7, :7],
+                # the arm's part, copied, because kernels read only what lies in a row
+                "jacobian": sim.jacobian[:, :, :7].clone(),
+                "mass_matrix": sim.mass_matrix[:, :7, :7].clone(),
                 "dof_force_tensor": sim.dof_force,
                 "contact_forces": sim.contact_forces,
                 **{key: torch.zeros(self.num_envs, *shape, device=self.device) for key, shape in OWN_KEYS.items()},
@@ -140,14 +141,14 @@ class FrankaCubeStack(SimTask):
             **{key: torch.tensor(float(read(cfg, source))) for key, source in SCALES.items()},
         }
         self._gripper = slice(self.body_names.index("panda_link7"), self.body_names.index("cubeA"))
-        self._refresh_offsets()
+        self._refresh_derived()
 
     def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
         raise ValueError(f"{self.name} has no position drives of its own: define compute_torque or compute_dof_target")
 
     def step(self, command: Tensor) -> None:
         super().step(command)
-        self._refresh_offsets()
+        self._refresh_derived()
         steps, stacked = self.state["stand_steps"], self.state["stacked"]
         steps.add_(1.0).mul_(self._stands())
         now = (steps >= STAND_STEPS).float()
@@ -157,7 +158,7 @@ class FrankaCubeStack(SimTask):
     def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
         super().reset(mask, initial, goal)
         if initial:
-            self._refresh_offsets()
+            self._refresh_derived()
             for key in ("stand_steps", "stacked", "just_stacked"):
                 self.state[key].masked_fill_(mask, 0.0)
 
@@ -165,8 +166,14 @@ class FrankaCubeStack(SimTask):
         # one step of an episode counts as much as a whole one: their sum is divided by the steps of a full episode
         return state["just_stacked"] * float(self.max_episode_length - 1)
 
-    def _refresh_offsets(self) -> None:
+    def set_state(self, state: Dict[str, Tensor]) -> None:
+        super().set_state(state)
+        self._refresh_derived()
+
+    def _refresh_derived(self) -> None:
         state = self.state
+        state["jacobian"].copy_(self.sim.jacobian[:, :, :7])
+        state["mass_matrix"].copy_(self.sim.mass_matrix[:, :7, :7])
         torch.sub(state["cubeA_pos"], state["eef_pos"], out=state["cubeA_pos_relative"])
         torch.sub(state["cubeB_pos"], state["cubeA_pos"], out=state["cubeA_to_cubeB_pos"])
 
