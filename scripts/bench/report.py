@@ -12,6 +12,7 @@ from .records import Record, read
 from .tables import select, table
 from .task_plots import file_name, pictures, plot_learning
 
+CORES = re.compile(r", \d+ CPU cores")  # what a policy learns on a GPU does not depend on them
 BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -48,7 +49,8 @@ def _block(measured: List[Record], kind: str, device: str) -> str:
     rows = [row for row in select(kind, measured) if row["device"] == device]
 
     def origin(row: Record) -> tuple[str, str]:
-        return row["machine"], row["date"].split()[0]
+        machine = CORES.sub("", row["machine"]) if kind == "gap" else row["machine"]
+        return machine, row["date"].split()[0]
 
     parts: List[str] = []
     for (machine, day), same in groupby(sorted(rows, key=origin), origin):

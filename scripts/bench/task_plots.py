@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -16,6 +17,7 @@ from .records import Record
 from .task_tables import TARGETS, UNITS, Points, curves, mean_fitness, measured
 
 WIDTH, HEIGHT = 11.0, 4.4
+OTHERS = (PHYSICS, "#009e73", "#cc79a7")  # colours of what is no baseline
 
 
 def pictures(records: Sequence[Record]) -> Dict[str, List[Points]]:
@@ -48,12 +50,14 @@ def _plot(task: str, own: List[Points], path: Path) -> None:
     what = f"{own[0][0]['label']}; mean of the seeds and 95 % interval; fitness: {UNITS.get(task, '')}"
     figure.text(0.02, 0.87, what, fontsize=10, color=MUTED)
     target, within = TARGETS.get(task, (None, None))
+    colors = _colors(own)
     for place, (key, scale, label) in enumerate((("env_steps", 1e6, "env-steps of each policy, millions"), _time(own))):
         axes: Any = figure.add_subplot(1, 2, place + 1)
         style(axes, "")
         for points in sorted(own, key=lambda p: p[0]["policies"]):
-            _draw(axes, points, key, scale, _several(own, points))
+            _draw(axes, points, key, scale, _several(own, points), colors[points[0]["candidate"]])
         axes.set_xlim(left=0)
+        axes.set_ylim(*_limits(own, target))
         axes.set_xlabel(label)
         if target is not None:
             axes.axhline(target, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -61,7 +65,7 @@ def _plot(task: str, own: List[Points], path: Path) -> None:
                 axes.plot(within / scale, target, "*", color=MUTED, markersize=11, zorder=1, clip_on=False)
         if place == 0:
             axes.set_ylabel("fitness")
-            axes.legend(fontsize=9, edgecolor="none", framealpha=0.8)
+            axes.legend(fontsize=9, edgecolor="none", framealpha=0.8, loc="upper left")
     figure.subplots_adjust(left=0.07, right=0.97, bottom=0.13, top=0.84, wspace=0.14)
     figure.savefig(path)
 
@@ -73,13 +77,24 @@ def _time(own: List[Points]) -> Tuple[str, float, str]:
     return "seconds", 60.0 if minutes else 1.0, f"{unit} of training, of all policies of a run"
 
 
+def _limits(own: List[Points], target: Optional[float]) -> Tuple[float, float]:
+    """Of the fitness: all means, and room around them; an interval of few seeds may reach far beyond."""
+    means = [mean_fitness(p) for points in own for p in points]
+    top = max(*means, target or 0.0)
+    return min(*means, 0.0) - 0.05 * top, (1.1 + 0.09 * len(own)) * top  # the legend stands above
+
+
+def _colors(own: List[Points]) -> Dict[str, str]:
+    others = sorted({points[0]["candidate"] for points in own} - {HUMAN, UNSHAPED})
+    return {HUMAN: TOOL, UNSHAPED: PROCESSES, **dict(zip(others, cycle(OTHERS)))}
+
+
 def _several(own: List[Points], points: Points) -> bool:
     return sum(other[0]["candidate"] == points[0]["candidate"] for other in own) > 1
 
 
-def _draw(axes: Any, points: Points, key: str, scale: float, several: bool) -> None:
+def _draw(axes: Any, points: Points, key: str, scale: float, several: bool, color: str) -> None:
     first = points[0]
-    color = {HUMAN: TOOL, UNSHAPED: PROCESSES}.get(first["candidate"], PHYSICS)
     look: Dict[str, Any] = {"color": color, "linewidth": 2.2}
     if several and first["policies"] == first["seeds"]:
         look["linestyle"] = "--"

@@ -160,7 +160,7 @@ def _difference(row: Record) -> str:
 
 def _bold_if_better(row: Record, other: Record) -> str:
     own = interval(row["fitness"])
-    return f"**{own}**" if mean_fitness(row) > mean_fitness(other) else own
+    return f"**{own}**" if round(mean_fitness(row), 2) > round(mean_fitness(other), 2) else own
 
 
 def _both_steps(row: Record) -> str:
