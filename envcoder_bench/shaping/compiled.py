@@ -132,9 +132,9 @@ def _count(row: int) -> str:
 def disagreeing(expected: Sequence[Tensor], got: Sequence[Tensor], groups: int, n: int) -> List[int]:
     """The groups in which ``got`` is too far from ``expected``, tensors of each group's n environments.
 
-    Every column counts by itself, so that neither many right numbers nor a neighbour's padding hide a wrong one. Numbers
-    that are small beside their column's mean are held against a tenth of that: a torque of 0.01 N m among ones of 40 is
-    a difference of large numbers.
+    Every column counts by itself, so that neither many right numbers nor a neighbour's padding hide a wrong one. What
+    is small beside its column's mean is held against a tenth of that: a torque of 0.01 N m among ones of 40 is a
+    difference of large numbers.
     """
     wrong = []
     for x, y in zip(expected, got):

@@ -6,11 +6,11 @@ position drives (`gripper_force`); the Jacobian is that of the grip site, whose 
 begins on the table, not a centimetre in it; and cubes that would begin too near each other are drawn anew eight times,
 not a hundred.
 
-And letting go pays. There a stack pays 16 once and ends the episode, while a cube held in its place pays 3.6 a step, 360
-in all when discounted by 0.99: PPO learns to hold it (docs/tasks.md; user_functions/FrankaCubeStack/
-007_ends_with_a_stack.py is the original). Here 16 is paid for every step that the stack stands. And it stands where hand and
-fingers touch nothing, with a reward that grows until the gripper is 4 cm away: those 4 cm alone, as there, can be had by
-holding the cube by its edge.
+And letting go pays. There a stack pays 16 once and ends the episode, while a cube held in its place pays 3.6 a step,
+360 in all when discounted by 0.99: PPO learns to hold it (docs/tasks.md; the original is
+user_functions/FrankaCubeStack/007_ends_with_a_stack.py). Here 16 is paid for every step that the stack stands. And it
+stands where hand and fingers touch nothing, with a reward that grows until the gripper is 4 cm away: those 4 cm alone,
+as there, can be had by holding the cube by its edge.
 """
 import math
 
@@ -22,7 +22,7 @@ ACTION_DIM = 7
 
 
 def compute_reward(state_dict):
-    """Near cube A, then lifted and near its place on cube B; for a cube that is let go there more than for a held one."""
+    """Near cube A, then lifted and near its place on cube B; more for one that is let go there than for one held."""
     size_a, size_b, offset = state_dict["cubeA_size"], state_dict["cubeB_size"], state_dict["cubeA_to_cubeB_pos"]
     cube_a, d = state_dict["cubeA_pos"], torch.norm(state_dict["cubeA_pos_relative"], dim=-1)
     d_left = torch.norm(cube_a - state_dict["eef_lf_pos"], dim=-1)
