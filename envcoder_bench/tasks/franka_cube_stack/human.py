@@ -39,8 +39,9 @@ def compute_reward(state_dict):
         "lift": state_dict["r_lift_scale"] * lifted,
         "align": state_dict["r_align_scale"] * aligned,
     }
+    held = components["dist"] + components["lift"] + components["align"]
     stack = state_dict["r_stack_scale"] * let_go(state_dict)
-    return torch.maximum(sum(components.values()), stack), {**components, "stack": stack}
+    return torch.maximum(held, stack), {**components, "stack": stack}
 
 
 def let_go(state_dict):
