@@ -21,7 +21,7 @@ SEEDS=${SEEDS:-5}
 FRANKA=${FRANKA:-580} FRANKA_SEEDS=${FRANKA_SEEDS:-$SEEDS} FRANKA_ENVS=${FRANKA_ENVS:-4096}
 ALLEGRO=${ALLEGRO:-880} ALLEGRO_SEEDS=${ALLEGRO_SEEDS:-2} ALLEGRO_ENVS=${ALLEGRO_ENVS:-16384}
 FRANKA_UNSHAPED=${FRANKA_UNSHAPED:-500} ALLEGRO_BOTH=${ALLEGRO_BOTH:-500}
-HUMANOID=${HUMANOID:-300} ANT=${ANT:-60} ANT_BOTH=${ANT_BOTH:-100} ANYMAL=${ANYMAL:-60} CARTPOLE=${CARTPOLE:-10}
+HUMANOID=${HUMANOID:-300} ANT=${ANT:-60} ANT_BOTH=${ANT_BOTH:-60} ANYMAL=${ANYMAL:-60} CARTPOLE=${CARTPOLE:-10} CARTPOLE_BOTH=${CARTPOLE_BOTH:-2}
 ENVS=${ENVS:-4096} CARTPOLE_ENVS=${CARTPOLE_ENVS:-512} PHYSICS_ENVS=${PHYSICS_ENVS:-"4096 32768"}
 OPTIONS=${OPTIONS:-}                    # more for every measurement, e.g. --sim mujoco_cpu and key=value
 QUEUES=(
@@ -74,7 +74,7 @@ ant_human() { learn ant_human Ant "$ANT" "$SEEDS" "$ENVS" human; }
 ant() { learn ant Ant "$ANT_BOTH" "$SEEDS" "$ENVS" human unshaped; }
 anymal() { learn anymal Anymal "$ANYMAL" "$SEEDS" "$ENVS" human unshaped; }
 cartpole_human() { learn cartpole_human Cartpole "$CARTPOLE" "$SEEDS" "$CARTPOLE_ENVS" human; }
-cartpole() { learn cartpole Cartpole $((2 * CARTPOLE)) "$SEEDS" "$CARTPOLE_ENVS" human unshaped; }
+cartpole() { learn cartpole Cartpole "$CARTPOLE_BOTH" "$SEEDS" "$CARTPOLE_ENVS" human unshaped; }
 physics() { local name=$1; shift; row "$name" 240 "$PYTHON" scripts/benchmark.py physics "$@" --out "$out/records.jsonl"; }
 # shellcheck disable=SC2086
 physics_warp() { physics physics_warp --envs $PHYSICS_ENVS $OPTIONS; }

@@ -14,7 +14,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import benchmark as script  # noqa: E402
-from bench import finer, learning, records, scaling, task_tables  # noqa: E402
+from bench import finer, learning, records, scaling, task_plots, task_tables  # noqa: E402
 from bench.report import report  # noqa: E402
 from bench.session import Session  # noqa: E402
 from bench.tables import table  # noqa: E402
@@ -53,6 +53,8 @@ def test_a_training_in_three_parts_with_transfer(tmp_path, monkeypatch, capsys):
     assert [(r["candidate"], r["point"], r["iteration"]) for r in first + second] == [
         ("human", 1, 3), ("unshaped", 1, 3), ("human", 2, 5), ("unshaped", 2, 5),
     ]  # fmt: skip
+    what = "Cartpole: human and unshaped, 2 seeds x 8, task.env.episodeLength=40"
+    assert {r["what"] for r in first + second} == {what} and all(r["overrides"] == QUICK for r in first + second)
     assert len({r["run"] for r in first + second}) == 1 and second[0]["seconds"] > first[0]["seconds"] > 0
     for r in first + second:
         assert r["env_steps"] == r["iteration"] * 8 * 16 and r["policies"] == 4 and r["episodes"] == 4
@@ -182,6 +184,51 @@ def test_the_gap_prefers_most_seeds_and_then_both_in_one_training():
     (row,) = task_tables.gap_rows([*longer, point("Ant", "human", 1, [0.5] * 3, "2026-01-03 00:00:00", "human")])
     assert table("gap", [row])[2] == "| Ant | forward speed, m/s | **1.00 ± 0.00** | 0.50 ± 0.00 | 3 | 1.0 M |"
     assert task_tables.gap_rows(alone) == []
+
+
+def test_a_training_with_changed_settings_takes_no_baselines_place():
+    changed = ant("2026-01-03 00:00:00", 9.0, overrides=["train.params.config.gamma=0.9"])
+    changed = [{**r, "what": r["what"] + ", train.params.config.gamma=0.9"} for r in changed]
+    rows = task_tables.learning_rows(ant() + changed)
+    assert [task_tables.name(r) for r in rows] == ["human", "unshaped", "human, gamma=0.9", "unshaped, gamma=0.9"]
+    lines = table("learning", rows)
+    assert "after 20 s" in lines[2] and lines[4].startswith("| Ant, human, gamma=0.9 |") and lines[4].endswith("|  |")
+    (row,) = task_tables.gap_rows(ant() + changed)
+    assert row["fitness"] == [5.5, 6.5]
+    moved = {"kind": "transfer", "candidate": "human", "task": "Ant", "seeds": 2, "label": "box"}
+    rows = task_tables.transfer_rows([{**moved, "fitness": 1}, {**moved, "fitness": 2, "overrides": ["a=1"]}])
+    assert [r["fitness"] for r in rows] == [1]
+
+
+def test_what_is_equal_as_it_is_printed_is_not_bold():
+    records = [point("Cartpole", "human", 1, [0.9999] * 3), point("Cartpole", "unshaped", 1, [1.0] * 3)]
+    (row,) = task_tables.gap_rows(records)
+    assert table("gap", [row])[2] == "| Cartpole | fraction of time upright | 1.00 ± 0.00 | 1.00 ± 0.00 | 3 | 1.0 M |"
+
+
+def test_the_gap_of_one_kind_of_gpu_is_one_table(tmp_path):
+    machines = {task: f"H200, {cores} CPU cores, CUDA 13" for task, cores in (("Ant", 32), ("Cartpole", 64))}
+    for device, tables in (("cuda", 1), ("cpu", 2)):
+        for task, machine in machines.items():
+            for candidate in ("human", "unshaped"):
+                record = point(task, candidate, 1, [0.5, 0.6], machine=machine, device=device, label=device)
+                records.append(tmp_path / "records.jsonl", record)
+        (tmp_path / "page.md").write_text(f"<!-- gap {device} -->\n<!-- end -->\n")
+        report(tmp_path / "records.jsonl", [tmp_path / "page.md"], tmp_path)
+        assert (tmp_path / "page.md").read_text().count("| task |") == tables
+
+
+def test_curves_are_told_apart_and_fit_their_picture():
+    alone = [point("Ant", "human", 1, [2.0, 3.0], together="human", policies=2)]
+    other = [point("Ant", name, 1, [0.1, 0.2], together=name) for name in ("a", "b")]
+    own = task_tables.curves(ant() + alone + other)
+    looks = task_plots._looks(own)
+    assert len({(look["color"], look["linestyle"]) for look in looks}) == len({look["label"] for look in looks}) == 5
+    low, high = task_plots._limits(own, 5.0)
+    assert low < 0.0 and high > 6.0  # the best mean
+    failed = [[point("Ant", "human", 1, [None, None])], [point("Ant", "unshaped", 1, [0.0, 0.0])]]
+    low, high = task_plots._limits(failed, None)
+    assert low < 0.0 < high < 10.0
 
 
 def test_report_writes_all_pages_and_pictures(tmp_path):

@@ -133,14 +133,14 @@ def disagreeing(expected: Sequence[Tensor], got: Sequence[Tensor], groups: int, 
     """The groups in which ``got`` is too far from ``expected``, tensors of each group's n environments.
 
     Every column counts by itself, so that neither many right numbers nor a neighbour's padding hide a wrong one. What
-    is small beside its column's mean is held against a tenth of that: a torque of 0.01 N m among ones of 40 is a
+    is small beside its column's median is held against a tenth of that: a torque of 0.01 N m among ones of 40 is a
     difference of large numbers.
     """
     wrong = []
     for x, y in zip(expected, got):
         x, y = (z.to(torch.float64).reshape(groups, n, -1) for z in (x, y))
         size = x.abs().nan_to_num(0.0, 0.0, 0.0)
-        size = torch.maximum(size, 0.1 * size.mean(dim=1, keepdim=True))
+        size = torch.maximum(size, 0.1 * size.median(dim=1, keepdim=True).values)
         near = (x - y).abs() <= ABSOLUTE + RELATIVE * size
         same = near | (x == y) | (torch.isnan(x) & torch.isnan(y))
         wrong.append(((~same).to(torch.float64).mean(dim=1) > SHARE).any(dim=1))

@@ -121,13 +121,15 @@ class _Progress:
         self.number += 1
         horizon = session.cfg.train.params.config.horizon_length
         what = f"{args.task}: {' and '.join(args.candidates)}, {args.seeds} seeds x {args.envs:,}"
+        what = ", ".join([what, *args.overrides])
         size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "policies": len(session.groups)}
         size["episodes"] = episodes.fitness.shape[1]
         when = {"run": self.run, "point": self.number, "seconds": self.seconds, "iteration": self.iteration}
         when["env_steps"] = self.iteration * args.envs * horizon
         for name in dict.fromkeys(group.name for group in session.groups):
             scores = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
-            yield {"kind": "learning", "what": what, "candidate": name, **size, **when, **scores, **self.about}
+            about = {"overrides": list(args.overrides), **self.about}
+            yield {"kind": "learning", "what": what, "candidate": name, **size, **when, **scores, **about}
 
 
 def _due(seconds: float, points: int) -> List[float]:
@@ -213,7 +215,7 @@ def _transfer(args: Namespace, session: Session, episodes: Episodes, about: Reco
     for name in dict.fromkeys(group.name for group in groups):
         yield {
             "kind": "transfer", "task": args.task, "candidate": name, "seeds": args.seeds, "episodes": args.episodes,
-            "trained_in": cfg.sim, "fitness": {
+            "overrides": list(args.overrides), "trained_in": cfg.sim, "fitness": {
                 cfg.sim: _by_seed(session, name, episodes.fitness), other.sim: _by_seed(session, name, played.fitness)
             }, **about,
         }  # fmt: skip

@@ -49,7 +49,7 @@ def _block(measured: List[Record], kind: str, device: str) -> str:
     rows = [row for row in select(kind, measured) if row["device"] == device]
 
     def origin(row: Record) -> tuple[str, str]:
-        machine = CORES.sub("", row["machine"]) if kind == "gap" else row["machine"]
+        machine = CORES.sub("", row["machine"]) if (kind, device) == ("gap", "cuda") else row["machine"]
         return machine, row["date"].split()[0]
 
     parts: List[str] = []

@@ -14,7 +14,7 @@ from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .plots import DPI, MUTED, PHYSICS, PROCESSES, TOOL, style
 from .records import Record
-from .task_tables import TARGETS, UNITS, Points, curves, mean_fitness, measured
+from .task_tables import FRACTIONS, TARGETS, UNITS, Points, curves, mean_fitness, measured, name
 
 WIDTH, HEIGHT = 11.0, 4.4
 OTHERS = (PHYSICS, "#009e73", "#cc79a7")  # colours of what is no baseline
@@ -50,12 +50,12 @@ def _plot(task: str, own: List[Points], path: Path) -> None:
     what = f"{own[0][0]['label']}; mean of the seeds and 95 % interval; fitness: {UNITS.get(task, '')}"
     figure.text(0.02, 0.87, what, fontsize=10, color=MUTED)
     target, within = TARGETS.get(task, (None, None))
-    colors = _colors(own)
+    own = sorted(own, key=lambda points: points[0]["policies"])
     for place, (key, scale, label) in enumerate((("env_steps", 1e6, "env-steps of each policy, millions"), _time(own))):
         axes: Any = figure.add_subplot(1, 2, place + 1)
         style(axes, "")
-        for points in sorted(own, key=lambda p: p[0]["policies"]):
-            _draw(axes, points, key, scale, _several(own, points), colors[points[0]["candidate"]])
+        for points, look in zip(own, _looks(own)):
+            _draw(axes, points, key, scale, look)
         axes.set_xlim(left=0)
         axes.set_ylim(*_limits(own, target))
         axes.set_xlabel(label)
@@ -79,30 +79,32 @@ def _time(own: List[Points]) -> Tuple[str, float, str]:
 
 def _limits(own: List[Points], target: Optional[float]) -> Tuple[float, float]:
     """Of the fitness: all means, and room around them; an interval of few seeds may reach far beyond."""
-    means = [mean_fitness(p) for points in own for p in points]
-    top = max(*means, target or 0.0)
-    return min(*means, 0.0) - 0.05 * top, (1.1 + 0.09 * len(own)) * top  # the legend stands above
+    means = [mean_fitness(p) for points in own for p in points if measured(p["fitness"])]
+    top = max([*means, target or 0.0]) or 1.0
+    return min([*means, 0.0]) - 0.05 * top, (1.1 + 0.09 * len(own)) * top  # the legend stands above
 
 
-def _colors(own: List[Points]) -> Dict[str, str]:
-    others = sorted({points[0]["candidate"] for points in own} - {HUMAN, UNSHAPED})
-    return {HUMAN: TOOL, UNSHAPED: PROCESSES, **dict(zip(others, cycle(OTHERS)))}
+def _looks(own: List[Points]) -> List[Dict[str, Any]]:
+    """Colour, line and label of each curve: a colour for each name, lines for the trainings of one."""
+    others = sorted({name(points[0]) for points in own} - {HUMAN, UNSHAPED})
+    colors = {HUMAN: TOOL, UNSHAPED: PROCESSES, **dict(zip(others, cycle(OTHERS)))}
+    lines = {key: cycle(("-", "--", ":")) for key in colors}
+    several = [key for key in colors if sum(name(points[0]) == key for points in own) > 1]
+    looks = []
+    for first in (points[0] for points in own):
+        key = name(first)
+        label = f"{key}, {first['seeds']} seeds x {first['envs']:,}"
+        label += f" ({first['policies']} policies at once)" if key in several else ""
+        looks.append({"color": colors[key], "linestyle": next(lines[key]), "label": label})
+    return looks
 
 
-def _several(own: List[Points], points: Points) -> bool:
-    return sum(other[0]["candidate"] == points[0]["candidate"] for other in own) > 1
-
-
-def _draw(axes: Any, points: Points, key: str, scale: float, several: bool, color: str) -> None:
-    first = points[0]
-    look: Dict[str, Any] = {"color": color, "linewidth": 2.2}
-    if several and first["policies"] == first["seeds"]:
-        look["linestyle"] = "--"
+def _draw(axes: Any, points: Points, key: str, scale: float, look: Dict[str, Any]) -> None:
     x = [p[key] / scale for p in points]
     bounds = [mean_interval(measured(p["fitness"])) for p in points]
-    label = f"{first['candidate']}, {first['seeds']} seeds x {first['envs']:,}"
-    label += f" ({first['policies']} policies at once)" if several else ""
-    axes.plot(x, [mean_fitness(p) for p in points], label=label, **look)
-    if first["seeds"] > 2:  # of two seeds the interval is wider than the picture
+    axes.plot(x, [mean_fitness(p) for p in points], linewidth=2.2, **look)
+    if points[0]["seeds"] > 2:  # of two seeds the interval is wider than the picture
         low, high = [b[1] for b in bounds], [b[2] for b in bounds]
+        if points[0]["task"] in FRACTIONS:
+            low, high = [max(x, 0.0) for x in low], [min(x, 1.0) for x in high]
         axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)

@@ -26,6 +26,7 @@ UNITS = {
     "FrankaCubeStack": "success rate",
     "AllegroHand": "consecutive successes",
 }
+FRACTIONS = ("Cartpole", "Anymal", "FrankaCubeStack")  # tasks whose fitness is one, from 0 to 1
 SIMULATORS = {"mujoco_warp": "MuJoCo Warp", "mujoco_cpu": "MuJoCo"}
 Points = List[Record]  # of one candidate in one training, in order
 Column = Tuple[str, Callable[[Record], str]]
@@ -43,6 +44,12 @@ def curves(records: Sequence[Record]) -> List[Points]:
         for _, runs in sorted(found.items(), key=lambda x: (_order(x[0][1].split(":")[0]), x[0]))
         for _, points in sorted(runs[max(runs)].items())
     ]
+
+
+def name(record: Record) -> str:
+    """The candidate's, and what of the settings was changed for it."""
+    changed = (override.partition("=") for override in record.get("overrides", []))
+    return ", ".join([record["candidate"], *(f"{key.split('.')[-1]}={value}" for key, _, value in changed)])
 
 
 def _order(task: str) -> int:
@@ -84,7 +91,7 @@ def gap_rows(records: Sequence[Record]) -> List[Record]:
     They are compared after as many env-steps, those of the shorter training.
     """
     rows = []
-    ends = learning_rows(records)
+    ends = [row for row in learning_rows(records) if not row.get("overrides")]
     for label, task in sorted({(r["label"], r["task"]) for r in ends}, key=lambda x: (x[0], _order(x[1]))):
         own = [r for r in ends if (r["label"], r["task"]) == (label, task)]
         both = [r for r in own if {p["candidate"] for p in own if p["run"] == r["run"]} == set(BASELINES)]
@@ -109,7 +116,8 @@ def _last_before(env_steps: float, points: Points) -> Record:
 
 
 def transfer_rows(records: Sequence[Record]) -> List[Record]:
-    return sorted(latest(list(records), "transfer", "task", "candidate"), key=lambda r: _order(r["task"]))
+    shipped = [r for r in records if not r.get("overrides")]
+    return sorted(latest(shipped, "transfer", "task", "candidate"), key=lambda r: _order(r["task"]))
 
 
 def physics_rows(records: Sequence[Record]) -> List[Record]:
@@ -140,7 +148,7 @@ def _steps(record: Record) -> str:
 
 
 def _reached(row: Record) -> str:
-    if row["candidate"] != HUMAN or row["task"] not in TARGETS:
+    if name(row) != HUMAN or row["task"] not in TARGETS:
         return ""
     target, within = TARGETS[row["task"]]
     wanted = f"{target:g}" + (f" within {_time(within)}" if within else "")
@@ -174,7 +182,7 @@ ROWS: Dict[str, Callable[[Sequence[Record]], List[Record]]] = {
 }  # fmt: skip
 COLUMNS: Dict[str, List[Column]] = {
     "learning": [
-        ("task, baseline", lambda r: f"{r['task']}, {r['candidate']}"),
+        ("task, baseline", lambda r: f"{r['task']}, {name(r)}"),
         ("seeds x environments", _seeds),
         ("policies at once", lambda r: f"{r['policies']}"),
         ("time of training", lambda r: _time(r["seconds"])),

@@ -1,4 +1,4 @@
-"""FrankaCubeStack, the human baseline: the shaping of IsaacGymEnvs' task, its formulas and constants.
+"""FrankaCubeStack, the human baseline: the shaping of IsaacGymEnvs' task, but for how a stack is paid.
 
 Source: IsaacGymEnvs, tasks/franka_cube_stack.py and cfg/task/FrankaCubeStack.yaml (NVIDIA, BSD-3-Clause). Differences:
 reward and observation see the state after the physics step they judge; the fingers get a force where there they have
