@@ -193,8 +193,9 @@ def test_a_training_with_changed_settings_takes_no_baselines_place():
     assert [task_tables.name(r) for r in rows] == ["human", "unshaped", "human, gamma=0.9", "unshaped, gamma=0.9"]
     lines = table("learning", rows)
     assert "after 20 s" in lines[2] and lines[4].startswith("| Ant, human, gamma=0.9 |") and lines[4].endswith("|  |")
-    (row,) = task_tables.gap_rows(ant() + changed)
-    assert row["fitness"] == [5.5, 6.5]
+    longer = [{**changed[k], "point": 4, "env_steps": 4 * 10**6, "fitness": [9.0, 9.0]} for k in (0, 3)]
+    (row,) = task_tables.gap_rows([*ant(), *changed, *longer])  # which would else be taken as the longest
+    assert row["fitness"] == [5.5, 6.5] and row["unshaped"]["fitness"] == [1.0, 1.5]
     moved = {"kind": "transfer", "candidate": "human", "task": "Ant", "seeds": 2, "label": "box"}
     rows = task_tables.transfer_rows([{**moved, "fitness": 1}, {**moved, "fitness": 2, "overrides": ["a=1"]}])
     assert [r["fitness"] for r in rows] == [1]

@@ -123,13 +123,12 @@ class _Progress:
         what = f"{args.task}: {' and '.join(args.candidates)}, {args.seeds} seeds x {args.envs:,}"
         what = ", ".join([what, *args.overrides])
         size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "policies": len(session.groups)}
-        size["episodes"] = episodes.fitness.shape[1]
+        size.update(episodes=episodes.fitness.shape[1], overrides=list(args.overrides))
         when = {"run": self.run, "point": self.number, "seconds": self.seconds, "iteration": self.iteration}
         when["env_steps"] = self.iteration * args.envs * horizon
         for name in dict.fromkeys(group.name for group in session.groups):
             scores = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
-            about = {"overrides": list(args.overrides), **self.about}
-            yield {"kind": "learning", "what": what, "candidate": name, **size, **when, **scores, **about}
+            yield {"kind": "learning", "what": what, "candidate": name, **size, **when, **scores, **self.about}
 
 
 def _due(seconds: float, points: int) -> List[float]:
