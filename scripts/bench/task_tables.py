@@ -88,7 +88,7 @@ def learning_rows(records: Sequence[Record]) -> List[Record]:
 def gap_rows(records: Sequence[Record]) -> List[Record]:
     """A row for each task: human against unshaped, of the trainings with most seeds, both in one if there is one.
 
-    They are compared after as many env-steps, those of the shorter training; trainings with changed settings are left out.
+    They are compared after as many env-steps, those of the shorter training. Changed settings are left out.
     """
     rows = []
     ends = [row for row in learning_rows(records) if not row.get("overrides")]
