@@ -60,7 +60,8 @@ def write_source(program: Program, stores: Dict[str, str]) -> Source:
         else:
             kinds = [program.nodes[arg].kind for arg in own.args]
             expression = _expression(own, kinds, [names[arg] for arg in own.args])
-        lines.append(f"const {C_TYPES[own.kind]} {names[node]} = {expression};")
+        # not const: clang folds constants by recursion through all that a const value is made of
+        lines.append(f"{C_TYPES[own.kind]} {names[node]} = {expression};")
     for name, output in wanted.items():
         for place, node in enumerate(output.nodes):
             lines.append(stores[name].format(name=name, place=place, value=names[node]))
