@@ -84,6 +84,27 @@ def normal(
     return torch.sqrt(-2.0 * torch.log(radius)) * torch.cos(angle)
 
 
+def integers(
+    seed: Counter,
+    step: Counter,
+    purpose: int,
+    lanes: int,
+    columns: int,
+    low: int,
+    high: int,
+    device: Union[str, torch.device] = "cpu",
+) -> Tensor:
+    """Draw integers from ``low`` to ``high - 1``: ``(lanes, columns)`` int64.
+
+    Raises:
+        ValueError: there is no integer between the two.
+    """
+    if not low < high:
+        raise ValueError(f"integers from low={low} to below high={high}: low must be less than high")
+    bits = _shift_right(_hash(seed, step, purpose, lanes, columns, torch.device(device)), 1)  # 63 bits: not negative
+    return bits % (high - low) + low
+
+
 def stream_seed(seed: int, step: int, purpose: int) -> int:
     """A seed for a library generator (``torch.manual_seed``) that stands for (seed, step, purpose)."""
     return int(_hash(seed, step, purpose, 1, 1, torch.device("cpu")).item()) & ((1 << 63) - 1)

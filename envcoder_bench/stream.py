@@ -1,7 +1,8 @@
 """The random numbers of candidate code: every call draws from the stream of its group, never from a shared generator.
 
-Helpers such as ``torch_rand_float`` call ``uniform`` here, which is counter noise and works in a CUDA graph. Code that
-calls a library's generator (``torch.rand``, ``random``, ``numpy.random``) runs inside ``seeded``, which does not.
+Helpers such as ``torch_rand_float`` call ``uniform`` here, which is counter noise and works in a CUDA graph; so do
+``torch.rand`` and its like inside ``random_calls.FromStream``. Code that draws from another generator (``random``,
+``numpy.random``, ``torch.randperm``) runs inside ``seeded``, which no graph can hold.
 """
 
 from __future__ import annotations
@@ -82,6 +83,16 @@ def normal(shape: Sequence[int], device: Union[str, torch.device] = "cpu") -> Te
         return torch.randn(tuple(shape), device=device)
     lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
     return noise.normal(stream.next_seed(), stream.step, stream.purpose, lanes, columns, device).reshape(tuple(shape))
+
+
+def integers(low: int, high: int, shape: Sequence[int], device: Union[str, torch.device] = "cpu") -> Tensor:
+    """Draw integers from ``low`` to ``high - 1``, int64 of ``shape``, as ``uniform`` does."""
+    stream = _ambient.stream
+    if stream is None:
+        return torch.randint(low, high, tuple(shape), device=device)
+    lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
+    drawn = noise.integers(stream.next_seed(), stream.step, stream.purpose, lanes, columns, low, high, device)
+    return drawn.reshape(tuple(shape))
 
 
 @contextmanager

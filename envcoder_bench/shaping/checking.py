@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench import noise, stream
+from envcoder_bench.random_calls import FromStream
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import (
@@ -133,7 +134,7 @@ class Probe:
         rows, fits = min(self.n, 3), []
         self.action_dim = MAX_ACTION_DIM
         state = {key: x.clone() for key, x in self.inputs(CPU, rows).items()}
-        with shared_settings(), stream.seeded(0), stream.use(0, 0, noise.CONTROL):
+        with shared_settings(), stream.seeded(0), stream.use(0, 0, noise.CONTROL), FromStream():
             for width in range(MAX_ACTION_DIM, 0, -1):
                 actions = state["actions"][:, :width].clone()
                 try:
@@ -156,7 +157,7 @@ class Probe:
         versions = {key: x._version for key, x in given.items()}
         call = bind(function, given)
         try:
-            with shared_settings(), stream.seeded(0, device), stream.use(0, 0, noise.CONTROL):
+            with shared_settings(), stream.seeded(0, device), stream.use(0, 0, noise.CONTROL), FromStream():
                 value = call()
             for key, x in given.items():
                 if x._version != versions[key] or not _unchanged(x, real[key]):

@@ -62,7 +62,8 @@ class CandidateFunction:
         call, parameters: the function; its parameters, whose ``annotation`` is float, int or bool where TorchScript
             wants a Python number.
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
-        random_line: where it may draw from a library's generator; None if it surely does not.
+        random_line: where it may draw random numbers; None if it surely does not.
+        generator_line: where it may draw them from a generator, not from the group's stream; None if surely not.
         memory_line: where it may keep something for its next call; None if it surely does not.
         program: what ``call`` interprets, if the function's own code is not here; None: tracing finds out.
     """
@@ -74,6 +75,7 @@ class CandidateFunction:
     parameters: Tuple[inspect.Parameter, ...]
     action_dim: Optional[int] = None
     random_line: Optional[int] = None
+    generator_line: Optional[int] = None
     memory_line: Optional[int] = None
     program: Optional[Program] = None
 
@@ -87,11 +89,6 @@ class Candidate:
     source: str
     functions: Dict[str, CandidateFunction]
     action_dim: Optional[int] = None
-
-    @property
-    def uses_random(self) -> bool:
-        """Whether any function may draw from a library's generator."""
-        return any(function.random_line is not None for function in self.functions.values())
 
 
 @dataclass(frozen=True)

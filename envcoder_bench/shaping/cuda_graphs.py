@@ -152,9 +152,8 @@ def _set_sync_debug_mode(mode: int) -> None:
 def _known_reason(function: Optional[CandidateFunction]) -> Optional[Tuple[Optional[int], str]]:
     if function is None:
         return None
-    if function.random_line is not None:
-        reason = "may draw from a library's generator (torch_rand_float of isaacgym.torch_utils can be captured)"
-        return function.random_line, reason
+    if function.generator_line is not None:
+        return function.generator_line, "may draw from a library's generator (torch.rand and its like can be captured)"
     if function.memory_line is not None:
         return function.memory_line, "may keep something for its next call"
     return None

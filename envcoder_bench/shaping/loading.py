@@ -92,6 +92,7 @@ def load_candidate(
             parameters=_parameters(call, name_in_file, file, line),
             action_dim=action_dim if shaper_type in ACTION_TYPES else None,
             random_line=scan.random_line(name_in_file),
+            generator_line=scan.generator_line(name_in_file),
             memory_line=scan.memory_line(name_in_file),
         )
     _refuse_bad_sets(functions, action_dim, scan, file, types)

@@ -6,13 +6,18 @@ A wrong yes costs speed alone (the function is run with seeded generators and ou
 from __future__ import annotations
 
 import ast
-from typing import Dict, FrozenSet, Iterator, List, Optional, Set, Tuple, Union
+from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple, Union
 
+# drawn from the group's stream (random_calls)
+_FROM_STREAM = {
+    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "normal", "normal_", "uniform", "uniform_",
+    "bernoulli", "bernoulli_", "multinomial", "exponential_", "geometric_", "cauchy_", "log_normal_", "random_",
+    "dropout", "dropout_", "alpha_dropout", "feature_dropout", "gumbel_softmax", "Dropout",
+}  # fmt: skip
+# drawn from a generator
 _RANDOM = {
-    "normal", "normal_", "uniform", "uniform_", "bernoulli", "bernoulli_", "multinomial", "poisson", "exponential_",
-    "geometric_", "cauchy_", "log_normal_", "random_", "dropout", "dropout_", "alpha_dropout", "feature_dropout",
-    "gumbel_softmax", "rrelu", "sample", "rsample", "shuffle", "choice", "choices", "seed", "manual_seed",
-    "manual_seed_all", "default_generator", "Generator", "Dropout", "RReLU",
+    "poisson", "binomial", "rrelu", "sample", "rsample", "shuffle", "choice", "choices", "seed", "manual_seed",
+    "manual_seed_all", "default_generator", "Generator", "RReLU",
 }  # fmt: skip
 _OPAQUE = {
     "getattr", "eval", "exec", "compile", "globals", "locals", "vars", "__import__", "import_module",
@@ -60,13 +65,20 @@ class Scan:
         return self.definitions[name][-1].lineno if name in self.definitions else 1
 
     def random_line(self, name: str) -> Optional[int]:
-        """The first line that may draw from a library's generator, among all that function ``name`` reaches."""
+        """The first line that may draw random numbers, among all that function ``name`` reaches."""
+        return self._first_line(name, self._sounds_random)
+
+    def generator_line(self, name: str) -> Optional[int]:
+        """The first line that may draw them from a generator: what random_calls cannot draw from the stream."""
+        return self._first_line(name, lambda word: word not in _FROM_STREAM and self._sounds_random(word))
+
+    def _first_line(self, name: str, sounds_random: Callable[[str], bool]) -> Optional[int]:
         reached = self._reached(name)
         inside = [x for node in reached for x in self._walk(node)]
         local = {x.id for x in inside if isinstance(x, ast.Name) and _stored(x)}
         local.update(x.arg for x in inside if isinstance(x, ast.arg))
         known = local | set(self.definitions)
-        lines = [getattr(x, "lineno", 1) for x in inside if self._is_random(x, known)]
+        lines = [getattr(x, "lineno", 1) for x in inside if self._is_random(x, known, sounds_random)]
         return min(lines, default=None)
 
     def memory_line(self, name: str) -> Optional[int]:
@@ -96,19 +108,19 @@ class Scan:
                 todo += [other for known in names & set(self.definitions) for other in self.definitions[known]]
         return reached
 
-    def _is_random(self, node: ast.AST, known: Set[str]) -> bool:
+    def _is_random(self, node: ast.AST, known: Set[str], sounds_random: Callable[[str], bool]) -> bool:
         if isinstance(node, ast.Attribute):
-            return self._sounds_random(node.attr)
+            return sounds_random(node.attr)
         if isinstance(node, ast.Name):
-            return node.id in _OPAQUE or (node.id not in known and self._sounds_random(node.id))
+            return node.id in _OPAQUE or (node.id not in known and sounds_random(node.id))
         if isinstance(node, ast.Import):
             return any(not _safe_module(alias.name) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
-            return not _safe_module(node.module or "") or any(self._sounds_random(a.name) for a in node.names)
+            return not _safe_module(node.module or "") or any(sounds_random(a.name) for a in node.names)
         return False
 
     def _sounds_random(self, name: str) -> bool:
-        return name not in self.helpers and (name in _RANDOM or "rand" in name.lower())
+        return name not in self.helpers and (name in _RANDOM or name in _FROM_STREAM or "rand" in name.lower())
 
     def _memory(self, node: ast.AST, own: Set[str], in_class: bool) -> Iterator[int]:
         """Lines within ``node`` that write to what outlives the call: anything but the function's ``own`` names."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from envcoder_bench import noise, stream
 from envcoder_bench.groups import GroupLayout
+from envcoder_bench.random_calls import FromStream
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.tracing.program import Program
@@ -23,7 +24,7 @@ class Call:
     own drives, which are no candidate's fault.
     """
 
-    __slots__ = ("_device", "_invoke", "_purpose", "_store", "_uses_generator", "function", "group", "seed")
+    __slots__ = ("_device", "_draws", "_invoke", "_purpose", "_store", "_uses_generator", "function", "group", "seed")
 
     def __init__(
         self,
@@ -38,17 +39,22 @@ class Call:
         self.group, self.function = group, function
         self.seed = seed
         self._invoke, self._store, self._purpose, self._device = invoke, store, purpose, device
-        self._uses_generator = function is not None and function.random_line is not None
+        self._draws = function is not None and function.random_line is not None
+        self._uses_generator = function is not None and function.generator_line is not None
 
     def __call__(self, step: noise.Counter) -> None:
         """Call the function with the random numbers of ``step``, check what it returns, and write it to its rows."""
         with stream.use(self.seed, step, self._purpose):
-            if self._uses_generator:
-                with stream.seeded(noise.stream_seed(self.seed, int(step), self._purpose), self._device):
-                    value = self._invoke()
-            else:
-                value = self._invoke()
+            value = self._drawing(step) if self._draws else self._invoke()
             self._store(value)
+
+    def _drawing(self, step: noise.Counter) -> object:
+        """Call a function that may draw random numbers."""
+        if not self._uses_generator:
+            with FromStream():
+                return self._invoke()
+        with stream.seeded(noise.stream_seed(self.seed, int(step), self._purpose), self._device), FromStream():
+            return self._invoke()
 
 
 def into(rows: Tensor, kind: Callable[..., Tensor] = outputs.floating) -> Store:

@@ -78,14 +78,17 @@ def test_an_installed_original_wins(tmp_path, monkeypatch):
     code = "from isaacgym.torch_utils import torch_rand_float\ndef compute_reward(): return torch_rand_float()\n"
     candidate = load(code)
     assert candidate.functions["compute_reward"].call() == "original"
-    assert candidate.uses_random  # the original draws from torch's generator
+    assert candidate.functions["compute_reward"].random_line  # the original draws from torch's generator
     for name in [name for name in sys.modules if name.split(".")[0] == "isaacgym"]:
         monkeypatch.delitem(sys.modules, name)
 
 
-def test_uses_random():
-    assert load("def compute_goal(): return torch.rand(3)").uses_random
-    assert not load("def compute_goal(): return torch.zeros(3)").uses_random
+@pytest.mark.parametrize(
+    ("code", "random", "generator"), [("torch.zeros(3)", None, None), ("torch.rand(3)", 1, None), ("torch.randperm(3)", 1, 1)]
+)
+def test_it_tells_where_functions_draw_random_numbers(code, random, generator):
+    function = load(f"def compute_goal(): return {code}").functions["compute_goal"]
+    assert (function.random_line, function.generator_line) == (random, generator)
 
 
 def test_loading_draws_from_the_seed_and_leaves_the_generators_alone():

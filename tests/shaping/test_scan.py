@@ -61,6 +61,37 @@ def test_leaves_other_code_alone(code):
     assert scan(code).random_line("f") is None
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x): return torch.randperm(len(x))",
+        "def f(x): return torch.poisson(x)",
+        "def f(x): return torch.rand(3, generator=torch.Generator())",
+        "def f(x): return np.random.normal()",
+        "import random\ndef f(x): return x * random.uniform(0, 1)",
+        "from numpy.random import uniform\ndef f(x): return uniform()",
+        "import mylib\ndef f(x): return mylib.draw(x)",
+        "def f(x): return getattr(torch, 'ra' + 'nd')(3)",
+        "def f(x): torch.manual_seed(1); return x",
+    ],
+)
+def test_sees_what_the_group_s_stream_cannot_give(code):
+    assert scan(code).generator_line("f") is not None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x): return torch.rand(3) + torch.randn_like(x) + torch.randint(0, 2, (3,))",
+        "def f(x): return torch.nn.functional.dropout(x).uniform_(0, 1)",
+        "from torch import rand as r\ndef f(x): return r(3)",
+        "draw = torch.normal\ndef f(x): return draw(x, 1.0)",
+    ],
+)
+def test_sees_what_it_can_give(code):
+    assert scan(code).random_line("f") is not None and scan(code).generator_line("f") is None
+
+
 def test_names_the_line():
     assert scan("def f(x):\n    y = x\n    return torch.rand(3)").random_line("f") == 3
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench import noise, stream
+from envcoder_bench.random_calls import FromStream
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import INITIAL_STATE_KEYS, CandidateFunction, Shaping
@@ -96,8 +97,8 @@ def trace(
         keeper = keepers.get(function.file)
         if function.program is not None:
             programs[stage] = function.program
-        elif function.random_line is not None:
-            refused.append(Untraced(function, function.random_line, "may draw from a library's generator"))
+        elif function.generator_line is not None:
+            refused.append(Untraced(function, function.generator_line, "may draw from a library's generator"))
         elif keeper is not None:  # what one function keeps, another may read
             line = keeper.memory_line or keeper.line
             refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
@@ -214,7 +215,7 @@ class Sample:
         try:
             with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, purpose):
                 warnings.simplefilter("ignore")
-                with recorder:
+                with recorder, FromStream():
                     value = call()
             if recorder.fault is not None:
                 return recorder.fault
