@@ -88,7 +88,12 @@ def prepare(
             except CandidateError as error:
                 failures[source.name] = error
             else:
-                _warn_of_memory((checked.reward, checked.observation, checked.action, checked.terminal))
+                _warn_of_memory(
+                    (
+                        *(checked.reward, checked.observation, checked.action),
+                        *(checked.initial_state, checked.goal, checked.terminal),
+                    )
+                )
                 for refusal in map(str, loader.untraced.get(source.name, [])):
                     if refusal not in told:  # a baseline's or the fitness file's function is in many
                         print(f"{refusal}: it is not compiled, and runs more slowly", file=sys.stderr)
@@ -141,7 +146,8 @@ class _Loader:
         shaping = check(self.shaping(baseline, cfg.seed), state, task.constants, task)
         types = None if cfg.shaper_types is None else list(cfg.shaper_types)
         given = [(source.name, source.file, source.source) for source in sources]
-        self._jailed = judge(given, task, state, baseline.source, shaping.action_dim, types, cfg.seed)
+        sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
+        self._jailed = judge(given, task, state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
 
     def _load(self, source: CandidateSource, seed: int) -> Candidate:
         key = (source.name, seed)

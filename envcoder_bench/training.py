@@ -159,9 +159,13 @@ class RunObserver(AlgoObserver):
 
     def _evaluate(self, final: bool) -> None:
         policy = self.agent.deterministic_policy(self.evaluation.layout)
-        played = run_episodes(self.evaluation, policy, self._rounds if final else 1, EVALUATION_STEP).cpu()
+        # a rare branch of a function shows late in an episode, if at all: another step at every evaluation
+        check_at = (self.iteration - 1) * self.evaluation.full_episode // self.cfg.learning_iterations
+        rounds = self._rounds if final else 1
+        played = run_episodes(self.evaluation, policy, rounds, EVALUATION_STEP, check_at).cpu()
         self.episodes = played.first(self.cfg.evaluation.final_episodes) if final else played
         self.evaluation.dispatch.poll()
+        self.env.dispatch.recheck()
 
     def failures(self) -> Dict[int, Any]:
         """Faults by group, of training and of evaluation."""

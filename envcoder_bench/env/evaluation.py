@@ -31,7 +31,9 @@ class Episodes:
         return Episodes(self.fitness.cpu(), self.length.cpu())
 
 
-def run_episodes(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], rounds: int, first_step: int) -> Episodes:
+def run_episodes(
+    env: GroupedVecTask, policy: Callable[[Tensor], Tensor], rounds: int, first_step: int, check_at: int = 0
+) -> Episodes:
     """Play ``rounds`` episodes in every environment of ``env``.
 
     Args:
@@ -40,18 +42,22 @@ def run_episodes(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], rounds
         policy: observations ``(num_envs, max(obs_dims))`` to actions ``(num_envs, max(action_dims))``.
         rounds: episodes per environment.
         first_step: where the environment's random numbers start; the same number gives the same episodes.
+        check_at: the step of the first round at which compiled functions are held against the originals.
     """
-    played = [_one_round(env, policy, first_step + k * env.full_episode) for k in range(rounds)]
+    checks = [check_at, *[-1] * (rounds - 1)]
+    played = [_one_round(env, policy, first_step + k * env.full_episode, at) for k, at in enumerate(checks)]
     return Episodes(torch.cat([p.fitness for p in played], dim=1), torch.cat([p.length for p in played], dim=1))
 
 
-def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int) -> Episodes:
+def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int, check_at: int) -> Episodes:
     steps = env.full_episode
     obs = env.begin_all(first_step)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     fitness = torch.zeros(env.num_envs, device=env.device)
     length = torch.zeros(env.num_envs, device=env.device)
     for t in range(steps):
+        if t == check_at:
+            env.dispatch.recheck()
         # a group is asked until its last episode ends, whatever its neighbours still do
         env.advance(policy(obs), active)
         ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable

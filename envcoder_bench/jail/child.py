@@ -58,9 +58,8 @@ def _workshop(header: Dict[str, Any], content: bytes) -> Any:
             flat = torch.frombuffer(buffer, dtype=own, count=count, offset=at) if count else torch.empty(0, dtype=own)
             tensors[name] = flat.clone().reshape(shape)
             at += count * flat.element_size()
-    workshop = Workshop(
-        header["facts"], made["state"], made["constants"], header["baseline"], header["shaper_types"], header["seed"]
-    )
+    names = ("baseline", "shaper_types", "seed", "sizes")
+    workshop = Workshop(header["facts"], made["state"], made["constants"], *(header[name] for name in names))
     workshop.warm_up()
     return workshop
 

@@ -34,7 +34,7 @@ quantile rad2deg ravel reciprocal relu remainder repeat_interleave renorm reshap
 scatter_add select select_scatter sgn sigmoid sign signbit sin sinc sinh slogdet softmax sort split sqrt square
 squeeze std sub subtract sum swapaxes swapdims t take take_along_dim tan tanh tensor_split tile topk trace transpose
 tril triu true_divide trunc unbind unflatten unique unique_consecutive unsqueeze vander var vdot view_as_real vsplit
-where xlogy cholesky cholesky_inverse cholesky_solve cdist std_mean var_mean
+where xlogy bernoulli multinomial cholesky cholesky_inverse cholesky_solve cdist std_mean var_mean
 """)
 _TORCH_ALONE = _words("""
 Tensor FloatTensor BoolTensor LongTensor IntTensor Size dtype device bool double float float16 float32 float64
@@ -44,6 +44,7 @@ cumulative_trapezoid dstack einsum empty empty_like eye full full_like hstack is
 numel ones ones_like polar result_type row_stack scalar_tensor searchsorted stack tensor tensordot trapezoid trapz
 tril_indices triu_indices vstack zeros zeros_like no_grad inference_mode is_grad_enabled can_cast promote_types addr
 bincount celu cosine_similarity complex layer_norm pairwise_distance pdist selu threshold
+rand rand_like randn randn_like randint randint_like normal
 """)
 _METHODS_ALONE = _words("""
 unfold T mT H mH dtype device shape ndim is_cuda requires_grad layout values indices item tolist numpy cpu cuda to
@@ -55,6 +56,7 @@ clamp_min_ clamp_max_ clip_ fill_ zero_ copy_ masked_fill_ index_fill_ index_cop
 scatter_add_ squeeze_ unsqueeze_ transpose_ t_ round_ floor_ ceil_ sigmoid_ tanh_ relu_ sin_ cos_ tan_ atan2_ fmod_
 remainder_ reciprocal_ rsqrt_ square_ nan_to_num_ lerp_ addcmul_ addcdiv_ eq_ ne_ lt_ le_ gt_ ge_ logical_and_
 logical_or_ logical_not_ logical_xor_ trunc_ sign_ tril_ triu_ cumsum_ cumprod_
+uniform_ normal_ bernoulli_ exponential_ geometric_ cauchy_ log_normal_ random_
 """)
 # of dicts, lists, strings, sets and numbers
 _CONTAINERS = _words("""
@@ -68,7 +70,7 @@ _FUNCTIONAL = _words("""
 normalize cosine_similarity pairwise_distance relu relu6 elu selu celu gelu silu mish leaky_relu prelu sigmoid tanh
 hardtanh hardsigmoid hardswish hardshrink softshrink tanhshrink softsign softplus logsigmoid threshold softmax softmin
 log_softmax layer_norm one_hot pad linear mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
-binary_cross_entropy_with_logits cosine_embedding_loss pdist glu
+binary_cross_entropy_with_logits cosine_embedding_loss pdist glu dropout gumbel_softmax
 """)
 _LINALG = _words("""
 norm vector_norm matrix_norm cross inv inv_ex solve solve_ex det slogdet cholesky cholesky_ex matmul multi_dot vecdot
@@ -120,11 +122,6 @@ ord chr ascii callable object hasattr
 
 # what people reach for, and what to do instead
 HINTS = {
-    "torch.rand": "draw with torch_rand_float(lower, upper, (n, k), device) of isaacgym.torch_utils",
-    "torch.randn": "draw with torch_rand_float(lower, upper, (n, k), device) of isaacgym.torch_utils",
-    "torch.rand_like": "draw with torch_rand_float(lower, upper, (n, k), device) of isaacgym.torch_utils",
-    "torch.randn_like": "draw with torch_rand_float(lower, upper, (n, k), device) of isaacgym.torch_utils",
-    "torch.randint": "draw with torch_rand_float(lower, upper, (n, k), device) of isaacgym.torch_utils",
     "getattr": "write x.name",
     "globals": "pass values as parameters",
     "type": "use isinstance",

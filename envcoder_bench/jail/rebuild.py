@@ -28,8 +28,7 @@ from envcoder_bench.shaping.contract import (
     CandidateFunction,
 )
 from envcoder_bench.shaping.tracing.interpret import Interpreter
-from envcoder_bench.shaping.tracing.program import ACTION, FLOATS, KINDS, Node, Output, Program
-from envcoder_bench.shaping.tracing.source import reachable
+from envcoder_bench.shaping.tracing.program import ACTION, FLOATS, KINDS, Node, Output, Program, reachable
 from envcoder_bench.tasks.base import Task
 
 MAX_NODES = 10_000  # numbers that all functions of a file compute for one environment
@@ -59,7 +58,7 @@ _SAME: Dict[str, Tuple[int, Tuple[str, ...]]] = {
     "not": (1, (*_WHOLE, "b")),
 }
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-_LEAVES = ("const", "load", "lane", "seed", "step")
+_LEAVES = ("const", "load", "lane", "rows", "seed", "step")
 OPERATIONS = (*_SAME, *_COMPARISONS, *_LEAVES, "select", "cast")
 
 

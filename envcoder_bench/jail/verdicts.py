@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import zlib
@@ -12,14 +11,13 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-import envcoder_bench
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.rebuild import Contract, rebuild
 from envcoder_bench.jail.syntax import MAX_CHARACTERS
 from envcoder_bench.jail.warden import Failure, Jail
 from envcoder_bench.shaping.contract import Candidate, CandidateError
-from envcoder_bench.shaping.tracing.cache import cache_folder
+from envcoder_bench.shaping.tracing.cache import cache_folder, own_code
 from envcoder_bench.tasks.base import Task
 
 Verdict = Union[Candidate, CandidateError]
@@ -36,6 +34,7 @@ def judge(
     seed: int = 0,
     limits: Optional[Limits] = None,
     scan: bool = True,
+    sizes: Sequence[int] = (),
 ) -> Dict[str, Verdict]:
     """Have files read, loaded, checked and traced in the jail.
 
@@ -44,7 +43,7 @@ def judge(
     Args:
         state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
         baseline: the text of the file that fills in for absent functions; ``action_dim``: the width of its action.
-        shaper_types, seed, limits, scan: as ``Jail`` has them.
+        shaper_types, seed, limits, scan, sizes: as ``Jail`` has them.
 
     Returns:
         By name, candidates whose functions are programs, or the faults of those that are none.
@@ -53,7 +52,8 @@ def judge(
         UserError: the jail cannot be started.
     """
     contract = Contract.of(task, state, action_dim, shaper_types)
-    context = repr((_own_code(), torch.__version__, _facts(task, state), baseline, shaper_types, seed, scan, limits))
+    asked = (baseline, shaper_types, seed, scan, limits, list(sizes))
+    context = repr((own_code(), torch.__version__, _facts(task, state), asked))
     verdicts: Dict[str, Verdict] = {}
     left: List[Source] = []
     for name, file, source in sources:
@@ -66,7 +66,7 @@ def judge(
         except CandidateError:  # absent, or damaged
             left.append((name, file, source))
     if left:
-        with Jail(task, state, baseline, shaper_types, seed, limits, scan) as jail:
+        with Jail(task, state, baseline, shaper_types, seed, limits, scan, sizes) as jail:
             answers = jail.answers([source for _, _, source in left])
         for (name, file, source), answer in zip(left, answers):
             if isinstance(answer, Failure):
@@ -110,11 +110,3 @@ def _save(context: str, source: str, answer: bytes) -> None:
         os.replace(scratch, path)
     except OSError:
         pass
-
-
-@functools.lru_cache(maxsize=None)
-def _own_code() -> str:
-    """A digest of all code that an answer depends on."""
-    root = Path(envcoder_bench.__file__).parent
-    files = sorted([*root.glob("*.py"), *(root / "jail").glob("*.py"), *(root / "shaping").rglob("*.py")])
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -75,6 +75,7 @@ class Jail:
         shaper_types: which functions come from the candidates; None: all that they define.
         seed: what modules are loaded with.
         scan: check syntax trees first. False is for trying the process's walls.
+        sizes: environments of a group, in training and in evaluations; default: those of ``state``.
         parallel: how many files at a time; default: one for each processor.
 
     Raises:
@@ -90,6 +91,7 @@ class Jail:
         seed: int = 0,
         limits: Optional[Limits] = None,
         scan: bool = True,
+        sizes: Sequence[int] = (),
         parallel: Optional[int] = None,
     ) -> None:
         self.limits = limits or Limits()
@@ -101,6 +103,7 @@ class Jail:
             "baseline": baseline,
             "shaper_types": None if shaper_types is None else list(shaper_types),
             "seed": seed,
+            "sizes": list(sizes) or [next(iter(state.values())).shape[0]],
             "limits": self.limits._asdict(),
             "scan": scan,
         }

@@ -14,6 +14,7 @@ from torch import Tensor
 from envcoder_bench import noise, stream, tasks
 from envcoder_bench.jail.names import HELPERS
 from envcoder_bench.jail.syntax import MAX_CHARACTERS, refusal
+from envcoder_bench.random_calls import FromStream
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.binding import bind
@@ -24,10 +25,11 @@ from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_setting
 from envcoder_bench.shaping.loading import load_candidate, parse
 from envcoder_bench.shaping.tracing.interpret import Interpreter
 from envcoder_bench.shaping.tracing.program import FLOATS, Program
-from envcoder_bench.shaping.tracing.trace import ROWS, Memo, Sample, trace
+from envcoder_bench.shaping.tracing.trace import Memo, Sample, trace
 from envcoder_bench.tasks.base import BASELINES
 
 FILE = "candidate.py"  # what a file is called in here
+MOST_ROWS = 8192  # environments on which programs are held against their functions
 PURPOSES = {
     "action": ("command", noise.CONTROL),
     "reward": ("reward", noise.REWARD),
@@ -47,6 +49,7 @@ class Workshop:
         baseline: the text of the file that fills in for absent functions.
         shaper_types: which functions come from the files; None: all.
         seed: what modules are loaded with.
+        sizes: environments of a group, in training and in evaluations.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Workshop:
         baseline: str,
         shaper_types: Optional[Sequence[str]],
         seed: int,
+        sizes: Sequence[int],
     ) -> None:
         self._task: Any = SimpleNamespace(
             **facts,
@@ -69,8 +73,8 @@ class Workshop:
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
         self._probe = Probe(state, constants, self._task)
-        self._memo, self._libraries = Memo(), _libraries()
-        self._fresh = _disturbed(state)
+        self._memo, self._libraries = Memo(incomplete=True), _libraries()
+        self._fresh, self._sizes = _disturbed(state), sorted({min(size, MOST_ROWS) for size in sizes})
 
     def warm_up(self) -> None:
         """Do everything once, so that what torch and Python load late is there when files can no longer be read."""
@@ -114,25 +118,31 @@ class Workshop:
         return _plain(traced)
 
     def _verify(self, shaping: Shaping) -> None:
-        """Hold programs against their functions on a state that was not recorded."""
-        sample = Sample(self._fresh, self._constants, self._task, torch.device("cpu"), shaping.action_dim)
-        for field, (stage, purpose) in PURPOSES.items():
-            function: Optional[CandidateFunction] = getattr(shaping, field)
-            if function is None or stage not in shaping.programs:
-                continue
-            given, action = sample.given(), sample.action.clone()
-            try:
-                with torch.no_grad(), shared_settings():
-                    with stream.use(5, 3, purpose):
-                        value = bind(function, given, action if stage == "command" else None)()
-                        parts = sample.parts(stage, value, shaping.components if stage == "reward" else ())
-                    with stream.use(5, 3, purpose):
-                        made = Interpreter(shaping.programs[stage])(sample.given(), sample.action)
-            except FAULTS as error:
-                raise from_exception(error, function) from None
-            if set(parts) != set(made) or disagreeing(*_rows(parts, made), 1, ROWS):
-                message = "untrusted code must be traceable: what was traced gives other numbers"
-                raise CandidateError(message, FILE, function.line, function.type)
+        """Hold programs against their functions on states that were not recorded, as large as the groups will be."""
+        for size in self._sizes:
+            sample = Sample(
+                self._fresh, self._constants, self._task, torch.device("cpu"), shaping.action_dim, rows=size
+            )
+            for field, (stage, purpose) in PURPOSES.items():
+                function: Optional[CandidateFunction] = getattr(shaping, field)
+                if function is not None and stage in shaping.programs:
+                    _hold_against(function, shaping, stage, purpose, sample)
+
+
+def _hold_against(function: CandidateFunction, shaping: Shaping, stage: str, purpose: int, sample: Sample) -> None:
+    given, action = sample.given(), sample.action.clone()
+    try:
+        with torch.no_grad(), shared_settings():
+            with stream.use(5, 3, purpose), FromStream():
+                value = bind(function, given, action if stage == "command" else None)()
+                parts = sample.parts(stage, value, shaping.components if stage == "reward" else ())
+            with stream.use(5, 3, purpose):
+                made = Interpreter(shaping.programs[stage])(sample.given(), sample.action)
+    except FAULTS as error:
+        raise from_exception(error, function) from None
+    if not set(made) <= set(parts) or disagreeing(*_rows(parts, made, sample.rows), 1, sample.rows):
+        message = "untrusted code must be traceable: what was traced gives other numbers"
+        raise CandidateError(message, FILE, function.line, function.type)
 
 
 def _no_drives(*_: object) -> Tensor:
@@ -151,8 +161,9 @@ def _libraries() -> Dict[str, FrozenSet[str]]:
     return {name: frozenset(key for key in own if key[0] != "_") for name, own in found.items()}
 
 
-def _rows(parts: Dict[str, Tensor], made: Dict[str, Tensor]) -> Tuple[List[Tensor], List[Tensor]]:
-    return [parts[name].reshape(ROWS, -1) for name in parts], [made[name].reshape(ROWS, -1) for name in parts]
+def _rows(parts: Dict[str, Tensor], made: Dict[str, Tensor], n: int) -> Tuple[List[Tensor], List[Tensor]]:
+    whole = [parts[name].expand(n) if parts[name].dim() == 0 else parts[name] for name in made]
+    return [x.reshape(n, -1) for x in whole], [made[name].reshape(n, -1) for name in made]
 
 
 def _disturbed(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
@@ -172,16 +183,26 @@ def _own(shaping: Shaping) -> Shaping:
 
 
 def _plain(shaping: Shaping) -> Dict[str, Any]:
-    functions = {}
+    functions, components = {}, list(shaping.components)
     for field, (stage, _) in PURPOSES.items():
         function: Optional[CandidateFunction] = getattr(shaping, field)
         if function is not None:
-            functions[function.type] = {"line": function.line, **_plain_program(shaping.programs[stage])}
-    return {"functions": functions, "action_dim": shaping.action_dim, "components": list(shaping.components)}
+            program = shaping.programs[stage]
+            if stage == "reward":
+                components, program = _named(components, program)
+            functions[function.type] = {"line": function.line, **_plain_program(program)}
+    return {"functions": functions, "action_dim": shaping.action_dim, "components": components}
+
+
+def _named(components: List[str], program: Program) -> Tuple[List[str], Program]:
+    """The names of the components that could be traced, and the program with these numbered anew."""
+    kept = [i for i in range(len(components)) if f"component{i}" in program.outputs]
+    outputs = {"value": program.outputs["value"]}
+    outputs.update({f"component{place}": program.outputs[f"component{i}"] for place, i in enumerate(kept)})
+    return [components[i] for i in kept], replace(program, outputs=outputs)
 
 
 def _plain_program(program: Program) -> Dict[str, Any]:
-    """Only what the outputs need, in order."""
     nodes = []
     for node in program.nodes:
         value = float(node.value) if node.op == "const" and node.kind in FLOATS else int(node.value)

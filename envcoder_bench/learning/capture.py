@@ -30,8 +30,9 @@ class Captured:
             self._warm = True
             return self._function()  # libraries get their handles and kernels here
         if self._graph is None:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.device(self._device), torch.cuda.graph(self._graph, pool=self._pool):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.device(self._device), torch.cuda.graph(graph, pool=self._pool):
                 self._result = self._function()
+            self._graph = graph  # only now: a capture that failed leaves no graph to replay
         self._graph.replay()
         return self._result

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Callable, Dict, List, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterator, List, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -134,7 +135,7 @@ class Probe:
         rows, fits = min(self.n, 3), []
         self.action_dim = MAX_ACTION_DIM
         state = {key: x.clone() for key, x in self.inputs(CPU, rows).items()}
-        with shared_settings(), stream.seeded(0), stream.use(0, 0, noise.CONTROL), FromStream():
+        with _surroundings(function, CPU):
             for width in range(MAX_ACTION_DIM, 0, -1):
                 actions = state["actions"][:, :width].clone()
                 try:
@@ -157,7 +158,7 @@ class Probe:
         versions = {key: x._version for key, x in given.items()}
         call = bind(function, given)
         try:
-            with shared_settings(), stream.seeded(0, device), stream.use(0, 0, noise.CONTROL), FromStream():
+            with _surroundings(function, device):
                 value = call()
             for key, x in given.items():
                 if x._version != versions[key] or not _unchanged(x, real[key]):
@@ -173,6 +174,15 @@ class Probe:
         except CandidateError as error:
             if "out of bounds" in error.message or "IndexError" in error.message:
                 raise
+
+
+@contextmanager
+def _surroundings(function: CandidateFunction, device: torch.device) -> Iterator[None]:
+    """What a function is called in: its own random numbers, and settings that it cannot change."""
+    # only where it may draw: below it TorchScript's errors lose their text
+    drawn = FromStream() if function.random_line is not None else nullcontext()
+    with shared_settings(), stream.seeded(0, device), stream.use(0, 0, noise.CONTROL), drawn:
+        yield
 
 
 def _unchanged(x: Tensor, before: Tensor) -> bool:

@@ -186,6 +186,11 @@ class Dispatcher:
         """For each group, mean, min and max of each component and of the reward (TOTAL) since the last call of this."""
         return self._components.spreads(self.alive)
 
+    def recheck(self) -> None:
+        """Hold every kernel against its function once more, on the state that its next run meets."""
+        for stage in self.stages.values():
+            stage.due = True
+
     def fail(self, group: int, error: CandidateError) -> None:
         """Stop a group for good; of several faults the first counts."""
         if self.alive[group]:
@@ -202,6 +207,7 @@ class Dispatcher:
         return {
             "failures": {g: (e.message, e.file, e.line, e.function) for g, e in self.failures.items()},
             "components": self._components.get_state(),
+            "stages": {name: (own.due, own.checks, list(own.taken_back)) for name, own in self.stages.items()},
         }
 
     def set_state(self, state: Dict[str, Any]) -> None:
@@ -209,6 +215,10 @@ class Dispatcher:
         for group, parts in state["failures"].items():
             self.fail(group, CandidateError(*parts))
         self._components.set_state(state["components"])
+        for name, (due, checks, taken_back) in state.get("stages", {}).items():
+            stage = self.stages[name]
+            self._compiler.take_back(stage, taken_back)
+            stage.due, stage.checks = due, checks
 
     # running a stage
 
@@ -220,7 +230,7 @@ class Dispatcher:
                 copy.refresh()
             self._watch.mark()
             self._step.fill_(step)
-            if not stage.verified:
+            if stage.due:
                 counter = self._step if self._deferred else step
                 self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
             if self._deferred:

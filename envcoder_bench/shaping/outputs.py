@@ -38,10 +38,17 @@ def reward(value: object, n: int, on_cuda: bool) -> Tuple[Tensor, Dict[str, Tens
     if len(value) != 2 or not isinstance(value[1], dict):
         parts = ", ".join(_kind(part) for part in value)
         raise BadReturn(f"returned ({parts}); return the reward ({n},), or the pair (reward, {{name: component}})")
-    total, components = value
-    for name, component in components.items():
-        real(component, (n,), on_cuda, f"component {name!r}")
-    return floating(total, (n,), on_cuda, "the reward"), {str(name): part for name, part in components.items()}
+    total = floating(value[0], (n,), on_cuda, "the reward")
+    return total, {str(name): _component(part, n, on_cuda, f"component {name!r}") for name, part in value[1].items()}
+
+
+def _component(value: object, n: int, on_cuda: bool, what: str) -> Tensor:
+    """Return ``value`` as ``(n,)``; a single number, as published rewards report them, counts for all environments."""
+    if isinstance(value, (bool, int, float)) or (isinstance(value, Tensor) and not value.is_cuda and value.dim() == 0):
+        return torch.full((n,), float(value), device="cuda" if on_cuda else "cpu")
+    if isinstance(value, Tensor) and value.dim() == 0:
+        return value.expand(n)
+    return real(value, (n,), on_cuda, what)
 
 
 def observation(value: object, n: int, on_cuda: bool) -> Tensor:

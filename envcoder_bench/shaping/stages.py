@@ -128,7 +128,10 @@ class Stage:
         # calls that a program stands for, and what launches the kernels of all these programs
         self.traced: List[Tuple[Call, Program]] = []
         self.launches: List[Callable[[], None]] = []
-        self.verified = False  # whether all of these kernels have been held against their functions
+        # whether these kernels are to be held against their functions at the next run, how often they have been, and
+        # the groups whose kernels gave other numbers
+        self.due, self.checks = True, 0
+        self.taken_back: List[int] = []
         # what CUDA runs: calls that no graph can hold, then everything else; None until the first run
         self.eager: List[Call] = []
         self.replay: Optional[Callable[[], None]] = None
@@ -161,13 +164,6 @@ class Stage:
         if self.rest is None:
             for buffer in self.buffers.values():
                 buffer.fill_(float("nan"))
-        self.prefill()
-
-    def reset(self) -> None:
-        """Empty the buffers: live values or zeros."""
-        if self.rest is None:
-            for buffer in self.buffers.values():
-                buffer.zero_()
         self.prefill()
 
     def clear(self, group: int) -> None:

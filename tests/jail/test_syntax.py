@@ -33,7 +33,6 @@ def refused(code):
         ("x = torch.nn", "1: uses the module torch.nn as a value"),
         ("x = torch.cuda", "1: uses the module torch.cuda as a value"),
         ("import isaacgym.torch_utils\nx = isaacgym", "2: uses the module isaacgym as a value"),
-        ("torch.rand(3)", "1: uses torch.rand, which untrusted code may not: draw with torch_rand_float"),
         ("torch.sinn(3)", "1: uses torch.sinn, which untrusted code may not (did you mean sin"),
         ("x = 1\nx.summ()", "2: uses .summ, which untrusted code may not (did you mean sum?)"),
         ("f = undefined", "1: uses undefined, which it does not define"),
@@ -105,7 +104,7 @@ def test_lists_name_what_is_there():
 
 
 @pytest.mark.parametrize(
-    "name", ["load", "save", "compile", "set_default_dtype", "hub", "ops", "_C", "from_file", "rand"]
+    "name", ["load", "save", "compile", "set_default_dtype", "hub", "ops", "_C", "from_file", "Generator"]
 )
 def test_lists_leave_out_what_does_more_than_compute(name):
     assert name not in names.MODULES["torch"] and name not in names.METHODS

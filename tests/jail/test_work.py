@@ -16,7 +16,7 @@ FACTS = ("num_dofs", "default_action_dim", "goal_keys", "object_keys")
 def workshop():
     task = make_task()
     facts = {name: getattr(task, name) for name in FACTS}
-    return work.Workshop(facts, state_of(task), task.constants, baseline_of(task), None, 0)
+    return work.Workshop(facts, state_of(task), task.constants, baseline_of(task), None, 0, (6, 64))
 
 
 def test_a_program_that_gives_other_numbers_is_no_answer(workshop, monkeypatch):

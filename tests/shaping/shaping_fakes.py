@@ -125,12 +125,17 @@ class Groups:
         width = max(s.action_dim for s in self.shapings)
         self.actions = torch.zeros(self.layout.num_envs, width, device=device)
         self.progress_buf = torch.zeros(self.layout.num_envs, dtype=torch.int64, device=device)
+        self.seeds = seeds or [0] * len(codes)
+        self.renew(**dispatcher)
+
+    def renew(self, **dispatcher: Any) -> None:
+        """Make a new dispatcher for the shapings as they are now."""
         views = self.layout.views({**self.task.state, "progress_buf": self.progress_buf})
         for g, own in enumerate(self.shapings):
             views[g]["actions"] = self.actions[self.layout.slice(g), : own.action_dim]
-        seeds = seeds or [0] * len(codes)
+        task = self.task
         self.dispatch = Dispatcher(
-            self.layout, self.shapings, views, self.task.constants, self.task, seeds, self.task.device, **dispatcher
+            self.layout, self.shapings, views, task.constants, task, self.seeds, task.device, **dispatcher
         )
 
     def step(self, t: int) -> Dict[str, Tensor]:

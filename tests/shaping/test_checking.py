@@ -190,7 +190,11 @@ def test_the_probe_and_the_generators_are_untouched():
             "(x, {})",
             "returned the reward as shape (4, 3); it must be (4,): reduce the last axis, e.g. with .sum(dim=-1)",
         ),
-        ("(x[:, 0], {'a': 1.0})", "returned component 'a' as a float; it must be a tensor of shape (4,)"),
+        ("(x[:, 0], {'a': 'b'})", "returned component 'a' as a str; it must be a tensor of shape (4,)"),
+        (
+            "(x[:, 0].mean(), {'a': x[:, 0]})",
+            "returned the reward as shape (); it must be (4,): one number per environment, so reduce with dim=-1",
+        ),
         (
             "(x[:, 0], {'a': x[:, :1]})",
             "returned component 'a' as shape (4, 1); it must be (4,): squeeze it with .squeeze(-1)",

@@ -61,8 +61,8 @@ def test_numbers_a_thousandth_off_agree_and_two_thousandths_do_not():
     assert wrong(lambda got: got[:, 0].mul_(1.002)) == [0, 1]
 
 
-@pytest.mark.parametrize(("count", "groups"), [(2, []), (3, [0])])
-def test_a_threshold_may_fall_on_either_side_in_a_hundredth_of_the_environments(count, groups):
+@pytest.mark.parametrize(("count", "groups"), [(1, []), (2, [0])])
+def test_a_threshold_may_fall_on_either_side_in_one_environment(count, groups):
     def change(got):
         got[10 : 10 + count, 0] *= -1.0
 

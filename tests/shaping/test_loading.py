@@ -84,7 +84,8 @@ def test_an_installed_original_wins(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("code", "random", "generator"), [("torch.zeros(3)", None, None), ("torch.rand(3)", 1, None), ("torch.randperm(3)", 1, 1)]
+    ("code", "random", "generator"),
+    [("torch.zeros(3)", None, None), ("torch.rand(3)", 1, None), ("torch.randperm(3)", 1, 1)],
 )
 def test_it_tells_where_functions_draw_random_numbers(code, random, generator):
     function = load(f"def compute_goal(): return {code}").functions["compute_goal"]

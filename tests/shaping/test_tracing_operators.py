@@ -14,7 +14,7 @@ from envcoder_bench.shaping.tracing.recorder import RULES
 ELSEWHERE = {
     "__and__", "__or__", "__xor__", "_conj", "_index_put_impl", "_neg_view", "_reshape_alias", "_reshape_copy", "alias",
     "bitwise_right_shift", "contiguous", "cross", "dot", "empty_strided", "isfinite", "lift", "reshape", "square",
-    "unsafe_split", "view_copy",
+    "to", "unsafe_split", "view_copy",
 }  # fmt: skip
 ROW_COUNTS = (1, 7, 64)
 # float32 keeps 24 bits: a few roundings in another order, of numbers of about 1, and a digit for steep functions

@@ -101,7 +101,25 @@ REFUSED = {
         3,
         "computes more",
     ),
-    "numbered": ("return torch.linspace(0, 1, dof_pos.shape[0])", 1, "how many there are"),
+    "numbered": ("return torch.logspace(0, 1, dof_pos.shape[0])", 1, "how many there are"),
+    "written elsewhere": ("y = dof_pos.clone()\ny[0] = 5.0\nreturn y[:, 0]", 2, "picks single environments"),
+    "written to what is unknown": (
+        "y = dof_pos.clone()\nrow = y[1]\nrow += 1.0\nreturn y[:, 0]", 2, "picks single environments",
+    ),
+    "asked of what is unknown": ("if dof_pos.mean() > 9:\n    return dof_vel[:, 0]\nreturn dof_pos[:, 1]", 1, "joins"),
+    "chosen by what is unknown": ("m = dof_pos.mean()\nreturn dof_pos[:, 0] * (dof_pos[:, 1] > m)", 1, "joins"),
+    "kept by what is unknown": ("x = dof_pos.clone()\nx -= x.mean(dim=0)\nreturn x[:, 0]", 2, "joins"),
+    "of a size by numbers": ("return dof_pos[:, 0] + 0 * len(dof_pos[dof_pos[:, 0] > 0])", 1, "mask"),
+    "square root of n": ("n = len(dof_pos)\nreturn dof_pos[:, 0] / n ** 0.5", 2, "how many environments there are"),
+    "branch on n": (
+        "n = len(dof_pos)\nif n > 150 and n < 10000:\n    return dof_pos[:, 0]\nreturn dof_pos[:, 1]", 4,
+        "how many environments there are",
+    ),
+    "loop over n": (
+        "x = dof_pos[:, 0]\nfor _ in range(dof_pos.shape[0] // 50):\n    x = x * 2\nreturn x", 3,
+        "how many environments there are",
+    ),
+    "component": ("return dof_pos[:, 0], {'a': dof_pos[:, 1], 'b': dof_pos.mean()}", 1, "component 'b', which joins"),
     "pairs": ("return torch.cdist(dof_pos, dof_pos).amin(dim=1)", 1, "uses _euclidean_dist"),
     "outer product": ("return torch.outer(dof_pos[:, 0], dof_vel[:, 0]).diagonal() * 1", 1, "environments twice"),
 }
@@ -118,10 +136,39 @@ def test_what_no_program_can_hold_is_refused_with_line_and_reason(name):
     assert {"observation", "terminal", "command"} <= set(own.programs)  # the others are not concerned
 
 
+# what is computed and not returned, or not needed for what is
+UNUSED = {
+    "mean": "mean = dof_pos.mean()\nreturn dof_pos[:, 0]",
+    "first row": "first = dof_pos[0] + 1\nreturn dof_pos[:, 0]",
+    "singular values": "s = torch.linalg.svd(dof_pos.unsqueeze(-1))[1]\nreturn dof_pos[:, 0]",
+    "overwritten": "x = dof_pos - dof_pos.mean()\nx = dof_vel.clone()\nreturn x[:, 0]",
+    "overwritten in place": "x = dof_pos.clone()\nx -= x.mean()\nx.copy_(dof_vel)\nreturn x[:, 0]",
+    "other columns": "x = dof_pos.clone()\nx[:, 2] = x[:, 2] - x[:, 2].mean()\nreturn x[:, 0]",
+    "one of two results": "u, s, v = torch.linalg.svd(dof_pos.unsqueeze(-1))\nreturn dof_pos[:, 0]",
+    "in a string": "text = f'{dof_pos.mean().shape}'\nreturn dof_pos[:, 0]",
+}
+
+
+@pytest.mark.parametrize("name", list(UNUSED))
+def test_what_a_function_does_not_return_is_no_matter(name):
+    own, refused = traced(reward(UNUSED[name]))
+    assert not refused
+    assert all(node.op != "unknown" for node in own.programs["reward"].nodes)
+
+
+def test_components_that_no_program_can_hold_may_be_left_out():
+    code = reward("return dof_pos[:, 0], {'mean': dof_pos.mean(), 'part': dof_pos[:, 1], 'low': dof_pos.min()}")
+    task = FakeTask(6)
+    checked = shaping(code, task=task, n=6)
+    own, refused = trace.trace(checked, task.state, task.constants, task, trace.Memo(incomplete=True))
+    assert not refused and own.components == ("mean", "part", "low")
+    assert set(own.programs["reward"].outputs) == {"value", "component1"}
+
+
 def test_drawing_from_a_library_and_keeping_memory_are_seen_before():
     for body, before, line, reason in [
-        ("return dof_pos[:, 0] + torch.rand(dof_pos.shape[0]) * 0", "", 11, "library's generator"),
-        ("return dof_pos[:, 0] + torch.randn_like(dof_pos[:, 0]) * 0", "", 11, "library's generator"),
+        ("return dof_pos[:, 0] + torch.randperm(dof_pos.shape[0]) * 0", "", 11, "library's generator"),
+        ("return dof_pos[:, 0] + torch.poisson(dof_pos[:, 0].abs()) * 0", "", 11, "library's generator"),
         ("return dof_pos[:, 0] * random.random()", "import random", 1, "library's generator"),
         ("global last\nlast = dof_pos[:, 0]\nreturn last", "last = None", 11, "earlier call"),
         ("seen.append(1)\nreturn dof_pos[:, 0] * len(seen)", "seen = []", 11, "earlier call"),
@@ -273,7 +320,7 @@ def test_functions_that_several_groups_share_are_traced_once(monkeypatch):
     own = shaping("def compute_goal(commands):\n    return {'commands': commands * 0.5}\n", task=task)
     for _ in range(3):
         trace.trace(own, task.state, task.constants, task, memo)
-    assert sorted(calls) == ["goal", "observation", "reward", "terminal"]
+    assert sorted(calls) == sorted(["goal", "observation", "reward", "terminal"] * 2)  # with two numbers of rows
 
 
 def test_a_refusal_prints_file_line_and_function():

@@ -99,12 +99,12 @@ def record(f: Function, state: Dict[str, Tensor]) -> Union[Program, Fault]:
         value = f(**sample)
     if recorder.fault is not None:
         return recorder.fault
-    values = [recorder.value(x) for x in tensors(value)]
+    values, outputs = [recorder.value(x) for x in tensors(value)], {}
     for name, chosen in (("floats", True), ("wholes", False)):
         parts = [own.nodes.reshape(-1) for own in values if (own.kind in FLOATS) == chosen]
         nodes = np.concatenate(parts).tolist() if parts else []
-        recorder.program.outputs[name] = Output(nodes, "f64" if chosen else "i64")
-    return recorder.program
+        outputs[name] = Output(nodes, "f64" if chosen else "i64")
+    return recorder.finished(outputs)
 
 
 def eager(f: Function, state: Dict[str, Tensor]) -> Result:

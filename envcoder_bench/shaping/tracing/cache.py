@@ -1,24 +1,35 @@
 """Programs on disk: a function that was traced before, by the same code on the same task, is not traced again."""
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
 import os
 import re
+import sys
 import zlib
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
+import numpy as np
 import torch
 from torch import Tensor
 
 import envcoder_bench
+from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.tracing.program import Node, Output, Program
 
-# what a file may read besides its own text: then its text does not tell what its functions compute
-_READS = re.compile(r"\b(open|load\w*|from_?file|genfromtxt|memmap|hub)\s*[.(]")
+# what else than its own text a file may depend on: then its text does not tell what its functions compute
+_READS = re.compile(
+    r"\b(open|load\w*|from_?file|genfromtxt|memmap|hub|eval|exec|compile|__import__|import_module)\s*[.(]"
+)
+# modules whose versions the key holds, or that are the same wherever this Python is
+_KNOWN_MODULES = {
+    "__future__", "abc", "collections", "contextlib", "copy", "dataclasses", "enum", "envcoder_bench", "functools",
+    "itertools", "logging", "math", "numbers", "numpy", "operator", "torch", "typing", "typing_extensions", "warnings",
+}  # fmt: skip
 
 
 def cache_folder() -> Path:
@@ -45,11 +56,12 @@ class ProgramCache:
         self._folder = cache_folder() / "programs"
         shapes = {key: (tuple(x.shape[1:]), str(x.dtype)) for key, x in sorted(state.items())}
         known = {key: (str(x.dtype), x.tolist()) for key, x in sorted(constants.items())}
-        self._context = repr((torch.__version__, _own_code(), shapes, known, seed))
+        versions = (torch.__version__, np.__version__, sys.version, torch.cuda.is_available())
+        self._context = repr((versions, own_code(), shapes, known, seed))
 
     def _path(self, function: CandidateFunction, *parts: object) -> Optional[Path]:
         text = self._texts.get(function.file)
-        if text is None or _READS.search(text):
+        if text is None or not stands_alone(text):
             return None
         key = repr((self._context, text, function.type, parts))
         return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
@@ -87,8 +99,25 @@ def _program(plain: Dict[str, Any]) -> Program:
 
 
 @functools.lru_cache(maxsize=None)
-def _own_code() -> str:
-    """A digest of this package's code that tracing runs."""
+def stands_alone(text: str) -> bool:
+    """Whether what a file's functions compute depends on its text, known modules and this package alone.
+
+    A helper module beside the file may change while the text stays as it is.
+    """
+    if _READS.search(text):
+        return False
+    known = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(redirect.helper_names())}
+    for node in ast.walk(ast.parse(text)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = ["." * node.level + (node.module or "")]
+        if any(name.split(".")[0] not in known for name in names):
+            return False
+    return True
+
+
+@functools.lru_cache(maxsize=None)
+def own_code() -> str:
+    """A digest of all code of this package: candidates may import any of it."""
     root = Path(envcoder_bench.__file__).parent
-    files = [*sorted((root / "shaping").rglob("*.py")), *(root / f"{x}.py" for x in ("noise", "stream", "torch_utils"))]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(root.rglob("*.py")))).hexdigest()

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 from torch import Tensor
 
-from envcoder_bench.shaping.tracing.program import Untraceable, Value, kind_of
+from envcoder_bench.shaping.tracing.program import Escape, Untraceable, Value, kind_of
 from envcoder_bench.shaping.tracing.recorder import Recorder, Result, rule
 
 Arguments = Dict[str, Any]
@@ -31,7 +31,7 @@ def _indexed(rec: Recorder, source: Tensor, indices: List[Optional[Tensor]]) -> 
         if index is None:
             key.append(slice(None))
         elif rec.value(index).kind == "b" and (rec.axis(index) is not None or index.dim() > 1):
-            raise Untraceable("reads where a mask is True (torch.where keeps one row for every environment)")
+            raise Escape("reads where a mask is True (torch.where keeps one row for every environment)")
         elif dim == rec.axis(source) or rec.axis(index) is not None:
             raise Untraceable(_PICKS)
         else:
@@ -132,8 +132,6 @@ def _gather(rec: Recorder, a: Arguments, result: Tensor) -> Result:
             picked = program.add("select", kind, chosen, option, picked)
         made[place] = picked
     return Value.of(made, kind)
-
-
 
 
 @rule("index_fill")

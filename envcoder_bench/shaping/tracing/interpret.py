@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench import stream
-from envcoder_bench.shaping.tracing.program import ACTION, FLOATS, KINDS, Node, Program
-from envcoder_bench.shaping.tracing.source import reachable
+from envcoder_bench.shaping.tracing.program import ACTION, FLOATS, KINDS, Node, Program, reachable
 
 DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 _BITS = {"i64": 64, "i32": 32, "u8": 8, "b": 8}
@@ -36,7 +35,7 @@ _DIVISIONS: Dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "remainder": torch.remainder,
 }
 _SHIFTS: Dict[str, Callable[..., Tensor]] = {"shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift}
-OTHERS = ("load", "const", "lane", "seed", "step", "cast", "select", *_DIVISIONS, *_SHIFTS)
+OTHERS = ("load", "const", "lane", "rows", "seed", "step", "cast", "select", *_DIVISIONS, *_SHIFTS)
 
 
 class Interpreter:
@@ -76,6 +75,8 @@ class Interpreter:
                 values[place] = rows[node.name][:, node.column]
             elif node.op == "lane":
                 values[place] = torch.arange(n, device=device)
+            elif node.op == "rows":
+                values[place] = torch.full((), n, device=device)
             elif node.op in ("seed", "step"):
                 values[place] = torch.as_tensor(_counter(node.op), dtype=torch.int64, device=device)
             elif node.op != "const":

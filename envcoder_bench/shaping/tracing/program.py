@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 import torch
 
 Number = Union[int, float, bool]
+Fault = Tuple[Optional[int], str]  # the line of a function that cannot be a program, and the reason
 
 # the kinds of numbers a program computes with, and their names in it
 KINDS: Dict[torch.dtype, str] = {
@@ -28,11 +29,16 @@ class Untraceable(Exception):
     """A function does what no program can; the message completes "it ..."."""
 
 
+class Escape(Untraceable):
+    """What no program can reaches beyond the numbers of one tensor: Python's control flow, or a tensor that is kept."""
+
+
 class Node(NamedTuple):
     """One scalar operation.
 
     ``op`` is an operation of ``source.py``, or: ``load`` (a number of the state: ``name``, ``column``), ``const``
-    (``value``), ``lane`` (the environment's index in its group), ``seed`` and ``step`` (of the random numbers).
+    (``value``), ``lane`` (the environment's index in its group), ``rows`` (how many environments the group has),
+    ``seed`` and ``step`` (of the random numbers), ``unknown`` (what no program can compute, for the reason ``name``).
     ``args`` are earlier nodes.
     """
 
@@ -57,11 +63,14 @@ class Program:
     """The nodes of a function, in an order in which they can be computed, and its outputs by name.
 
     ``verified`` are the (seed, environments of a group) for which its kernel has been held against the function;
-    ``sources`` are its C code, by how it stores its outputs.
+    ``sources`` are its C code, by how it stores its outputs; ``lines`` are the lines of the function's file that the
+    nodes come from, where they were recorded, and ``line`` that of the nodes to come.
     """
 
     nodes: List[Node] = field(default_factory=list)
     outputs: Dict[str, Output] = field(default_factory=dict)
+    lines: List[Optional[int]] = field(default_factory=list, repr=False, compare=False)
+    line: Optional[int] = field(default=None, repr=False, compare=False)
     verified: Set[Tuple[int, int]] = field(default_factory=set)
     sources: Dict[Any, Any] = field(default_factory=dict, repr=False)
     _known: Dict[Node, int] = field(default_factory=dict, repr=False)
@@ -83,7 +92,12 @@ class Program:
         if len(self.nodes) >= MAX_NODES:
             raise Untraceable(f"computes more than {MAX_NODES} numbers for one environment")
         self.nodes.append(node)
+        self.lines.append(self.line)
         return len(self.nodes) - 1
+
+    def unknown(self, kind: str, reason: str) -> int:
+        """A number that no program can compute; what does not need it is none the worse."""
+        return self._append(Node("unknown", kind, name=reason))
 
     def state_names(self) -> Set[str]:
         """What it reads of the state."""
@@ -107,6 +121,26 @@ class Program:
         return self.add("cast", kind, node)
 
 
+def reachable(program: Program, roots: Sequence[int]) -> List[int]:
+    """The nodes that the roots need, in order."""
+    found, todo = set(roots), list(roots)
+    while todo:
+        for arg in program.nodes[todo.pop()].args:
+            if arg not in found:
+                found.add(arg)
+                todo.append(arg)
+    return sorted(found)
+
+
+def pruned(program: Program) -> Program:
+    """The program without the nodes that no output needs."""
+    order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
+    place = {node: i for i, node in enumerate(order)}
+    nodes = [program.nodes[i]._replace(args=tuple(place[arg] for arg in program.nodes[i].args)) for i in order]
+    outputs = {name: Output([place[i] for i in own.nodes], own.kind) for name, own in program.outputs.items()}
+    return Program(nodes, outputs, [program.lines[i] for i in order] if program.lines else [])
+
+
 def convert(value: Number, kind: str) -> Number:
     """Convert a Python number as torch would."""
     dtype = next(dtype for dtype, name in KINDS.items() if name == kind)
@@ -123,12 +157,15 @@ class Value:
             many as that axis holds of each).
         kind: of its numbers.
         own: whether the call that is traced made it; what outlives the call must not be written to.
+        unknown: why no program can compute it, if none can; other tensors may share its memory, so that no write to
+            it can be followed.
     """
 
     memory: List[int]
     index: np.ndarray
     kind: str
     own: bool = True
+    unknown: str = ""
 
     @classmethod
     def of(cls, nodes: np.ndarray, kind: str) -> Value:
@@ -146,8 +183,10 @@ class Value:
 
     def write(self, nodes: np.ndarray) -> None:
         """Overwrite the numbers in place, as seen by all views."""
+        if self.unknown:
+            raise Escape(self.unknown)
         if not self.own:
-            raise Untraceable("changes a tensor that outlives the call")
+            raise Escape("changes a tensor that outlives the call")
         for place, node in zip(self.index.reshape(-1), np.broadcast_to(nodes, self.index.shape).reshape(-1)):
             self.memory[place] = int(node)
 

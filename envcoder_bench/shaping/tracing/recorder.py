@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -11,7 +11,19 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from envcoder_bench.shaping.tracing.program import Number, Program, Untraceable, Value, env_axis, kind_of
+from envcoder_bench.shaping.tracing.program import (
+    Escape,
+    Fault,
+    Number,
+    Output,
+    Program,
+    Untraceable,
+    Value,
+    env_axis,
+    kind_of,
+    pruned,
+    reachable,
+)
 
 MAX_CONSTANTS = 4096  # numbers in one constant tensor
 
@@ -41,15 +53,19 @@ class Recorder(TorchDispatchMode):
             axis the environments are.
         file: the candidate's, for the line in ``fault``.
 
+    What no rule describes becomes a number that is unknown: a function that does not return it, or what is made of it,
+    is a program all the same.
+
     Attributes:
         program: what was recorded.
-        fault: the line and the reason if the function cannot be a program; recording has ended there.
+        fault: the line and the reason if the function cannot be a program, because what is unknown got out of sight:
+            into Python's control flow, or a tensor that is kept. Recording has ended there.
     """
 
     def __init__(self, rows: int, file: str) -> None:
         super().__init__()
         self.rows, self.program = rows, Program()
-        self.fault: Optional[Tuple[Optional[int], str]] = None
+        self.fault: Optional[Fault] = None
         self._file = file
         self._values: Dict[int, Tuple[Tensor, Value]] = {}  # the tensor is kept: its id must not be used again
         self._inputs: Dict[int, Tuple[Tensor, str]] = {}  # tensors of the state, and their names
@@ -100,6 +116,21 @@ class Recorder(TorchDispatchMode):
         nodes = [self.program.const(x, kind) for x in tensor.detach().reshape(-1).tolist()]
         return Value.of(np.array(nodes, dtype=np.int64).reshape(tuple(tensor.shape)), kind)
 
+    def unknown(self, outputs: Iterable[Output]) -> Optional[Fault]:
+        """The line and the reason of the first number that outputs need and no program can compute."""
+        return self._unknown([node for output in outputs for node in output.nodes])
+
+    def _unknown(self, nodes: Sequence[int]) -> Optional[Fault]:
+        wanted = reachable(self.program, nodes)
+        found = next((place for place in wanted if self.program.nodes[place].op == "unknown"), None)
+        return None if found is None else (self.program.lines[found], self.program.nodes[found].name)
+
+    def finished(self, outputs: Dict[str, Output]) -> Union[Program, Fault]:
+        """The program of these outputs and no more, or what prevents it."""
+        fault = self.fault or self.unknown(outputs.values())
+        self.program.outputs = outputs
+        return fault or pruned(self.program)
+
     # recording
 
     def __enter__(self) -> Recorder:
@@ -116,21 +147,21 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        self._attempt(func._schema.name, lambda: self._record(func, args, kwargs, result))
+        self._attempt(func._schema.name, lambda: self._record(func, args, kwargs, result), (*args, *kwargs.values()))
         return result
 
-    def _attempt(self, name: str, write: Callable[[], None]) -> None:
-        """Write one step down, or note why that cannot be done: the function must not meet the exception."""
+    def _attempt(self, name: str, write: Callable[[], None], given: Sequence[Any]) -> None:
+        """Write one step down, or note why that cannot be done: the function must not meet the exception.
+
+        If one of the ``given`` tensors is unknown, that is the cause.
+        """
         if self.fault is not None or self._writing:
             return
-        self._writing = True
+        self._writing, self.program.line = True, _line_now(self._file)
         try:
             write()
-        except Untraceable as error:
-            self.fault = (_line_now(self._file), str(error))
         except Exception as error:
-            reason = f"uses {name} in a way that no rule describes ({type(error).__name__}: {error})"
-            self.fault = (_line_now(self._file), reason)
+            self.fault = self._cause(given) or (self.program.line, _reason(name, error))
         finally:
             self._writing = False
 
@@ -141,7 +172,7 @@ class Recorder(TorchDispatchMode):
             if self.value(tensor).own or not self.is_known(tensor):  # its own might be written to
                 raise Untraceable(f"takes numbers of the state out of torch (.{name}())")
 
-        self._attempt(name, check)
+        self._attempt(name, check, [tensor])
 
     def _record(self, func: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], result: Any) -> None:
         name, parameters, defaults = _signature(func)
@@ -151,11 +182,28 @@ class Recorder(TorchDispatchMode):
             self.value(target)
         elif name.endswith("_") and not name.endswith("__") and name not in RULES:
             name, target = name[:-1], given["self"]
-        made = self._folded(func, given, result)
-        if made is None:
-            if name not in RULES:
-                raise Untraceable(_UNSUPPORTED.get(name, f"uses {name}, which has no rule"))
-            made = RULES[name](self, given, result)
+        try:
+            made = self._folded(func, given, result)
+            if made is None:
+                if name not in RULES:
+                    raise Untraceable(_UNSUPPORTED.get(name, f"uses {name}, which has no rule"))
+                made = RULES[name](self, given, result)
+            self._keep(func, target, result, made)
+        except Escape:
+            raise
+        except Exception as error:
+            cause = self._cause((*args, *kwargs.values()))
+            self.program.line, reason = cause or (self.program.line, _reason(func._schema.name, error))
+            self._keep_unknown(func, target, result, reason)
+
+    def _cause(self, given: Sequence[Any]) -> Optional[Fault]:
+        """The line and the reason of the first unknown number among an operator's arguments."""
+        tensors = [y for x in given for y in (x if isinstance(x, (tuple, list)) else (x,)) if isinstance(y, Tensor)]
+        known = [self._values[id(x)][1].nodes.reshape(-1) for x in tensors if id(x) in self._values]
+        return self._unknown([int(node) for own in known for node in own])
+
+    def _keep(self, func: Any, target: Any, result: Any, made: Result) -> None:
+        """Note the values of an operator's results, or of the ``target`` that it wrote to."""
         if isinstance(target, Tensor):
             own = self.value(target)
             if torch.Tag.inplace_view in func.tags:  # changes how the tensor looks at its memory, not the memory
@@ -168,6 +216,33 @@ class Recorder(TorchDispatchMode):
         for tensor, value in zip(result, made) if isinstance(result, (tuple, list)) else ():  # type: ignore[arg-type]
             if value is not None and id(tensor) not in self._values:
                 self._values[id(tensor)] = (tensor, self._finished(tensor, value))
+
+    def _keep_unknown(self, func: Any, target: Any, result: Any, reason: str) -> None:
+        """Note that the results of an operator are unknown.
+
+        Raises:
+            Escape: it does more than to make tensors whose shapes do not depend on numbers.
+        """
+        if isinstance(target, Tensor):
+            result = target
+        made = list(result) if isinstance(result, (tuple, list)) else [result]
+        only_tensors = bool(made) and all(isinstance(x, Tensor) for x in made)
+        if not only_tensors or torch.Tag.inplace_view in func.tags or _shape_depends_on_numbers(func):
+            raise Escape(reason)
+        try:
+            for tensor in made:
+                if isinstance(target, Tensor):
+                    self.value(tensor).write(np.array(self.program.unknown(self.value(tensor).kind, reason)))
+                elif id(tensor) not in self._values:
+                    self._values[id(tensor)] = (tensor, self._unknown_value(tensor, reason))
+        except Untraceable as error:  # not even its shape or its kind of number
+            raise Escape(reason) from error
+
+    def _unknown_value(self, tensor: Tensor, reason: str) -> Value:
+        kind, shape = kind_of(tensor.dtype), self._env_shape(tensor)
+        value = Value.of(np.full(shape, self.program.unknown(kind, reason), dtype=np.int64), kind)
+        value.unknown = reason
+        return value
 
     def _folded(self, func: Any, given: Dict[str, Any], result: Any) -> Optional[Result]:
         """The numbers of ``result`` themselves, where they come from nothing but known numbers."""
@@ -283,6 +358,20 @@ def _line_now(file: str) -> Optional[int]:
     return frame.f_lineno if frame is not None else None
 
 
+def _reason(name: str, error: Exception) -> str:
+    if isinstance(error, Untraceable):
+        return str(error)
+    return f"uses {name} in a way that no rule describes ({type(error).__name__}: {error})"
+
+
+def _shape_depends_on_numbers(func: Any) -> bool:
+    """Whether the shape of an operator's result depends on the numbers in its arguments.
+
+    Of indices it does for masks alone, whose rule says so itself.
+    """
+    return torch.Tag.dynamic_output_shape in func.tags and func._schema.name != "aten::index"
+
+
 _GENERATOR = "draws from a library's generator"
 _VALUES = "lets its control flow or shapes depend on numbers of the state (if, .item(), a mask as index)"
 _GENERATORS = (
@@ -291,14 +380,14 @@ _GENERATORS = (
 )  # fmt: skip
 _UNSUPPORTED = {
     **dict.fromkeys(_GENERATORS, _GENERATOR),
-    **dict.fromkeys(("nonzero", "masked_select", "is_nonzero", "equal"), _VALUES),
+    **dict.fromkeys(("nonzero", "masked_select", "is_nonzero", "equal", "_is_all_true", "_is_any_true"), _VALUES),
 }
 
 
 @rule("_local_scalar_dense")
 def _item(rec: Recorder, a: Dict[str, Any], result: Any) -> Result:
     if not rec.is_known(a["self"]):
-        raise Untraceable(_VALUES)
+        raise Escape(_VALUES)
     return []
 
 

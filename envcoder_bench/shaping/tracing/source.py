@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Sequence, Tuple
+from typing import Callable, Dict, List, Tuple
 
-from envcoder_bench.shaping.tracing.program import FLOATS, Node, Program
+from envcoder_bench.shaping.tracing.program import FLOATS, Node, Program, reachable
 
 C_TYPES = {
     "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "u8": "unsigned char", "b": "bool",
@@ -24,7 +24,8 @@ class Source:
 
     Attributes:
         code: declares what it needs; reads ``S_<name>`` (pointers to the environment's row of the state), ``c[i]``
-            (its constants), ``lane``, ``seed`` and ``step``; writes ``O_<name>[i]`` (pointers to its row of results).
+            (its constants), ``lane``, ``n`` (environments of the group), ``seed`` and ``step``; writes ``O_<name>[i]``
+            (pointers to its row of results).
         constants: the numbers of ``c``.
         state: names of the state that it reads, with their C types.
         outputs: names of the results, with how many numbers each has.
@@ -69,21 +70,12 @@ def write_source(program: Program, stores: Dict[str, str]) -> Source:
     return Source("\n".join(lines), tuple(constants), tuple(sorted(state.items())), sizes)
 
 
-def reachable(program: Program, roots: Sequence[int]) -> List[int]:
-    """The nodes that the roots need, in order."""
-    found, todo = set(roots), list(roots)
-    while todo:
-        for arg in program.nodes[todo.pop()].args:
-            if arg not in found:
-                found.add(arg)
-                todo.append(arg)
-    return sorted(found)
-
-
 def _expression(node: Node, kinds: List[str], x: List[str]) -> str:
     op, kind = node.op, node.kind
     if op in ("lane", "seed", "step"):
         return op
+    if op == "rows":
+        return "n"
     if op == "const":
         return _integer(int(node.value), kind)
     if op == "cast":

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict
 import numpy as np
 from torch import Tensor
 
-from envcoder_bench.shaping.tracing.program import Program, Untraceable, Value, kind_of
+from envcoder_bench.shaping.tracing.program import FLOATS, Program, Untraceable, Value, kind_of
 from envcoder_bench.shaping.tracing.recorder import Recorder, Result, rule
 
 Arguments = Dict[str, Any]
@@ -141,7 +141,7 @@ def _lift(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return value
 
 
-@rule("clone", "_to_copy", "contiguous")
+@rule("clone", "_to_copy", "to", "contiguous")
 def _copy_of(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return rec.cast(Value.of(rec.nodes(a["self"]), rec.value(a["self"]).kind), kind_of(result.dtype))
 
@@ -236,19 +236,44 @@ def _line(p: Program, kind: str, x: int, factor: float, start: float) -> int:
     return x if start == 0 else p.add("add", kind, x, p.const(start, kind))
 
 
-@rule("arange", "linspace", "logspace", "eye")
+def _known(rec: Recorder, result: Tensor) -> Value:
+    """The numbers of a tensor that has no axis of environments."""
+    kind = kind_of(result.dtype)
+    nodes = [rec.program.const(x, kind) for x in result.reshape(-1).tolist()]
+    return Value.of(np.array(nodes, dtype=np.int64).reshape(result.shape), kind)
+
+
+@rule("arange", "logspace", "eye")
 def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     """Numbers that are known, or, along the axis of environments, each environment's own."""
     kind, p = kind_of(result.dtype), rec.program
     if rec.axis(result) is None:
-        known = [p.const(x, kind) for x in result.reshape(-1).tolist()]
-        return Value.of(np.array(known, dtype=np.int64).reshape(result.shape), kind)
+        return _known(rec, result)
     if "steps" in a or "n" in a:
         raise Untraceable("numbers the environments in a way that depends on how many there are")
     lane, (own,), start, step = p.add("lane", "i64"), rec.shape(result), a.get("start") or 0, a.get("step") or 1
     places = [lane] if own == 1 else [_line(p, "i64", lane, own, i) for i in range(own)]
     made = [_line(p, kind, p.cast(place, kind), step, start) for place in places]
     return Value.of(np.array(made), kind)
+
+
+@rule("linspace")
+def _linspace(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    """As torch: the first half counts from the start, the second from the end."""
+    kind, p = kind_of(result.dtype), rec.program
+    if rec.axis(result) is None:
+        return _known(rec, result)
+    if rec.shape(result) != (1,) or kind not in FLOATS:
+        raise Untraceable("spreads numbers over more than the environments")
+    start, end = (p.const(float(a[name]), kind) for name in ("start", "end"))
+    lane, rows, one = p.add("lane", "i64"), p.add("rows", "i64"), p.const(1, "i64")
+    last = p.add("sub", "i64", rows, one)
+    step = p.add("div", kind, p.add("sub", kind, end, start), p.cast(last, kind))
+    up = p.add("add", kind, start, p.add("mul", kind, step, p.cast(lane, kind)))
+    down = p.add("sub", kind, end, p.add("mul", kind, step, p.cast(p.add("sub", "i64", last, lane), kind)))
+    early = p.add("lt", "b", lane, p.add("floordiv", "i64", rows, p.const(2, "i64")))
+    made = p.add("select", kind, early, up, down)
+    return Value.of(np.array([p.add("select", kind, p.add("eq", "b", rows, one), start, made)]), kind)
 
 
 def _define_triangle(name: str, keep: Callable[[np.ndarray, int], np.ndarray]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from envcoder_bench import noise, stream
 from envcoder_bench.random_calls import FromStream
-from envcoder_bench.shaping import outputs
+from envcoder_bench.shaping import outputs as returned
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import INITIAL_STATE_KEYS, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
@@ -27,11 +27,17 @@ from envcoder_bench.shaping.tracing import (  # noqa: F401  (their rules)
     structure,
 )
 from envcoder_bench.shaping.tracing.cache import ProgramCache
-from envcoder_bench.shaping.tracing.program import ACTION, Output, Program
+from envcoder_bench.shaping.tracing.program import ACTION, Fault, Output, Program
 from envcoder_bench.shaping.tracing.recorder import Recorder
+from envcoder_bench.shaping.tracing.sizes import equal, for_any_size
 from envcoder_bench.tasks.base import Task
 
-ROWS = 131  # environments of the sample: a prime that no other axis is likely to have as its length
+# environments of the samples: primes, which no other axis is likely to have as its length. A function is recorded with
+# two, and with all where these give two programs
+ROWS, SIZES = 131, (131, 199, 419, 1021, 2053)
+
+
+Recorded = Union[Program, Fault]
 
 
 class Untraced(NamedTuple):
@@ -50,14 +56,15 @@ class Memo:
 
     Attributes:
         results: of functions that several shapings have in common.
-        samples: of the state, by device and width of the action.
+        samples: of the state, by device, number of environments and width of the action.
         cache: results of earlier processes; None: none.
+        incomplete: whether programs may lack components of the reward that cannot be traced.
     """
 
-    def __init__(self, cache: Optional[ProgramCache] = None) -> None:
+    def __init__(self, cache: Optional[ProgramCache] = None, incomplete: bool = False) -> None:
         self.results: Dict[Tuple[object, ...], Tuple[CandidateFunction, Union[Program, Untraced]]] = {}
-        self.samples: Dict[Tuple[str, int], Sample] = {}
-        self.cache = cache
+        self.samples: Dict[Tuple[str, int, int], Sample] = {}
+        self.cache, self.incomplete = cache, incomplete
 
 
 def trace(
@@ -91,7 +98,7 @@ def trace(
     for stage, (function, purpose) in functions.items():
         if function is None:
             drives = samples.first(lambda sample: sample.record_drives()) if stage == "command" else None
-            if drives is not None:
+            if isinstance(drives, Program):
                 programs[stage] = drives
             continue
         keeper = keepers.get(function.file)
@@ -132,8 +139,11 @@ class _Samples(NamedTuple):
         saved = None if cache is None else cache.load(function, *parts)
         if saved is not None:
             return saved
-        made = self.first(lambda sample: sample.record(stage, function, purpose, components))
-        if cache is not None and isinstance(made, Program):
+        incomplete = self.memo.incomplete
+        made = self.first(lambda sample: sample.record(stage, function, purpose, components, incomplete))
+        if not isinstance(made, Program):
+            return Untraced(function, made[0] or function.line, made[1])
+        if cache is not None:
             cache.save(made, function, *parts)
         return made
 
@@ -141,21 +151,33 @@ class _Samples(NamedTuple):
         """The first program that a device gives, else what prevents the first."""
         results = []
         for device in dict.fromkeys(("cpu", str(self.task.device))):
-            results.append(record(self._sample(device)))
+            results.append(self._recorded(device, record))
             if isinstance(results[-1], Program):
                 return results[-1]
         return results[0]
 
-    def _sample(self, device: str) -> Sample:
-        key = (device, self.action_dim)
+    def _recorded(self, device: str, record: Callable[[Sample], Recorded]) -> Recorded:
+        """A program that holds for any number of environments."""
+        made: List[Program] = []
+        for rows in SIZES:
+            one = record(self._sample(device, rows))
+            if not isinstance(one, Program):
+                return one
+            made.append(one)
+            if len(made) == 2 and equal(*made):
+                return one
+        return for_any_size(made, SIZES)
+
+    def _sample(self, device: str, rows: int) -> Sample:
+        key = (device, rows, self.action_dim)
         if key not in self.memo.samples:
-            own = Sample(self.probe_state, self.constants, self.task, torch.device(device), self.action_dim)
+            own = Sample(self.probe_state, self.constants, self.task, torch.device(device), self.action_dim, rows)
             self.memo.samples[key] = own
         return self.memo.samples[key]
 
 
 class Sample:
-    """A state of ROWS environments, on which functions are recorded."""
+    """A state of so many environments (``rows``), on which functions are recorded."""
 
     def __init__(
         self,
@@ -164,13 +186,14 @@ class Sample:
         task: Task,
         device: torch.device,
         action_dim: int,
+        rows: int = ROWS,
     ) -> None:
-        self.task, self.device, self.constants = task, device, constants
+        self.task, self.device, self.constants, self.rows = task, device, constants, rows
         n = next(iter(probe_state.values())).shape[0]
-        rows = torch.arange(ROWS, device=device) % n
-        self.state = {key: x.to(device)[rows] for key, x in probe_state.items()}
-        self.state.setdefault("progress_buf", torch.zeros(ROWS, dtype=torch.int64, device=device))
-        self.state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, ROWS, action_dim, device) - 1.0
+        chosen = torch.arange(rows, device=device) % n
+        self.state = {key: x.to(device)[chosen] for key, x in probe_state.items()}
+        self.state.setdefault("progress_buf", torch.zeros(rows, dtype=torch.int64, device=device))
+        self.state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, rows, action_dim, device) - 1.0
         self.action = self.state["actions"].clone()
 
     def given(self) -> StateDict:
@@ -178,23 +201,24 @@ class Sample:
         own = {key: x.clone() for key, x in self.state.items()}
         return StateDict({**own, **own_constants(self.constants, self.device)})
 
-    def record_drives(self) -> Optional[Program]:
-        """The program of the task's own drives; None if there can be none."""
+    def record_drives(self) -> Recorded:
+        """The program of the task's own drives, or what prevents it."""
         given, action = self.given(), self.action.clone()
         call = partial(self.task.default_dof_target, action, given)
-        made = self._run(call, given, action, noise.CONTROL, "command", "", ())
-        return made if isinstance(made, Program) else None
+        return self._run(call, given, action, noise.CONTROL, "command", "", (), False)
 
     def record(
-        self, stage: str, function: CandidateFunction, purpose: int, components: Tuple[str, ...]
-    ) -> Union[Program, Untraced]:
-        """The program of one function, or what prevents it."""
+        self,
+        stage: str,
+        function: CandidateFunction,
+        purpose: int,
+        components: Tuple[str, ...],
+        incomplete: bool = False,
+    ) -> Recorded:
+        """The program of one function, or what prevents it; if ``incomplete``, without components that have none."""
         given, action = self.given(), self.action.clone()
         call = bind(function, given, action if stage == "command" else None)
-        made = self._run(call, given, action, purpose, stage, function.file, components)
-        if isinstance(made, Program):
-            return made
-        return Untraced(function, made[0] or function.line, made[1])
+        return self._run(call, given, action, purpose, stage, function.file, components, incomplete)
 
     def _run(
         self,
@@ -205,13 +229,15 @@ class Sample:
         stage: str,
         file: str,
         components: Tuple[str, ...],
-    ) -> Union[Program, Tuple[Optional[int], str]]:
-        recorder = Recorder(ROWS, file)
+        incomplete: bool,
+    ) -> Recorded:
+        recorder = Recorder(self.rows, file)
         seed, step = (torch.full((), x, dtype=torch.int64, device=self.device) for x in (7, 11))
         for name, x in {**{key: given[key] for key in self.state}, ACTION: action}.items():
             recorder.load(x, name)
         recorder.scalar(seed, "seed")
         recorder.scalar(step, "step")
+        outputs: Dict[str, Output] = {}
         try:
             with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, purpose):
                 warnings.simplefilter("ignore")
@@ -221,25 +247,33 @@ class Sample:
                 return recorder.fault
             for name, x in self.parts(stage, value, components).items():
                 own = recorder.value(x)
-                recorder.program.outputs[name] = Output(own.nodes.reshape(-1).tolist(), own.kind)
+                outputs[name] = Output(own.nodes.reshape(-1).tolist(), own.kind)
         except FAULTS as error:
-            return None, f"raises {one_line(error)} with {ROWS} environments"
-        return recorder.program
+            return None, f"raises {one_line(error)} with {self.rows} environments: use x.shape[0], not a fixed number"
+        for i, name in enumerate(components):
+            fault = recorder.unknown([outputs[f"component{i}"]])
+            if fault is not None and not recorder.unknown([outputs["value"]]):
+                if not incomplete:
+                    return fault[0], f"has the component {name!r}, which {fault[1]}"
+                del outputs[f"component{i}"]
+        return recorder.finished(outputs)
 
     def parts(self, stage: str, value: object, components: Tuple[str, ...]) -> Dict[str, Tensor]:
         """The tensors of what a function returned, by the names of the stage's outputs."""
         on_cuda, task = self.device.type == "cuda", self.task
         if stage == "reward":
-            total, parts = outputs.reward(value, ROWS, on_cuda)
+            total, _ = returned.reward(value, self.rows, on_cuda)
+            own = value[1] if isinstance(value, (tuple, list)) else {}  # as they are: a 0-d one is not spread out yet
+            parts = {str(name): torch.as_tensor(x, device=self.device) for name, x in own.items()}
             places = {name: i for i, name in enumerate(components)}
             return {"value": total, **{f"component{places[name]}": x for name, x in parts.items() if name in places}}
         if stage == "command":
-            return {"value": outputs.floating(value, (ROWS, task.num_dofs), on_cuda)}
+            return {"value": returned.floating(value, (self.rows, task.num_dofs), on_cuda)}
         if stage == "observation":
-            return {"value": outputs.observation(value, ROWS, on_cuda)}
+            return {"value": returned.observation(value, self.rows, on_cuda)}
         if stage == "terminal":
-            return {"value": outputs.real(value, (ROWS,), on_cuda)}
+            return {"value": returned.real(value, (self.rows,), on_cuda)}
         if stage == "fitness":
-            return {"value": outputs.floating(value, (ROWS,), on_cuda)}
+            return {"value": returned.floating(value, (self.rows,), on_cuda)}
         keys = task.goal_keys if stage == "goal" else (*INITIAL_STATE_KEYS, *task.object_keys)
-        return outputs.parts(value, {key: task.state[key] for key in keys if key in task.state}, ROWS, on_cuda)
+        return returned.parts(value, {key: task.state[key] for key in keys if key in task.state}, self.rows, on_cuda)

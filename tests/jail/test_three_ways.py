@@ -1,0 +1,79 @@
+"""Called, compiled and jailed, a function gives the same numbers, however many environments there are."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Dict, List
+
+import pytest
+import torch
+from shaping_fakes import BASELINE, FakeTask, Groups, load
+from torch import Tensor
+from tricky import TRICKY
+
+from envcoder_bench.jail.verdicts import judge
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.checking import check
+from envcoder_bench.shaping.contract import Candidate
+from envcoder_bench.shaping.tracing.trace import trace
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+SIZES = (64, 131, 256)
+STEPS = 6
+
+
+def jailed(n: int) -> Dict[str, Candidate]:
+    task = FakeTask(n)
+    sources = [(name, "candidate.py", code) for name, code in TRICKY.items()]
+    state = {**task.state, "progress_buf": torch.zeros(n, dtype=torch.int64)}
+    verdicts = judge(sources, task, state, BASELINE, 3, sizes=(n,))
+    refused = {name: str(own) for name, own in verdicts.items() if not isinstance(own, Candidate)}
+    assert not refused, refused
+    return verdicts  # type: ignore[return-value]
+
+
+class Jailed(Groups):
+    """Groups whose functions come from the jail."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__([*TRICKY.values()], n=n)
+        self.candidates, probe = jailed(n), {key: x[:n] for key, x in self.task.state.items()}
+        for g, own in enumerate(self.candidates.values()):
+            checked = check(assemble(own, load(BASELINE, "human")), probe, self.task.constants, self.task)
+            self.shapings[g], refused = trace(checked, probe, self.task.constants, self.task)
+            assert not refused
+        self.renew()
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def runs(request) -> List[List[Dict[str, Tensor]]]:
+    n, codes = request.param, [*TRICKY.values()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # none is taken back
+        compiled = Groups(codes, n=n, compiled=True)
+        assert not compiled.refused, [str(one) for one in compiled.refused]
+        ways = [Groups(codes, n=n), compiled, Jailed(n)]
+        made = []
+        for groups in ways:
+            steps = groups.run(STEPS)
+            assert groups.dispatch.failures == {}
+            made.append([groups.of(step, g) for g in range(len(codes)) for step in steps])
+        for groups in ways[1:]:
+            assert not any(stage.calls for stage in groups.dispatch.stages.values())
+    return made
+
+
+@pytest.mark.parametrize("name", TRICKY)
+def test_all_three_give_the_same(runs, name):
+    place = [*TRICKY].index(name)
+    own = slice(place * STEPS, (place + 1) * STEPS)
+    for called, compiled, from_jail in zip(*(way[own] for way in runs)):
+        for key, want in called.items():
+            for got in (compiled[key], from_jail[key]):
+                torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True, msg=f"{name}: {key}")
+            assert torch.equal(compiled[key], from_jail[key])  # one program
+
+
+def test_there_are_enough_of_them():
+    assert len(TRICKY) >= 60
