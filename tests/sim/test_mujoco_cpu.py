@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import pytest
 
@@ -91,6 +92,25 @@ def test_warnings_of_blow_ups_are_counted_instead_of_printed_and_logged(
     assert outer == [] and before == outer.append, "a handler of the program's own is back afterwards"
     assert capfd.readouterr() == ("", "") and not recwarn.list
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [CPU.anymal, partial(CPU.cartpole, substeps=8), CPU.ant])
+def test_whatever_mujoco_warns_of_by_environment_is_a_blow_up(make) -> None:
+    """So that the blow-ups, which are counted for each candidate, say whose the warnings are."""
+    sim, random = make(num_envs=64), torch.Generator().manual_seed(0)
+    sim.set_drive_mode(torch.ones(64, dtype=torch.bool))
+    warned, calm = np.zeros(64, dtype=int), 0
+    for scale in (0.3, 3.0, 30.0, 300.0, 1e3):
+        for _ in range(4):
+            wild = (scale * torch.randn(2, 64, sim.num_dofs, generator=random)).clamp(-1e3, 1e3)
+            sim.write(torch.ones(64, dtype=torch.bool), dof_pos=9.0 * wild[0], dof_vel=wild[1])
+            before = sim._batch.warning[:, :, 1].sum(axis=1)
+            sim.step(1e9 * wild[0])
+            rose = sim._batch.warning[:, :, 1].sum(axis=1) > before
+            assert sim.unstable[torch.from_numpy(rose)].all()
+            warned += rose
+            calm += int((~sim.unstable).sum())
+    assert min(warned.sum(), calm) > 50, "the test needs both"
 
 
 # A stem with many branches that touch each other, of 72 joints.
