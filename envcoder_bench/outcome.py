@@ -30,6 +30,7 @@ from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.training import RunObserver
 
+PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
 RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"
 
 
@@ -47,13 +48,15 @@ def seeds(cfg: DictConfig) -> range:
 
 def trained(observer: RunObserver) -> List[Result]:
     """A row per group from the last evaluation; ``running`` while there is training to do."""
-    returns = observer.env.stats.last_return.tolist()
-    unstable = observer.env.stats.unstable_resets.tolist()
+    stats = observer.env.stats
+    returns = stats.last_return.tolist()
+    counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
     failures = observer.failures()
     status = OK if observer.complete else RUNNING
     results = []
     for g, group in enumerate(observer.groups):
-        known: Dict[str, Any] = dict(status=status, env_steps=observer.env_steps(g), unstable_resets=unstable[g])
+        known: Dict[str, Any] = dict(status=status, env_steps=observer.env_steps(g))
+        known.update((name, own[g]) for name, own in counts.items())
         if g in failures or observer.episodes is None:
             known.update(status=FAILED, error=str(failures.get(g, "")))
         else:

@@ -6,9 +6,11 @@ import contextlib
 import io
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.algo_observer import AlgoObserver
@@ -22,6 +24,7 @@ from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import Group
 from envcoder_bench.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.physics import PhysicsNews
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run_profile import RunProfile
@@ -96,6 +99,7 @@ class RunObserver(AlgoObserver):
         self._evaluate_at = _spread(cfg.learning_iterations, cfg.evaluation.points)
         self._log_at = _spread(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
         self._failed_at: Dict[int, int] = {}  # group: iteration
+        self._physics = PhysicsNews([group.name for group in self.groups])
         self._began = self._saved_at = time.monotonic()
 
     def after_init(self, algo: Any) -> None:
@@ -145,6 +149,7 @@ class RunObserver(AlgoObserver):
             if self.iteration in self._log_at:
                 self._log()
             self._report_failures()
+            self._report_physics()
             if self.iteration in self._evaluate_at:
                 self._log_points()
                 self.on_evaluation(self)
@@ -180,6 +185,15 @@ class RunObserver(AlgoObserver):
                 # a fault in evaluation ends the training too, and the other way round
                 self.env.dispatch.fail(group, error)
                 self.evaluation.dispatch.fail(group, error)
+
+    def _report_physics(self) -> None:
+        """Add up what the simulations count, and say what is new; one device sync."""
+        stats, tasks = self.env.stats, (self.env.task, self.evaluation.task)
+        stats.contact_overflows += self.env.take_contact_overflows() + self.evaluation.take_contact_overflows()
+        warnings = sum((Counter(task.engine_warnings) for task in tasks), Counter())
+        overflows, blow_ups = torch.stack((stats.contact_overflows, stats.unstable_resets)).tolist()
+        for line in self._physics.lines(overflows, blow_ups, warnings):
+            self.progress.write(line)
 
     def _best(self) -> Optional[Tuple[str, float]]:
         if self.episodes is None:
@@ -237,6 +251,8 @@ class RunObserver(AlgoObserver):
 
     def close(self) -> None:
         """Leave the progress shown and let signals do again what they did."""
+        for line in self._physics.last():
+            self.progress.write(line)
         self.progress.close()
         if self.profile is not None:
             self.profile.stop()

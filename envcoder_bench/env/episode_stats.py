@@ -11,14 +11,21 @@ from envcoder_bench.groups import GroupLayout
 
 
 class EpisodeStats:
-    """Shaped return and length of finished episodes, and physics blow-ups, for each group."""
+    """Shaped return and number of finished episodes, and what went wrong in their physics, for each group.
+
+    Attributes, each ``(num_groups,)``:
+        last_return: mean return of the episodes that ended before the last ``shaped_return``.
+        unstable_resets: environments that were reset because their physics blew up.
+        contact_overflows: control steps times environments in which contacts were dropped for want of room.
+    """
 
     def __init__(self, layout: GroupLayout, device: torch.device) -> None:
         self._layout = layout
         self._return = torch.zeros(layout.num_envs, device=device)  # of the episodes under way
         self._sums = torch.zeros(2, layout.num_groups, device=device)  # of finished ones: return, count
         self.last_return = torch.full((layout.num_groups,), float("nan"), device=device)
-        self.unstable_resets = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
+        self._counted = torch.zeros(layout.num_groups, device=device, dtype=torch.int64)  # of the sums before these
+        self.unstable_resets, self.contact_overflows = (torch.zeros_like(self._counted) for _ in range(2))
 
     def add(self, reward: Tensor, done: Tensor, unstable: Tensor) -> None:
         """Count one step: ``(num_envs,)`` reward, done and physics blow-ups."""
@@ -29,6 +36,11 @@ class EpisodeStats:
         self.unstable_resets += self._layout.split(unstable).sum(dim=1)
         self._return.masked_fill_(done, 0.0)
 
+    @property
+    def training_episodes(self) -> Tensor:
+        """Episodes that ended so far, ``(num_groups,)``."""
+        return self._counted + self._sums[1].long()
+
     def shaped_return(self) -> Tensor:
         """Mean undiscounted return of the episodes that ended since the last call, ``(num_groups,)``.
 
@@ -36,13 +48,13 @@ class EpisodeStats:
         """
         count = self._sums[1]
         self.last_return = torch.where(count > 0, self._sums[0] / count.clamp(min=1.0), self.last_return)
+        self._counted += count.long()
         self._sums.zero_()
         return self.last_return
 
     def get_state(self) -> Dict[str, Tensor]:
-        return {
-            name: getattr(self, name).cpu().clone() for name in ("_return", "_sums", "last_return", "unstable_resets")
-        }
+        names = ("_return", "_sums", "_counted", "last_return", "unstable_resets", "contact_overflows")
+        return {name: getattr(self, name).cpu().clone() for name in names}
 
     def set_state(self, state: Dict[str, Tensor]) -> None:
         for name, value in state.items():

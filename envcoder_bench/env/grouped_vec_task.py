@@ -133,6 +133,12 @@ class GroupedVecTask(IVecEnv):
         if not ask or bool(mask.any()):  # a goal may depend on the new state
             self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))
 
+    def take_contact_overflows(self) -> Tensor:
+        """Add up the task's ``contact_overflows`` since the last call, ``(num_groups,)``."""
+        overflows = self.layout.split(self.task.contact_overflows).sum(dim=1)
+        self.task.contact_overflows.zero_()
+        return overflows
+
     # faults, and what a checkpoint needs
 
     @property

@@ -29,7 +29,7 @@ class Ranked:
         seeds: those with a fitness: the ones that the means are over.
         vs_human: mean over the seeds that both have of the difference to the human baseline, NaN for itself; its
             interval needs two such seeds.
-        episodes, env_steps, unstable_resets: totals over all seeds.
+        episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
     """
 
@@ -49,11 +49,18 @@ class Ranked:
     shaped_return: float = NAN
     env_steps: int = 0
     unstable_resets: int = 0
+    training_episodes: int = 0
+    contact_overflows: int = 0
     errors: tuple[str, ...] = ()
 
     @property
     def baseline(self) -> bool:
         return self.candidate in BASELINES
+
+    @property
+    def unstable_share(self) -> float:
+        """Share of the training episodes that a physics blow-up ended; NaN where they were not counted."""
+        return self.unstable_resets / self.training_episodes if self.training_episodes else NAN
 
     @property
     def error(self) -> str:
@@ -143,6 +150,8 @@ def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
         shaped_return=mean_interval(returns)[0],
         env_steps=sum(r.env_steps for r in rows),
         unstable_resets=sum(r.unstable_resets for r in rows),
+        training_episodes=sum(r.training_episodes for r in rows),
+        contact_overflows=sum(r.contact_overflows for r in rows),
         errors=tuple(dict.fromkeys(r.error for r in rows if r.error)),
     )
 

@@ -32,6 +32,9 @@ class Result:
         env_steps: control steps that this candidate and seed trained on.
         error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty when ok.
         unstable_resets: environments that were reset because their physics blew up.
+        training_episodes: training episodes that ended, those by a blow-up included.
+        contact_overflows: control steps times environments, in training and evaluation, in which the simulator had no
+            room for all contacts and dropped some: where it is not 0, the row is not to be trusted.
     """
 
     candidate: str
@@ -46,6 +49,8 @@ class Result:
     env_steps: int = 0
     error: str = ""
     unstable_resets: int = 0
+    training_episodes: int = 0
+    contact_overflows: int = 0
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -69,8 +74,9 @@ def number(value: float | None) -> str:
 
 COLUMNS = (
     "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
-    "shaped_return", "env_steps", "error", "unstable_resets",
+    "shaped_return", "env_steps", "error", "unstable_resets", "training_episodes", "contact_overflows",
 )  # fmt: skip
+NEWER = ("training_episodes", "contact_overflows")  # a file of an older version lacks them: they are read as 0
 
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
@@ -85,17 +91,22 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
 
 
 def read_results(path: str | Path) -> list[Result]:
-    """Read what ``write_results`` wrote. Raises ValueError naming the file where the columns are others."""
+    """Read what ``write_results`` wrote, in this version or an older one.
+
+    Raises:
+        ValueError: the columns are others; it names the file.
+    """
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+        names = tuple(reader.fieldnames or ())
+        if names not in (COLUMNS, tuple(c for c in COLUMNS if c not in NEWER)):
             raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
         rows = list(reader)
     results = []
     for row in rows:
         values: dict[str, Any] = dict(row)
-        for column in ("seed", "episodes", "env_steps", "unstable_resets"):
-            values[column] = int(row[column])
+        for column in ("seed", "episodes", "env_steps", "unstable_resets", *NEWER):
+            values[column] = int(row.get(column, 0))
         for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
             values[column] = float(row[column]) if row[column] else NAN
         values["shaped_return"] = float(row["shaped_return"]) if row["shaped_return"] else None

@@ -7,11 +7,11 @@ import re
 import textwrap
 from typing import Sequence
 
+from envcoder_bench.report.physics import MORE_ROOM, SMALL_SHARE, named
 from envcoder_bench.report.ranking import Ranked
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
-WORST = 5  # candidates named for their physics blow-ups
 BOLD, PLAIN = "\033[1m", "\033[0m"
 
 
@@ -109,11 +109,14 @@ def _notes(shown: Sequence[Ranked]) -> list[str]:
         notes.append("steps: mean length of an evaluation episode, control steps")
     if any(r.rank is not None and "seeds failed" in r.status for r in shown):
         notes.append("where seeds failed, the numbers are over those that finished")
-    unstable = sorted((r for r in shown if r.unstable_resets), key=lambda r: -r.unstable_resets)
+    unstable = sorted((r for r in shown if r.unstable_share > SMALL_SHARE), key=lambda r: -r.unstable_share)
     if unstable:
-        worst = ", ".join(f"{r.candidate} {r.unstable_resets}" for r in unstable[:WORST])
-        more = f" and {len(unstable) - WORST} more candidates" if len(unstable) > WORST else ""
-        notes.append(f"physics blow-ups (environments reset): {worst}{more}")
+        worst = named([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable])
+        notes.append(f"training episodes that ended because the physics blew up: {worst}")
+    overflowed = sorted((r for r in shown if r.contact_overflows), key=lambda r: -r.contact_overflows)
+    if overflowed:
+        worst = named([f"{r.candidate} {r.contact_overflows}" for r in overflowed])
+        notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {MORE_ROOM}")
     return notes
 
 

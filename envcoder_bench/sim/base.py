@@ -38,8 +38,13 @@ class Simulator(ABC):
             for each joint's velocity; ``(num_envs, 0, num_dofs)`` without such a site.
         mass_matrix: ``(num_envs, num_dofs, num_dofs)`` joint-space inertia of the robot's joints, armature included,
             kg m^2 or kg; ``(num_envs, 0, num_dofs)`` without a Jacobian site.
-        unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last ``step``; they were put back to
+        unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last ``step``, or that ``write`` was
+            asked since, or before that step, to put into a state beyond the simulator's limits; they were put back to
             the model's default state, so that every tensor is finite, and want a reset.
+        contact_overflows: ``(num_envs,)`` int32, control steps in which the engine had no room for all contacts or
+            constraint rows of an environment and dropped some, without those in which it blew up. Where environments
+            share the room, one step counts in all of them. ``step`` adds to it; whoever reads it may zero it.
+        engine_warnings: what the engine warned of, by its text, and how often; of all environments together.
     """
 
     num_envs: int
@@ -64,6 +69,8 @@ class Simulator(ABC):
     jacobian: Tensor
     mass_matrix: Tensor
     unstable: Tensor
+    contact_overflows: Tensor
+    engine_warnings: Dict[str, int]
 
     @property
     def num_dofs(self) -> int:
@@ -99,6 +106,9 @@ class Simulator(ABC):
         Arguments have the shapes of the attributes; what is None keeps its value. The written environments forget
         their solver's warm start; their contact, actuator and sensor forces read zero until the next ``step``. Sites,
         Jacobian and mass matrix follow at once.
+
+        An environment for which a given number is NaN or beyond the limits of a blow-up goes to the model's default
+        state instead, and is ``unstable`` from now on until the end of the next ``step``.
         """
 
     @abstractmethod

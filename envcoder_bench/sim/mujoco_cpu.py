@@ -9,7 +9,10 @@ exactly (sums, products, quotients), one operation at a time.
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
+import copy
 import os
+from collections import Counter
+from typing import Union
 
 import mujoco
 import numpy as np
@@ -19,21 +22,17 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
+from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
 from envcoder_bench.sim.snapshot import restore, save
 
-# Warnings that a blow-up sets off. MuJoCo prints each once, and writes it to MUJOCO_LOG.TXT where the program runs,
-# unless it was counted before; the blow-up itself shows in ``unstable``.
-_BLOW_UP = [
-    int(warning)
-    for warning in (
-        mujoco.mjtWarning.mjWARN_INERTIA,
-        mujoco.mjtWarning.mjWARN_BADQPOS,
-        mujoco.mjtWarning.mjWARN_BADQVEL,
-        mujoco.mjtWarning.mjWARN_BADQACC,
-        mujoco.mjtWarning.mjWARN_BADCTRL,
-    )
-]
+# MuJoCo's two counted warnings that it dropped contacts or constraint rows, for want of memory; they are neighbours
+_FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
+_MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # of the 13 numbers of a free body
+_MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
+
+Rows = Union[slice, np.ndarray]  # of environments
+_ALL = slice(None)
 
 
 class MujocoCpu(Simulator):
@@ -52,8 +51,9 @@ class MujocoCpu(Simulator):
         self.effort_limits = robot.effort_limits
         self._robot = robot
 
-        self._batch = Batch(robot.mj_model, num_envs, num_threads or _usable_cpus())
-        self._batch.warning[:, _BLOW_UP, 1] = 1
+        self._batch = Batch(_with_right_solver(robot.mj_model), num_envs, num_threads or _usable_cpus())
+        self._batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
+        self._full = self._batch.warning[:, _FULL, 1]
         self._default_row = self._batch.state[0].copy()
         self._qpos = self._batch.bind("qpos")
         self._qvel = self._batch.bind("qvel")
@@ -75,6 +75,9 @@ class MujocoCpu(Simulator):
         self.sensor_forces = torch.zeros(num_envs, sensors, 6)
         self.object_states = torch.zeros(num_envs, len(robot.object_names), 13)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
+        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32)
+        self.engine_warnings: Counter[str] = Counter()
+        self._refused = torch.zeros(num_envs, dtype=torch.bool)  # in write, since the last step
         self._effort = torch.zeros(num_envs, dtype=torch.bool)
         self._saved: dict[str, Tensor] = {
             "rows": torch.from_numpy(self._batch.state),
@@ -87,9 +90,12 @@ class MujocoCpu(Simulator):
             "sensor_forces": self.sensor_forces,
             "object_states": self.object_states,
             "unstable": self.unstable,
+            "refused": self._refused,
+            "contact_overflows": self.contact_overflows,
         }
         self._root, self._pos, self._vel = self.root_states.numpy(), self.dof_pos.numpy(), self.dof_vel.numpy()
         self._force, self._unstable = self.dof_force.numpy(), self.unstable.numpy()
+        self._overflows = self.contact_overflows.numpy()
         self._contact = self.contact_forces.numpy().reshape(num_envs, 3 * bodies)
         self._sensor, self._objects = self.sensor_forces.numpy(), self.object_states.numpy()
         self._joint_pos = slice(robot.first_qpos, robot.first_qpos + dofs)
@@ -114,18 +120,28 @@ class MujocoCpu(Simulator):
         self._biasprm[:, :, 2] = np.where(mode, 0.0, -self._robot.damping)
 
     def step(self, command: Tensor) -> None:
-        values = command.detach().numpy()
-        bad = np.logical_not(np.isfinite(values).all(axis=1))
-        self._ctrl[...] = values[:, self._robot.actuated]
+        with np.errstate(over="ignore", invalid="ignore"), collected() as warnings:  # a blow-up exceeds float32
+            self._step(command.detach().numpy(), warnings)
+        self.engine_warnings.update(warnings)
+
+    def _step(self, command: np.ndarray, warnings: list[str]) -> None:
+        bad = self._refused.numpy() | ~np.isfinite(command).all(axis=1)
+        self._refused.zero_()
+        self._ctrl[...] = command[:, self._robot.actuated]
+        np.minimum(np.maximum(self._ctrl, -_MAX_COMMAND, out=self._ctrl), _MAX_COMMAND, out=self._ctrl)
         if bad.any():
             self._ctrl[bad] = 0.0
         try:
             self._batch.step(nstep=self._robot.substeps)
         except SimulationError as error:  # the others ran to completion
             bad[error.ids] = True
+            warnings += [self._batch.error(env).split("\n")[0] for env in error.ids]  # figures of memory follow
         bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX": NaN must count
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad
+        if self._full.max() > 1:
+            self._overflows += (self._full > 1).any(axis=1) & ~bad
+            self._full[...] = 1
 
         self._force[...] = self._qfrc_actuator[:, self._joint_vel]
         contact = self._sensordata[:, : self._contact.shape[1]]
@@ -148,27 +164,43 @@ class MujocoCpu(Simulator):
         dof_vel: Tensor | None = None,
         object_states: Tensor | None = None,
     ) -> None:
-        ids = np.flatnonzero(mask.numpy())
-        if ids.size == 0:
+        written = np.flatnonzero(mask.numpy())
+        if written.size == 0:
             return
-        if root_states is not None and self._robot.floating:
-            self._root[ids] = root_states.detach().numpy()[ids]
+        given = (root_states if self._robot.floating else None, dof_pos, dof_vel, object_states)
+        root, pos, vel, objects = (None if x is None else x.detach().numpy() for x in given)
+        limits = ((root, _MAX_BODY), (pos, MAX_QPOS), (vel, MAX_QVEL), (objects, _MAX_BODY))
+        refused = ~_within_limits(written, *limits)
+        ids = written[~refused]
+        if root is not None:
+            self._root[ids] = root[ids]
             self._write_free_body(ids, self._root[ids], 0, 0)
-        if dof_pos is not None:
-            self._pos[ids] = dof_pos.detach().numpy()[ids]
+        if pos is not None:
+            self._pos[ids] = pos[ids]
             self._qpos[ids, self._joint_pos] = self._pos[ids]
-        if dof_vel is not None:
-            self._vel[ids] = dof_vel.detach().numpy()[ids]
+        if vel is not None:
+            self._vel[ids] = vel[ids]
             self._qvel[ids, self._joint_vel] = self._vel[ids]
-        if object_states is not None:
-            self._objects[ids] = object_states.detach().numpy()[ids]
+        if objects is not None:
+            self._objects[ids] = objects[ids]
             for k in range(self._objects.shape[1]):
                 self._write_free_body(ids, self._objects[ids, k], *self._object_place(k))
-        self._warmstart[ids] = 0.0
-        self._force[ids] = 0.0
-        self._contact[ids] = 0.0
-        self._sensor[ids] = 0.0
-        self._sites.refresh(ids)
+        if refused.any():
+            self._put_back(written[refused])
+        self._warmstart[written] = 0.0
+        self._force[written] = 0.0
+        self._contact[written] = 0.0
+        self._sensor[written] = 0.0
+        with collected() as warnings:
+            self._sites.refresh(written)
+        self.engine_warnings.update(warnings)
+
+    def _put_back(self, ids: np.ndarray) -> None:
+        """Answer a state beyond the limits with the default state, and a blow-up in the next step."""
+        self._batch.state[ids] = self._default_row
+        self._refused[ids] = True
+        self.unstable[ids] = True
+        self._refresh_motion(ids)
 
     def get_state(self) -> dict[str, Tensor]:
         return save(self._saved)
@@ -190,14 +222,14 @@ class MujocoCpu(Simulator):
         self._qvel[ids, qvel : qvel + 3] = states[:, 7:10]
         self._qvel[ids, qvel + 3 : qvel + 6] = rotate(quat, states[:, 10:13].astype(np.float64), inverse=True)
 
-    def _read_free_body(self, states: np.ndarray, qpos: int, qvel: int) -> None:
-        """The reverse of ``_write_free_body``, for all environments."""
-        quat = self._qpos[:, qpos + 3 : qpos + 7]
-        states[:, 0:3] = self._qpos[:, qpos : qpos + 3]
-        states[:, 3:6] = quat[:, 1:4]
-        states[:, 6] = quat[:, 0]
-        states[:, 7:10] = self._qvel[:, qvel : qvel + 3]
-        states[:, 10:13] = rotate(quat, self._qvel[:, qvel + 3 : qvel + 6])
+    def _read_free_body(self, rows: Rows, states: np.ndarray, qpos: int, qvel: int) -> None:
+        """The reverse of ``_write_free_body``, for the environments ``rows``."""
+        quat = self._qpos[rows, qpos + 3 : qpos + 7]
+        states[rows, 0:3] = self._qpos[rows, qpos : qpos + 3]
+        states[rows, 3:6] = quat[:, 1:4]
+        states[rows, 6] = quat[:, 0]
+        states[rows, 7:10] = self._qvel[rows, qvel : qvel + 3]
+        states[rows, 10:13] = rotate(quat, self._qvel[rows, qvel + 3 : qvel + 6])
 
     def _refresh_sensor(self, sensor: int, body: int) -> None:
         """Express a body's net contact force, and its torque about the body's origin, in the body's frame."""
@@ -210,14 +242,35 @@ class MujocoCpu(Simulator):
         self._sensor[:, sensor, 0:3] = rotate(quat, force, inverse=True)
         self._sensor[:, sensor, 3:6] = rotate(quat, torque, inverse=True)
 
-    def _refresh_motion(self) -> None:
+    def _refresh_motion(self, rows: Rows = _ALL) -> None:
         """Copy positions and velocities to the float32 buffers, in Isaac Gym's conventions."""
         if self._robot.floating:
-            self._read_free_body(self._root, 0, 0)
+            self._read_free_body(rows, self._root, 0, 0)
         for k in range(self._objects.shape[1]):
-            self._read_free_body(self._objects[:, k], *self._object_place(k))
-        self._pos[...] = self._qpos[:, self._joint_pos]
-        self._vel[...] = self._qvel[:, self._joint_vel]
+            self._read_free_body(rows, self._objects[:, k], *self._object_place(k))
+        self._pos[rows] = self._qpos[rows, self._joint_pos]
+        self._vel[rows] = self._qvel[rows, self._joint_vel]
+
+
+def _within_limits(ids: np.ndarray, *states: tuple[np.ndarray | None, float | np.ndarray]) -> np.ndarray:
+    """Tell for each environment of ``ids`` whether the numbers given for it are within their limits."""
+    within = np.ones(len(ids), dtype=bool)
+    for x, limit in states:
+        if x is not None:
+            within &= (np.abs(x[ids]) <= limit).reshape(len(ids), -1).all(axis=1)  # NaN is not
+    return within
+
+
+def _with_right_solver(model: mujoco.MjModel) -> mujoco.MjModel:
+    """The model, with a dense Jacobian where MuJoCo's solver is wrong with a sparse one.
+
+    MuJoCo 4.0.0 factors the Newton solver's sparse Hessian wrongly (its issue 3767, mended in 4.0.1), and takes the
+    sparse one by itself from 60 degrees of freedom on. MuJoCo Warp has a solver of its own.
+    """
+    if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(model):
+        model = copy.copy(model)
+        model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    return model
 
 
 def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarray:

@@ -35,6 +35,18 @@ from envcoder_bench.sim.snapshot import restore, save
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no line for each of the many modules it loads
 
+# What a step flags where it dropped a contact or constraint row, or could not look for one. The other flags say that an
+# iteration ended at its limit, which is usual, or belong to sensors, which are off.
+_OVERFLOW = mjw.OverflowType
+_DROPPING = int(
+    _OVERFLOW.NEFC
+    | _OVERFLOW.NJMAX_NNZ
+    | _OVERFLOW.BROADPHASE
+    | _OVERFLOW.NARROWPHASE
+    | _OVERFLOW.CCD
+    | _OVERFLOW.HFIELD
+    | _OVERFLOW.NVMAX
+)
 _WITH_WORKSPACE = 1.25  # what a step allocates inside its graph, beside the arrays: 22 % of them for ANYmal
 
 
@@ -71,6 +83,9 @@ class MujocoWarp(Simulator):
         self.sensor_forces = torch.zeros(num_envs, sensors, 6, device=self.device)
         self.object_states = torch.from_numpy(robot.default_object_states()).to(self.device).repeat(num_envs, 1, 1)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
+        self.engine_warnings: dict[str, int] = {}  # MuJoCo Warp gives none
+        self._refused = torch.zeros(num_envs, dtype=torch.bool, device=self.device)  # in write, since the last step
         self._written = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._command = torch.zeros(num_envs, dofs, device=self.device)
@@ -91,7 +106,7 @@ class MujocoWarp(Simulator):
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
         self._model = mjw.put_model(model)
         if hasattr(self._model.opt, "warn_overflow"):
-            self._model.opt.warn_overflow = 0  # else the solver prints a line for every capped line search
+            self._model.opt.warn_overflow = 0  # they are counted; each would print a line, a capped line search too
         # The pool of contacts is one for all worlds. With a slot for every pair of geoms that can touch and for every
         # contact that the robot can have, no world ever takes another's. Constraint rows are each world's own.
         self._data = mjw.make_data(
@@ -125,6 +140,7 @@ class MujocoWarp(Simulator):
         self.site_states = self._sites.states
         self.jacobian, self.mass_matrix = self._sites.jacobian, self._sites.mass_matrix
         self._written_mask = wp.from_torch(self._written)
+        self._flags = [wp.from_torch(x) for x in (self._refused, self.unstable)]
         self._saved: dict[str, Tensor] = {
             "qpos": wp.to_torch(self._data.qpos),
             "qvel": wp.to_torch(self._data.qvel),
@@ -138,6 +154,8 @@ class MujocoWarp(Simulator):
             "sensor_forces": self.sensor_forces,
             "object_states": self.object_states,
             "unstable": self.unstable,
+            "refused": self._refused,
+            "contact_overflows": self.contact_overflows,
         }
 
     def _warm_up(self) -> None:
@@ -206,10 +224,11 @@ class MujocoWarp(Simulator):
                     self._written_mask,
                     *(x is not None for x in given),
                     *(wp.from_torch(x) for x in flat),
+                    self._default_qpos,
                     self._robot.first_qpos,
                     self._robot.first_qvel,
                 ],
-                outputs=[*self._state, *self._motion, *self._forces],
+                outputs=[*self._state, *self._motion, *self._forces, *self._flags],
             )
             if self._site_graph is None:
                 self._sites.refresh(self._written_mask)
@@ -232,7 +251,7 @@ class MujocoWarp(Simulator):
             load_command,
             dim=self.num_envs,
             inputs=[wp.from_torch(self._command), self._actuated],
-            outputs=[data.ctrl, wp.from_torch(self.unstable)],
+            outputs=[data.ctrl, *self._flags],
         )
         for _ in range(robot.substeps):
             mjw.step(self._model, data)
@@ -254,8 +273,16 @@ class MujocoWarp(Simulator):
                 data.qfrc_actuator,
                 robot.first_qpos,
                 robot.first_qvel,
+                _DROPPING,
             ],
-            outputs=[*self._state, *self._motion, *self._forces, wp.from_torch(self.unstable)],
+            outputs=[
+                *self._state,
+                *self._motion,
+                *self._forces,
+                data.overflow,
+                wp.from_torch(self.contact_overflows),
+                self._flags[1],
+            ],
         )
         self._sites.refresh()
 

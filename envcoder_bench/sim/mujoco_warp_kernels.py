@@ -2,6 +2,7 @@
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
+# pyright: reportReturnType=false
 
 import warp as wp
 
@@ -62,24 +63,83 @@ def _write_free_body(
         qpos[env, qpos_at + 3 + i] = quat[i]
 
 
+@wp.func
+def _within(x: float, limit: float) -> bool:
+    """Tell whether a number is no blow-up's: NaN is one."""
+    return wp.abs(x) <= limit
+
+
+@wp.func
+def _free_body_within(env: int, at: int, states: wp.array2d[wp.float32]) -> bool:
+    """Tell whether 13 numbers as in ``root_states``, from column ``at`` on, are within the limits."""
+    within = wp.bool(True)
+    for i in range(7):
+        within = within and _within(states[env, at + i], MAX_QPOS)
+    for i in range(7, 13):
+        within = within and _within(states[env, at + i], MAX_QVEL)
+    return within
+
+
+@wp.func
+def _put_back(
+    env: int,
+    default_qpos: wp.array[wp.float32],
+    qpos: wp.array2d[wp.float32],
+    qvel: wp.array2d[wp.float32],
+    qacc_warmstart: wp.array2d[wp.float32],
+):
+    """Put a world back to the default state."""
+    for i in range(qpos.shape[1]):
+        qpos[env, i] = default_qpos[i]
+    for i in range(qvel.shape[1]):
+        qvel[env, i] = 0.0
+        qacc_warmstart[env, i] = 0.0
+
+
+@wp.func
+def _read_motion(
+    env: int,
+    first_qpos: int,
+    first_qvel: int,
+    qpos: wp.array2d[wp.float32],
+    qvel: wp.array2d[wp.float32],
+    root_states: wp.array2d[wp.float32],
+    dof_pos: wp.array2d[wp.float32],
+    dof_vel: wp.array2d[wp.float32],
+    object_states: wp.array2d[wp.float32],
+):
+    """Copy a world's positions and velocities to the tensors."""
+    if first_qpos == 7:
+        _read_free_body(env, 0, 0, 0, qpos, qvel, root_states)
+    for k in range(object_states.shape[1] // 13):
+        qpos_at = first_qpos + dof_pos.shape[1] + 7 * k
+        qvel_at = first_qvel + dof_pos.shape[1] + 6 * k
+        _read_free_body(env, 13 * k, qpos_at, qvel_at, qpos, qvel, object_states)
+    for dof in range(dof_pos.shape[1]):
+        dof_pos[env, dof] = qpos[env, first_qpos + dof]
+        dof_vel[env, dof] = qvel[env, first_qvel + dof]
+
+
 @wp.kernel(enable_backward=False)
 def load_command(
     command: wp.array2d[wp.float32],
     actuated: wp.array[wp.int32],
     ctrl: wp.array2d[wp.float32],
+    refused: wp.array[wp.bool],
     unstable: wp.array[wp.bool],
 ):
-    """Hand over the actuators' commands; a command that is not finite counts as a blow-up and does not act."""
+    """Hand over the actuators' commands; where one is not finite, or a written state was refused, none acts."""
     env = wp.tid()
-    finite = wp.bool(True)
+    good = not refused[env]
+    refused[env] = False
     for dof in range(command.shape[1]):
-        finite = finite and wp.isfinite(command[env, dof])
+        good = good and wp.isfinite(command[env, dof])
     for actuator in range(ctrl.shape[1]):
-        if finite:
+        if good:
             ctrl[env, actuator] = command[env, actuated[actuator]]
         else:
             ctrl[env, actuator] = 0.0
-    unstable[env] = not finite
+    unstable[env] = not good
 
 
 @wp.kernel(enable_backward=False)
@@ -152,6 +212,7 @@ def publish(
     qfrc_actuator: wp.array2d[wp.float32],
     first_qpos: int,
     first_qvel: int,
+    dropping: int,
     qpos: wp.array2d[wp.float32],
     qvel: wp.array2d[wp.float32],
     qacc_warmstart: wp.array2d[wp.float32],
@@ -162,34 +223,30 @@ def publish(
     dof_force: wp.array2d[wp.float32],
     contact_forces: wp.array2d[wp.float32],
     sensor_forces: wp.array2d[wp.float32],
+    overflow: wp.array[wp.int32],
+    contact_overflows: wp.array[wp.int32],
     unstable: wp.array[wp.bool],
 ):
-    """Put worlds that blew up back to the default state, and copy every world's state to the tensors."""
+    """Put worlds that blew up back to the default state, and copy every world's state to the tensors.
+
+    A world whose bits in ``overflow``, since the last time, are some of ``dropping`` counts as one overflow more.
+    """
     env = wp.tid()
     bad = unstable[env]
     for i in range(qpos.shape[1]):
-        if not (wp.abs(qpos[env, i]) <= MAX_QPOS):  # not "> MAX": NaN must count
+        if not _within(qpos[env, i], MAX_QPOS):
             bad = wp.bool(True)
     for i in range(qvel.shape[1]):
-        if not (wp.abs(qvel[env, i]) <= MAX_QVEL):
+        if not _within(qvel[env, i], MAX_QVEL):
             bad = wp.bool(True)
     unstable[env] = bad
+    if (overflow[env] & dropping) != 0 and not bad:
+        contact_overflows[env] = contact_overflows[env] + 1
+    overflow[env] = 0
     if bad:
-        for i in range(qpos.shape[1]):
-            qpos[env, i] = default_qpos[i]
-        for i in range(qvel.shape[1]):
-            qvel[env, i] = 0.0
-            qacc_warmstart[env, i] = 0.0
-
-    if first_qpos == 7:
-        _read_free_body(env, 0, 0, 0, qpos, qvel, root_states)
-    for k in range(object_states.shape[1] // 13):
-        qpos_at = first_qpos + dof_pos.shape[1] + 7 * k
-        qvel_at = first_qvel + dof_pos.shape[1] + 6 * k
-        _read_free_body(env, 13 * k, qpos_at, qvel_at, qpos, qvel, object_states)
+        _put_back(env, default_qpos, qpos, qvel, qacc_warmstart)
+    _read_motion(env, first_qpos, first_qvel, qpos, qvel, root_states, dof_pos, dof_vel, object_states)
     for dof in range(dof_pos.shape[1]):
-        dof_pos[env, dof] = qpos[env, first_qpos + dof]
-        dof_vel[env, dof] = qvel[env, first_qvel + dof]
         if bad:
             dof_force[env, dof] = 0.0
         else:
@@ -212,6 +269,7 @@ def write(
     new_pos: wp.array2d[wp.float32],
     new_vel: wp.array2d[wp.float32],
     new_objects: wp.array2d[wp.float32],
+    default_qpos: wp.array[wp.float32],
     first_qpos: int,
     first_qvel: int,
     qpos: wp.array2d[wp.float32],
@@ -224,25 +282,48 @@ def write(
     dof_force: wp.array2d[wp.float32],
     contact_forces: wp.array2d[wp.float32],
     sensor_forces: wp.array2d[wp.float32],
+    refused: wp.array[wp.bool],
+    unstable: wp.array[wp.bool],
 ):
-    """Overwrite the state of the masked worlds, in MuJoCo's arrays and in the tensors."""
+    """Overwrite the state of the masked worlds, in MuJoCo's arrays and in the tensors; refuse one of a blow-up."""
     env = wp.tid()
     if not mask[env]:
         return
+    objects = object_states.shape[1] // 13
+    good = wp.bool(True)
     if with_root:
-        _write_free_body(env, 0, 0, 0, new_root, qpos, qvel, root_states)
+        good = good and _free_body_within(env, 0, new_root)
     if with_objects:
-        for k in range(object_states.shape[1] // 13):
-            qpos_at = first_qpos + dof_pos.shape[1] + 7 * k
-            qvel_at = first_qvel + dof_pos.shape[1] + 6 * k
-            _write_free_body(env, 13 * k, qpos_at, qvel_at, new_objects, qpos, qvel, object_states)
+        for k in range(objects):
+            good = good and _free_body_within(env, 13 * k, new_objects)
     for dof in range(dof_pos.shape[1]):
         if with_pos:
-            dof_pos[env, dof] = new_pos[env, dof]
-            qpos[env, first_qpos + dof] = new_pos[env, dof]
+            good = good and _within(new_pos[env, dof], MAX_QPOS)
         if with_vel:
-            dof_vel[env, dof] = new_vel[env, dof]
-            qvel[env, first_qvel + dof] = new_vel[env, dof]
+            good = good and _within(new_vel[env, dof], MAX_QVEL)
+
+    if not good:
+        refused[env] = True
+        unstable[env] = True
+        _put_back(env, default_qpos, qpos, qvel, qacc_warmstart)
+        _read_motion(env, first_qpos, first_qvel, qpos, qvel, root_states, dof_pos, dof_vel, object_states)
+    else:
+        if with_root:
+            _write_free_body(env, 0, 0, 0, new_root, qpos, qvel, root_states)
+        if with_objects:
+            for k in range(objects):
+                qpos_at = first_qpos + dof_pos.shape[1] + 7 * k
+                qvel_at = first_qvel + dof_pos.shape[1] + 6 * k
+                _write_free_body(env, 13 * k, qpos_at, qvel_at, new_objects, qpos, qvel, object_states)
+        for dof in range(dof_pos.shape[1]):
+            if with_pos:
+                dof_pos[env, dof] = new_pos[env, dof]
+                qpos[env, first_qpos + dof] = new_pos[env, dof]
+            if with_vel:
+                dof_vel[env, dof] = new_vel[env, dof]
+                qvel[env, first_qvel + dof] = new_vel[env, dof]
+
+    for dof in range(dof_pos.shape[1]):
         dof_force[env, dof] = 0.0
     for i in range(contact_forces.shape[1]):
         contact_forces[env, i] = 0.0

@@ -43,7 +43,11 @@ class Task(ABC):
         default_action_dim: width of the action for the task's own position drives; None where the task has none, and
             a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
-        unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last step and want a reset.
+        unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last step and want a reset. An initial
+            state beyond the simulator's limits is a blow-up of the episode's first step.
+        contact_overflows: ``(num_envs,)`` int32, control steps in which the simulator had no room for all contacts or
+            constraints of an environment; ``step`` adds to it, and whoever reads it may zero it.
+        engine_warnings: what the simulator warned of, by its text, and how often; of all environments together.
     """
 
     name: str
@@ -64,6 +68,8 @@ class Task(ABC):
     clip_actions: float
     clip_observations: float
     unstable: Tensor
+    contact_overflows: Tensor
+    engine_warnings: Dict[str, int]
 
     @property
     @abstractmethod

@@ -77,6 +77,7 @@ class SimTask(Task):
         self.clip_actions = float(read(cfg, "env.clipActions"))
         self.clip_observations = float(read(cfg, "env.clipObservations", math.inf))  # as in IsaacGymEnvs
         self.unstable = sim.unstable
+        self.contact_overflows, self.engine_warnings = sim.contact_overflows, sim.engine_warnings
         self.state: Dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
         self.default_state: Dict[str, Tensor] = {}
         self.constants: Dict[str, Tensor] = {}

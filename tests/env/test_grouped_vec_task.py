@@ -115,6 +115,40 @@ def test_a_physics_blow_up_resets_and_counts_one_environment():
     assert env.alive == [True, True]
 
 
+def test_an_initial_state_beyond_the_limits_is_a_blow_up_of_its_episode():
+    far = "def compute_initial_state(dof_pos):\n    return {'dof_pos': torch.full_like(dof_pos, 1e6)}\n"
+    env, untouched = make_env({"a": COSINE + far, "b": COSINE}), make_env({"b": COSINE})
+    observed, expected = env.reset()["obs"], untouched.reset()["obs"]
+    for _ in range(3):
+        assert observed[:N].abs().max() < 5.0 and torch.equal(observed[N:], expected)
+        obs, reward, done, infos = env.step(torch.zeros(2 * N, 1))
+        observed, expected = obs["obs"], untouched.step(torch.zeros(N, 1))[0]["obs"]
+        assert done[:N].all() and not infos["time_outs"].any() and not reward[:N].any()
+    assert env.stats.unstable_resets.tolist() == [3 * N, 0]
+    assert env.stats.training_episodes.tolist() == [3 * N, int(done[N:].sum())]
+    assert env.alive == [True, True]
+
+
+def test_training_episodes_are_counted_over_logs_and_checkpoints():
+    ends = "def compute_terminal(progress_buf):\n    return progress_buf >= 2\n"
+    env, other = (make_env({"a": COSINE + ends, "b": NEVER_ENDS}) for _ in range(2))
+    env.reset()
+    for step in range(6):
+        env.step(torch.zeros(2 * N, 1))
+        if step == 3:
+            env.stats.shaped_return()  # as a log does
+    assert env.stats.training_episodes.tolist() == [3 * N, 0]
+    other.set_env_state(env.get_env_state())
+    assert other.stats.training_episodes.tolist() == [3 * N, 0]
+
+
+def test_dropped_contacts_are_taken_by_group_and_once():
+    env = make_env({"a": COSINE, "b": COSINE})
+    env.task.contact_overflows += torch.arange(2 * N, dtype=torch.int32)
+    assert env.take_contact_overflows().tolist() == [sum(range(N)), sum(range(N, 2 * N))]
+    assert env.take_contact_overflows().tolist() == [0, 0]
+
+
 def test_actions_are_clipped_and_padded_columns_do_nothing():
     wide = "ACTION_DIM = 3\ndef compute_torque(action, state_dict):\n    return action[:, :2] * 100.0\n"
     env = make_env({"a": COSINE, "b": COSINE + wide})

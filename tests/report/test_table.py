@@ -15,7 +15,7 @@ SMALL = [
     *(ok("human", seed, 0.70 + 0.01 * seed) for seed in range(3)),
     *(ok("unshaped", seed, 0.10) for seed in range(3)),
     ok("004_torque", 0, 0.81),
-    ok("004_torque", 1, 0.83, unstable_resets=12),
+    ok("004_torque", 1, 0.83, unstable_resets=12, training_episodes=100),
     Result("004_torque", 2, FAILED, error="out of memory: 93 GiB asked for"),
     *(
         Result("005_shape", seed, FAILED, error="fns/005_shape.py:12: in compute_reward: returned (256, 1), not (256,)")
@@ -43,7 +43,7 @@ fitness: how well the commanded velocity is followed, mean over the full
 vs human: difference to the human baseline, paired by seed
 steps: mean length of an evaluation episode, control steps
 where seeds failed, the numbers are over those that finished
-physics blow-ups (environments reset): 004_torque 12
+training episodes that ended because the physics blew up: 004_torque 12 %
 
 failed (3 of 5 candidates):
   004_torque (1/3 seeds failed)
@@ -136,3 +136,29 @@ def test_shorten_keeps_both_ends():
     assert shorten("001_forward_velocity", 20) == "001_forward_velocity"
     assert shorten("001_forward_velocity", 11) == "001_f…ocity"
     assert [len(shorten("abcdefgh", n)) for n in range(8)] == list(range(8))
+
+
+def physics(**counts):
+    results = [ok("human", 0, 0.5), *(ok(name, 0, 0.4, **own) for name, own in counts.items())]
+    return render_table(rank(results), "x", 200)
+
+
+def test_blow_ups_are_named_with_their_share_where_it_is_not_small():
+    text = physics(
+        rare=dict(unstable_resets=10, training_episodes=1000),
+        often=dict(unstable_resets=30, training_episodes=1000),
+        always=dict(unstable_resets=70, training_episodes=70),
+        unknown=dict(unstable_resets=70),
+    )
+    assert "\ntraining episodes that ended because the physics blew up: always 100 %, often 3 %\n" in text
+
+
+def test_of_many_with_blow_ups_the_worst_are_named():
+    text = physics(**{f"c{k}": dict(unstable_resets=10 + k, training_episodes=100) for k in range(8)})
+    assert "blew up: c7 17 %, c6 16 %, c5 15 %, c4 14 %, c3 13 % and 3 more\n" in text
+
+
+def test_dropped_contacts_are_named_as_no_ground_for_a_ranking():
+    text = physics(few=dict(contact_overflows=3), none=dict(), many=dict(contact_overflows=400))
+    assert "\nenv-steps in which contacts were dropped: many 400, few 3; do not trust their results, give" in text
+    assert "dropped" not in physics(none=dict())

@@ -10,7 +10,7 @@ from torch import Tensor
 from envcoder_bench.sim.base import Simulator
 
 FORCES = ("dof_force", "contact_forces", "sensor_forces")
-TENSORS = ("root_states", "dof_pos", "dof_vel", *FORCES, "object_states", "unstable")
+TENSORS = ("root_states", "dof_pos", "dof_vel", *FORCES, "object_states", "unstable", "contact_overflows")
 
 
 class FakeSimulator(Simulator):
@@ -44,6 +44,8 @@ class FakeSimulator(Simulator):
         self.jacobian = torch.eye(6, len(dof_names)).repeat(num_envs, 1, 1)
         self.mass_matrix = torch.eye(len(dof_names)).repeat(num_envs, 1, 1)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
+        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32)
+        self.engine_warnings: Dict[str, int] = {}
         self.effort: Optional[Tensor] = None
 
     def set_drive_mode(self, effort: Tensor) -> None:

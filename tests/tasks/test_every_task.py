@@ -152,6 +152,7 @@ def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
         assert bool(torch.isfinite(obs["obs"]).all()) and bool(torch.isfinite(reward).all()), f"step {step}"
     assert all(env.alive) and (ended > 0 or steps < env.full_episode)
     assert env.stats.unstable_resets.sum() <= 0.001 * steps * env.num_envs
+    assert not env.take_contact_overflows().any(), "the model has too little room for its contacts"
 
 
 def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys):
