@@ -101,6 +101,10 @@ class FromStream(TorchDispatchMode):
     ``poisson``), are left to torch.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch imports its compiler at the first call, which takes seconds
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:

@@ -27,10 +27,19 @@ class Compiler:
         state: what programs read; all groups' rows, or group 0's, behind which the others' lie.
         active: ``(num_groups,)`` uint8, groups that the kernels run.
         step: 0-d int64, the step of the random numbers.
+        refuse: told of a call whose function is a program alone, when that cannot be compiled, and why.
     """
 
-    def __init__(self, state: Dict[str, Tensor], components: Components, active: Tensor, step: Tensor) -> None:
+    def __init__(
+        self,
+        state: Dict[str, Tensor],
+        components: Components,
+        active: Tensor,
+        step: Tensor,
+        refuse: Callable[[Call, str], None],
+    ) -> None:
         self._state, self._components, self._active, self._step = state, components, active, step
+        self._refuse = refuse
 
     def can_compile(self, program: Program) -> bool:
         """Whether a kernel can read all that the program reads: each environment's numbers must lie in a row."""
@@ -38,6 +47,9 @@ class Compiler:
 
     def compile(self, stages: Sequence[Stage]) -> None:
         """Make the kernels of the stages' traced calls; where there is no working compiler, call them instead."""
+        for stage in stages:
+            stage.launches = []
+        stages = [stage for stage in stages if stage.traced]
         if not stages:
             return
         try:
@@ -60,8 +72,24 @@ class Compiler:
                 for call, program in stage.traced
             ]
             work.append((jobs, memory))
-        for stage, launches in zip(stages, kernels.launches(work, stages[0].layout.envs_per_group)):
+        made = kernels.launches(work, stages[0].layout.envs_per_group)
+        for stage, launches, refused in zip(stages, *made):
             stage.launches = launches
+            for group, reason in refused:
+                self._call_instead(stage, group, reason)
+
+    def _call_instead(self, stage: Stage, group: int, reason: str) -> None:
+        """Call a function whose program cannot be compiled; a program without a function is not called, for it is slow.
+
+        Operation by operation, one of them could keep all other groups waiting.
+        """
+        call = next(call for call, _ in stage.traced if call.group == group)
+        stage.traced = [(own, program) for own, program in stage.traced if own is not call]
+        if call.function is not None and call.function.program is not None:
+            self._refuse(call, reason)
+        else:
+            stage.calls.append(call)
+            _warn(call, f"cannot be compiled, so it runs as PyTorch calls, more slowly: {reason}")
 
     def verify(self, stage: Stage, alive: Sequence[bool], attempt: Callable[[Call], object]) -> None:
         """Call the functions that kernels stand for once, and take those back whose kernels disagree.
@@ -98,7 +126,7 @@ class Compiler:
         wrong = [g for g in disagreeing(expected, got, groups, n) if alive[g]]
         for call, program in stage.traced:
             if call.group in wrong:
-                _warn_of_disagreement(call)
+                _warn(call, "its compiled form gives other numbers, so it runs as PyTorch calls, more slowly")
             else:
                 program.verified.add((call.seed, n))
         self.take_back(stage, wrong)
@@ -113,11 +141,10 @@ class Compiler:
             self.compile([stage])
 
 
-def _warn_of_disagreement(call: Call) -> None:
+def _warn(call: Call, message: str) -> None:
     function = call.function
     place = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
-    message = f"{place}: its compiled form gives other numbers, so it runs as PyTorch calls from now on, more slowly"
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    warnings.warn(f"{place}: {message}", RuntimeWarning, stacklevel=2)
 
 
 def _source(program: Program, stage: Stage, num_components: int) -> Source:

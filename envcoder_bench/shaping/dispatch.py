@@ -97,15 +97,16 @@ class Dispatcher:
         ]
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._compiler = Compiler({**views[0], ACTION: actions}, self._components, self._active, self._step)
+        self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
+        readable = {**views[0], ACTION: actions}
+        self._compiler = Compiler(readable, self._components, self._active, self._step, self._refuse)
         for group in range(groups):
             self._add_calls(group)
-        self._compiler.compile([stage for stage in self.stages.values() if stage.traced])
+        self._compiler.compile(list(self.stages.values()))
         self._constant_watches = [Watch(mine.values()) for mine in own]
         live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
         self._watch = Watch([*live, actions, *(copy.tensor for copy in self._copies)])
 
-        self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
         self._graphs = cuda_graphs.Graphs(self.device) if self.device.type == "cuda" else None
 
     # one control step
@@ -200,6 +201,12 @@ class Dispatcher:
             self._active[group].fill_(0)
             for stage in self.stages.values():
                 stage.clear(group)
+
+    def _refuse(self, call: Call, reason: str) -> None:
+        """Stop a group that has a program which cannot be compiled, and no function."""
+        assert call.function is not None
+        own = call.function
+        self.fail(call.group, CandidateError(f"cannot be compiled: {reason}", own.file, own.line, own.type))
 
     def get_state(self) -> Dict[str, Any]:
         """What a later ``set_state`` needs to go on as if uninterrupted."""

@@ -149,7 +149,7 @@ class Compiled:
         )
         seeds = list(seeds) or [0] * groups
         jobs = [kernels.Job(g, seed, source) for g, (seed, source) in enumerate(zip(seeds, self.sources))]
-        self.launches = kernels.launches([(jobs, self.memory)], n)[0]
+        self.launches = kernels.launches([(jobs, self.memory)], n)[0][0]
 
     def run(self, state: Dict[str, Tensor], step: int = 0) -> List[Result]:
         """Each program's numbers for one and the same ``state`` of n environments."""

@@ -14,10 +14,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from envcoder_bench.shaping.tracing.building import BROKEN_OFF
 from envcoder_bench.shaping.tracing.program import KINDS
 from envcoder_bench.shaping.tracing.source import C_TYPES, Source
 
 PROGRAMS_PER_KERNEL = 16  # fewer are more launches, more are compiled again when one of them changes
+MAX_LINES = 30_000  # of the programs of one kernel, but for one that is longer by itself
 
 # table T: n, pointers to the slots, the constants, the active groups and the step; then pointer and row stride of every
 # tensor. A slot is one group's program: which case, group, first constant, seed.
@@ -64,25 +66,68 @@ def available() -> bool:
     return importlib.util.find_spec("warp") is not None
 
 
-def launches(stages: Sequence[Tuple[Sequence[Job], Memory]], n: int) -> List[List[Callable[[], None]]]:
+class Refused(NamedTuple):
+    """A group whose program cannot be compiled, and why; the message completes "it ..."."""
+
+    group: int
+    reason: str
+
+
+Launches = List[Callable[[], None]]
+Chunk = List[List[Job]]  # programs of one kernel, each with the groups that have it
+
+
+def launches(
+    stages: Sequence[Tuple[Sequence[Job], Memory]], n: int
+) -> Tuple[List[Launches], List[List[Refused]]]:
     """Compile every stage's programs, groups of n environments, into functions that each launch one kernel.
 
     Those of one stage may be called in any order, side by side, and captured in a CUDA graph.
+
+    Returns:
+        For each stage, its launches, and the groups that these leave out because their program cannot be compiled.
+
+    Raises:
+        RuntimeError: none can.
     """
     native: Any = importlib.import_module("envcoder_bench.shaping.tracing.native")
-    plans = []
-    for jobs, memory in stages:
-        by_code: Dict[Tuple[Any, ...], List[Job]] = {}
-        for job in jobs:
-            by_code.setdefault((job.source.code, job.source.state), []).append(job)
-        programs = list(by_code.values())
-        chunks = [programs[i : i + PROGRAMS_PER_KERNEL] for i in range(0, len(programs), PROGRAMS_PER_KERNEL)]
-        plans.append([(native.make_kernel(_code(chunk, memory)), chunk) for chunk in chunks])
-    native.load([kernel for plan in plans for kernel, _ in plan], stages[0][1].step.device)
-    return [
-        [_launch(native, kernel, chunk, memory, n) for kernel, chunk in plan]
-        for plan, (_, memory) in zip(plans, stages)
-    ]
+    device = stages[0][1].step.device
+    chunks = [(i, chunk) for i, (jobs, _) in enumerate(stages) for chunk in _chunks(jobs)]
+    codes = [_code(chunk, stages[i][1]) for i, chunk in chunks]
+    faults = native.build(codes, device)
+    if all(faults) and not any(fault.startswith(BROKEN_OFF) for fault in faults):
+        raise RuntimeError(faults[0])  # no working compiler
+    # of a kernel that cannot be compiled, each program by itself
+    alone = [(i, [jobs]) for (i, chunk), fault in zip(chunks, faults) for jobs in chunk if fault and len(chunk) > 1]
+    chunks = [own for own, fault in zip(chunks, faults) if not fault or len(own[1]) == 1] + alone
+    codes = [_code(chunk, stages[i][1]) for i, chunk in chunks]
+    faults = native.build(codes, device)
+    refused: List[List[Refused]] = [[] for _ in stages]
+    for (i, chunk), fault in zip(chunks, faults):
+        refused[i] += [Refused(job.group, fault) for jobs in chunk for job in jobs if fault]
+    good = [k for k, fault in enumerate(faults) if not fault]
+    made: List[Launches] = [[] for _ in stages]
+    for k, kernel in zip(good, native.load([codes[k] for k in good], device) if good else []):
+        i, chunk = chunks[k]
+        made[i].append(_launch(native, kernel, chunk, stages[i][1], n))
+    return made, refused
+
+
+def _chunks(jobs: Sequence[Job]) -> List[Chunk]:
+    """The different programs, some for each kernel."""
+    by_code: Dict[Tuple[Any, ...], List[Job]] = {}
+    for job in jobs:
+        by_code.setdefault((job.source.code, job.source.state), []).append(job)
+    chunks: List[Chunk] = []
+    lines = MAX_LINES
+    for own in by_code.values():
+        size = own[0].source.code.count("\n")
+        if lines + size > MAX_LINES or len(chunks[-1]) == PROGRAMS_PER_KERNEL:
+            chunks.append([])
+            lines = 0
+        chunks[-1].append(own)
+        lines += size
+    return chunks
 
 
 def _rows(memory: Memory) -> Dict[str, Tensor]:

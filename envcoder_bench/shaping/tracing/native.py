@@ -1,47 +1,32 @@
-"""Warp kernels around C code. Warp reads annotations as they stand, so nothing here may postpone them."""
+"""Traced programs as Warp kernels of this process: compiled, loaded, launched on torch's streams."""
+
+from __future__ import annotations
 
 import functools
-import os
-from typing import Any, Sequence
+from typing import Any, Dict, List, Sequence
 
 import torch
 import warp as wp
 
-wp.config.log_level = wp.LOG_WARNING  # no line for each module it loads
-if torch.cuda.is_available():
-    wp.init()
-else:  # Warp's C code prints a warning that there is no CUDA driver
-    with open(os.devnull, "w") as devnull:
-        stderr = os.dup(2)
-        os.dup2(devnull.fileno(), 2)
-        try:
-            wp.init()
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-
-BLOCK = 64  # threads; few, because programs use many registers and groups have few environments
+from envcoder_bench.cpus import usable_cpus
+from envcoder_bench.shaping.tracing import building
+from envcoder_bench.shaping.tracing.warp_kernel import BLOCK, is_built, make_kernel, target
 
 
-@functools.lru_cache(maxsize=None)
-def make_kernel(code: str) -> Any:
-    """A Warp kernel that runs C ``code`` for each thread ``tid``, with an int64 array ``table``."""
-
-    @wp.func_native(code)
-    def run(tid: int, table: wp.array(dtype=wp.int64)): ...  # pyright: ignore
-
-    # no fused multiply-add: torch rounds after every operation
-    @wp.kernel(enable_backward=False, module="unique", module_options={"fuse_fp": False})
-    def kernel(table: wp.array(dtype=wp.int64)):  # pyright: ignore
-        run(wp.tid(), table)
-
-    return kernel
+def build(codes: Sequence[str], device: torch.device) -> List[str]:
+    """Compile what is not in Warp's cache; for each kernel, why it cannot be compiled, or an empty text."""
+    own = str(wp.device_from_torch(device))
+    missing = [code for code in codes if not is_built(make_kernel(code), own)]
+    errors: Dict[str, str] = dict(zip(missing, building.build(missing, target(own)))) if missing else {}
+    return [errors.get(code, "") for code in codes]
 
 
-def load(kernels: Sequence[Any], device: torch.device) -> None:
-    """Compile what is not in Warp's cache, several kernels at a time, and load all."""
+def load(codes: Sequence[str], device: torch.device) -> List[Any]:
+    """Load kernels that are compiled."""
+    kernels = [make_kernel(code) for code in codes]
     modules = [kernel.module for kernel in kernels]
-    wp.force_load(wp.device_from_torch(device), modules, block_dim=BLOCK, max_workers=os.cpu_count())
+    wp.force_load(wp.device_from_torch(device), modules, block_dim=BLOCK, max_workers=usable_cpus())
+    return kernels
 
 
 def prepare_launch(kernel: Any, threads: int, table: torch.Tensor) -> Any:

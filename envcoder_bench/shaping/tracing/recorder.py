@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench.shaping.tracing.program import (
+    MAX_NODES,
     Escape,
     Fault,
     Number,
@@ -128,6 +129,9 @@ class Recorder(TorchDispatchMode):
     def finished(self, outputs: Dict[str, Output]) -> Union[Program, Fault]:
         """The program of these outputs and no more, or what prevents it."""
         fault = self.fault or self.unknown(outputs.values())
+        count = sum(len(own.nodes) for own in outputs.values())
+        if fault is None and count > MAX_NODES:
+            fault = None, f"returns {count} numbers for one environment; programs do up to {MAX_NODES}"
         self.program.outputs = outputs
         return fault or pruned(self.program)
 
@@ -141,6 +145,10 @@ class Recorder(TorchDispatchMode):
     def __exit__(self, *error: Any) -> None:
         self._exits.__exit__(*error)
         super().__exit__(*error)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch imports its compiler at the first call, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None

@@ -1,0 +1,79 @@
+"""Warp kernels around C code. Warp reads annotations as they stand, so nothing here may postpone them.
+
+Without torch, so that the processes that compile start quickly.
+"""
+
+import contextlib
+import functools
+import os
+from pathlib import Path
+from typing import Any, Iterator
+
+import warp as wp
+
+BLOCK = 64  # threads; few, because programs use many registers and groups have few environments
+
+
+@contextlib.contextmanager
+def _without_driver_warning() -> Iterator[None]:
+    """Keep Warp's C code from printing that there is no CUDA driver."""
+    if Path("/proc/driver/nvidia/version").exists():
+        yield
+        return
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
+
+
+wp.config.log_level = wp.LOG_WARNING  # no line for each module it loads
+with _without_driver_warning():
+    wp.init()
+
+
+@functools.lru_cache(maxsize=None)
+def make_kernel(code: str) -> Any:
+    """A Warp kernel that runs C ``code`` for each thread ``tid``, with an int64 array ``table``."""
+
+    @wp.func_native(code)
+    def run(tid: int, table: wp.array(dtype=wp.int64)): ...  # pyright: ignore
+
+    # no fused multiply-add: torch rounds after every operation
+    @wp.kernel(enable_backward=False, module="unique", module_options={"fuse_fp": False, "block_dim": BLOCK})
+    def kernel(table: wp.array(dtype=wp.int64)):  # pyright: ignore
+        run(wp.tid(), table)
+
+    return kernel
+
+
+def is_built(kernel: Any, device: str) -> bool:
+    """Whether Warp's cache has the kernel's binary for a device, such as ``cuda:0``."""
+    own, module = wp.get_device(device), kernel.module
+    dim = BLOCK if own.is_cuda else 1
+    try:
+        name = module._get_compile_output_name(own, block_dim=dim)
+        return (Path(str(wp.config.kernel_cache_dir)) / module.get_module_identifier(block_dim=dim) / name).is_file()
+    except AttributeError:  # another version of Warp: building what is built costs little
+        return False
+
+
+def target(device: str) -> str:
+    """What ``build`` compiles for: ``cpu``, or a CUDA architecture and the kind of binary, such as ``90 cubin``."""
+    own = wp.get_device(device)
+    if not own.is_cuda:
+        return "cpu"
+    return f"{own.get_cuda_compile_arch()} {'ptx' if own.get_cuda_output_format() == 'ptx' else 'cubin'}"
+
+
+def build(code: str, target: str) -> None:
+    """Compile ``make_kernel(code)`` into Warp's cache; needs no device."""
+    module = make_kernel(code).module
+    if target == "cpu":
+        wp.force_load("cpu", [module], block_dim=BLOCK)
+    else:
+        arch, kind = target.split()
+        wp.compile_aot_module(module, arch=int(arch), use_ptx=kind == "ptx")
