@@ -103,7 +103,7 @@ LONG = {
     "the largest of 20": "return torch.cat([x, y, x * y, x + y, x - y], -1).topk(3, dim=-1).values",
     "a sort of 24": "return torch.cat([x, y, x * y, x + y, x - y, x * x], -1).sort(dim=-1).values",
     "whole numbers multiplied": "for _ in range(500):\n    i = i * (i + 3) % 1000003\nreturn i",
-    "whole numbers divided": "j = i.abs() + 9\nfor _ in range(99):\n    i, j = i * 37 // (j.abs() + 3), i + 1\nreturn i",
+    "whole numbers divided": "j = i.abs()\nfor _ in range(99):\n    i, j = i * 37 // (j.abs() + 3), i + 1\nreturn i",
 }
 
 
