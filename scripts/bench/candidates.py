@@ -2,7 +2,8 @@
 
 Candidate k is made of a subset of the pool that its own generator draws, with constants of its own, so that the first
 4 of 250 are the 4 of 4. Every one has reward, observation, torque or target, and terminal; every fourth also initial
-state and goal. Every fifth reads its inputs as parameters bound by name, the others from ``state_dict``.
+state and goal, which it draws with torch's own random functions, as people do who do not know the helpers. Every fifth
+reads its inputs as parameters bound by name, the others from ``state_dict``.
 """
 
 from __future__ import annotations
@@ -58,7 +59,12 @@ def _source(k: int) -> str:
         functions.append(_function("compute_initial_state", [f"return {{{', '.join(start)}}}"], rng, by_name))
         goal = f'return {{"commands": {rng.choice(pool.GOALS)}}}'
         functions.append(_function("compute_goal", [goal], rng, by_name))
-    return HEADER.format(k=k) + "".join(f"\n\n{function}\n" for function in functions)
+        draw = f"def torch_rand_float(low, high, shape, device):\n    return {rng.choice(pool.DRAWS)}"
+        functions.insert(0, draw)
+    header = HEADER.format(k=k)
+    return (header.replace(", torch_rand_float", "") if k % 4 == 0 else header) + "".join(
+        f"\n\n{function}\n" for function in functions
+    )
 
 
 def _reward(rng: random.Random) -> List[str]:
@@ -75,7 +81,7 @@ def _observation(rng: random.Random) -> List[str]:
     rng.shuffle(parts)
     lines = ["obs = torch.cat((", *(f"    {part}," for part in parts), "), dim=-1)"]
     if rng.random() < 0.15:  # sensor noise, as legged_gym adds it
-        lines.append("obs = obs + torch_rand_float(-@0.01~0.03@, @0.01~0.03@, obs.shape, obs.device)")
+        lines.append(f"obs = obs + {rng.choice(pool.NOISES)}")
     if rng.random() < 0.3:
         lines.append("obs = torch.clamp(obs, -@5.0~20.0@, 20.0)")
     return [*lines, "return obs"]

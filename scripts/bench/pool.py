@@ -131,6 +131,17 @@ ENDINGS: Tuple[str, ...] = (
     "torch.abs(lin_vel[:, 2]) > @2.0~4.0@",
 )
 
+# uniform numbers, and noise of the observation, as people write them
+DRAWS: Tuple[str, ...] = (
+    "(high - low) * torch.rand(shape, device=device) + low",
+    "low + (high - low) * torch.rand(*shape, device=device)",
+    "torch.empty(shape, device=device).uniform_(low, high)",
+)
+NOISES: Tuple[str, ...] = (
+    "torch_rand_float(-@0.01~0.03@, @0.01~0.03@, obs.shape, obs.device)",
+    "(2.0 * torch.rand_like(obs) - 1.0) * @0.01~0.03@",
+    "@0.01~0.03@ * torch.randn_like(obs)",
+)
 DRAW_12 = "torch_rand_float(@{low}@, @{high}@, (default_dof_pos.shape[0], 12), default_dof_pos.device)"
 STARTS: Tuple[str, ...] = (
     f"'dof_pos': default_dof_pos * {DRAW_12.format(low='0.4~0.8', high='1.2~1.6')}",
