@@ -84,11 +84,19 @@ def test_random_numbers_in_a_graph_are_those_of_the_step():
         torch.testing.assert_close(on_device.cpu(), on_cpu, rtol=0, atol=0)
 
 
+def test_torch_s_own_random_functions_are_captured_and_draw_the_same():
+    code = "def compute_observation(dof_pos):\n    x = torch.randint_like(dof_pos, 9)\n    return x + torch.rand_like(x)\n"
+    graphs, cpu = quiet([code, PLAIN], n=16), Groups([code, PLAIN], n=16)
+    for t in (0, 1, 2, 50):
+        on_device, on_cpu = graphs.step(t)["observation"], cpu.step(t)["observation"]
+        torch.testing.assert_close(on_device.cpu(), on_cpu, rtol=0, atol=0)
+
+
 CANNOT = {
     "x = float(dof_pos[0, 0])": (3, "it waits for the device"),
     "x = dof_pos[dof_pos[:, 0] > 0].sum()": (3, "it waits for the device"),
     "x = torch.tensor([1.0], device=dof_pos.device)": (3, "it waits for the device"),
-    "x = torch.rand_like(dof_pos[:, 0]) * 0": (3, "may draw from a library's generator"),
+    "x = torch.randperm(8, device=dof_pos.device) * 0": (3, "may draw from a library's generator"),
     "compute_reward.x = x = 0": (3, "it may keep something for its next call"),
     "x = 0; torch.cuda.synchronize()": (3, "in a capture"),
 }
