@@ -85,7 +85,7 @@ def test_random_numbers_in_a_graph_are_those_of_the_step():
 
 
 def test_torch_s_own_random_functions_are_captured_and_draw_the_same():
-    code = "def compute_observation(dof_pos):\n    x = torch.randint_like(dof_pos, 9)\n    return x + torch.rand_like(x)\n"
+    code = "def compute_observation(dof_pos):\n    return torch.randint_like(dof_pos, 9) + torch.rand_like(dof_pos)\n"
     graphs, cpu = quiet([code, PLAIN], n=16), Groups([code, PLAIN], n=16)
     for t in (0, 1, 2, 50):
         on_device, on_cpu = graphs.step(t)["observation"], cpu.step(t)["observation"]

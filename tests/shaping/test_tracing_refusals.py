@@ -320,7 +320,7 @@ def test_functions_that_several_groups_share_are_traced_once(monkeypatch):
     own = shaping("def compute_goal(commands):\n    return {'commands': commands * 0.5}\n", task=task)
     for _ in range(3):
         trace.trace(own, task.state, task.constants, task, memo)
-    assert sorted(calls) == sorted(["goal", "observation", "reward", "terminal"] * 2)  # with two numbers of rows
+    assert sorted(calls) == ["goal", "observation", "reward", "terminal"]
 
 
 def test_a_refusal_prints_file_line_and_function():

@@ -91,3 +91,35 @@ def test_a_kernel_knows_how_many_environments_its_groups_have():
         state = make_state(n)
         got, want = Compiled([program], n).run(state)[0], eager(function(body), state)
         torch.testing.assert_close(got.floats, want.floats, rtol=1e-6, atol=1e-6)
+
+
+# ways to the number of environments
+ASKED = [
+    "len(x)", "x.shape[0]", "x.size(0)", "x.size()[0]", "x.numel() // 4", "torch.numel(x) // 4", "x.nelement() // 4",
+    "x.T.shape[1]", "x.T.contiguous().stride(0)", "sum(1 for _ in x)", "len(list(x))", "len(x.unbind(0))",
+    "x.nbytes // 16", "[*x.shape][0]", "len(torch.split(x, 1))", "x.sum(dim=1).shape[0]", "max(x.shape)",
+    "len(x[:, 0])", "torch.Size(x.shape).numel() // 4", "int(repr(x.shape)[12:-5])", "x.T.size(-1)",
+]  # fmt: skip
+UNASKED = ["x * 2.0", "torch.cat([x, y], dim=-1)", "quat_rotate_inverse(q, v)", "torch.zeros_like(x) + y", "x.T.T"]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_function_that_asks_how_many_there_are_is_noticed(asked):
+    program = record(function(f"x[:, 0] * ({asked})"), make_state(trace.ROWS))
+    assert isinstance(program, Program) and program.sized
+    assert {node.value for node in program.nodes if node.op == "const"} & {float(trace.ROWS), trace.ROWS}
+
+
+def test_torchscript_may_ask_unseen():
+    @torch.jit.script
+    def scripted(x: torch.Tensor) -> torch.Tensor:
+        return x[:, 0] * x.shape[0]
+
+    program = record(lambda x: scripted(x), {"x": make_state(trace.ROWS)["x"]})
+    assert isinstance(program, Program) and program.sized
+
+
+@pytest.mark.parametrize("body", UNASKED)
+def test_one_that_does_not_is_recorded_once(body):
+    program = record(function(body), make_state(trace.ROWS))
+    assert isinstance(program, Program) and not program.sized

@@ -64,13 +64,15 @@ class Program:
 
     ``verified`` are the (seed, environments of a group) for which its kernel has been held against the function;
     ``sources`` are its C code, by how it stores its outputs; ``lines`` are the lines of the function's file that the
-    nodes come from, where they were recorded, and ``line`` that of the nodes to come.
+    nodes come from, where they were recorded, and ``line`` that of the nodes to come; ``sized``: whether the function
+    may have known how many environments there were.
     """
 
     nodes: List[Node] = field(default_factory=list)
     outputs: Dict[str, Output] = field(default_factory=dict)
     lines: List[Optional[int]] = field(default_factory=list, repr=False, compare=False)
     line: Optional[int] = field(default=None, repr=False, compare=False)
+    sized: bool = field(default=False, repr=False, compare=False)
     verified: Set[Tuple[int, int]] = field(default_factory=set)
     sources: Dict[Any, Any] = field(default_factory=dict, repr=False)
     _known: Dict[Node, int] = field(default_factory=dict, repr=False)

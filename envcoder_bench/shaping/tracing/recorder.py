@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from envcoder_bench import torch_utils
 from envcoder_bench.shaping.tracing.program import (
     MAX_NODES,
     Escape,
@@ -67,6 +68,9 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.rows, self.program = rows, Program()
         self.fault: Optional[Fault] = None
+        # whether the function may know how many environments there are: it asked a tensor for its size, or ran where
+        # that does not show (TorchScript, what no rule describes)
+        self._sized = False
         self._file = file
         self._values: Dict[int, Tuple[Tensor, Value]] = {}  # the tensor is kept: its id must not be used again
         self._inputs: Dict[int, Tuple[Tensor, str]] = {}  # tensors of the state, and their names
@@ -133,7 +137,11 @@ class Recorder(TorchDispatchMode):
         if fault is None and count > MAX_NODES:
             fault = None, f"returns {count} numbers for one environment; programs do up to {MAX_NODES}"
         self.program.outputs = outputs
-        return fault or pruned(self.program)
+        if fault is not None:
+            return fault
+        made = pruned(self.program)
+        made.sized = self._sized
+        return made
 
     # recording
 
@@ -154,6 +162,8 @@ class Recorder(TorchDispatchMode):
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
+        if not self._exits.depth:  # called by TorchScript
+            self._sized = True
         result = func(*args, **kwargs)
         self._attempt(func._schema.name, lambda: self._record(func, args, kwargs, result), (*args, *kwargs.values()))
         return result
@@ -172,6 +182,10 @@ class Recorder(TorchDispatchMode):
             self.fault = self._cause(given) or (self.program.line, _reason(name, error))
         finally:
             self._writing = False
+
+    def note_size(self) -> None:
+        """Note that a function asks a tensor for its size."""
+        self._sized = True
 
     def leave_torch(self, tensor: Tensor, name: str) -> None:
         """Note that a function takes the numbers of ``tensor`` out of torch with method ``name``."""
@@ -233,6 +247,7 @@ class Recorder(TorchDispatchMode):
         """
         if isinstance(target, Tensor):
             result = target
+        self._sized = True  # what came of it may be as many tensors as there are environments
         made = list(result) if isinstance(result, (tuple, list)) else [result]
         only_tensors = bool(made) and all(isinstance(x, Tensor) for x in made)
         if not only_tensors or torch.Tag.inplace_view in func.tags or _shape_depends_on_numbers(func):
@@ -343,19 +358,34 @@ def _signature(func: Any) -> Tuple[str, List[str], Dict[str, Any]]:
 
 
 _EXITS = {getattr(Tensor, name): name for name in ("numpy", "tolist", "__array__", "__dlpack__")}
+_SIZES = {
+    *(getattr(Tensor, name) for name in ("size", "__len__", "numel", "nelement", "stride", "__iter__", "__repr__")),
+    *(getattr(Tensor, name).__get__ for name in ("shape", "nbytes")),
+    torch.numel,
+}
 
 
 class _Exits(TorchFunctionMode):
-    """Watches for methods that give a tensor's numbers to Python without an operator."""
+    """Watches for methods that give a tensor's numbers, or its size, to Python without an operator."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
+        self.depth = 0  # of calls that are under way
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
         if func in _EXITS:
             self._recorder.leave_torch(args[0], _EXITS[func])
-        return func(*args, **(kwargs or {}))
+        elif func in _SIZES and sys._getframe(1).f_code.co_filename != _HELPERS:
+            self._recorder.note_size()
+        self.depth += 1
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.depth -= 1
+
+
+_HELPERS = torch_utils.__file__  # which use sizes as sizes alone
 
 
 def _line_now(file: str) -> Optional[int]:

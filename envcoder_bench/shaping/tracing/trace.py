@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
@@ -157,14 +158,14 @@ class _Samples(NamedTuple):
         return results[0]
 
     def _recorded(self, device: str, record: Callable[[Sample], Recorded]) -> Recorded:
-        """A program that holds for any number of environments."""
+        """A program that holds for any number of environments, from several if the function may know how many."""
         made: List[Program] = []
         for rows in SIZES:
             one = record(self._sample(device, rows))
             if not isinstance(one, Program):
                 return one
             made.append(one)
-            if len(made) == 2 and equal(*made):
+            if not one.sized or (len(made) == 2 and equal(*made)):
                 return one
         return for_any_size(made, SIZES)
 
@@ -205,7 +206,7 @@ class Sample:
         """The program of the task's own drives, or what prevents it."""
         given, action = self.given(), self.action.clone()
         call = partial(self.task.default_dof_target, action, given)
-        return self._run(call, given, action, noise.CONTROL, "command", "", (), False)
+        return self._run(call, None, given, action, noise.CONTROL, "command", (), False)
 
     def record(
         self,
@@ -218,20 +219,21 @@ class Sample:
         """The program of one function, or what prevents it; if ``incomplete``, without components that have none."""
         given, action = self.given(), self.action.clone()
         call = bind(function, given, action if stage == "command" else None)
-        return self._run(call, given, action, purpose, stage, function.file, components, incomplete)
+        return self._run(call, function, given, action, purpose, stage, components, incomplete)
 
     def _run(
         self,
         call: Callable[[], object],
+        function: Optional[CandidateFunction],
         given: StateDict,
         action: Tensor,
         purpose: int,
         stage: str,
-        file: str,
         components: Tuple[str, ...],
         incomplete: bool,
     ) -> Recorded:
-        recorder = Recorder(self.rows, file)
+        recorder = Recorder(self.rows, "" if function is None else function.file)
+        draws = function is not None and function.random_line is not None
         seed, step = (torch.full((), x, dtype=torch.int64, device=self.device) for x in (7, 11))
         for name, x in {**{key: given[key] for key in self.state}, ACTION: action}.items():
             recorder.load(x, name)
@@ -241,7 +243,7 @@ class Sample:
         try:
             with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, purpose):
                 warnings.simplefilter("ignore")
-                with recorder, FromStream():
+                with recorder, FromStream() if draws else nullcontext():
                     value = call()
             if recorder.fault is not None:
                 return recorder.fault
