@@ -5,7 +5,7 @@ import torch
 from shaping_fakes import FakeTask, load, shaping
 
 from envcoder_bench.shaping.tracing import trace as tracing
-from envcoder_bench.shaping.tracing.cache import ProgramCache
+from envcoder_bench.shaping.tracing.cache import ProgramCache, stands_alone
 from envcoder_bench.shaping.tracing.program import Program
 from envcoder_bench.shaping.tracing.trace import Memo, trace
 
@@ -84,6 +84,51 @@ def test_a_damaged_file_is_traced_anew(own_folder):
 def test_a_file_that_reads_others_is_never_kept():
     code = CODE + "\nWEIGHTS = torch.ones(2) if True else torch.load('weights.pt')\n"
     assert traced(code)[1] and traced(code)[1]
+
+
+def test_a_file_with_a_helper_module_is_never_kept(own_folder):
+    """The helper may change: a kernel gave 7 where the function gave -10."""
+    programs, _ = traced()
+    function, task = load(CODE).functions["compute_reward"], FakeTask(4)
+    for line, kept in (("import helper_of_a_candidate", False), ("import math", True)):
+        cache = ProgramCache({"mine.py": f"{line}\n{CODE}"}, task.state, task.constants, 0)
+        cache.save(programs["reward"], function)
+        assert (cache.load(function) is not None) == kept
+
+
+def test_a_change_of_this_package_is_seen(monkeypatch):
+    code = CODE.replace("isaacgym.torch_utils", "envcoder_bench.tasks.anymal.human").replace(
+        "import torch_rand_float", "import quat_rotate_inverse, torch_rand_float"
+    )
+    assert traced(code)[1] and not traced(code)[1]
+    monkeypatch.setattr("envcoder_bench.shaping.tracing.cache.own_code", lambda: "changed")
+    assert traced(code)[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import os", "import sys", "import mylib", "from . import other", "from .other import x", "import numpy, time",
+        "from time import time", "x = eval('1')", "x = __import__('os')",
+        "import importlib; importlib.import_module('x')",
+    ],
+)  # fmt: skip
+def test_what_depends_on_more_than_its_text_does_not_stand_alone(line):
+    assert not stands_alone(f"{line}\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0]\n")
+
+
+def test_ordinary_files_stand_alone():
+    for line in ("import torch, math", "from typing import Dict", "import numpy as np", "import torch.nn as nn"):
+        assert stands_alone(line)
+    assert stands_alone("from envcoder_bench.tasks.ant.human import compute_reward")
+    assert stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")
+
+
+def test_an_installed_isaac_gym_is_code_of_somebody_else(monkeypatch):
+    stands_alone.cache_clear()
+    monkeypatch.setattr("envcoder_bench.shaping.redirect.helper_names", frozenset)
+    assert not stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")
+    stands_alone.cache_clear()
 
 
 def test_without_access_to_the_folder_everything_is_traced(own_folder, monkeypatch):
