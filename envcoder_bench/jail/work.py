@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from envcoder_bench import noise, stream, tasks
-from envcoder_bench.jail.names import HELPERS
+from envcoder_bench.jail import surroundings
+from envcoder_bench.jail.names import HELPERS, remedy
+from envcoder_bench.jail.seal import Seal
 from envcoder_bench.jail.syntax import MAX_CHARACTERS, refusal
 from envcoder_bench.random_calls import FromStream
 from envcoder_bench.shaping import redirect
@@ -22,7 +24,7 @@ from envcoder_bench.shaping.checking import Probe, check
 from envcoder_bench.shaping.compiled import disagreeing
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
-from envcoder_bench.shaping.loading import load_candidate, parse
+from envcoder_bench.shaping.loading import GIVEN, load_candidate, parse
 from envcoder_bench.shaping.tracing.interpret import Interpreter
 from envcoder_bench.shaping.tracing.program import FLOATS, Program
 from envcoder_bench.shaping.tracing.trace import Memo, Sample, trace
@@ -73,7 +75,7 @@ class Workshop:
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
         self._probe = Probe(state, constants, self._task)
-        self._memo, self._libraries = Memo(incomplete=True), _libraries()
+        self._memo, self._given = Memo(incomplete=True), surroundings.prepare(_libraries())
         self._fresh, self._sizes = _disturbed(state), sorted({min(size, MOST_ROWS) for size in sizes})
 
     def warm_up(self) -> None:
@@ -83,12 +85,13 @@ class Workshop:
         shaping, _ = trace(shaping, self._state, self._constants, self._task, self._memo)
         self._verify(shaping)
         self.judge(_WARM_UP, scan=False)
+        self._seal = Seal()
 
     def judge(self, source: str, scan: bool = True) -> Dict[str, Any]:
         """Describe a file's functions as plain data, or say what is wrong with it.
 
         Args:
-            scan: check its syntax tree first. False is for trying the process's walls.
+            scan: check its syntax tree first, and show it a part of the modules. False is for trying the process's walls.
         """
         try:
             return {"candidate": self._judged(source, scan)}
@@ -101,20 +104,22 @@ class Workshop:
         if len(source) > MAX_CHARACTERS:
             raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
         tree = parse(source, FILE)
-        if scan:
-            found = refusal(tree, self._libraries)
-            if found is not None:
-                raise CandidateError(found.reason, FILE, found.line)
-        candidate = load_candidate("candidate", source, FILE, self._seed)
+        found = refusal(tree) if scan else None
+        if found is not None:
+            raise CandidateError(found.reason, FILE, found.line)
+        candidate = load_candidate("candidate", source, FILE, self._seed, given=self._given if scan else GIVEN)
         shaping = assemble(candidate, self._baseline, self._types)
         shaping = check(shaping, self._state, self._constants, self._task, self._probe)
         own = _own(shaping)
         traced, refused = trace(own, self._state, self._constants, self._task, self._memo)
         if refused:
             first = min(refused, key=lambda one: one.line)
-            message = f"untrusted code must be traceable: {first.reason}"
+            message = f"untrusted code must be traceable: {first.reason}{remedy(first.reason)}"
             raise CandidateError(message, FILE, first.line, first.function.type)
         self._verify(traced)
+        broken = self._seal.broken() if scan else ""
+        if broken:
+            raise CandidateError(f"changes {broken}, which untrusted code may not: define one of your own", FILE)
         return _plain(traced)
 
     def _verify(self, shaping: Shaping) -> None:
@@ -214,6 +219,10 @@ def _plain_program(program: Program) -> Dict[str, Any]:
 _WARM_UP = """
 import torch.nn.functional as F
 import numpy as np
+import warnings
+SHOWN = [str(torch.ones(2, 2)), repr(torch.ones(2, dtype=torch.int64)), repr(np.ones(2)), str(torch.float32)]
+warnings.warn("something", DeprecationWarning)
+torch.vmap(torch.sum)(torch.ones(2, 2)), torch.distributions.Normal(torch.zeros(1), 1.0).log_prob(torch.zeros(1))
 def compute_reward(state_dict):
     x = next(v for v in state_dict.values() if v.dim() == 2 and v.is_floating_point())
     x = torch.cat([x, x, x, x], dim=-1)[:, :4]

@@ -6,7 +6,7 @@ A wrong yes costs speed alone (the function is run with seeded generators and ou
 from __future__ import annotations
 
 import ast
-from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple, Union
+from typing import Callable, Container, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 # drawn from the group's stream (random_calls)
 _FROM_STREAM = {
@@ -23,8 +23,9 @@ _OPAQUE = {
     "getattr", "eval", "exec", "compile", "globals", "locals", "vars", "__import__", "import_module",
 }  # fmt: skip
 _SAFE_MODULES = {
-    "__future__", "abc", "collections", "dataclasses", "enum", "envcoder_bench", "functools", "isaacgym",
-    "isaacgymenvs", "itertools", "math", "numpy", "operator", "torch", "typing", "typing_extensions",
+    "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "envcoder_bench",
+    "functools", "heapq", "isaacgym", "isaacgymenvs", "itertools", "logging", "math", "numbers", "numpy", "operator",
+    "string", "textwrap", "time", "torch", "types", "typing", "typing_extensions", "warnings",
 }  # fmt: skip
 _CHANGERS = {
     "append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "update",
@@ -39,10 +40,17 @@ Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 
 
 class Scan:
-    """Questions about the functions of one parsed file; ``helpers`` are names that draw from the group's stream."""
+    """Questions about the functions of one parsed file.
 
-    def __init__(self, tree: ast.Module, helpers: FrozenSet[str] = frozenset()) -> None:
-        self.tree, self.helpers = tree, helpers
+    Args:
+        helpers: names that draw from the group's stream.
+        loaded: the modules that are there once the file has been loaded; None: any may be.
+    """
+
+    def __init__(
+        self, tree: ast.Module, helpers: FrozenSet[str] = frozenset(), loaded: Optional[Container[str]] = None
+    ) -> None:
+        self.tree, self.helpers, self._loaded = tree, helpers, loaded
         self._walked: Dict[ast.AST, List[ast.AST]] = {}
         self._memories: Dict[ast.AST, List[int]] = {}
         self.definitions: Dict[str, List[ast.stmt]] = {}
@@ -52,6 +60,11 @@ class Scan:
         imports = (ast.Import, ast.ImportFrom)
         self.modules = {"torch", "math", "np"}  # given, also if the file does not import them
         self.modules.update(name for name, nodes in self.definitions.items() if isinstance(nodes[-1], imports))
+        self._variables = {  # and classes, which have attributes
+            name for name, nodes in self.definitions.items() if not isinstance(nodes[-1], (*imports, *_FUNCTIONS))
+        }
+        self._at_load = self._reached_from(_names(_run_at_load(tree.body)))
+        self._shared = {name for node in ast.walk(tree) for name in self._shared_attributes(node)}
 
     def setter(self) -> Optional[Tuple[int, str]]:
         """The first use of a function that changes torch for the whole process: (line, name)."""
@@ -78,7 +91,10 @@ class Scan:
         local = {x.id for x in inside if isinstance(x, ast.Name) and _stored(x)}
         local.update(x.arg for x in inside if isinstance(x, ast.arg))
         known = local | set(self.definitions)
-        lines = [getattr(x, "lineno", 1) for x in inside if self._is_random(x, known, sounds_random)]
+        plain = {id(x.func) for x in inside if isinstance(x, ast.Call) and self._is_plain(x, known, sounds_random)}
+        lines = [
+            getattr(x, "lineno", 1) for x in inside if id(x) not in plain and self._is_random(x, known, sounds_random)
+        ]
         return min(lines, default=None)
 
     def memory_line(self, name: str) -> Optional[int]:
@@ -86,7 +102,7 @@ class Scan:
         reached = self._reached(name)
         for node in reached:
             if node not in self._memories:
-                self._memories[node] = list(self._memory(node, set(), False))
+                self._memories[node] = list(self._memory(node, _Scope(set(), node not in self._at_load)))
         return min((line for node in reached for line in self._memories[node]), default=None)
 
     def _walk(self, node: ast.AST) -> List[ast.AST]:
@@ -98,61 +114,161 @@ class Scan:
     def _reached(self, name: str) -> List[ast.stmt]:
         if name not in self.definitions:  # defined by other means than a def or an assignment: look everywhere
             return list(self.tree.body)
+        return self._reached_from({name})
+
+    def _reached_from(self, names: Set[str]) -> List[ast.stmt]:
+        """What the names stand for, and what that names."""
         reached: List[ast.stmt] = []
-        todo = list(self.definitions[name])
+        todo = [node for name in names & set(self.definitions) for node in self.definitions[name]]
         while todo:
             node = todo.pop()
             if node not in reached:
                 reached.append(node)
-                names = {x.id for x in self._walk(node) if isinstance(x, ast.Name)}
-                todo += [other for known in names & set(self.definitions) for other in self.definitions[known]]
+                found = {x.id for x in self._walk(node) if isinstance(x, ast.Name)}
+                todo += [other for known in found & set(self.definitions) for other in self.definitions[known]]
         return reached
 
     def _is_random(self, node: ast.AST, known: Set[str], sounds_random: Callable[[str], bool]) -> bool:
         if isinstance(node, ast.Attribute):
             return sounds_random(node.attr)
         if isinstance(node, ast.Name):
-            return node.id in _OPAQUE or (node.id not in known and sounds_random(node.id))
+            return node.id not in known and (node.id in _OPAQUE or sounds_random(node.id))
         if isinstance(node, ast.Import):
-            return any(not _safe_module(alias.name) for alias in node.names)
+            return any(self._may_draw(alias.name, node) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
-            return not _safe_module(node.module or "") or any(sounds_random(a.name) for a in node.names)
+            return self._may_draw(node.module or "", node) or any(sounds_random(a.name) for a in node.names)
         return False
+
+    def _may_draw(self, module: str, node: ast.stmt) -> bool:
+        """Whether an import brings a module that may draw; one that is not there was tried in vain."""
+        root = module.split(".")[0]
+        tried = any(node in nodes for nodes in self.definitions.values())  # at the top level, where all has been run
+        return not _safe_module(module) and not (tried and self._loaded is not None and root not in self._loaded)
+
+    def _is_plain(self, node: ast.Call, known: Set[str], sounds_random: Callable[[str], bool]) -> bool:
+        """Whether this is ``getattr(x, name)`` of no module, or of a name that does not draw; or ``vars(x)``."""
+        root = _root(node.args[0]) if node.args else ""
+        if not (isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars") and root):
+            return False
+        name = node.args[1] if len(node.args) > 1 else None
+        if isinstance(name, ast.Constant):
+            return not sounds_random(str(name.value))
+        return root in known and root not in self.modules
 
     def _sounds_random(self, name: str) -> bool:
         return name not in self.helpers and (name in _RANDOM or name in _FROM_STREAM or "rand" in name.lower())
 
-    def _memory(self, node: ast.AST, own: Set[str], in_class: bool) -> Iterator[int]:
-        """Lines within ``node`` that write to what outlives the call: anything but the function's ``own`` names."""
-        todo = [(node, in_class)]
+    def _memory(self, node: ast.AST, scope: _Scope) -> Iterator[int]:
+        """Lines within ``node`` that write to what outlives the call: anything but the function's own names."""
+        todo = [(node, scope.in_class)]
+        own = scope.own
         while todo:
             node, in_class = todo.pop()
             if isinstance(node, _FUNCTIONS):
-                yield from self._memory_of_function(node, in_class)
+                yield from self._memory_of_function(node, scope._replace(in_class=in_class))
                 continue
             stores = own and isinstance(node, (ast.Attribute, ast.Subscript)) and _stored(node)
-            if isinstance(node, (ast.Global, ast.Nonlocal)) or (stores and _root(node) not in own):
+            if isinstance(node, ast.Global) or (isinstance(node, ast.Nonlocal) and not set(node.names) <= own):
+                yield node.lineno
+            elif stores and not self._is_own(node, own):
                 yield node.lineno  # type: ignore[attr-defined]
             elif own and isinstance(node, ast.Call):
                 callee = node.func
                 if isinstance(callee, ast.Attribute) and _changes(callee.attr):
                     root = _root(callee)
-                    if root and root not in own and root not in self.modules:
+                    if root and root not in self.modules and not self._is_own(callee, own):
                         yield node.lineno
                 elif _name(callee) in ("next", "setattr") and node.args and _root(node.args[0]) not in own:
                     yield node.lineno
             todo += [(child, isinstance(node, ast.ClassDef)) for child in ast.iter_child_nodes(node)]
 
-    def _memory_of_function(self, node: Function, in_class: bool) -> Iterator[int]:
-        caches = [x for decorator in getattr(node, "decorator_list", []) for x in ast.walk(decorator)]
-        yield from (node.lineno for x in caches if _name(x) in ("cache", "lru_cache", "cached_property"))
+    def _memory_of_function(self, node: Function, scope: _Scope) -> Iterator[int]:
+        decorators = [_name(x) for decorator in getattr(node, "decorator_list", []) for x in ast.walk(decorator)]
+        caches = {"cache", "lru_cache"} if scope.in_class and scope.per_call else {"cache", "lru_cache", "cached_property"}
+        if caches & set(decorators):
+            yield node.lineno
         defaults = [*node.args.defaults, *node.args.kw_defaults]  # made once, shared by all calls
         yield from (x.lineno for x in defaults if isinstance(x, (ast.List, ast.Dict, ast.Set)))
-        own = _own_names(node, self._walk(node))
-        if in_class and getattr(node, "name", "") != "__init__":
-            own.discard("self")
+        own = _own_names(node, self._walk(node)) - self._aliases(node)
+        if scope.per_call:  # what a function within a function changes ends with the call of the outer one
+            own |= scope.own
+        made = getattr(node, "name", "") in ("__init__", "__post_init__")
+        if scope.in_class and ("classmethod" in decorators or not (made or scope.per_call)):
+            own -= {x.arg for x in [*node.args.posonlyargs, *node.args.args][:1]}
         for child in node.body if isinstance(node.body, list) else [node.body]:
-            yield from self._memory(child, own, in_class=False)
+            yield from self._memory(child, _Scope(own, scope.per_call))
+
+    def _is_own(self, node: ast.AST, own: Set[str]) -> bool:
+        """Whether ``a`` of ``a.b[c].d``, which is written to, is the function's own, and ``b`` no attribute of many."""
+        attributes: Set[str] = set()
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+            attributes.update([node.attr] if isinstance(node, ast.Attribute) else [])
+        return isinstance(node, ast.Name) and node.id in own and not attributes & self._shared
+
+    def _aliases(self, function: Function) -> Set[str]:
+        """Names that a function gives to variables and classes of the file, or to parts of them."""
+        found: Set[str] = set()
+        for node in self._walk(function):
+            if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and self._is_variable(node.value):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {name for target in targets for name in _names([target])}
+            elif isinstance(node, (ast.For, ast.comprehension)) and _names([node.iter]) & self._variables:
+                found |= _names([node.target])
+        return found
+
+    def _is_variable(self, node: Optional[ast.AST]) -> bool:
+        """Whether an expression is a variable or class of the file, or a part of one."""
+        if isinstance(node, ast.IfExp):
+            return self._is_variable(node.body) or self._is_variable(node.orelse)
+        return _root(node) in self._variables if node is not None else False
+
+    def _shared_attributes(self, node: ast.AST) -> Iterator[str]:
+        """Attributes that objects of a class share, or that stand for variables of the file, and can be changed."""
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+                if value is not None and not isinstance(value, ast.Constant) and not _calls(value, "field"):
+                    yield from _bound_names(statement)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and self._is_variable(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.attr for target in targets if isinstance(target, ast.Attribute))
+
+
+class _Scope(NamedTuple):
+    """Where a statement stands.
+
+    Attributes:
+        own: names of the function around it, whose objects end with its call; empty outside of functions.
+        per_call: nothing that is run when the file is loaded names the top-level definition around it, so that its
+            objects and inner functions are made by calls, and end with them.
+    """
+
+    own: Set[str]
+    per_call: bool
+    in_class: bool = False
+
+
+def _run_at_load(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """What is run when the file is loaded: neither functions' bodies nor what is for running it as a program."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from node.decorator_list
+            yield from (x for x in (*node.args.defaults, *node.args.kw_defaults) if x is not None)
+        elif isinstance(node, ast.ClassDef):
+            yield from (*node.decorator_list, *node.keywords)
+            yield from _run_at_load(node.body)
+        elif isinstance(node, ast.If) and _is_main(node.test):
+            yield from _run_at_load(node.orelse)
+        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While, ast.ExceptHandler)):
+            yield from _run_at_load(ast.iter_child_nodes(node))
+        else:
+            yield node
+
+
+def _is_main(test: ast.expr) -> bool:
+    """Whether this is ``__name__ == "__main__"``."""
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and _name(test.left) == "__name__"
 
 
 def _top_level(body: List[ast.stmt]) -> Iterator[ast.stmt]:
@@ -185,6 +301,14 @@ def _own_names(node: Function, inside: List[ast.AST]) -> Set[str]:
     assigned = {x.id for x in inside if isinstance(x, ast.Name) and _stored(x)}
     shared = {name for x in inside if isinstance(x, (ast.Global, ast.Nonlocal)) for name in x.names}
     return ({x.arg for x in parameters} | assigned | {"<body>"}) - shared
+
+
+def _names(nodes: Iterable[ast.AST]) -> Set[str]:
+    return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and _name(node.func) == name
 
 
 def _stored(node: ast.expr) -> bool:
