@@ -123,8 +123,11 @@ def limit(memory: int, cpu: int) -> None:
     for name, most in (("AS", memory), ("CPU", cpu), *((name, 0) for name in none)):
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        endless = hard == resource.RLIM_INFINITY
+        most = most if endless else min(most, hard)
+        # where time is up, a signal of its own says so; a second later the process is killed
+        last = most + 1 if name == "CPU" and (endless or most < hard) else most
+        resource.setrlimit(kind, (most, last))
 
 
 def drop_privileges() -> None:

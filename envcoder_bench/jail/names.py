@@ -43,8 +43,8 @@ LEFT_OUT: Dict[str, FrozenSet[str]] = {
     "enum": _words("EnumMeta EnumType EnumDict global_enum global_str"),
     "functools": _words("update_wrapper singledispatch singledispatchmethod WRAPPER_ASSIGNMENTS WRAPPER_UPDATES"),
     "numpy": _words("""
-        DataSource frombuffer fromfile fromregex genfromtxt get_include info load loadtxt memmap nested_iters nditer save
-        savetxt savez savez_compressed seterrcall setbufsize show_config show_runtime source test
+        DataSource frombuffer fromfile fromregex genfromtxt get_include info load loadtxt memmap nested_iters nditer
+        save savetxt savez savez_compressed seterrcall setbufsize show_config show_runtime source test
     """),
     "operator": _words("attrgetter methodcaller"),
     "string": _words("Formatter"),
@@ -70,8 +70,8 @@ resize_as_ resize_as_sparse_ set_ setfield share_memory_ storage tofile _typed_s
 
 # names with two underscores at both ends that a file may define or read; all others are the interpreter's own
 SPECIAL = _words("""
-__future__ __name__ __main__ __doc__ __file__ __all__ __version__ __author__ __email__ __license__ __copyright__ __date__
-__status__ __slots__ __qualname__ __module__ __members__ __match_args__
+__future__ __name__ __main__ __doc__ __file__ __all__ __version__ __author__ __email__ __license__ __copyright__
+__date__ __status__ __slots__ __qualname__ __module__ __members__ __match_args__
 __init__ __post_init__ __call__ __repr__ __str__ __format__ __len__ __iter__ __next__ __reversed__ __contains__
 __getitem__ __setitem__ __delitem__ __missing__ __enter__ __exit__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__
 __bool__ __int__ __float__ __index__ __neg__ __pos__ __abs__ __invert__ __round__ __floor__ __ceil__ __trunc__
@@ -114,7 +114,7 @@ HINTS = {
 REMEDIES = {
     "control flow": "write torch.where(condition, a, b)",
     "joins the environments": "reduce with dim=-1; NaN stops a candidate without an assert or if",
-    "an earlier call has kept": "read actions and progress_buf of the state, and compute constants at the top of the file",
+    "an earlier call has kept": "read actions and progress_buf of the state; compute constants at the top of the file",
     "library's generator": "draw with torch.rand and its like",
     "out of torch": "use the torch function",
 }

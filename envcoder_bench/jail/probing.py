@@ -44,8 +44,8 @@ def confinement() -> List[str]:
         raise UserError(f"untrusted code cannot be confined here: {why}; is seccomp switched off?")
     limits, landlock = Limits(), found["landlock"]
     return [
-        f"seccomp: {len(SYSTEM_CALLS) + len(WITH_ARGUMENT)} system calls and memory that is not executable; refused when tried: "
-        + ", ".join(NEEDED[:-1]),
+        f"seccomp: {len(SYSTEM_CALLS) + len(WITH_ARGUMENT)} system calls and memory that is not executable; refused"
+        " when tried: " + ", ".join(NEEDED[:-1]),
         f"Landlock (ABI {landlock}): no file can be opened, tried on its own"
         if landlock and found.get("landlock alone")
         else "Landlock: not available here, so that seccomp alone keeps files shut",

@@ -8,14 +8,15 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-# whose names files have at hand, or whose change would make a program other than its text
-_MODULES = ("builtins", "functools", "inspect", "json", "json.encoder", "math", "numpy", "torch", "torch.functional")
-_MODULES += ("torch._tensor", "torch.linalg", "torch.nn.functional", "torch.overrides", "torch.special")
 _PACKAGE = "envcoder_bench"
 
 
 class Seal:
-    """The functions and classes of this process as they are now."""
+    """This package's functions and classes, and the class of tensors, as they are now.
+
+    Files have no modules at hand that they could change (``surroundings``), but the classes of the objects that they
+    are given.
+    """
 
     def __init__(self) -> None:
         self._kept: List[Tuple[Any, Dict[str, object]]] = [(owner, _parts(owner)) for owner in _owners()]
@@ -34,15 +35,14 @@ class Seal:
 
 def _owners() -> Iterator[Any]:
     for name, module in list(sys.modules.items()):
-        if name in _MODULES or name.split(".")[0] == _PACKAGE:
+        if name.split(".")[0] == _PACKAGE:
             yield module
-            classes = (x for x in vars(module).values() if isinstance(x, type))
-            yield from (x for x in classes if x.__module__ == name and name.split(".")[0] == _PACKAGE)
+            yield from (x for x in vars(module).values() if isinstance(x, type) and x.__module__ == name)
     yield torch.Tensor
 
 
 def _parts(owner: Any) -> Dict[str, object]:
-    """What can be called in a module; all that a class has, but for what Python counts."""
+    """What can be called in a module; all that a class has."""
     if isinstance(owner, types.ModuleType):
         return {name: x for name, x in vars(owner).items() if callable(x)}
     return dict(vars(owner))

@@ -21,6 +21,7 @@ from envcoder_bench.shaping.loading import GIVEN
 
 INSTEAD = {"logging": LOGGING, "warnings": WARNINGS}
 
+
 class Shown(types.ModuleType):
     """A module as files see it: some names of the real one, looked up when they are used, and none that can be set."""
 
@@ -65,7 +66,8 @@ def _public(module: Any, name: str) -> FrozenSet[str]:
     """The names of a module that files may use."""
     if name == "torch":
         kinds = (torch.dtype, torch.layout, torch.memory_format)
-        names = {*dir(torch._C._VariableFunctions), *torch.functional.__all__, *TORCH}
+        functions = dir(torch._C._VariableFunctions)  # type: ignore[attr-defined]
+        names = {*functions, *torch.functional.__all__, *TORCH}
         names.update(key for key, value in vars(torch).items() if isinstance(value, kinds))
     else:
         names = set(getattr(module, "__all__", None) or dir(module))
@@ -114,6 +116,8 @@ def _import(
     name: str, globals: object = None, locals: object = None, fromlist: Optional[Sequence[str]] = (), level: int = 0
 ) -> Shown:
     """In place of ``__import__``: what is not there is an ImportError, and no file is looked for."""
+    if isinstance(fromlist, list):  # torch's or numpy's C code (PyImport_Import), which alone gets the result
+        return importlib.import_module(name)  # type: ignore[return-value]
     if level or name not in _SHOWN:
         what = "." * level + name
         raise ModuleNotFoundError(f"untrusted code may not import {what}{hint(name) or _IMPORTABLE}", name=name)

@@ -77,6 +77,7 @@ class Workshop:
         self._probe = Probe(state, constants, self._task)
         self._memo, self._given = Memo(incomplete=True), surroundings.prepare(_libraries())
         self._fresh, self._sizes = _disturbed(state), sorted({min(size, MOST_ROWS) for size in sizes})
+        self._seal = Seal()
 
     def warm_up(self) -> None:
         """Do everything once, so that what torch and Python load late is there when files can no longer be read."""
@@ -85,20 +86,25 @@ class Workshop:
         shaping, _ = trace(shaping, self._state, self._constants, self._task, self._memo)
         self._verify(shaping)
         self.judge(_WARM_UP, scan=False)
-        self._seal = Seal()
 
     def judge(self, source: str, scan: bool = True) -> Dict[str, Any]:
         """Describe a file's functions as plain data, or say what is wrong with it.
 
         Args:
-            scan: check its syntax tree first, and show it a part of the modules. False is for trying the process's walls.
+            scan: check its syntax tree first, and show it a part of the modules alone. False is for trying the walls
+                of the process.
         """
+        answer = self._answered(source, scan)
+        broken = self._seal.broken() if scan else ""
+        return _error(f"changes {broken}, which untrusted code may not: define one of your own") if broken else answer
+
+    def _answered(self, source: str, scan: bool) -> Dict[str, Any]:
         try:
             return {"candidate": self._judged(source, scan)}
         except CandidateError as error:
-            return {"error": {"message": error.message, "line": error.line, "function": error.function}}
+            return _error(error.message, error.line, error.function)
         except FAULTS as error:  # MemoryError, and whatever a candidate makes of our own code
-            return {"error": {"message": f"raised {type(error).__name__}", "line": None, "function": ""}}
+            return _error(f"raised {type(error).__name__}")
 
     def _judged(self, source: str, scan: bool) -> Dict[str, Any]:
         if len(source) > MAX_CHARACTERS:
@@ -117,9 +123,6 @@ class Workshop:
             message = f"untrusted code must be traceable: {first.reason}{remedy(first.reason)}"
             raise CandidateError(message, FILE, first.line, first.function.type)
         self._verify(traced)
-        broken = self._seal.broken() if scan else ""
-        if broken:
-            raise CandidateError(f"changes {broken}, which untrusted code may not: define one of your own", FILE)
         return _plain(traced)
 
     def _verify(self, shaping: Shaping) -> None:
@@ -148,6 +151,10 @@ def _hold_against(function: CandidateFunction, shaping: Shaping, stage: str, pur
     if not set(made) <= set(parts) or disagreeing(*_rows(parts, made, sample.rows), 1, sample.rows):
         message = "untrusted code must be traceable: what was traced gives other numbers"
         raise CandidateError(message, FILE, function.line, function.type)
+
+
+def _error(message: str, line: Optional[int] = None, function: str = "") -> Dict[str, Any]:
+    return {"error": {"message": message, "line": line, "function": function}}
 
 
 def _no_drives(*_: object) -> Tensor:

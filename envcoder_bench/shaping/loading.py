@@ -45,8 +45,8 @@ _loaded = itertools.count()
 def load_source(path: Path) -> str:
     """Read a candidate file: UTF-8 with or without a byte order mark, line ends as ``\\n``.
 
-    What is no text stays in it, for ``unreadable`` to find: bytes that are no UTF-8 as lone surrogates, and the start of
-    a file that is too large. Raises OSError.
+    What is no text stays in it, for ``unreadable`` to find: bytes that are no UTF-8 as lone surrogates, and the start
+    of a file that is too large. Raises OSError.
     """
     with open(path, "rb") as file:
         content = file.read(MAX_BYTES + 1)

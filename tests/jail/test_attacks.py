@@ -1,4 +1,4 @@
-"""Over two hundred ways out of the jail: none leads anywhere, with the check of the syntax and without it."""
+"""Over 370 ways out of the jail: none leads anywhere, with the check of the syntax and without it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 import re
 import socket
 import sys
+import tracemalloc
 
 import pytest
 import torch
 from attacks import ATTACKS, FORGERIES, FORGERY, LIBRARY
+from attacks_inside import HARMLESS  # and more ATTACKS
 from jail_fakes import NUM_ENVS, judged, make_task, state_of
 
 from envcoder_bench.jail.confine import Limits
@@ -129,6 +131,12 @@ def assert_harmless(candidate):
         assert all(len(x) == NUM_ENVS for x in parts if isinstance(x, torch.Tensor))
 
 
+def test_what_only_looks_like_an_attack_passes():
+    for name, verdict in judged(HARMLESS).items():
+        assert isinstance(verdict, Candidate), (name, str(verdict))
+        assert_harmless(verdict)
+
+
 @pytest.mark.parametrize("name, told", [("keys", "{}"), ("keys_of_the_c_library", "None")])
 def test_there_are_no_keys(bare, name, told):
     verdict = bare.verdicts[f"what is not theirs to know: {name}"]
@@ -167,6 +175,22 @@ def test_forged_answers_are_refused(tmp_path_factory):
     large = FORGERY.replace("{text}", 'b"x" * (7 << 20)')
     verdict = judged({"large": large}, LIMITS, False)["large"]
     assert re.search("answer", text_of(verdict, "large.py"))
+
+
+def test_answers_are_not_kept_until_the_last(tmp_path_factory):
+    """Forty of 5 MB are dealt with one by one, as they come."""
+    told = '{"error": {"message": "%s", "line": 1, "function": ""}}'
+    large = FORGERY.replace("{text}", f"{told % 'NAME'!r}.encode().replace(b'NAME', b'x' * 5_000_000)")
+    make_task()
+    tracemalloc.start()
+    try:
+        verdicts = judged({f"large{k}": large for k in range(40)}, LIMITS, False)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert all(str(verdict).endswith("x...") for verdict in verdicts.values())
+    assert list(verdicts) == [f"large{k}" for k in range(40)]
+    assert peak < 80_000_000
 
 
 def test_a_forged_candidate_is_what_it_says(tmp_path_factory):

@@ -166,7 +166,7 @@ found["processes"] = resource.getrlimit(resource.RLIMIT_NPROC)
     )
     assert found["open"] == errno.errorcode[errno.EMFILE]
     assert found["memory"] == "MemoryError" and found["some"] == str(30 << 20)
-    assert found["cpu"] == [7, 7] and found["core"] == found["size"] == found["processes"] == [0, 0]
+    assert found["cpu"] == [7, 8] and found["core"] == found["size"] == found["processes"] == [0, 0]
 
 
 def test_privileges_alone():

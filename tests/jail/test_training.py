@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+import attacks_inside  # noqa: F401  (more of them)
 import pytest
 from attacks import ATTACKS, GOOD
 from helpers import QUICK, assert_same_weights, results, run, weights, write_candidates
@@ -84,16 +86,59 @@ def test_weights_are_those_of_trusted_training(trusted, tmp_path, capfd):
 
 
 def test_beside_attacks_and_extremes_nothing_changes(trusted, tmp_path):
-    chosen = [one for one in ATTACKS if one.kind in ("what they return", "the state", "files")]
-    texts = {**{f"attack_{one.name}": one.code for one in chosen}, "mine": MINE, **EXTREME}
-    paths = write_candidates(tmp_path / "files", texts)
+    slow = ("more than their share", "floods", "graphs without end")
+    chosen = {f"attack_{k}_{one.name}": one.code for k, one in enumerate(ATTACKS) if one.kind not in slow}
+    paths = write_candidates(tmp_path / "files", {"mine": MINE, **EXTREME})
+    for name, text in chosen.items():
+        paths.append(tmp_path / "files" / f"{name}.py")
+        paths[-1].write_bytes(text.encode("utf-8", "surrogatepass"))
     beside = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *paths)
     assert_same_weights(weights(trusted, "mine"), weights(beside, "mine"))
     rows = results(beside)
     assert rows.loc["mine"].to_dict() == results(trusted).loc["mine"].to_dict()
     failed = rows[rows.index.str.startswith("attack_")]
+    assert len(failed) == len(chosen) > 330
     assert (failed["status"] != "ok").all() and (failed["error"].str.len() > 20).all()
     assert "NaN or infinity" in rows.loc["becomes_nan", "error"]
+
+
+def test_typical_files_train_to_the_weights_of_trusted_training(tmp_path):
+    files = sorted((Path(__file__).parent / "typical" / "Cartpole").glob("*.py"))
+    untraceable = ["item_logging"]
+    words = [*WORDS, "--candidates", *(file for file in files if file.stem not in untraceable)]
+    trusted, untrusted = run(tmp_path / "trusted", *words), run(tmp_path / "untrusted", *words, "--untrusted")
+    rows = results(untrusted)
+    assert len(rows) == len(files) - len(untraceable) and (rows["status"] == "ok").all()
+    for name in rows.index:
+        assert_same_weights(weights(trusted, name), weights(untrusted, name))
+
+
+def test_files_that_are_no_text_fail_alone(tmp_path, trusted):
+    """What a declared encoding would make of them is of no consequence, nor how large they are."""
+    paths = write_candidates(tmp_path / "files", {"mine": MINE})
+    contents = {
+        "rot13": b"# coding: rot13\n" + GOOD.encode(),
+        "utf_7": b"# coding: utf-7\n# +AAo-import os\n" + GOOD.encode(),
+        "hex": b"# coding: hex\n6a6a\n",
+        "utf_16": GOOD.encode("utf-16"),
+        "zeros": bytes(3_000_000),
+        "large": GOOD.encode() + b"# \r" * 1_000_000,
+    }
+    for name, content in contents.items():
+        paths.append(tmp_path / "files" / f"{name}.py")
+        paths[-1].write_bytes(content)
+    words = [*WORDS, "checkpoint_minutes=0", "--untrusted"]
+    done = run(tmp_path / "run", *words, "--candidates", *paths)
+    told = results(done)["error"]
+    for word, name in (("rot13", "rot13"), ("utf-7", "utf_7"), ("hex", "hex")):
+        assert f"declares the encoding {word}" in told[name]
+    assert "no UTF-8 text" in told["utf_16"]
+    assert "100000 characters" in told["zeros"] and "100000 characters" in told["large"]
+    assert_same_weights(weights(trusted, "mine"), weights(done, "mine"))
+    assert (done / "candidates" / "large" / "source.py").stat().st_size < 1_100_000
+    (done / "summary.json").unlink()
+    assert main(["--resume", str(done)]) == 0
+    assert list(results(done)["error"]) == list(told)
 
 
 def test_without_a_compiler_programs_run_operation_by_operation(trusted, tmp_path, monkeypatch):
