@@ -237,7 +237,7 @@ def _answer(job: _Job, limits: Limits) -> Answer:
 
 def _death(number: int, cpu: float, limits: Limits) -> str:
     if number in (signal.SIGKILL, signal.SIGXCPU):
-        if cpu > 0.9 * limits.cpu:
+        if number == signal.SIGXCPU or cpu > 0.9 * limits.cpu:  # the kernel counts a little otherwise than it tells
             return f"takes more than {limits.cpu} s of processor time to load, check and trace: does a loop not end?"
         return "was killed while it was loaded, checked and traced, most likely for want of memory"
     known = {one.value: one.name for one in signal.Signals}

@@ -245,7 +245,8 @@ def test_an_error_is_told_with_its_place(contract):
 
 
 def test_names_of_components_are_made_plain(contract):
-    given = ["v_xy → cmd", "|v_z|²", "é", "<b>", "a.b: c/d (1)", "../x", "x→y", "x²y", "x_y", "a" * 64, "a" * 99, "日本"]
+    given = ["v_xy → cmd", "|v_z|²", "é", "<b>", "a.b: c/d (1)", "../x", "x→y", "x²y", "x_y"]
+    given += ["a" * 64, "a" * 99, "日本"]
     outputs = {"value": [[0], "f32"], **{f"component{i}": [[0], "f32"] for i in range(len(given))}}
     call = made(answer([load()], outputs, components=given), contract).functions["compute_reward"].call
     _, components = call(state_of(make_task()), torch.zeros(NUM_ENVS, 12))
