@@ -56,14 +56,14 @@ LEFT_OUT: Dict[str, FrozenSet[str]] = {
 # torch's own that give tensors over foreign or freed memory, or do not check what they are given
 UNSAFE = re.compile(
     r"as_strided|from_file|frombuffer|resize_|sparse|fbgemm|cudnn|miopen|mkldnn|quantize|unsafe|segment_reduce|dlpack"
-    r"|embedding|ctc_?loss|unpool|lstm|gru|rnn",
+    r"|embedding(?!_?loss)|ctc_?loss|unpool|lstm|gru|rnn|native_|lu_solve|lu_unpack|ldl_|orgqr|ormqr|householder",
     re.IGNORECASE,
 )
 
 # attributes of any object
 ATTRIBUTES = _words("""
 ag_await ag_code ag_frame cr_await cr_code cr_frame cr_origin f_back f_builtins f_code f_globals f_locals f_trace
-gi_code gi_frame gi_yieldfrom mro tb_frame tb_next
+gi_code gi_frame gi_yieldfrom mro tb_frame tb_next attrname
 as_strided as_strided_ as_strided_copy as_strided_scatter ctypes data_ptr dump dumps from_file getfield resize resize_
 resize_as_ resize_as_sparse_ set_ setfield share_memory_ storage tofile _typed_storage untyped_storage
 """)

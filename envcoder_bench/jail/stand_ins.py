@@ -162,6 +162,8 @@ class Namespace(types.SimpleNamespace):
         _refuse_names({**dict(*given), **attributes})
         super().__init__(*given, **attributes)
 
+    __replace__ = None  # of copy.replace, which asks no __init__
+
 
 Namespace.__name__ = Namespace.__qualname__ = "SimpleNamespace"
 
@@ -197,8 +199,8 @@ def _dataclass(cls: Any = None, **options: Any) -> Any:
         for base in cls.__mro__:
             names = [field.name for field in vars(base).get("__dataclass_fields__", {}).values()]
             for name in (*names, *vars(base).get("__annotations__", ())):
-                if type(name) is not str or not name.isidentifier():
-                    raise TypeError("the name of a field must be an identifier")
+                if type(name) is not str or not name.isidentifier() or is_refused(name):
+                    raise TypeError("untrusted code may not give a field a name that is no plain identifier")
         return dataclasses.dataclass(cls, **options)
 
     return made if cls is None else made(cls)

@@ -47,6 +47,28 @@ attack(
     interface_of_a_class="key = '__array_' + 'interface__'\nA = type('A', (), {key: {}})",
     interface_by_abc="from abc import ABCMeta\nkey = '__array_' + 'interface__'\nA = ABCMeta('A', (), {key: {}})",
     interface_of_dataclass="from dataclasses import make_dataclass\nA = make_dataclass('A', ['__array_interface__'])",
+    interface_by_cache="""
+    from functools import cached_property
+    class A:
+        x = cached = cached_property(lambda a: {'data': (4096, False), 'shape': (8,), 'typestr': '<f8', 'version': 3})
+    A.cached.attrname = '__array_' + 'interface__'
+    a = A()
+    a.x
+    np.asarray(a)
+    """,
+    interface_by_a_field="""
+    from dataclasses import dataclass, fields
+    @dataclass
+    class A:
+        x: object = None
+    fields(A)[0].name = '__array_' + 'interface__'
+    @dataclass
+    class B(A):
+        pass
+    np.asarray(B({'data': (4096, False), 'shape': (8,), 'typestr': '<f8', 'version': 3}))
+    """,
+    pivots="x = torch.linalg.lu_solve(torch.eye(2), torch.tensor([9999999, 1], dtype=torch.int32), torch.ones(2, 1))",
+    group_norm="x = torch.native_group_norm(torch.zeros(4), None, None, 1, 1 << 20, 1, 1, 1e-5)",
     lying_string="""
     class Name(str):
         def __eq__(self, other):
@@ -62,7 +84,7 @@ attack(
 )
 attack(
     "code out of text",
-    f"{MAY_NOT}|identifier|Type names and field names",
+    f"{MAY_NOT}|Type names and field names",
     fields_name="""
     from dataclasses import dataclass, fields
     @dataclass
