@@ -191,7 +191,6 @@ attack(
     "processor time|longer than|memory|Memory",
     prints="text = 'x' * 1_000_000\nwhile True:\n    print(text, flush=True)",
     logs="import logging\nlogging.basicConfig(level=0)\nwhile True:\n    logging.warning('x' * 1_000_000)",
-    warns="import warnings\nk = 0\nwhile True:\n    k += 1\n    warnings.warn('x' * 100_000 + str(k))",
 )
 attack(
     "ends that are none",

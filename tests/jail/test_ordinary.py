@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +17,11 @@ from envcoder_bench import stream
 from envcoder_bench.config import project_folder
 from envcoder_bench.preparation import baseline_sources
 from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.checking import check
+from envcoder_bench.shaping.checking import Probe, check
 from envcoder_bench.shaping.contract import SHAPER_TYPES, Candidate, CandidateError
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.tracing.interpret import Interpreter
-from envcoder_bench.shaping.tracing.trace import trace
+from envcoder_bench.shaping.tracing.trace import Memo, trace
 from envcoder_bench.tasks.registry import task_names
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
@@ -48,6 +49,7 @@ def typical(task):
     return {f.stem: f.read_text("utf-8") for f in sorted((TYPICAL / task).glob("*.py"))}
 
 
+@functools.lru_cache(maxsize=None)
 def files_of(task):
     return {**shipped(task), **{name: code for name, (own, code) in ORDINARY.items() if own == task}, **typical(task)}
 
@@ -64,14 +66,22 @@ def verdicts():
 NAMES = [(task, name) for task in task_names() for name in files_of(task) if name not in REFUSED]
 
 
+@functools.lru_cache(maxsize=None)
+def setting(task):
+    """What trusted files of a task share."""
+    own = make_task(task)
+    state = state_of(own)
+    return state, load_candidate("human", baseline_of(own), "human.py"), Probe(state, own.constants, own), Memo()
+
+
 @pytest.mark.parametrize("task, name", NAMES)
 def test_it_passes_and_is_the_same_program(verdicts, task, name):
     jailed, own = verdicts[task][name], make_task(task)
     assert isinstance(jailed, Candidate), str(jailed)
-    state = state_of(own)
+    state, human, probe, memo = setting(task)
     free = load_candidate(name, files_of(task)[name], f"{name}.py")
-    shaping = assemble(free, load_candidate("human", baseline_of(own), "human.py"))
-    shaping, refused = trace(check(shaping, state, own.constants, own), state, own.constants, own)
+    shaping = check(assemble(free, human), state, own.constants, own, probe)
+    shaping, refused = trace(shaping, state, own.constants, own, memo)
     assert not [one for one in refused if one.function.file == f"{name}.py"]
     assert set(jailed.functions) == set(free.functions)
     given = {**state, "actions": 0.3 * torch.ones(NUM_ENVS, shaping.action_dim)}
