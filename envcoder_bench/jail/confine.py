@@ -20,15 +20,27 @@ if sys.platform != "win32":
 # from Linux' arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h
 SYSTEM_CALLS: Dict[str, Tuple[int, int]] = {
     "read": (0, 63), "write": (1, 64), "close": (3, 57),
-    "munmap": (11, 215), "mremap": (25, 216), "brk": (12, 214), "madvise": (28, 233),
-    "futex": (202, 98), "sched_yield": (24, 124), "sched_getaffinity": (204, 123), "getcpu": (309, 168),
-    "getrandom": (318, 278), "clock_gettime": (228, 113), "clock_getres": (229, 114), "gettimeofday": (96, 169),
+    "munmap": (11, 215), "mremap": (25, 216), "brk": (12, 214), "sched_yield": (24, 124), "getcpu": (309, 168),
+    "getrandom": (318, 278), "gettimeofday": (96, 169),
     "getpid": (39, 172), "getppid": (110, 173), "gettid": (186, 178),
     "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "sigaltstack": (131, 132), "restart_syscall": (219, 128),
     "exit": (60, 93), "exit_group": (231, 94),
 }  # fmt: skip
 # let through unless they make memory executable
 NOT_EXECUTABLE: Dict[str, Tuple[int, int]] = {"mmap": (9, 222), "mprotect": (10, 226)}
+_PRIVATE, _REALTIME = 128, 256  # bits of futex' operation: of this process alone; by the wall clock
+# let through if one argument is one of some values: the call's numbers, which argument (from 0), which values
+WITH_ARGUMENT: Dict[str, Tuple[Tuple[int, int], int, Sequence[int]]] = {
+    # normal, random, sequential, will need, don't need, free, huge pages and none, no dump: of this process' own pages.
+    # Others share pages with strangers, or tell what they hold by the time they take
+    "madvise": ((28, 233), 2, (0, 1, 2, 3, 4, 8, 14, 15, 16)),
+    # wait and wake within this process; moving waiters, priorities and words of other processes have had flaws
+    "futex": ((202, 98), 1, tuple(op | _PRIVATE | when for op in (0, 1, 9, 10) for when in (0, _REALTIME))),
+    "sched_getaffinity": ((204, 123), 0, (0,)),  # of this process, not of others
+    # the clocks of the machine, of this process and thread; negative numbers are those of other processes
+    "clock_gettime": ((228, 113), 0, tuple(range(12))),
+    "clock_getres": ((229, 114), 0, tuple(range(12))),
+}
 MACHINE = os.uname().machine if hasattr(os, "uname") else ""
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # place in the pairs above, AUDIT_ARCH
 
@@ -111,8 +123,11 @@ def limit(memory: int, cpu: int) -> None:
     for name, most in (("AS", memory), ("CPU", cpu), *((name, 0) for name in none)):
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        endless = hard == resource.RLIM_INFINITY
+        most = most if endless else min(most, hard)
+        # where time is up, a signal of its own says so; a second later the process is killed
+        last = most + 1 if name == "CPU" and (endless or most < hard) else most
+        resource.setrlimit(kind, (most, last))
 
 
 def drop_privileges() -> None:
@@ -146,7 +161,7 @@ def landlock() -> int:
 
 
 def seccomp() -> None:
-    """Let only SYSTEM_CALLS through; all others fail with EPERM."""
+    """Let SYSTEM_CALLS through, NOT_EXECUTABLE and WITH_ARGUMENT with their conditions; all others fail with EPERM."""
     code = b"".join(struct.pack("HBBI", *step) for step in _filter())
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
@@ -156,7 +171,8 @@ def seccomp() -> None:
 def _filter() -> List[Tuple[int, int, int, int]]:
     """The filter as steps of classic BPF: (code, steps to skip if true, if false, number).
 
-    It reads ``struct seccomp_data``: the call's number at 0, the architecture at 4, the third argument at 32.
+    It reads ``struct seccomp_data``: the call's number at 0, the architecture at 4, the arguments from 16 on, 8 bytes
+    each, whose lower halves come first. Those that are compared are ints, of which the kernel takes the lower half.
     """
     place, architecture = _ARCHITECTURES[MACHINE]
     refuse, allow, kill = (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _KILL)
@@ -167,6 +183,11 @@ def _filter() -> List[Tuple[int, int, int, int]]:
         steps += [(_EQUAL, 0, 1, number[place]), allow]
     for number in NOT_EXECUTABLE.values():
         steps += [(_EQUAL, 0, 4, number[place]), (_LOAD, 0, 0, 32), (_ANY_BIT, 0, 1, _PROT_EXEC), refuse, allow]
+    for numbers, argument, values in WITH_ARGUMENT.values():
+        compare = [(_EQUAL, len(values) - 1 - i, 0, value) for i, value in enumerate(values)]
+        compare[-1] = (_EQUAL, 0, 1, values[-1])
+        steps += [(_EQUAL, 0, len(values) + 3, numbers[place]), (_LOAD, 0, 0, 16 + 8 * argument), *compare]
+        steps += [allow, refuse]
     return [*steps, refuse]
 
 

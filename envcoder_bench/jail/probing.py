@@ -12,12 +12,13 @@ from typing import Callable, Dict, List, Tuple
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.jail import confine
-from envcoder_bench.jail.confine import SYSTEM_CALLS, Limits
+from envcoder_bench.jail.confine import SYSTEM_CALLS, WITH_ARGUMENT, Limits
 
 # without one of these no untrusted file is run
 NEEDED = (
     "opening files", "creating files", "sockets", "new processes", "other programs", "signals to other processes",
-    "looking into other processes", "executable memory", "new descriptors", "kernel interfaces", "much memory",
+    "looking into other processes", "executable memory", "new descriptors", "kernel interfaces",
+    "unusual arguments of system calls", "much memory",
 )  # fmt: skip
 
 
@@ -43,8 +44,8 @@ def confinement() -> List[str]:
         raise UserError(f"untrusted code cannot be confined here: {why}; is seccomp switched off?")
     limits, landlock = Limits(), found["landlock"]
     return [
-        f"seccomp: {len(SYSTEM_CALLS)} system calls and memory that is not executable; refused when tried: "
-        + ", ".join(NEEDED[:-1]),
+        f"seccomp: {len(SYSTEM_CALLS) + len(WITH_ARGUMENT)} system calls and memory that is not executable; refused"
+        " when tried: " + ", ".join(NEEDED[:-1]),
         f"Landlock (ABI {landlock}): no file can be opened, tried on its own"
         if landlock and found.get("landlock alone")
         else "Landlock: not available here, so that seccomp alone keeps files shut",
@@ -123,6 +124,12 @@ def _try_all(answer: int) -> Dict[str, object]:
         "setrlimit": (160, 164), "personality": (135, 92), "keyctl": (250, 219), "perf_event_open": (298, 241),
     }  # fmt: skip
     tried = {name: _refused(call(pair[place], *([0] * 2))) for name, pair in numbers.items()}
+    # the argument in question is tried with a value that must not pass, the rest is 0
+    unusual = {"madvise": 12, "futex": 128 | 3, "sched_getaffinity": parent, "clock_gettime": -6, "clock_getres": -6}
+    arguments = [
+        _refused(call(numbers_of[place], *([0] * argument), unusual[name]))
+        for name, (numbers_of, argument, _) in WITH_ARGUMENT.items()
+    ]
     kernel = ("unshare", "mount", "bpf", "prctl", "io_uring_setup", "ioctl", "setrlimit", "personality", "keyctl")
     return {
         "opening files": _refused(lambda: os.open("/", os.O_RDONLY)),
@@ -135,6 +142,7 @@ def _try_all(answer: int) -> Dict[str, object]:
         "executable memory": _refused(call(numbers["mmap"][place], 0, page, 7)),
         "new descriptors": tried["dup"] and tried["memfd_create"] and tried["perf_event_open"],
         "kernel interfaces": all(tried[name] for name in kernel),
+        "unusual arguments of system calls": all(arguments),
         "much memory": _no_memory(limits.memory),
     }
 

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -36,7 +37,10 @@ MAX_LIVE = 1_000  # numbers that a function keeps at once: a GPU sets memory asi
 MAX_OBSERVATION = 1_024
 MAX_COMPONENTS = 64
 MAX_MESSAGE = 600
-_COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .:/+*()\[\],%^-]{0,63}")
+MAX_COMPONENT_NAME = 64
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_ .:/+*()\[\],%^-]|^[^A-Za-z0-9_]")  # a name is a column's and a curve's
+# a path of two parts or more; not m/s, and no address of the network
+_PATH = re.compile(r"(?<![\w/.:])/(?:[^\s/'\"<>|:;,()]+/)+")
 
 _WHOLE = ("i64", "i32", "u8")
 _ALL = (*FLOATS, *_WHOLE, "b")
@@ -120,9 +124,10 @@ def rebuild(answer: bytes, name: str, file: str, source: str, contract: Contract
 
 
 def clean(message: object, most: int = MAX_MESSAGE) -> str:
-    """A message on one line, of printable characters alone."""
+    """A message on one line, of printable characters alone, in which paths are their last parts."""
     text = message if isinstance(message, str) else ""
     text = "".join(c if c.isprintable() else " " for c in text[: 2 * most])
+    text = _PATH.sub("", text)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
@@ -153,7 +158,7 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
     _require(len(actions) < 2, "it has two action functions")
     _require(_is_whole(given["action_dim"], 1, MAX_ACTION_DIM), "its action has no width")
     action_dim = given["action_dim"] if actions else contract.action_dim
-    _components(components, file)
+    names = _components(components, file)
     made: Dict[str, CandidateFunction] = {}
     budget = MAX_NODES
     for type_, own in functions.items():
@@ -176,7 +181,7 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
             type=type_,
             file=file,
             line=line,
-            call=_Call(type_, program, tuple(components), contract),
+            call=_Call(type_, program, names, contract),
             parameters=_PARAMETERS,
             action_dim=action_dim if type_ in ACTION_TYPES else None,
             program=program,
@@ -184,15 +189,31 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
     return Candidate(name, file, source, made, action_dim if actions else None)
 
 
-def _components(given: Any, file: str) -> None:
+def _components(given: Any, file: str) -> Tuple[str, ...]:
+    """The names of components, with plain characters alone; no two are the same."""
     _require(isinstance(given, list) and all(isinstance(one, str) for one in given), "its components have no names")
     if len(given) > MAX_COMPONENTS:
         raise CandidateError(f"returns more than {MAX_COMPONENTS} components, untrusted code's limit", file)
-    for one in given:
-        if not _COMPONENT.fullmatch(one):
-            message = f"names a component {clean(one, 70)!r}: use up to 64 letters, digits, spaces and _.:/+-*%()"
-            raise CandidateError(message, file)
     _require(len(set(given)) == len(given), "two components have one name")
+    names: List[str] = []
+    for one in given:
+        if not one or not one[:MAX_COMPONENT_NAME].isprintable():
+            message = f"names a component {clean(one, 70)!r}: use up to {MAX_COMPONENT_NAME} printable characters"
+            raise CandidateError(message, file)
+        names.append(_plain_name(one, names))
+    return tuple(names)
+
+
+def _plain_name(given: str, taken: Sequence[str]) -> str:
+    """A name with what is no plain character replaced: ``v² → x`` is ``v2 _ x``."""
+    text = unicodedata.normalize("NFKD", given[:MAX_COMPONENT_NAME])
+    text = "".join(c for c in text if not unicodedata.combining(c))
+    plain = name = _NOT_PLAIN.sub("_", text)[:MAX_COMPONENT_NAME]
+    for number in itertools.count(2):
+        if name not in taken:
+            return name
+        name = f"{plain[: MAX_COMPONENT_NAME - 4]} {number}"
+    raise AssertionError
 
 
 def _nodes(given: List[Any], reads: Mapping[str, Tuple[str, int]]) -> List[Node]:

@@ -15,8 +15,9 @@ from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.rebuild import Contract, rebuild
 from envcoder_bench.jail.syntax import MAX_CHARACTERS
-from envcoder_bench.jail.warden import Failure, Jail
+from envcoder_bench.jail.warden import Answer, Failure, Jail
 from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.text import misleading, unreadable
 from envcoder_bench.shaping.tracing.cache import cache_folder, own_code
 from envcoder_bench.tasks.base import Task
 
@@ -60,6 +61,10 @@ def judge(
         if len(source) > MAX_CHARACTERS:
             verdicts[name] = CandidateError(f"has more than {MAX_CHARACTERS} characters", file)
             continue
+        fault = unreadable(source) or misleading(source)
+        if fault is not None:
+            verdicts[name] = CandidateError(fault.message, file, fault.line)
+            continue
         kept = _load(context, source)
         try:
             verdicts[name] = rebuild(kept, name, file, source, contract)
@@ -67,17 +72,21 @@ def judge(
             left.append((name, file, source))
     if left:
         with Jail(task, state, baseline, shaper_types, seed, limits, scan, sizes) as jail:
-            answers = jail.answers([source for _, _, source in left])
-        for (name, file, source), answer in zip(left, answers):
-            if isinstance(answer, Failure):
-                verdicts[name] = CandidateError(answer.reason, file)
-                continue
-            try:
-                verdicts[name] = rebuild(answer, name, file, source, contract)
-                _save(context, source, answer)
-            except CandidateError as error:
-                verdicts[name] = error
-    return verdicts
+            for place, answer in jail.answers([source for _, _, source in left]):
+                name, file, source = left[place]
+                verdicts[name] = _verdict(answer, name, file, source, contract)
+                if isinstance(answer, bytes) and isinstance(verdicts[name], Candidate):
+                    _save(context, source, answer)
+    return {name: verdicts[name] for name, _, _ in sources}
+
+
+def _verdict(answer: Answer, name: str, file: str, source: str, contract: Contract) -> Verdict:
+    if isinstance(answer, Failure):
+        return CandidateError(answer.reason, file)
+    try:
+        return rebuild(answer, name, file, source, contract)
+    except CandidateError as error:  # told anew, because the frames of its traceback keep the answer
+        return CandidateError(error.message, error.file, error.line, error.function)
 
 
 def _facts(task: Task, state: Mapping[str, Tensor]) -> object:

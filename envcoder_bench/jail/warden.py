@@ -16,7 +16,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -131,9 +131,11 @@ class Jail:
             process.kill()
             process.wait()
 
-    def answers(self, sources: Sequence[str]) -> List[Answer]:
-        """What the jail answers to each text; ``rebuild`` tells what that is worth."""
-        answers: Dict[int, Answer] = {}
+    def answers(self, sources: Sequence[str]) -> Iterator[Tuple[int, Answer]]:
+        """What the jail answers to each text, as it comes, with the text's place; ``rebuild`` tells what it is worth.
+
+        No more than the answers to the files that are in the jail at one time are kept here.
+        """
         places: Dict[int, int] = {}
         jobs: Dict[int, _Job] = {}
         waiting: Deque[int] = deque(range(len(sources)))
@@ -153,10 +155,13 @@ class Jail:
                         os.close(key.fd)
                 for job in list(jobs.values()):
                     self._watch(job)
-                    if job.over:
-                        answers[places[job.number]] = _answer(job, self.limits)
-                        del jobs[job.number]
-        return [answers[place] for place in range(len(sources))]
+                over = [job for job in jobs.values() if job.over]
+                for job in over:
+                    del jobs[job.number]
+                    began = time.monotonic()
+                    yield places.pop(job.number), _answer(job, self.limits)
+                    for other in jobs.values():  # nobody has looked at them meanwhile
+                        other.until += time.monotonic() - began
 
     def _wait_until_ready(self) -> None:
         assert self._process.stderr is not None
@@ -232,7 +237,7 @@ def _answer(job: _Job, limits: Limits) -> Answer:
 
 def _death(number: int, cpu: float, limits: Limits) -> str:
     if number in (signal.SIGKILL, signal.SIGXCPU):
-        if cpu > 0.9 * limits.cpu:
+        if number == signal.SIGXCPU or cpu > 0.9 * limits.cpu:  # the kernel counts a little otherwise than it tells
             return f"takes more than {limits.cpu} s of processor time to load, check and trace: does a loop not end?"
         return "was killed while it was loaded, checked and traced, most likely for want of memory"
     known = {one.value: one.name for one in signal.Signals}

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from envcoder_bench import noise, stream, tasks
-from envcoder_bench.jail.names import HELPERS
+from envcoder_bench.jail import surroundings
+from envcoder_bench.jail.names import HELPERS, remedy
+from envcoder_bench.jail.seal import Seal
 from envcoder_bench.jail.syntax import MAX_CHARACTERS, refusal
 from envcoder_bench.random_calls import FromStream
 from envcoder_bench.shaping import redirect
@@ -22,7 +24,7 @@ from envcoder_bench.shaping.checking import Probe, check
 from envcoder_bench.shaping.compiled import disagreeing
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
-from envcoder_bench.shaping.loading import load_candidate, parse
+from envcoder_bench.shaping.loading import GIVEN, load_candidate, parse
 from envcoder_bench.shaping.tracing.interpret import Interpreter
 from envcoder_bench.shaping.tracing.program import FLOATS, Program
 from envcoder_bench.shaping.tracing.trace import Memo, Sample, trace
@@ -73,8 +75,9 @@ class Workshop:
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
         self._probe = Probe(state, constants, self._task)
-        self._memo, self._libraries = Memo(incomplete=True), _libraries()
+        self._memo, self._given = Memo(incomplete=True), surroundings.prepare(_libraries())
         self._fresh, self._sizes = _disturbed(state), sorted({min(size, MOST_ROWS) for size in sizes})
+        self._seal = Seal()
 
     def warm_up(self) -> None:
         """Do everything once, so that what torch and Python load late is there when files can no longer be read."""
@@ -88,31 +91,36 @@ class Workshop:
         """Describe a file's functions as plain data, or say what is wrong with it.
 
         Args:
-            scan: check its syntax tree first. False is for trying the process's walls.
+            scan: check its syntax tree first, and show it a part of the modules alone. False is for trying the walls
+                of the process.
         """
+        answer = self._answered(source, scan)
+        broken = self._seal.broken() if scan else ""
+        return _error(f"changes {broken}, which untrusted code may not: define one of your own") if broken else answer
+
+    def _answered(self, source: str, scan: bool) -> Dict[str, Any]:
         try:
             return {"candidate": self._judged(source, scan)}
         except CandidateError as error:
-            return {"error": {"message": error.message, "line": error.line, "function": error.function}}
+            return _error(error.message, error.line, error.function)
         except FAULTS as error:  # MemoryError, and whatever a candidate makes of our own code
-            return {"error": {"message": f"raised {type(error).__name__}", "line": None, "function": ""}}
+            return _error(f"raised {type(error).__name__}")
 
     def _judged(self, source: str, scan: bool) -> Dict[str, Any]:
         if len(source) > MAX_CHARACTERS:
             raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
         tree = parse(source, FILE)
-        if scan:
-            found = refusal(tree, self._libraries)
-            if found is not None:
-                raise CandidateError(found.reason, FILE, found.line)
-        candidate = load_candidate("candidate", source, FILE, self._seed)
+        found = refusal(tree) if scan else None
+        if found is not None:
+            raise CandidateError(found.reason, FILE, found.line)
+        candidate = load_candidate("candidate", source, FILE, self._seed, given=self._given if scan else GIVEN)
         shaping = assemble(candidate, self._baseline, self._types)
         shaping = check(shaping, self._state, self._constants, self._task, self._probe)
         own = _own(shaping)
         traced, refused = trace(own, self._state, self._constants, self._task, self._memo)
         if refused:
             first = min(refused, key=lambda one: one.line)
-            message = f"untrusted code must be traceable: {first.reason}"
+            message = f"untrusted code must be traceable: {first.reason}{remedy(first.reason)}"
             raise CandidateError(message, FILE, first.line, first.function.type)
         self._verify(traced)
         return _plain(traced)
@@ -143,6 +151,10 @@ def _hold_against(function: CandidateFunction, shaping: Shaping, stage: str, pur
     if not set(made) <= set(parts) or disagreeing(*_rows(parts, made, sample.rows), 1, sample.rows):
         message = "untrusted code must be traceable: what was traced gives other numbers"
         raise CandidateError(message, FILE, function.line, function.type)
+
+
+def _error(message: str, line: Optional[int] = None, function: str = "") -> Dict[str, Any]:
+    return {"error": {"message": message, "line": line, "function": function}}
 
 
 def _no_drives(*_: object) -> Tensor:
@@ -214,6 +226,10 @@ def _plain_program(program: Program) -> Dict[str, Any]:
 _WARM_UP = """
 import torch.nn.functional as F
 import numpy as np
+import warnings
+SHOWN = [str(torch.ones(2, 2)), repr(torch.ones(2, dtype=torch.int64)), repr(np.ones(2)), str(torch.float32)]
+warnings.warn("something", DeprecationWarning)
+torch.vmap(torch.sum)(torch.ones(2, 2)), torch.distributions.Normal(torch.zeros(1), 1.0).log_prob(torch.zeros(1))
 def compute_reward(state_dict):
     x = next(v for v in state_dict.values() if v.dim() == 2 and v.is_floating_point())
     x = torch.cat([x, x, x, x], dim=-1)[:, :4]

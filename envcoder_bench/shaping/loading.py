@@ -8,11 +8,11 @@ import itertools
 import linecache
 import math
 import sys
+import warnings
 import weakref
-from importlib.util import decode_source
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -31,9 +31,10 @@ from envcoder_bench.shaping.contract import (
 )
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.scan import Scan
+from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
 
 # names that candidate files use without importing
-GIVEN = {
+GIVEN: Dict[str, object] = {
     "torch": torch, "Tensor": torch.Tensor, "math": math, "np": np,
     "Dict": Dict, "List": List, "Optional": Optional, "Tuple": Tuple,
 }  # fmt: skip
@@ -42,32 +43,44 @@ _loaded = itertools.count()
 
 
 def load_source(path: Path) -> str:
-    """Read a candidate file, in the encoding that it declares.
+    """Read a candidate file: UTF-8 with or without a byte order mark, line ends as ``\\n``.
 
-    Bytes that are no text stay as lone surrogates, for ``load_candidate`` to refuse. Raises OSError.
+    What is no text stays in it, for ``unreadable`` to find: bytes that are no UTF-8 as lone surrogates, and the start
+    of a file that is too large. Raises OSError.
     """
-    content = path.read_bytes()
-    try:
-        return decode_source(content)
-    except (UnicodeDecodeError, SyntaxError):  # the latter for an encoding that there is not
-        return content.decode("utf-8", "surrogateescape")
+    with open(path, "rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    text = content.decode("utf-8", "surrogateescape")
+    if len(content) > MAX_BYTES:
+        return text.replace("\r", "\n")  # as long as before, so that it is still too long when it is read again
+    text = text[1:] if text.startswith("\ufeff") else text
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def load_candidate(
-    name: str, source: str, file: Union[str, Path], seed: int = 0, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)
+    name: str,
+    source: str,
+    file: Union[str, Path],
+    seed: int = 0,
+    types: Sequence[str] = (*SHAPER_TYPES, *ALIASES),
+    given: Mapping[str, object] = GIVEN,
 ) -> Candidate:
     """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
 
     Each call makes a module of its own: load once per group, and groups of one candidate share no global state.
-    ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for.
+    ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
+    ``given`` the names that the file finds without importing them.
 
     Raises:
         CandidateError: it does not parse, raises, or breaks the contract in a way that shows without running it.
     """
     file = str(file)
     tree = parse(source, file)
-    module = _execute(name, source, file, seed)
-    scan = Scan(tree, redirect.helper_names())
+    fault = misleading(source)
+    if fault is not None:
+        warnings.warn(f"{file}:{fault.line}: {fault.message}", RuntimeWarning, stacklevel=2)
+    module = _execute(name, source, file, seed, given)
+    scan = Scan(tree, redirect.helper_names(), sys.modules)
     setter = scan.setter()
     if setter is not None:
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
@@ -106,34 +119,35 @@ def parse(source: str, file: str) -> ast.Module:
     Raises:
         CandidateError: it has none.
     """
+    fault = unreadable(source)
+    if fault is not None:
+        raise CandidateError(fault.message, file, fault.line)
     try:
         return ast.parse(source, filename=file)
     except SyntaxError as error:
         text = (error.text or "").strip()
         message = f"syntax error: {error.msg}{f' at {text!r}' if text else ''}"
         raise CandidateError(message, file, error.lineno) from None
-    except UnicodeEncodeError as error:  # a lone surrogate, see load_source
-        line = source.count("\n", 0, error.start) + 1
-        raise CandidateError("is no UTF-8 text from here on: save the file as UTF-8", file, line) from None
     except (ValueError, RecursionError, MemoryError) as error:  # a null byte; code nested too deep
         raise CandidateError(f"cannot be parsed: {error}", file) from None
 
 
-def _execute(name: str, source: str, file: str, seed: int) -> Dict[str, object]:
+def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, object]) -> Dict[str, object]:
     """Run the file's top level and return its globals."""
     redirect.install()
     # TorchScript and tracebacks read the source from linecache; without an mtime the entry is never checked on disk
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    lines = [f"{line}\n" for line in source.split("\n")]  # not splitlines, which breaks lines where Python does not
+    linecache.cache[file] = (len(source), None, lines, file)
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
-    vars(module).update(GIVEN)
+    vars(module).update(given)
     sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look their module up
     try:
         with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):
             exec(compile(source, file, "exec", dont_inherit=True), vars(module))
     except FAULTS as error:
         fault = from_exception(error, None, file)
-        if isinstance(error, ModuleNotFoundError):
+        if isinstance(error, ModuleNotFoundError) and str(error).startswith("No module named"):
             fault.message += "; a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
         raise CandidateError(fault.message, fault.file, fault.line) from error
     return vars(module)

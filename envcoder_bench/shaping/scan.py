@@ -6,7 +6,21 @@ A wrong yes costs speed alone (the function is run with seeded generators and ou
 from __future__ import annotations
 
 import ast
-from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple, Union
+from typing import Callable, Container, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from envcoder_bench.shaping.trees import (
+    FUNCTIONS,
+    Function,
+    bound_names,
+    calls,
+    name_of,
+    names_of,
+    own_names,
+    root_of,
+    run_at_load,
+    stored,
+    top_level,
+)
 
 # drawn from the group's stream (random_calls)
 _FROM_STREAM = {
@@ -23,35 +37,51 @@ _OPAQUE = {
     "getattr", "eval", "exec", "compile", "globals", "locals", "vars", "__import__", "import_module",
 }  # fmt: skip
 _SAFE_MODULES = {
-    "__future__", "abc", "collections", "dataclasses", "enum", "envcoder_bench", "functools", "isaacgym",
-    "isaacgymenvs", "itertools", "math", "numpy", "operator", "torch", "typing", "typing_extensions",
+    "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "envcoder_bench",
+    "functools", "heapq", "isaacgym", "isaacgymenvs", "itertools", "logging", "math", "numbers", "numpy", "operator",
+    "string", "textwrap", "time", "torch", "types", "typing", "typing_extensions", "warnings",
 }  # fmt: skip
 _CHANGERS = {
     "append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "update",
     "setdefault", "add", "discard", "sort", "reverse", "copy_", "__setitem__", "send",
 }  # fmt: skip
+# with these, objects may be made where no name tells; the members of other bases, such as Enum, are made with the class
+_MAKERS = {"eval", "exec", "compile", "globals", "locals", "__import__", "__init_subclass__", "__set_name__"}
+_PLAIN_BASES = {"object", "ABC", "Generic", "NamedTuple", "Protocol"}
+_PLAIN_DECORATORS = {"dataclass", "final", "runtime_checkable", "total_ordering", "script"}
 _SETTERS = {
     "set_default_dtype", "set_default_device", "set_default_tensor_type", "set_num_threads", "set_num_interop_threads",
     "set_flush_denormal", "use_deterministic_algorithms", "set_float32_matmul_precision",
 }  # fmt: skip
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 
 
 class Scan:
-    """Questions about the functions of one parsed file; ``helpers`` are names that draw from the group's stream."""
+    """Questions about the functions of one parsed file.
 
-    def __init__(self, tree: ast.Module, helpers: FrozenSet[str] = frozenset()) -> None:
-        self.tree, self.helpers = tree, helpers
+    Args:
+        helpers: names that draw from the group's stream.
+        loaded: the modules that are there once the file has been loaded; None: any may be.
+    """
+
+    def __init__(
+        self, tree: ast.Module, helpers: FrozenSet[str] = frozenset(), loaded: Optional[Container[str]] = None
+    ) -> None:
+        self.tree, self.helpers, self._loaded = tree, helpers, loaded
         self._walked: Dict[ast.AST, List[ast.AST]] = {}
         self._memories: Dict[ast.AST, List[int]] = {}
         self.definitions: Dict[str, List[ast.stmt]] = {}
-        for statement in _top_level(tree.body):
-            for name in _bound_names(statement):
+        for statement in top_level(tree.body):
+            for name in bound_names(statement):
                 self.definitions.setdefault(name, []).append(statement)
         imports = (ast.Import, ast.ImportFrom)
         self.modules = {"torch", "math", "np"}  # given, also if the file does not import them
         self.modules.update(name for name, nodes in self.definitions.items() if isinstance(nodes[-1], imports))
+        self._variables = {  # and classes, which have attributes
+            name for name, nodes in self.definitions.items() if not isinstance(nodes[-1], (*imports, *FUNCTIONS))
+        }
+        self._at_load = self._reached_from(names_of(run_at_load(tree.body)))
+        self._opaque = any(name_of(x) in _MAKERS or getattr(x, "name", "") in _MAKERS for x in ast.walk(tree))
+        self._shared = {name for node in ast.walk(tree) for name in self._shared_attributes(node)}
 
     def setter(self) -> Optional[Tuple[int, str]]:
         """The first use of a function that changes torch for the whole process: (line, name)."""
@@ -75,10 +105,13 @@ class Scan:
     def _first_line(self, name: str, sounds_random: Callable[[str], bool]) -> Optional[int]:
         reached = self._reached(name)
         inside = [x for node in reached for x in self._walk(node)]
-        local = {x.id for x in inside if isinstance(x, ast.Name) and _stored(x)}
+        local = {x.id for x in inside if isinstance(x, ast.Name) and stored(x)}
         local.update(x.arg for x in inside if isinstance(x, ast.arg))
         known = local | set(self.definitions)
-        lines = [getattr(x, "lineno", 1) for x in inside if self._is_random(x, known, sounds_random)]
+        plain = {id(x.func) for x in inside if isinstance(x, ast.Call) and self._is_plain(x, known, sounds_random)}
+        lines = [
+            getattr(x, "lineno", 1) for x in inside if id(x) not in plain and self._is_random(x, known, sounds_random)
+        ]
         return min(lines, default=None)
 
     def memory_line(self, name: str) -> Optional[int]:
@@ -86,8 +119,22 @@ class Scan:
         reached = self._reached(name)
         for node in reached:
             if node not in self._memories:
-                self._memories[node] = list(self._memory(node, set(), False))
+                own = name in self.definitions and self._is_made_by_calls(node)
+                self._memories[node] = list(self._memory(node, _Scope(set(), own)))
         return min((line for node in reached for line in self._memories[node]), default=None)
+
+    def _is_made_by_calls(self, node: ast.stmt) -> bool:
+        """Whether nothing that is run when the file is loaded makes objects of a class, or calls a function."""
+        if self._opaque or node in self._at_load:
+            return False
+        if not isinstance(node, ast.ClassDef):
+            return True
+        if node.keywords or {name_of(getattr(x, "func", x)) for x in node.decorator_list} - _PLAIN_DECORATORS:
+            return False
+        bases = {name_of(getattr(x, "value", x) if isinstance(x, ast.Subscript) else x) for x in node.bases}
+        own = [self.definitions[name][-1] for name in bases & set(self.definitions)]
+        classes = {x.name for x in own if isinstance(x, ast.ClassDef) and x is not node and self._is_made_by_calls(x)}
+        return not bases - classes - _PLAIN_BASES
 
     def _walk(self, node: ast.AST) -> List[ast.AST]:
         """All nodes within ``node``, found once."""
@@ -98,108 +145,144 @@ class Scan:
     def _reached(self, name: str) -> List[ast.stmt]:
         if name not in self.definitions:  # defined by other means than a def or an assignment: look everywhere
             return list(self.tree.body)
+        return self._reached_from({name})
+
+    def _reached_from(self, names: Set[str]) -> List[ast.stmt]:
+        """What the names stand for, and what that names."""
         reached: List[ast.stmt] = []
-        todo = list(self.definitions[name])
+        todo = [node for name in names & set(self.definitions) for node in self.definitions[name]]
         while todo:
             node = todo.pop()
             if node not in reached:
                 reached.append(node)
-                names = {x.id for x in self._walk(node) if isinstance(x, ast.Name)}
-                todo += [other for known in names & set(self.definitions) for other in self.definitions[known]]
+                found = {x.id for x in self._walk(node) if isinstance(x, ast.Name)}
+                todo += [other for known in found & set(self.definitions) for other in self.definitions[known]]
         return reached
 
     def _is_random(self, node: ast.AST, known: Set[str], sounds_random: Callable[[str], bool]) -> bool:
         if isinstance(node, ast.Attribute):
             return sounds_random(node.attr)
         if isinstance(node, ast.Name):
-            return node.id in _OPAQUE or (node.id not in known and sounds_random(node.id))
+            return node.id not in known and (node.id in _OPAQUE or sounds_random(node.id))
         if isinstance(node, ast.Import):
-            return any(not _safe_module(alias.name) for alias in node.names)
+            return any(self._may_draw(alias.name, node) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
-            return not _safe_module(node.module or "") or any(sounds_random(a.name) for a in node.names)
+            return self._may_draw(node.module or "", node) or any(sounds_random(a.name) for a in node.names)
         return False
+
+    def _may_draw(self, module: str, node: ast.stmt) -> bool:
+        """Whether an import brings a module that may draw; one that is not there was tried in vain."""
+        root = module.split(".")[0]
+        tried = any(node in nodes for nodes in self.definitions.values())  # at the top level, where all has been run
+        return not _safe_module(module) and not (tried and self._loaded is not None and root not in self._loaded)
+
+    def _is_plain(self, node: ast.Call, known: Set[str], sounds_random: Callable[[str], bool]) -> bool:
+        """Whether this is ``getattr(x, name)`` of no module, or of a name that does not draw; or ``vars(x)``."""
+        root = root_of(node.args[0]) if node.args else ""
+        if not (isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars") and root):
+            return False
+        name = node.args[1] if len(node.args) > 1 else None
+        if isinstance(name, ast.Constant):
+            return not sounds_random(str(name.value))
+        return root in known and root not in self.modules
 
     def _sounds_random(self, name: str) -> bool:
         return name not in self.helpers and (name in _RANDOM or name in _FROM_STREAM or "rand" in name.lower())
 
-    def _memory(self, node: ast.AST, own: Set[str], in_class: bool) -> Iterator[int]:
-        """Lines within ``node`` that write to what outlives the call: anything but the function's ``own`` names."""
-        todo = [(node, in_class)]
+    def _memory(self, node: ast.AST, scope: _Scope) -> Iterator[int]:
+        """Lines within ``node`` that write to what outlives the call: anything but the function's own names."""
+        todo = [(node, scope.in_class)]
+        own = scope.own
         while todo:
             node, in_class = todo.pop()
-            if isinstance(node, _FUNCTIONS):
-                yield from self._memory_of_function(node, in_class)
+            if isinstance(node, FUNCTIONS):
+                yield from self._memory_of_function(node, scope._replace(in_class=in_class))
                 continue
-            stores = own and isinstance(node, (ast.Attribute, ast.Subscript)) and _stored(node)
-            if isinstance(node, (ast.Global, ast.Nonlocal)) or (stores and _root(node) not in own):
+            stores = own and isinstance(node, (ast.Attribute, ast.Subscript)) and stored(node)
+            if isinstance(node, ast.Global) or (isinstance(node, ast.Nonlocal) and not set(node.names) <= own):
+                yield node.lineno
+            elif stores and not self._is_own(node, own):
                 yield node.lineno  # type: ignore[attr-defined]
             elif own and isinstance(node, ast.Call):
                 callee = node.func
                 if isinstance(callee, ast.Attribute) and _changes(callee.attr):
-                    root = _root(callee)
-                    if root and root not in own and root not in self.modules:
+                    root = root_of(callee)
+                    if root and root not in self.modules and not self._is_own(callee, own):
                         yield node.lineno
-                elif _name(callee) in ("next", "setattr") and node.args and _root(node.args[0]) not in own:
+                elif name_of(callee) in ("next", "setattr") and node.args and root_of(node.args[0]) not in own:
                     yield node.lineno
             todo += [(child, isinstance(node, ast.ClassDef)) for child in ast.iter_child_nodes(node)]
 
-    def _memory_of_function(self, node: Function, in_class: bool) -> Iterator[int]:
-        caches = [x for decorator in getattr(node, "decorator_list", []) for x in ast.walk(decorator)]
-        yield from (node.lineno for x in caches if _name(x) in ("cache", "lru_cache", "cached_property"))
+    def _memory_of_function(self, node: Function, scope: _Scope) -> Iterator[int]:
+        decorators = [name_of(x) for decorator in getattr(node, "decorator_list", []) for x in ast.walk(decorator)]
+        kept = {"cache", "lru_cache"} | (set() if scope.in_class and scope.per_call else {"cached_property"})
+        if kept & set(decorators):
+            yield node.lineno
         defaults = [*node.args.defaults, *node.args.kw_defaults]  # made once, shared by all calls
         yield from (x.lineno for x in defaults if isinstance(x, (ast.List, ast.Dict, ast.Set)))
-        own = _own_names(node, self._walk(node))
-        if in_class and getattr(node, "name", "") != "__init__":
-            own.discard("self")
+        own = own_names(node, self._walk(node)) - self._aliases(node)
+        if scope.per_call:  # what a function within a function changes ends with the call of the outer one
+            own |= scope.own
+        made = getattr(node, "name", "") in ("__init__", "__post_init__")
+        if scope.in_class and ("classmethod" in decorators or not (made or scope.per_call)):
+            own -= {x.arg for x in [*node.args.posonlyargs, *node.args.args][:1]}
         for child in node.body if isinstance(node.body, list) else [node.body]:
-            yield from self._memory(child, own, in_class=False)
+            yield from self._memory(child, _Scope(own, scope.per_call))
+
+    def _is_own(self, node: ast.AST, own: Set[str]) -> bool:
+        """Whether ``a`` of ``a.b[c].d``, which is written to, is the function's own, and ``b`` no attribute of many."""
+        attributes: Set[str] = set()
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+            attributes.update([node.attr] if isinstance(node, ast.Attribute) else [])
+        return isinstance(node, ast.Name) and node.id in own and not attributes & self._shared
+
+    def _aliases(self, function: Function) -> Set[str]:
+        """Names that a function gives to variables and classes of the file, or to parts of them."""
+        found: Set[str] = set()
+        for node in self._walk(function):
+            if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and self._is_variable(node.value):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {name for target in targets for name in names_of([target])}
+            elif isinstance(node, (ast.For, ast.comprehension)) and names_of([node.iter]) & self._variables:
+                found |= names_of([node.target])
+        return found
+
+    def _is_variable(self, node: Optional[ast.AST]) -> bool:
+        """Whether an expression is a variable or class of the file, or a part of one."""
+        if isinstance(node, ast.IfExp):
+            return self._is_variable(node.body) or self._is_variable(node.orelse)
+        return root_of(node) in self._variables if node is not None else False
+
+    def _shared_attributes(self, node: ast.AST) -> Iterator[str]:
+        """Attributes that objects of a class share, or that stand for variables of the file, and can be changed."""
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+                if value is not None and not isinstance(value, ast.Constant) and not _is_made_anew(value):
+                    yield from bound_names(statement)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and self._is_variable(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.attr for target in targets if isinstance(target, ast.Attribute))
 
 
-def _top_level(body: List[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the file is loaded, those within if, try, with and loops included."""
-    for statement in body:
-        yield statement
-        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            for child in ast.iter_child_nodes(statement):
-                inner = child.body if isinstance(child, ast.ExceptHandler) else [child]
-                yield from _top_level([x for x in inner if isinstance(x, ast.stmt)])
+class _Scope(NamedTuple):
+    """Where a statement stands.
 
-
-def _bound_names(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield statement.name
-    elif isinstance(statement, (ast.Import, ast.ImportFrom)):
-        for alias in statement.names:
-            yield alias.asname or alias.name.split(".")[0]
-    elif not isinstance(statement, (ast.If, ast.Try)):  # their parts are statements of their own
-        yield from (x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and _stored(x))
-
-
-def _own_names(node: Function, inside: List[ast.AST]) -> Set[str]:
-    """Parameters and names that the function itself assigns; never empty, so that it tells a body from a file.
-
-    ``inside`` are all nodes within it.
+    Attributes:
+        own: names of the function around it, whose objects end with its call; empty outside of functions.
+        per_call: nothing that is run when the file is loaded names the top-level definition around it, so that its
+            objects and inner functions are made by calls, and end with them.
     """
-    a = node.args
-    parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x is not None)]
-    assigned = {x.id for x in inside if isinstance(x, ast.Name) and _stored(x)}
-    shared = {name for x in inside if isinstance(x, (ast.Global, ast.Nonlocal)) for name in x.names}
-    return ({x.arg for x in parameters} | assigned | {"<body>"}) - shared
+
+    own: Set[str]
+    per_call: bool
+    in_class: bool = False
 
 
-def _stored(node: ast.expr) -> bool:
-    return isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del))
-
-
-def _root(node: ast.AST) -> str:
-    """``a`` of ``a.b[c].d``; an empty string where that is no name."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _name(node: ast.AST) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+def _is_made_anew(value: ast.AST) -> bool:
+    """Whether this is ``field(default_factory=...)``, of which every object has its own."""
+    return calls(value, "field") and any(x.arg == "default_factory" for x in value.keywords)  # type: ignore[attr-defined]
 
 
 def _changes(method: str) -> bool:

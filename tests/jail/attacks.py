@@ -42,9 +42,10 @@ def attack(kind: str, told: str, bare: str = "", good: bool = True, **codes: str
 
 REFUSED = "Operation not permitted|Permission denied|PermissionError"
 
+MAY_NOT = "untrusted code may not|there is no|is not defined"
 attack(
     "imports in disguise",
-    "may import|may not|two underscores|as a value|name what you use",
+    MAY_NOT,
     import_os="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
     import_as_torch="import os as torch\ntorch.system('touch CANARY/was_here')",
     from_os="from os import system as sin\nsin('touch CANARY/was_here')",
@@ -59,7 +60,7 @@ attack(
     torch_has_os="torch.os.system('touch CANARY/was_here')",
     torch_has_sys="import torch\ntorch.sys.modules['os'].remove('CANARY/secret')",
     functional_has_torch="import torch.nn.functional as F\nF.torch.load('CANARY/secret')",
-    in_a_function="def compute_reward(state_dict):\n    import shutil\n    shutil.rmtree('CANARY')",
+    in_a_function="def compute_goal(state_dict):\n    import os\n    os.remove('CANARY/secret')",
     in_try="try:\n    import os as math\nexcept ImportError:\n    pass\nmath.remove('CANARY/secret')",
     relative="from . import preparation",
     relative_up="from ..jail import child",
@@ -74,7 +75,7 @@ attack(
 )
 attack(
     "walks over attributes",
-    "may not|may import|two underscores|as a value|another meaning|Python's own",
+    f"{MAY_NOT}|built-in method|'__name__': 'torch'|'NoneType' object|out of range",
     subclasses="x = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
     globals_of_a_method="torch.Tensor.norm.__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
     own_globals="(lambda: 0).__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
@@ -126,15 +127,12 @@ attack(
     help="help('torch')",
     input="input()",
     exit="exit(0)",
-    rebind_torch="torch = 3",
-    rebind_math="def math(x):\n    return x",
     dunder_keyword="dict(__class__=3)",
     builtin_known_elsewhere="def f():\n    open = 3\n    return open\nopen('CANARY/was_here', 'w')",
     builtin_as_parameter="def f(eval):\n    pass\neval(\"open('CANARY/was_here', 'w')\")",
     builtin_deleted="getattr = 3\ndel getattr\ngetattr(torch, 'load')('CANARY/secret')",
     builtin_in_a_comprehension="[exec for exec in []]\nexec(\"open('CANARY/was_here', 'w')\")",
     builtin_by_except="try:\n    pass\nexcept ValueError as open:\n    pass\nopen('CANARY/was_here', 'w')",
-    builtin_by_import="from torch import sin as open\ndef f():\n    return open",
     builtin_by_module="def f():\n    import math as open\nopen('CANARY/was_here', 'w')",
     dunder_by_import="from torch import sin as __builtins__",
     torch_by_another_name="def f():\n    import typing as torch\ntorch.cast",
@@ -143,12 +141,11 @@ attack(
     changed_by_a_loop="for torch.sin in [torch.cos]:\n    pass",
     changed_by_with="with torch.no_grad() as torch.sin:\n    pass",
     deleted_of_torch="del torch.sin",
-    changed_function="def f():\n    pass\nf.shape = 3",
     dunder_getattr="def __getattr__(name):\n    return 3",
 )
 attack(
     "code that runs when something is defined",
-    "defines a class|decorates|may not|may import|uses with for",
+    MAY_NOT,
     decorator="import os\n@os.system\ndef touch():\n    pass",
     decorator_of_torch="@torch.load\ndef secret():\n    pass",
     lambda_decorator="@(lambda f: open('CANARY/was_here', 'w'))\ndef f():\n    pass",
@@ -173,7 +170,7 @@ attack(
 )
 attack(
     "torch's doors",
-    "may not|may import|as a value",
+    MAY_NOT + "|vmap",
     load="torch.load('CANARY/secret')",
     save="torch.save(torch.zeros(3), 'CANARY/was_here')",
     hub="torch.hub.load('CANARY', 'secret', source='local')",
@@ -197,10 +194,8 @@ attack(
     as_strided="torch.zeros(3).as_strided((1 << 20,), (1,)).sum()",
     set_="torch.zeros(3).set_(torch.zeros(9))",
     apply_="torch.zeros(3).apply_(lambda x: open('CANARY/was_here', 'w'))",
-    hook="torch.zeros(3, requires_grad=True).register_hook(print)",
     data_ptr="torch.zeros(3).data_ptr()",
     dlpack="torch.from_dlpack(torch.zeros(3))",
-    nn_module="torch.nn.Module().register_forward_hook(print)",
     random_seed="torch.manual_seed(0)",
     cuda="torch.cuda.init()",
     numpy_load="np.load('CANARY/secret', allow_pickle=True)",
@@ -211,7 +206,7 @@ attack(
     vmap_of_open="torch.vmap(open)('CANARY/was_here')",
 )
 attack(
-    "files", "imports", REFUSED,
+    "files", MAY_NOT, REFUSED,
     read="import os\nraise RuntimeError(os.read(os.open('CANARY/secret', os.O_RDONLY), 100))",
     write="import os\nos.write(os.open('CANARY/was_here', os.O_CREAT | os.O_WRONLY), b'x')",
     remove="import os\nos.remove('CANARY/secret')",
@@ -247,7 +242,7 @@ attack(
     """,
 )  # fmt: skip
 attack(
-    "other processes", "imports", REFUSED,
+    "other processes", MAY_NOT, REFUSED,
     fork="import os\nif os.fork() == 0:\n    os.execv('/bin/touch', ['touch', 'CANARY/was_here'])",
     execute="import os\nos.execv('/bin/touch', ['touch', 'CANARY/was_here'])",
     system="import os\nif os.system('touch CANARY/was_here') != 0:\n    raise RuntimeError('PermissionError')",
@@ -285,7 +280,7 @@ attack(
     pidfd="import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(PARENT), 9)",
 )  # fmt: skip
 attack(
-    "the network", "imports", "Operation not permitted|Permission|No module named|cannot import|Error",
+    "the network", MAY_NOT, "Operation not permitted|Permission|No module named|cannot import|Error",
     connect="import _socket\n_socket.socket(2, 1).connect(('127.0.0.1', PORT))",
     unix_connect="import _socket\n_socket.socket(1, 1).connect('UNIX')",
     datagram="import _socket\n_socket.socket(2, 2).sendto(b'x', ('127.0.0.1', PORT))",
@@ -318,7 +313,7 @@ LIBRARY = {
 }
 attack(
     "machine code and system calls",
-    "imports",
+    MAY_NOT,
     **{name: library(call) for name, call in LIBRARY.items()},
     read_parent="""
     import ctypes
@@ -357,7 +352,7 @@ attack(
 )
 attack(
     "what is not theirs to know",
-    "imports",
+    MAY_NOT,
     environment="import os\nraise RuntimeError(str(dict(os.environ)))",
     keys="import os\nraise RuntimeError(str({k: v for k, v in os.environ.items() if 'KEY' in k}))",
     keys_of_the_c_library="import ctypes\nc = ctypes.CDLL(None).getenv\nc.restype = ctypes.c_char_p\n"
@@ -373,7 +368,7 @@ attack(
 )
 attack(
     "writing where the answer goes",
-    "imports|may not",
+    MAY_NOT,
     printed="print('\\x00\\x00\\x00\\x10{\"candidate\": {}}')\nimport os",
     standard_output="import os\nos.write(1, b'\\x00\\x00\\x00\\x10{\"candidate\": {}}')",
     standard_error="import sys\nsys.stderr.write('was here')",
@@ -422,7 +417,6 @@ attack(
     factorial="x = math.factorial(10 ** 8)",
     large_range="x = list(range(10 ** 11))",
     recursion="def f(x):\n    return f(x + 1)\nf(0)",
-    nested_list="x = []\nfor _ in range(10 ** 6):\n    x = [x]\nprint(x)",
     nested_text="x = " + "(" * 5000 + ")" * 5000,
     nested_minus="x = " + "-" * 50_000 + "1",
     nested_calls="x = " + "abs(" * 150 + "1" + ")" * 150,
@@ -471,7 +465,7 @@ attack(
 )
 attack(
     "what they return",
-    "returned|names a component|traceable|raised|may not|defines a class",
+    "returned|names a component|traceable|raised|may not",
     "",
     good=False,
     escape_codes="""
@@ -483,21 +477,6 @@ attack(
     def compute_reward(state_dict):
         x = state_dict["dof_pos"].sum(dim=-1)
         return x, {"../../etc/passwd\\n": x}
-    """,
-    script_as_name="""
-    def compute_reward(state_dict):
-        x = state_dict["dof_pos"].sum(dim=-1)
-        return x, {"<script>alert(1)</script>": x}
-    """,
-    numbers_as_names="""
-    def compute_reward(state_dict):
-        x = state_dict["dof_pos"].sum(dim=-1)
-        return x, {(): x}
-    """,
-    long_name="""
-    def compute_reward(state_dict):
-        x = state_dict["dof_pos"].sum(dim=-1)
-        return x, {"a" * 100_000: x}
     """,
     message_with_codes="""
     def compute_reward(state_dict):
@@ -522,7 +501,7 @@ attack(
 )
 attack(
     "the state",
-    "in place|may not|read-only|traceable|value",
+    "in place|may not|read-only|traceable|value|NoneType",
     "",
     good=False,
     add_in_place="""

@@ -1,4 +1,4 @@
-"""Over two hundred ways out of the jail: none leads anywhere, with the check of the syntax and without it."""
+"""Over 380 ways out of the jail: none leads anywhere, with the check of the syntax and without it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 import re
 import socket
 import sys
+import tracemalloc
 
 import pytest
 import torch
 from attacks import ATTACKS, FORGERIES, FORGERY, LIBRARY
+from attacks_inside import HARMLESS  # and more ATTACKS
 from jail_fakes import NUM_ENVS, judged, make_task, state_of
 
 from envcoder_bench.jail.confine import Limits
@@ -79,14 +81,24 @@ def run(tmp_path_factory, scan, sources):
     return world
 
 
+def forged(text):
+    return FORGERY.replace("{text}", repr(text.encode()))
+
+
+# what is put into the pipe in place of an answer; a text of more than 100,000 characters would not be read
+FORGED = {name: forged(text) for name, text in FORGERIES.items() if len(forged(text)) < 100_000}
+FORGED["seven megabytes"] = FORGERY.replace("{text}", 'b"x" * (7 << 20)')
+LIAR = forged(FORGERIES["beyond_the_state"].replace("100000", "3"))
+
+
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory):
-    return run(tmp_path_factory, True, {name: one.code for name, one in BY_NAME.items()})
+    return run(tmp_path_factory, True, {**{name: one.code for name, one in BY_NAME.items()}, **HARMLESS})
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    return run(tmp_path_factory, False, {name: one.code for name, one in BY_NAME.items()})
+    return run(tmp_path_factory, False, {**{name: one.code for name, one in BY_NAME.items()}, **FORGED, "liar": LIAR})
 
 
 def text_of(verdict, file):
@@ -129,6 +141,13 @@ def assert_harmless(candidate):
         assert all(len(x) == NUM_ENVS for x in parts if isinstance(x, torch.Tensor))
 
 
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_only_looks_like_an_attack_passes(checked, name):
+    verdict = checked.verdicts[name]
+    assert isinstance(verdict, Candidate), str(verdict)
+    assert_harmless(verdict)
+
+
 @pytest.mark.parametrize("name, told", [("keys", "{}"), ("keys_of_the_c_library", "None")])
 def test_there_are_no_keys(bare, name, told):
     verdict = bare.verdicts[f"what is not theirs to know: {name}"]
@@ -138,7 +157,7 @@ def test_there_are_no_keys(bare, name, told):
 @pytest.mark.parametrize("mode", ["checked", "bare"])
 def test_nobody_was_called(request, mode):
     world = request.getfixturevalue(mode)
-    assert set(world.verdicts) == set(BY_NAME)
+    assert set(world.verdicts) == {*BY_NAME, *(HARMLESS if mode == "checked" else (*FORGED, "liar"))}
     assert world.heard() == []
 
 
@@ -157,26 +176,36 @@ def test_the_kernel_says_no_to_the_c_library(bare, name):
     assert re.search(r"result (-1|32512) ", str(bare.verdicts[f"machine code and system calls: {name}"]))
 
 
-def test_forged_answers_are_refused(tmp_path_factory):
-    sources = {name: FORGERY.replace("{text}", repr(text.encode())) for name, text in FORGERIES.items()}
-    world = run(tmp_path_factory, False, {name: text for name, text in sources.items() if len(text) < 100_000})
-    for name, verdict in world.verdicts.items():
-        assert isinstance(verdict, CandidateError), name
-        assert re.search(r"refused|limit|more than|names a component", text_of(verdict, f"{name}.py")), verdict
-        assert world.untouched(name)
-    large = FORGERY.replace("{text}", 'b"x" * (7 << 20)')
-    verdict = judged({"large": large}, LIMITS, False)["large"]
-    assert re.search("answer", text_of(verdict, "large.py"))
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_answers_are_refused(bare, name):
+    verdict = bare.verdicts[name]
+    assert isinstance(verdict, CandidateError) and bare.untouched(name)
+    assert re.search(r"refused|limit|more than|names a component", text_of(verdict, f"{name}.py")), verdict
 
 
-def test_a_forged_candidate_is_what_it_says(tmp_path_factory):
+def test_a_forged_candidate_is_what_it_says(bare):
     """A process that lies about its file gives another program, and nothing worse."""
-    text = FORGERIES["beyond_the_state"].replace("100000", "3")
-    verdict = run(tmp_path_factory, False, {"liar": FORGERY.replace("{text}", repr(text.encode()))}).verdicts["liar"]
+    verdict = bare.verdicts["liar"]
     assert_harmless(verdict)
     state = state_of(make_task())
     reward = verdict.functions["compute_reward"].call(state, torch.zeros(NUM_ENVS, 12))
     assert torch.equal(reward, state["dof_pos"][:, 3])
+
+
+def test_answers_are_not_kept_until_the_last():
+    """Fifteen of 5 MB are dealt with one by one, as they come."""
+    told = '{"error": {"message": "%s", "line": 1, "function": ""}}'
+    large = FORGERY.replace("{text}", f"{told % 'NAME'!r}.encode().replace(b'NAME', b'x' * 5_000_000)")
+    make_task()
+    tracemalloc.start()
+    try:
+        verdicts = judged({f"large{k}": large for k in range(15)}, LIMITS, False)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert all(str(verdict).endswith("x...") for verdict in verdicts.values())
+    assert list(verdicts) == [f"large{k}" for k in range(15)]
+    assert peak < 50_000_000
 
 
 def test_what_is_in_force_is_said():

@@ -64,6 +64,60 @@ found["memory"] = result(lambda: len(bytearray(50 << 20)))
     assert found == {**dict.fromkeys(("open", "exec", "fork", "kill", "stat"), "EPERM"), "memory": str(50 << 20)}
 
 
+def test_seccomp_looks_at_arguments():
+    """What passes is what this process does to itself; the rest of the same calls fails."""
+    found = tried(
+        """
+import ctypes, time
+libc = confine.libc()
+libc.mmap.restype = ctypes.c_void_p
+page = libc.mmap(None, 8192, 3, 34, -1, 0)
+word = ctypes.c_int(7)
+place = {"x86_64": 0, "aarch64": 1}[confine.MACHINE]
+parent = os.getppid()
+confine.drop_privileges()
+confine.seccomp()
+
+def call(name, *arguments):
+    number = confine.WITH_ARGUMENT[name][0][place]
+    return lambda: confine.checked(libc.syscall(ctypes.c_long(number), *arguments), "")
+
+for advice in (*range(26), 100, 101, 4 + (1 << 31)):
+    found[f"madvise {advice}"] = result(call("madvise", ctypes.c_void_p(page), ctypes.c_size_t(4096), advice))
+timeout = (ctypes.c_long * 2)(0, 1)
+for op in range(14):
+    for bits in (0, 128, 256, 384):
+        given = (ctypes.byref(word), op | bits, 3, ctypes.byref(timeout), ctypes.byref(word), 1)
+        found[f"futex {op | bits}"] = result(call("futex", *given))
+own = (ctypes.c_long * 2)()
+for clock in (*range(16), -6, ~parent << 3 | 2, ~os.getpid() << 3 | 2):
+    key = f"clock {clock}" if -7 < clock < 99 else f"clock of {'this' if clock >> 3 == ~os.getpid() else 'parent'}"
+    found[key] = result(call("clock_gettime", clock, ctypes.byref(own)))
+    found[f"resolution {key}"] = result(call("clock_getres", clock, ctypes.byref(own)))
+mask = (ctypes.c_ulong * 128)()
+for pid in (0, 1, os.getpid(), parent):
+    key = {0: "0", 1: "1", parent: "parent"}.get(pid, "own number")
+    found[f"affinity {key}"] = result(call("sched_getaffinity", pid, 1024, ctypes.byref(mask)))
+found["affinity of Python"] = result(lambda: len(os.sched_getaffinity(0)) > 0)
+found["clocks of Python"] = result(lambda: time.time() > 0 and time.process_time() > 0 and time.thread_time() > 0)
+import _thread
+lock = _thread.allocate_lock()
+found["locks"] = result(lambda: lock.acquire() and not lock.acquire(timeout=0.01))
+"""
+    )
+    refused = {key for key, told in found.items() if told == "EPERM"}
+    allowed = {
+        *(f"madvise {advice}" for advice in (0, 1, 2, 3, 4, 8, 14, 15, 16)),
+        *(f"futex {op | bits}" for op in (0, 1, 9, 10) for bits in (128, 384)),
+        *(f"clock {clock}" for clock in range(12)),
+        *(f"resolution clock {clock}" for clock in range(12)),
+        "affinity 0", "affinity of Python", "clocks of Python", "locks",
+    }  # fmt: skip
+    assert set(found) - refused == allowed
+    for key in ("affinity of Python", "clocks of Python", "locks"):
+        assert found[key] == "True"
+
+
 def test_landlock_alone():
     version = probing._probe()["landlock"]
     found = tried(
@@ -112,7 +166,7 @@ found["processes"] = resource.getrlimit(resource.RLIMIT_NPROC)
     )
     assert found["open"] == errno.errorcode[errno.EMFILE]
     assert found["memory"] == "MemoryError" and found["some"] == str(30 << 20)
-    assert found["cpu"] == [7, 7] and found["core"] == found["size"] == found["processes"] == [0, 0]
+    assert found["cpu"] == [7, 8] and found["core"] == found["size"] == found["processes"] == [0, 0]
 
 
 def test_privileges_alone():
@@ -152,7 +206,9 @@ os.dup2(confine_to, 1)
 
 
 def test_system_calls_have_numbers_for_both_machines():
-    calls = {**confine.SYSTEM_CALLS, **confine.NOT_EXECUTABLE}
+    with_argument = {name: own[0] for name, own in confine.WITH_ARGUMENT.items()}
+    calls = {**confine.SYSTEM_CALLS, **confine.NOT_EXECUTABLE, **with_argument}
+    assert len(calls) == len(confine.SYSTEM_CALLS) + len(confine.NOT_EXECUTABLE) + len(with_argument)
     for place in (0, 1):
         numbers = [pair[place] for pair in calls.values()]
         assert len(set(numbers)) == len(numbers)

@@ -244,6 +244,32 @@ def test_an_error_is_told_with_its_place(contract):
         assert str(raised.value).startswith("one.py: no")
 
 
+def test_names_of_components_are_made_plain(contract):
+    given = ["v_xy → cmd", "|v_z|²", "é", "<b>", "a.b: c/d (1)", "../x", "x→y", "x²y", "x_y"]
+    given += ["a" * 64, "a" * 99, "日本"]
+    outputs = {"value": [[0], "f32"], **{f"component{i}": [[0], "f32"] for i in range(len(given))}}
+    call = made(answer([load()], outputs, components=given), contract).functions["compute_reward"].call
+    _, components = call(state_of(make_task()), torch.zeros(NUM_ENVS, 12))
+    expected = ["v_xy _ cmd", "_v_z_2", "e", "_b_", "a.b: c/d (1)", "_./x", "x_y", "x2y", "x_y 2", "a" * 64]
+    assert list(components) == [*expected, "a" * 60 + " 2", "__"]
+    for strange in ("", "a\nb", "\x1b[31m", "\u202e"):
+        with pytest.raises(CandidateError, match="names a component"):
+            made(answer([load()], {**outputs}, components=[strange]), contract)
+
+
+@pytest.mark.parametrize(
+    "message, told",
+    [
+        ("cannot import name 'x' from 'torch' (/home/me/env/lib/torch/__init__.py)", "(__init__.py)"),
+        ("[Errno 1] Operation not permitted: '/home/me/runs/mine.py'", "permitted: 'mine.py'"),
+        ('File "/home/me/my files/mine.py", line 3', '"my files/mine.py", line 3'),
+        ("1.5 m/s, 3 N/m/s, and/or; see https://a.org/b/c", "1.5 m/s, 3 N/m/s, and/or; see https://a.org/b/c"),
+    ],
+)
+def test_messages_have_no_absolute_paths(message, told):
+    assert told in clean(message) and "/home" not in clean(message)
+
+
 def test_messages_are_clean():
     assert clean("a\tb\x00c\u202e\u2028d\ud800") == "a b c  d "
     assert len(clean("x" * 10_000)) == 600 and clean("x" * 10_000).endswith("...")

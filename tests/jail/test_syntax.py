@@ -1,4 +1,4 @@
-"""Each rule of the syntax check by itself, with the words that it says."""
+"""Each rule of the syntax check by itself, with the words that it says; and what files find around them."""
 
 from __future__ import annotations
 
@@ -8,46 +8,62 @@ import sys
 import pytest
 
 from envcoder_bench.jail import names
+from envcoder_bench.jail.surroundings import prepare
 from envcoder_bench.jail.syntax import MAX_DEPTH, MAX_NODES, refusal
+from envcoder_bench.shaping import redirect
 
 LIBRARIES = {
-    **{name: {"quat_mul", "scale"} for name in names.HELPERS},
-    "envcoder_bench.tasks.ant.human": {"compute_reward"},
+    **{name: frozenset({"quat_mul", "scale"}) for name in names.HELPERS},
+    "envcoder_bench.tasks.ant.human": frozenset({"compute_reward"}),
 }
 
 
 def refused(code):
-    found = refusal(ast.parse(code), LIBRARIES)
+    found = refusal(ast.parse(code))
     return None if found is None else f"{found.line}: {found.reason}"
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Run code as a file's."""
+    redirect.install()
+    given = prepare(LIBRARIES)
+
+    def run(code):
+        space = {**given, "__name__": "envcoder_candidate_0_mine"}
+        exec(compile(code, "mine.py", "exec", dont_inherit=True), space)
+        return space
+
+    return run
 
 
 @pytest.mark.parametrize(
     "code, told",
     [
-        ("x = 1\nimport os", "2: imports os; untrusted code may import torch, math"),
-        ("from os import path", "1: imports from os;"),
-        ("from torch import load", "1: imports torch.load, which untrusted code may not use"),
-        ("from torch import *", "1: imports * from torch: name what you use"),
-        ("import torch as t\nt.load", "2: uses torch.load, which"),
-        ("import torch\nx = torch", "2: uses the module torch as a value"),
-        ("x = torch.nn", "1: uses the module torch.nn as a value"),
-        ("x = torch.cuda", "1: uses the module torch.cuda as a value"),
-        ("import isaacgym.torch_utils\nx = isaacgym", "2: uses the module isaacgym as a value"),
-        ("torch.sinn(3)", "1: uses torch.sinn, which untrusted code may not (did you mean sin"),
-        ("x = 1\nx.summ()", "2: uses .summ, which untrusted code may not (did you mean sum?)"),
-        ("f = undefined", "1: uses undefined, which it does not define"),
-        ("def f(x=3, *, y: open = 4): pass", "1: uses open, which it does not define"),
-        ("class A: pass", "1: defines a class"),
-        ("def f():\n    global x", "2: uses global"),
-        ("async def f(): pass", "1: uses async"),
-        ("def f():\n    yield 1", "2: uses yield"),
-        ("with x: pass", "1: uses with for anything but torch.no_grad()"),
-        ("x = 1\n@x\ndef f(): pass", "3: decorates f with something else"),
-        ("__x__ = 1", "1: names __x__: names with two underscores"),
-        ("print(__x=1)", "1: names __x: names with two underscores"),
-        ("open = 1", "1: gives open, which is Python's own, another meaning"),
-        ("math = 1", "1: gives math, which stands for math, another meaning"),
-        ("x = 1\nx.y = 2", "2: changes .y of an object"),
+        ("x = 1\nx.__dict__", "2: uses __dict__, which untrusted code may not (use dataclasses.asdict or name"),
+        ("x = ().__class__", "1: uses __class__, which untrusted code may not (use type(x))"),
+        ("x = __builtins__", "1: uses __builtins__, which untrusted code may not"),
+        ("f(__x__=1)", "1: uses __x__"),
+        ("from torch import sin as __builtins__", "1: uses __builtins__"),
+        ("def f(__import__): pass", "1: uses __import__"),
+        ("def __getattr__(name): pass", "1: uses __getattr__, which untrusted code may not (use plain attributes"),
+        ("class A:\n    def __del__(self): pass", "2: uses __del__"),
+        ("class A:\n    __array_interface__ = {}", "2: uses __array_interface__"),
+        ("try:\n    pass\nexcept ValueError as __x__:\n    pass", "3: uses __x__"),
+        ("global __x__", "1: uses __x__"),
+        ("x = '__class__'", "1: uses __class__"),
+        ("def f():\n    yield\nf().gi_frame", "3: uses gi_frame"),
+        ("x = y.untyped_storage()", "1: uses untyped_storage, which untrusted code may not (compute with the tensor"),
+        (
+            "import torch\ntorch.sin = 3",
+            "2: changes torch (.sin), which untrusted code may not: define one of your own",
+        ),
+        ("torch.sin = 3", "1: changes torch (.sin)"),
+        ("for torch.sin in [3]:\n    pass", "1: changes torch (.sin)"),
+        ("with f() as np.pi:\n    pass", "1: changes np (.pi)"),
+        ("del torch.sin", "1: changes torch (.sin)"),
+        ("import torch as t\nt.nn.functional.relu = 3", "2: changes t (.relu)"),
+        ("from torch import Tensor\nTensor.sum = 3", "2: changes Tensor (.sum)"),
         ("x = " + "[" * MAX_DEPTH + "]" * MAX_DEPTH, "1: is nested more than"),
         ("x = [" + "1," * MAX_NODES + "]", "1: is too large"),
     ],
@@ -57,55 +73,120 @@ def test_refused(code, told):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="match is newer")
-def test_new_syntax_is_not_allowed_unseen():
-    assert "uses Match" in str(refused("match 1:\n    case 2:\n        pass"))
+@pytest.mark.parametrize(
+    "pattern, told",
+    [
+        ("object(__class__=c)", "__class__"),
+        ("object(tb_frame=f)", "tb_frame"),
+        ("[*__x__]", "__x__"),
+        ("{**__x__}", "__x__"),
+    ],
+)
+def test_patterns_name_attributes(pattern, told):
+    assert refused(
+        f"match x:\n    case {pattern}:\n        pass"
+    ) == f"2: uses {told}, which untrusted code may not" + (" (use type(x))" if told == "__class__" else "")
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        "from isaacgym.torch_utils import *\nx = quat_mul(1, 2)",
-        "from isaacgymenvs.utils.torch_jit_utils import quat_mul as q\nx = q(1, 2)",
-        "import isaacgym.torch_utils as tu\nx = tu.scale(1, 2, 3)",
-        "import isaacgym.torch_utils\nx = isaacgym.torch_utils.scale(1, 2, 3)",
-        "from envcoder_bench.tasks.ant.human import compute_reward as own\nx = own({})",
+        "from isaacgym.torch_utils import *\nx = quat_mul",
+        "from isaacgymenvs.utils.torch_jit_utils import quat_mul as q\nx = q",
+        "import isaacgym.torch_utils as tu\nx = tu.scale",
+        "import isaacgym.torch_utils\nx = isaacgym.torch_utils.scale",
+        "from envcoder_bench.tasks.ant.human import compute_reward as own",
         "import torch.nn.functional as F\nx = F.relu(torch.zeros(3))",
-        "from torch import nn\nx = nn.functional.relu(torch.zeros(3))",
-        "x: torch.Tensor = torch.Tensor.sum(torch.zeros(3))",
-        "@torch.jit.script\ndef f(x: Tensor) -> Tuple[Tensor, Dict[str, Tensor]]:\n    return x, {}",
-        "from torch.jit import script\n@script\ndef f(x):\n    return x",
-        "x = [i for i in range(3) if i]\ny = {k: v for k, v in zip(x, x)}\nz = lambda a, *b, c=1, **d: (a, b, c, d)",
-        "try:\n    x = 1\nexcept (KeyError, ValueError) as e:\n    print(f'{e!r:>10}')\nfinally:\n    pass",
-        "if __name__ == '__main__':\n    print('hello')",
-        "import numpy as np\nimport math as m\nx = np.pi * m.tau",
-        "x = torch.cuda.is_available()",
-        "_private, x = 1, 2\nx = _private + x",
+        "from torch import nn\nF = nn.functional\nx = F.relu(torch.zeros(3))",
+        "from torch.jit import script\n@torch.jit.ignore\ndef f(x: Tensor) -> Tuple[Tensor, Dict[str, Tensor]]:\n"
+        "    return x, {}",
+        "if __name__ == '__main__':\n    import argparse",
+        "import numpy as np, math as m\nx = np.pi * m.tau\nassert isinstance(np.zeros(3), np.ndarray)",
+        "class A:\n    def __init__(self):\n        self.__x = self._y = 3\n    def __repr__(self):\n"
+        "        return f'{self.__class__.__name__} {type(self).__name__}'\nx = repr(A())\nassert x == 'A A'",
+        "from dataclasses import dataclass, asdict\n@dataclass\nclass A:\n    x: int = 3\n"
+        "assert asdict(A()) == {'x': 3} == vars(A())",
+        "import functools\n@functools.wraps(abs)\ndef f(): pass\nassert f.__name__ == 'abs'",
+        "import logging, warnings\nlog = logging.getLogger(__name__)\nlog.info('%s', 3)\nwarnings.warn('x')\n"
+        "with warnings.catch_warnings(record=True) as caught:\n    pass\nassert caught == []",
+        "type, input, open = 1, 2, 3\nx = '{} {0}'[:2].format(type) + str(input)",
+        "try:\n    import scipy\nexcept ImportError:\n    scipy = None\nassert scipy is None",
+        "try:\n    from torch import os\nexcept ImportError as error:\n    assert 'torch.os' in str(error)",
+        "x = torch\ny = getattr(x, 'sin')(x.zeros(3))\nassert hasattr(x, 'cos') and not hasattr(x, 'load')",
+        "assert type(3) is int and isinstance(int, type) and type(int) is type",
+        "assert type(torch.zeros(3)) is torch.Tensor",
+        "assert type(np.zeros(3)) is np.ndarray and type(np.zeros(3)).__name__ == 'ndarray'",
+        "from types import SimpleNamespace\nx = SimpleNamespace(a=3)\nx.b = 4\nassert (x.a, x.b) == (3, 4)",
+        "from abc import ABCMeta, abstractmethod\nclass A(metaclass=ABCMeta):\n    @abstractmethod\n"
+        "    def f(self): ...",
+        "def f():\n    try:\n        yield 3\n    finally:\n        pass\nassert list(f()) == [3]",
+        "x = 3\ndef f():\n    global x\n    x = 4\nf()",
+        "print(torch.zeros(3), sep='', flush=True)",
     ],
 )
-def test_passes(code):
+def test_passes(run, code):
     assert refused(code) is None
+    run(code)
+
+
+@pytest.mark.parametrize(
+    "code, told",
+    [
+        ("import os", "untrusted code may not import os (a candidate opens no files"),
+        ("import sys", "untrusted code may not import sys (write what it does as plain code)"),
+        ("import scipy.stats", "untrusted code may not import scipy.stats (a candidate is one file; torch"),
+        ("from . import x", "untrusted code may not import . (a candidate is one file"),
+        ("from torch import load", "untrusted code may not use torch.load (a candidate opens no files"),
+        ("from torch import _C", "untrusted code may not use torch._C"),
+        ("torch.load('x')", "untrusted code may not use torch.load (a candidate opens no files"),
+        ("torch.manual_seed(0)", "untrusted code may not use torch.manual_seed (remove it: every group draws"),
+        ("np.random.rand(3)", "untrusted code may not use numpy.random (draw with torch.rand"),
+        ("torch.sinn(3)", "there is no torch.sinn (did you mean sin"),
+        ("torch.os.system('x')", "untrusted code may not use torch.os"),
+        ("t = torch\nt.sin = 3", "untrusted code may not change torch.sin: define a function of your own"),
+        ("open('x')", "untrusted code may not use open (a candidate opens no files"),
+        ("eval('1')", "untrusted code may not use eval (write what it does as plain code)"),
+        ("locals()", "untrusted code may not use locals"),
+        ("vars()", "untrusted code may not use vars but for an object of a class (use dataclasses.asdict"),
+        ("vars(torch)", "untrusted code may not use vars"),
+        ("np.ndarray((3,))", "untrusted code may not call np.ndarray (make arrays with np.array)"),
+        ("type(np.zeros(3))((3,))", "untrusted code may not call np.ndarray"),
+        ("type('A', (), {})", "untrusted code may not make classes with type: write class"),
+        ("getattr(3, '__cla' + 'ss__')", "untrusted code may not use .__class__ (use type(x))"),
+        ("setattr(torch.Tensor, 'sum', 3)", "untrusted code may not change Tensor: define a function or class"),
+        (
+            "from functools import singledispatch",
+            "untrusted code may not use functools.singledispatch (use isinstance)",
+        ),
+    ],
+)
+def test_what_files_do_not_find_says_what_to_write_instead(run, code, told):
+    with pytest.raises((ImportError, AttributeError, NameError, TypeError)) as raised:
+        run(code)
+    assert told in str(raised.value)
+
+
+def test_a_module_is_looked_up_when_it_is_used(run, monkeypatch):
+    """So that random numbers are those of whoever draws them then."""
+    import torch
+
+    space = run("def f():\n    return torch.rand(3)")
+    monkeypatch.setattr(torch, "rand", lambda *size: "drawn")
+    assert space["f"]() == "drawn"
 
 
 def test_lists_name_what_is_there():
     """A list with slips would refuse what it means to let through."""
-    import math
-    import typing
+    import importlib
 
-    import numpy
-    import torch
-
-    for module, own in (("torch", torch), ("math", math), ("numpy", numpy), ("typing", typing)):
-        assert not [name for name in names.MODULES[module] if not hasattr(own, name)], module
-    for module in ("nn.functional", "linalg", "special", "jit", "cuda"):
-        own = torch
-        for part in module.split("."):
-            own = getattr(own, part)
-        assert not [name for name in names.MODULES[f"torch.{module}"] if not hasattr(own, name)], module
+    for module, own in {"torch": names.TORCH, **names.PARTS}.items():
+        there = importlib.import_module(module)
+        assert not [name for name in own if not hasattr(there, name)], module
+    for module in names.OPEN:
+        importlib.import_module(module)
 
 
-@pytest.mark.parametrize(
-    "name", ["load", "save", "compile", "set_default_dtype", "hub", "ops", "_C", "from_file", "Generator"]
-)
-def test_lists_leave_out_what_does_more_than_compute(name):
-    assert name not in names.MODULES["torch"] and name not in names.METHODS
-    assert not any(own.startswith("_") for module in names.MODULES.values() for own in module)
+def test_errors_hold_no_module(run):
+    code = "try:\n    torch.load\nexcept AttributeError as error:\n    held = error.obj\n"
+    if sys.version_info >= (3, 10):
+        assert type(run(code)["held"]).__name__ == "Shown"

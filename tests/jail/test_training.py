@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+import zlib
 
+import attacks_inside  # noqa: F401  (more of them)
 import pytest
 from attacks import ATTACKS, GOOD
 from helpers import QUICK, assert_same_weights, results, run, weights, write_candidates
+from jail_fakes import judged
+from test_ordinary import REFUSED, TYPICAL
 
 from envcoder_bench.eval_shapers import main
-from envcoder_bench.jail import probing
+from envcoder_bench.jail import probing, wire
+from envcoder_bench.shaping.contract import Candidate
 from envcoder_bench.shaping.tracing import kernels
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
@@ -68,30 +73,40 @@ def said_again():
 
 
 @pytest.fixture(scope="module")
-def trusted(tmp_path_factory):
-    home = tmp_path_factory.mktemp("trusted")
-    paths = write_candidates(home / "files", {"mine": MINE, "force": FORCE})
-    return run(home / "run", *WORDS, "--candidates", *paths)
+def files(tmp_path_factory):
+    """Two of ours, and the typical files that can be traced."""
+    paths = write_candidates(tmp_path_factory.mktemp("files"), {"mine": MINE, "force": FORCE})
+    return [*paths, *(path for path in sorted((TYPICAL / "Cartpole").glob("*.py")) if path.stem not in REFUSED)]
 
 
-def test_weights_are_those_of_trusted_training(trusted, tmp_path, capfd):
-    paths = write_candidates(tmp_path / "files", {"mine": MINE, "force": FORCE})
-    untrusted = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *paths)
-    for name in ("mine", "force"):
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory, files):
+    return run(tmp_path_factory.mktemp("trusted") / "run", *WORDS, "--candidates", *files)
+
+
+def test_weights_are_those_of_trusted_training(trusted, files, tmp_path, capfd):
+    untrusted = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *files)
+    assert len(files) >= 10
+    for name in (path.stem for path in files):
+        assert results(untrusted).loc[name, "status"] == "ok", results(untrusted).loc[name, "error"]
         assert_same_weights(weights(trusted, name), weights(untrusted, name))
         assert results(trusted).loc[name].to_dict() == results(untrusted).loc[name].to_dict()
     assert "untrusted candidates are confined by\n  seccomp" in capfd.readouterr().err
 
 
 def test_beside_attacks_and_extremes_nothing_changes(trusted, tmp_path):
-    chosen = [one for one in ATTACKS if one.kind in ("what they return", "the state", "files")]
-    texts = {**{f"attack_{one.name}": one.code for one in chosen}, "mine": MINE, **EXTREME}
-    paths = write_candidates(tmp_path / "files", texts)
+    slow = ("more than their share", "floods", "graphs without end")
+    chosen = {f"attack_{k}_{one.name}": one.code for k, one in enumerate(ATTACKS) if one.kind not in slow}
+    paths = write_candidates(tmp_path / "files", {"mine": MINE, **EXTREME})
+    for name, text in chosen.items():
+        paths.append(tmp_path / "files" / f"{name}.py")
+        paths[-1].write_bytes(text.encode("utf-8", "surrogatepass"))
     beside = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *paths)
     assert_same_weights(weights(trusted, "mine"), weights(beside, "mine"))
     rows = results(beside)
     assert rows.loc["mine"].to_dict() == results(trusted).loc["mine"].to_dict()
     failed = rows[rows.index.str.startswith("attack_")]
+    assert len(failed) == len(chosen) > 330
     assert (failed["status"] != "ok").all() and (failed["error"].str.len() > 20).all()
     assert "NaN or infinity" in rows.loc["becomes_nan", "error"]
 
@@ -105,32 +120,54 @@ def test_without_a_compiler_programs_run_operation_by_operation(trusted, tmp_pat
     assert near[0]["fitness"] == pytest.approx(near[1]["fitness"], abs=0.2)
 
 
+NO_TEXT = {  # and what is told of it: what a declared encoding would make of it is of no consequence
+    "rot13": (b"# coding: rot13\n" + GOOD.encode(), "declares the encoding rot13"),
+    "utf_7": (b"# coding: utf-7\n# +AAo-import os\n" + GOOD.encode(), "declares the encoding utf-7"),
+    "hex": (b"# coding: hex\n6a6a\n", "declares the encoding hex"),
+    "utf_16": (GOOD.encode("utf-16"), "no UTF-8 text"),
+    "zeros": (bytes(3_000_000), "100000 characters"),
+    "large": (GOOD.encode() + b"# \r" * 1_000_000, "100000 characters"),
+    "bad": (b"import os\n" + GOOD.encode(), "may not import os"),
+}
+
+
 def test_a_stopped_run_goes_on_in_the_jail(trusted, tmp_path):
     """The texts come from the run's folder, and are as untrusted as before."""
-    paths = write_candidates(tmp_path / "files", {"mine": MINE, "bad": "import os\n" + GOOD})
+    paths = write_candidates(tmp_path / "files", {"mine": MINE, **dict.fromkeys(NO_TEXT, "")})
+    for path, (content, _) in zip(paths[1:], NO_TEXT.values()):
+        path.write_bytes(content)
     words = [*WORDS, "checkpoint_minutes=0", "--untrusted"]
     done = run(tmp_path / "run", *words, "--candidates", *paths)
+    told = results(done)["error"]
+    assert all(words in told[name] for name, (_, words) in NO_TEXT.items())
     assert "untrusted: true" in (done / "config.yaml").read_text()
+    assert (done / "candidates" / "large" / "source.py").stat().st_size < 1_100_000
     (done / "summary.json").unlink()
     assert main(["--resume", str(done)]) == 0
+    assert list(results(done)["error"]) == list(told)
     assert_same_weights(weights(trusted, "mine"), weights(done, "mine"))
-    assert "imports os" in results(done).loc["bad", "error"]
 
 
-def test_kept_answers_are_checked_again(tmp_path, monkeypatch, trusted):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(folder))
-    paths = write_candidates(tmp_path / "files", {"mine": MINE})
-    first = run(tmp_path / "first", *WORDS, "--untrusted", "--candidates", *paths)
-    kept = list((folder / "jail").glob("*.z"))
-    assert len(kept) == 1
-    with monkeypatch.context() as patched:
-        patched.setattr("envcoder_bench.jail.verdicts.Jail", None)  # nothing is asked twice
-        run(tmp_path / "second", *WORDS, "--untrusted", "--candidates", *paths)
-    for damage in (b"", b"damaged", kept[0].read_bytes()[:-9]):
-        kept[0].write_bytes(damage)
-        third = run(tmp_path / f"third{len(damage)}", *WORDS, "--untrusted", "--candidates", *paths)
-        assert_same_weights(weights(first, "mine"), weights(third, "mine"))
+def test_kept_answers_are_checked_again(tmp_path, monkeypatch):
+    class Asked(Exception):
+        pass
+
+    def ask(*_):
+        raise Asked
+
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
+    assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)
+    (kept,) = (tmp_path / "cache" / "jail").glob("*.z")
+    monkeypatch.setattr("envcoder_bench.jail.verdicts.Jail", ask)
+    assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)  # nothing is asked twice
+    content = kept.read_bytes()
+    harmful = zlib.compress(wire.pack({"candidate": {"functions": {"compute_reward": {}}}}))
+    for damage in (b"", b"damaged", content[:-9], harmful):
+        kept.write_bytes(damage)
+        with pytest.raises(Asked):
+            judged({"mine": MINE}, task="Cartpole")
+    with pytest.raises(Asked):
+        judged({"mine": MINE + "# changed"}, task="Cartpole")
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,23 @@ def test_a_program_that_gives_other_numbers_is_no_answer(workshop, monkeypatch):
 
     trace = work.trace
     monkeypatch.setattr(work, "trace", wrong)
-    told = workshop.judge(REWARD)["error"]
+    told = workshop.judge(REWARD, scan=False)["error"]  # else what is patched here would be the reason
     assert told == {
         "message": "untrusted code must be traceable: what was traced gives other numbers",
         "line": 1,
         "function": "compute_reward",
     }
+
+
+def test_what_a_file_changes_is_named(workshop, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.Tensor, "norm", torch.Tensor.sum)
+        told = workshop.judge(REWARD)["error"]["message"]
+    assert told == "changes Tensor.norm, which untrusted code may not: define one of your own"
+    with monkeypatch.context() as patched:
+        patched.setattr(work.Interpreter, "__call__", lambda *_: {})
+        assert workshop.judge(REWARD)["error"]["message"].startswith("changes Interpreter.__call__")
+    assert "candidate" in workshop.judge(REWARD)
 
 
 def test_the_state_that_programs_are_held_against_is_another(workshop):

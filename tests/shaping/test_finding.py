@@ -1,3 +1,4 @@
+import os
 import re
 
 import pytest
@@ -67,3 +68,71 @@ def test_select_by_position(tmp_path):
         select(paths, "0,")
     with refuses("candidate position 1 is named twice"):
         select(paths, "1,1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "...py",
+        "....py",
+        "a..py",
+        "-rf.py",
+        ".hidden.py",
+        "a .py",
+        "a  b.py",
+        "a\nb.py",
+        "a:b.py",
+        "a\\b.py",
+        "*.py",
+        "#a.py",
+    ],
+)
+def test_names_that_are_no_folders_are_refused(tmp_path, name):
+    touch(tmp_path, name)
+    allowed = "letters, digits, - _ . + and single spaces"
+    rule = f"a candidate's name is made of {allowed}, begins with no - or . and ends with no ."
+    with refuses(f"{name!r}: rename it: {rule}"):
+        find_candidates([tmp_path / name], "Ant", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("con.py", "con is a device on Windows"),
+        ("LPT1.x.py", "LPT1.x is a device on Windows"),
+        ("x" * 101 + ".py", "its name is longer than 100 bytes"),
+        ("é" * 51 + ".py", "its name is longer than 100 bytes"),
+    ],
+)
+def test_names_that_some_systems_do_not_take_are_refused(tmp_path, name, told):
+    touch(tmp_path, name)
+    with refuses(f"{name!r}: rename it: {told}"):
+        find_candidates([tmp_path / name], "Ant", tmp_path)
+
+
+def test_usual_names_pass(tmp_path):
+    names = ["000_smooth.py", "a b.py", "a-b+c.v2.py", "_private.py", "console.py", "naïve.py", "x" * 100 + ".py"]
+    touch(tmp_path, *names)
+    assert find_candidates([tmp_path / name for name in names], "Ant", tmp_path) == [tmp_path / name for name in names]
+
+
+def test_hidden_files_of_a_folder_are_skipped(tmp_path):
+    touch(tmp_path, "a.py", ".b.py", "...py", "._a.py")
+    assert find_candidates([tmp_path], "Ant", tmp_path) == [tmp_path / "a.py"]
+
+
+@pytest.mark.parametrize("one, other", [("a.py", "A.py"), ("é.py", "e\u0301.py"), ("ﬁ.py", "fi.py")])
+def test_names_that_are_one_on_some_systems_are_refused(tmp_path, one, other):
+    touch(tmp_path, f"one/{one}", f"other/{other}")
+    first, second = tmp_path / "one" / one, tmp_path / "other" / other
+    with pytest.raises(ValueError, match=r"(have one name on some systems: rename one|rename it)"):
+        find_candidates([first, second], "Ant", tmp_path)
+    touch(tmp_path, "HUMAN.py")
+    with pytest.raises(ValueError, match="has a baseline's name"):
+        find_candidates([tmp_path / "HUMAN.py"], "Ant", tmp_path)
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    with refuses(f"{tmp_path / 'pipe.py'} is no candidate: it is not a regular file"):
+        find_candidates([tmp_path / "pipe.py"], "Ant", tmp_path)

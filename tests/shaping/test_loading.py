@@ -10,6 +10,7 @@ from envcoder_bench import torch_utils
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.shaping.text import MAX_BYTES
 
 
 def fault(code, **kwargs):
@@ -201,11 +202,53 @@ def test_shared_settings_are_restored():
 
 
 def test_load_source(tmp_path):
-    latin = tmp_path / "latin.py"
-    latin.write_bytes("# -*- coding: latin-1 -*-\n# é\n".encode("latin-1"))
-    assert "é" in load_source(latin)
+    file = tmp_path / "mine.py"
+    for start in (b"", b"\xef\xbb\xbf"):
+        file.write_bytes(start + "# é\r\nx = 1\ry = 2\n".encode())
+        assert load_source(file) == "# é\nx = 1\ny = 2\n"
     with pytest.raises(OSError):
         load_source(tmp_path / "missing.py")
+
+
+def test_a_declared_encoding_is_not_obeyed(tmp_path):
+    """In utf-7 this is ``import os``, which no reader sees."""
+    file = tmp_path / "mine.py"
+    file.write_bytes(b"# coding: utf-7\nx = 1  # +AAo-import os\n")
+    assert load_source(file) == "# coding: utf-7\nx = 1  # +AAo-import os\n"
+    told = "mine.py:1: declares the encoding utf-7: save the file as UTF-8 and remove the declaration"
+    assert fault(load_source(file)) == told
+    file.write_bytes("# -*- coding: latin-1 -*-\n# é\n".encode("latin-1"))
+    assert fault(load_source(file)).startswith("mine.py:1: declares the encoding latin-1")
+
+
+def test_a_large_file_is_not_read_to_its_end(tmp_path, monkeypatch):
+    file = tmp_path / "mine.py"
+    with open(file, "wb") as content:
+        content.truncate(1 << 40)  # a terabyte of zeros, of which the disk holds nothing
+    source = load_source(file)
+    assert len(source) == MAX_BYTES + 1
+    assert fault(source) == "mine.py: is larger than 1 MiB: a candidate is a short file of functions"
+    file.unlink()
+    for line in (b"# \r\n", "# é\r".encode(), b"# \xff\n"):  # what remains of it is still too large
+        file.write_bytes(b"\xef\xbb\xbf" + line * (MAX_BYTES // len(line) + 1))
+        source = load_source(file)
+        copy = tmp_path / "copy.py"
+        copy.write_text(source, "utf-8", "surrogateescape")
+        for text in (source, copy.read_text("utf-8", "surrogateescape"), load_source(copy)):
+            assert "larger than 1 MiB" in fault(text)
+
+
+def test_what_misleads_a_reader_is_warned_of():
+    with pytest.warns(RuntimeWarning, match=r"mine.py:2: has the character U\+202E \(RIGHT-TO-LEFT OVERRIDE\)"):
+        assert load("x = 1\ny = '\u202e'\ndef compute_reward(state): return 1\n")
+
+
+def test_torchscript_finds_its_source_after_a_form_feed():
+    candidate = load(
+        "x = 1\n\x0c\n# one line\u2028 for Python\n@torch.jit.script\n"
+        "def compute_reward(dof_pos: Tensor) -> Tensor:\n    return dof_pos.sum(dim=-1)\n"
+    )
+    assert candidate.functions["compute_reward"].call(torch.ones(2, 3)).tolist() == [3.0, 3.0]
 
 
 @pytest.mark.parametrize("start", [b"", b"# -*- coding: utf-8 -*-\n", b"# -*- coding: klingon -*-\n", b"\n\n\n"])

@@ -141,3 +141,116 @@ def test_sees_memory(code):
 )
 def test_sees_no_memory_where_there_is_none(code):
     assert scan(code).memory_line("f") is None
+
+
+BUILDER = """
+class Builder:
+    def __init__(self):
+        self.terms, self.total = {}, 0.0
+    def add(self, name, x):
+        self.terms[name] = x
+        self.total = self.total + x
+        return self
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        BUILDER + "def f(x):\n    return Builder().add('a', x).total",
+        BUILDER + "class Other(Builder):\n    pass\ndef f(x):\n    b = Other()\n    return b.add('a', x).total",
+        BUILDER + "def g(x):\n    return Builder().add('a', x)\ndef f(x):\n    return g(x).total",
+        BUILDER + "def f(x):\n    return Builder().add('a', x).total\nif __name__ == '__main__':\n    Builder()",
+        "from dataclasses import dataclass, field\n@dataclass\nclass A:\n"
+        "    terms: dict = field(default_factory=dict)\n"
+        "    def add(self, x):\n        self.terms['a'] = x\ndef f(x):\n    a = A()\n    a.add(x)\n"
+        "    return a.terms['a']",
+        "from functools import cached_property\nclass A:\n    @cached_property\n    def x(self): return 3\n"
+        "def f(x): return x * A().x",
+        "def f(x):\n    parts = {}\n    def add(name, y):\n        parts[name] = y\n    add('a', x)\n    return parts",
+        "def f(x):\n    total = 0.0\n    def add(y):\n        nonlocal total\n        total = total + y\n"
+        "    add(x)\n    return total",
+        "W = {'a': 1.0}\ndef f(x):\n    w = W['a']\n    y = w * x\n    return y",
+        "W = {'a': 1.0}\ndef f(x):\n    w = dict(W)\n    w['a'] = 2.0\n    return w['a'] * x",
+        "TERMS = [('a', 1.0)]\ndef f(x):\n    parts = {}\n    for name, w in TERMS:\n        parts[name] = w * x\n"
+        "    return parts",
+    ],
+)
+def test_what_a_call_makes_ends_with_it(code):
+    assert scan(code).memory_line("f") is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        BUILDER + "b = Builder()\ndef f(x):\n    return b.add('a', x).total",
+        BUILDER + "def make():\n    b = Builder()\n    return lambda x: b.add('a', x).total\nf = make()",
+        BUILDER + "def f(x, b=Builder()):\n    return b.add('a', x).total",
+        BUILDER + "class Holder:\n    b = Builder()\ndef f(x):\n    return Holder.b.add('a', x).total",
+        BUILDER
+        + "def once(c): return c()\nclass Other(Builder): pass\nb = once(Other)\ndef f(x): return b.add('a', x)",
+        BUILDER.replace("class B", "def once(c): return c()\n@once\nclass B") + "def f(x): return Builder.add('a', x)",
+        BUILDER + "class Base:\n    all = []\n    def __init_subclass__(cls): cls.all.append(cls())\n"
+        "class Own(Base, Builder): pass\ndef f(x): return Base.all[0].add('a', x)",
+        BUILDER
+        + "b = eval('Builder()')\ndef f(x): return globals()['b'].add('a', x) if False else Builder().add('a', x)",
+        "from enum import Enum\nclass E(Enum):\n    A = 1\n    def keep(self, x):\n        self.last = x\n"
+        "        return x\n"
+        "def f(x): return E.A.keep(x)",
+        "class A:\n    terms = {}\n    def add(self, x): self.terms['a'] = x\ndef f(x): return A().add(x)",
+        "class A:\n    made = []\n    def __init__(self): self.made.append(self)\ndef f(x): return A()",
+        "CACHE = {}\nclass A:\n    def __init__(self): self.cache = CACHE\n    def add(self, x): self.cache['a'] = x\n"
+        "def f(x): return A().add(x)",
+        "class A:\n    count = 0\n    @classmethod\n    def add(cls): cls.count += 1\ndef f(x): return A.add()",
+        "CACHE = {}\ndef f(x):\n    c = CACHE\n    c['a'] = x\n    return x",
+        "CACHE = {'a': []}\ndef f(x):\n    c = CACHE['a'] if True else None\n    c.append(x)\n    return x",
+        "ALL = [[]]\ndef f(x):\n    for one in ALL:\n        one.append(x)\n    return x",
+        "class A: pass\ndef f(x):\n    a = A\n    a.last = x\n    return x",
+        "def make():\n    h = []\n    def g(x):\n        h.append(x)\n        return x\n    return g\n"
+        "TERMS = [make()]\n"
+        "def f(x): return TERMS[0](x)",
+    ],
+)
+def test_what_outlives_a_call_is_seen(code):
+    assert scan(code).memory_line("f") is not None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class A:\n    def _a(self, x): return x\n    def run(self, x, name): return getattr(self, '_' + name)(x)\n"
+        "def f(x): return A().run(x, 'a')",
+        "from dataclasses import fields\ndef f(cfg): return [getattr(cfg, x.name) for x in fields(cfg)]",
+        "def f(x): return getattr(torch, 'sin')(x)",
+        "def f(x):\n    vars = {'a': x}\n    return vars['a']",
+        "import logging, warnings, copy, contextlib, types, time\n"
+        "def f(x):\n    logging.info('a')\n    warnings.warn('b')\n    with contextlib.suppress(KeyError):\n"
+        "        return copy.copy(x)",
+    ],
+)
+def test_ordinary_python_draws_nothing(code):
+    assert scan(code).random_line("f") is None and scan(code).generator_line("f") is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x): return getattr(torch, 'rand')(3)",
+        "def f(x, name): return getattr(torch, name)(3)",
+        "import numpy.random as r\ndef f(x, name): return getattr(r, name)(3)",
+        "def f(x): return getattr(x, 'uniform_')()",
+        "def f(x): return vars(torch)['x'](3)",
+    ],
+)
+def test_names_of_functions_that_draw_are_read(code):
+    assert scan(code).random_line("f") is not None
+
+
+def test_a_module_that_is_not_there_draws_nothing():
+    code = "try:\n    import nowhere\nexcept ImportError:\n    nowhere = None\n"
+    "def f(x): return x if nowhere is None else nowhere.a(x)"
+    tree = ast.parse(code)
+    assert Scan(tree, loaded={"torch": None}).generator_line("f") is None
+    assert Scan(tree, loaded={"nowhere": None}).generator_line("f") == 2
+    later = ast.parse("def f(x):\n    import nowhere\n    return nowhere.a(x)")  # not tried yet
+    assert Scan(later, loaded={}).generator_line("f") == 2

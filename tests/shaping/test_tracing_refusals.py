@@ -225,7 +225,8 @@ def test_the_limit_of_a_program(monkeypatch):
 
 def test_a_change_of_a_tensor_that_outlives_the_call():
     for line in ("w *= 1.0", "w[0] = 1.0", "w.view(3)[1:].add_(0.0)", "torch.mul(w, 1.0, out=w)"):
-        _, refused = traced(reward(f"w = WEIGHTS\n{line}\nreturn (dof_pos * w).sum(-1)", "WEIGHTS = torch.ones(3)"))
+        body = f"w = [WEIGHTS][0]\n{line}\nreturn (dof_pos * w).sum(-1)"
+        _, refused = traced(reward(body, "WEIGHTS = torch.ones(3)"))
         assert refused[0].reason == "changes a tensor that outlives the call" and refused[0].line == 12
 
 

@@ -1,0 +1,66 @@
+"""What the text of a candidate file must be before it is parsed: UTF-8 of a bounded size, and what a reader sees.
+
+Files are read as UTF-8 whatever they declare: a codec such as utf-7 or unicode_escape would run another text than an
+editor shows, and one such as rot13 raises. A declared encoding is compared, never obeyed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from typing import NamedTuple, Optional
+
+MAX_BYTES = 1 << 20
+
+# as Python and editors look for it, in the comments of the first two lines (PEP 263)
+_DECLARED = re.compile(r"coding[:=][ \t]*([-\w.]+)")
+_SAME = ("utf-8", "utf-8-sig", "ascii")
+_SAME_FOR_ASCII = ("iso8859-1", "iso8859-15", "cp1252")  # of no consequence while every byte is ASCII
+# control characters, line separators that Python does not count as such, and what turns the direction of writing
+_MISLEADING = re.compile(
+    "[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\n)"
+)  # fmt: skip
+
+
+class TextFault(NamedTuple):
+    """What is wrong with a text, and in which line."""
+
+    message: str
+    line: Optional[int]
+
+
+def unreadable(source: str) -> Optional[TextFault]:
+    """Why a text cannot be a candidate's; None: it can. It takes time in proportion to its length."""
+    if 4 * len(source) > MAX_BYTES and len(source.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        return TextFault(f"is larger than {MAX_BYTES >> 20} MiB: a candidate is a short file of functions", None)
+    for number, line in enumerate(source.split("\n", 2)[:2], start=1):
+        declared = _DECLARED.search(line.partition("#")[2])
+        if declared is not None and not _may_declare(declared.group(1), source):
+            name = declared.group(1)[:40]
+            return TextFault(f"declares the encoding {name}: save the file as UTF-8 and remove the declaration", number)
+    try:
+        source.encode("utf-8")
+    except UnicodeEncodeError as error:  # a lone surrogate
+        line = source.count("\n", 0, error.start) + 1
+        return TextFault("is no UTF-8 text from here on: save the file as UTF-8", line)
+    return None
+
+
+def misleading(source: str) -> Optional[TextFault]:
+    """The first character that makes an editor or a terminal show another text than the one that runs."""
+    found = _MISLEADING.search(source)
+    if found is None:
+        return None
+    character = found.group()
+    name = unicodedata.name(character, "a control character")
+    message = f"has the character U+{ord(character):04X} ({name}), which hides what the code does: remove it"
+    return TextFault(message, source.count("\n", 0, found.start()) + 1)
+
+
+def _may_declare(name: str, source: str) -> bool:
+    try:
+        codec = codecs.lookup(name).name
+    except LookupError:
+        return True  # no encoding, but words of a comment
+    return codec in _SAME or (codec in _SAME_FOR_ASCII and source.isascii())

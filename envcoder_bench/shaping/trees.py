@@ -1,0 +1,97 @@
+"""Small questions about the syntax tree of a file."""
+
+from __future__ import annotations
+
+import ast
+from typing import Iterable, Iterator, List, Set, Union
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
+
+
+def run_at_load(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """What is run when the file is loaded: neither functions' bodies nor what is for running it as a program."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from node.decorator_list
+            yield from (x for x in (*node.args.defaults, *node.args.kw_defaults) if x is not None)
+        elif isinstance(node, ast.ClassDef):
+            bases = (x for x in node.bases if isinstance(x, ast.Call))  # others are no calls of theirs
+            yield from (*node.decorator_list, *node.keywords, *bases)
+            yield from run_at_load(node.body)
+        elif isinstance(node, ast.If) and _is_main(node.test):
+            yield from run_at_load(node.orelse)
+        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While, ast.ExceptHandler)):
+            yield from run_at_load(ast.iter_child_nodes(node))
+        else:
+            yield node
+
+
+def _is_main(test: ast.expr) -> bool:
+    """Whether this is ``__name__ == "__main__"``."""
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and name_of(test.left) == "__name__"
+
+
+def top_level(body: List[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run when the file is loaded, those within if, try, with and loops included."""
+    for statement in body:
+        yield statement
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for child in ast.iter_child_nodes(statement):
+                inner = child.body if isinstance(child, ast.ExceptHandler) else [child]
+                yield from top_level([x for x in inner if isinstance(x, ast.stmt)])
+
+
+def bound_names(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield statement.name
+    elif isinstance(statement, (ast.Import, ast.ImportFrom)):
+        for alias in statement.names:
+            yield alias.asname or alias.name.split(".")[0]
+    elif not isinstance(statement, (ast.If, ast.Try)):  # their parts are statements of their own
+        yield from (x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and stored(x))
+
+
+def own_names(node: Function, inside: List[ast.AST]) -> Set[str]:
+    """Parameters and names that the function itself assigns; never empty, so that it tells a body from a file.
+
+    ``inside`` are all nodes within it.
+    """
+    a = node.args
+    parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x is not None)]
+    assigned = {x.id for x in inside if isinstance(x, ast.Name) and stored(x)}
+    shared = {name for x in inside if isinstance(x, ast.Global) for name in x.names}
+    shared |= {name for x in _directly_in(node) if isinstance(x, ast.Nonlocal) for name in x.names}
+    return ({x.arg for x in parameters} | assigned | {"<body>"}) - shared
+
+
+def _directly_in(function: Function) -> Iterator[ast.AST]:
+    """Nodes of a function's body, but for those of functions within it."""
+    todo: List[ast.AST] = list(function.body) if isinstance(function.body, list) else [function.body]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += [] if isinstance(node, FUNCTIONS) else ast.iter_child_nodes(node)
+
+
+def names_of(nodes: Iterable[ast.AST]) -> Set[str]:
+    return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
+
+
+def calls(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and name_of(node.func) == name
+
+
+def stored(node: ast.expr) -> bool:
+    return isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del))
+
+
+def root_of(node: ast.AST) -> str:
+    """``a`` of ``a.b[c].d``; an empty string where that is no name."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def name_of(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

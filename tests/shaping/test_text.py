@@ -1,0 +1,82 @@
+"""Which texts are candidates', and which show a reader something else than what runs."""
+
+import ast
+
+import pytest
+
+from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = 1\n",
+        "",
+        "# -*- coding: utf-8 -*-\n",
+        "# vim: set fileencoding=UTF8 :\n",
+        "#!/usr/bin/env python\n# coding: us-ascii\n",
+        "# -*- coding: latin-1 -*-\nx = 'a'\n",  # the same in UTF-8, as long as all of it is ASCII
+        "# coding: cp1252\n",
+        "# State encoding: base, joints\n",  # no encoding has this name
+        "x = 'coding: rot13'\n",  # no comment
+        "\n\n# coding: rot13\n",  # not in the first two lines
+        "# " + "é" * (MAX_BYTES // 2 - 2) + "\n",
+    ],
+)
+def test_readable(source):
+    assert unreadable(source) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rot13", "utf-7", "UTF_7", "utf-16", "punycode", "unicode_escape", "raw_unicode_escape", "idna", "hex", "cp037"],
+)
+@pytest.mark.parametrize(
+    "line", ["# coding: {}", "# -*- coding: {} -*-", "x = 1\n# vim: fileencoding={}", "\n#coding={}"]
+)
+def test_other_encodings_are_refused_by_name(name, line):
+    told = unreadable(line.format(name) + "\nx = 1\n")
+    assert told.message.startswith(f"declares the encoding {name}: save the file as UTF-8")
+    assert told.line == line.count("\n") + 1
+
+
+def test_latin_1_is_refused_where_it_makes_a_difference():
+    assert unreadable("# coding: latin-1\nx = 'é'\n").line == 1
+
+
+@pytest.mark.parametrize("source", ["x = 1\ny = '\ud800'\n", "x = 1\n# \udcff\n"])
+def test_what_is_no_utf_8_is_refused_where_it_stands(source):
+    assert unreadable(source) == ("is no UTF-8 text from here on: save the file as UTF-8", 2)
+
+
+@pytest.mark.parametrize("source", ["x" * (MAX_BYTES + 1), "é" * (MAX_BYTES // 2 + 1), "\udcff" * (MAX_BYTES // 3 + 1)])
+def test_large_texts_are_refused(source):
+    assert "larger than 1 MiB" in unreadable(source).message
+
+
+@pytest.mark.parametrize("source", ["#" * MAX_BYTES, "# " + "coding " * (MAX_BYTES // 8), "#coding:" + "a" * 900_000])
+def test_reading_takes_time_in_proportion(source):
+    """These took minutes if it did not."""
+    assert unreadable(source) is None and misleading(source) is None
+
+
+@pytest.mark.parametrize(
+    "character", ["\x00", "\x08", "\x0b", "\x1b", "\x7f", "\x85", "\u200e", "\u2028", "\u202e", "\u2066", "\r"]
+)
+def test_what_hides_code_is_found(character):
+    told = misleading(f"x = 1\ny = 2  # {character} z\n")
+    assert told.line == 2 and told.message.startswith(f"has the character U+{ord(character):04X} (")
+
+
+@pytest.mark.parametrize("source", ["x = 1\r\ny = 2\r\n", "x = 1\n\x0c\ty = 'ω → ² é ἀρχή 日本 👩\u200d💻'\n"])
+def test_what_hides_nothing_passes(source):
+    assert misleading(source) is None
+
+
+def test_python_obeys_no_declaration_in_a_text():
+    """Sources are given to the compiler as text, never as bytes."""
+    for name in ("rot13", "utf-7", "unicode_escape", "klingon"):
+        source = f"# coding: {name}\nx = '+AGE- \\\\x61'\n"
+        space = {}
+        exec(compile(source, "mine.py", "exec"), space)
+        assert space["x"] == "+AGE- \\x61" == ast.literal_eval(ast.parse(source).body[0].value)
