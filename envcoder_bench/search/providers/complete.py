@@ -19,7 +19,7 @@ from envcoder_bench.search.providers.base import (
     Request,
 )
 from envcoder_bench.search.providers.budget import Budget, Spent
-from envcoder_bench.search.providers.code import extract_code
+from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
 from envcoder_bench.search.providers.transcript import Transcript
 
 
@@ -50,6 +50,8 @@ class Retry:
 
 def no_code(reply: Reply) -> str:
     """Why a reply holds no candidate, in one line; empty where it does."""
+    if len(reply.text) > MAX_CHARS:
+        return f"the reply has {len(reply.text):,} characters, and at most {MAX_CHARS:,} are read"
     if extract_code(reply.text, cut_off=reply.finish == LENGTH) is not None:
         return ""
     if reply.finish in (LENGTH, REFUSAL):
