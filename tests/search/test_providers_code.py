@@ -111,21 +111,55 @@ def test_odd_texts_take_no_time():
         extract_code("```python\ndef compute_a():\n" + text)
 
 
-PIECES = [  # of well-formed blocks; some need others, and some define what others do
-    "import torch",
-    "import torch.nn.functional as F",
-    "from envcoder_bench.torch_utils import quat_rotate, quat_mul as qm",
-    "SCALE: float = 2.0  # it's one",
-    "LIMIT = 0.3\nWEIGHT = -LIMIT",
-    "def helper(x):\n    return x * SCALE",
-    "def helper(x, scale=(1, 2), *, other=3):\n    '''It\\'s \"one\" more, # no text.'''\n    return qm(x) * WEIGHT",
-    '@torch.jit.script\ndef bounded(\n    x,\n    most=LIMIT,\n):\n    """Up\n    to it, don\'t."""\n    return F.relu(x)',
-    "def compute_reward(state_dict):\n    x: Tensor = state_dict['x']  # don't\n    a, b = helper(x), x == 1\n    return a",
-    "def compute_reward(x):\n    total = bounded(x)\n    for k in [3]: total += WEIGHT\n    return total, {'a#b': x}",
-    "def compute_terminal(pos): return pos < LIMIT",
-    "def compute_observation(state_dict):\n\ty = f\"{SCALE}\"\n\tif state_dict: z = qm(y)\n\treturn F.elu(y)",
-    "class Weights:\n    a = b = 'one'\n\n    def compute_reward(self): ...",
-]  # fmt: skip
+# well-formed pieces of blocks; some need others, and some define what others do
+PIECES = """import torch
+---
+import torch.nn.functional as F
+---
+from envcoder_bench.torch_utils import quat_rotate, quat_mul as qm
+---
+SCALE: float = 2.0  # it's one
+---
+LIMIT = 0.3
+WEIGHT = -LIMIT
+---
+def helper(x):
+    return x * SCALE
+---
+def helper(x, scale=(1, 2), *, other=3):
+    "It\\'s \"one\" more, # no text."
+    return qm(x) * WEIGHT
+---
+@torch.jit.script
+def bounded(
+    x,
+    most=LIMIT,
+):
+    \"\"\"Up
+    to it, don't.\"\"\"
+    return F.relu(x)
+---
+def compute_reward(state_dict):
+    x: Tensor = state_dict['x']  # don't
+    a, b = helper(x), x == SCALE
+    return a
+---
+def compute_reward(x):
+    total = bounded(x)
+    for k in range(3): total += WEIGHT
+    return total, {'a#b': x}
+---
+def compute_terminal(pos): return pos < LIMIT
+---
+def compute_observation(state_dict):
+	y = f"{SCALE}"
+	if state_dict: z = qm(y)
+	return F.elu(y)
+---
+class Weights:
+    a = b = 'one'
+
+    def compute_reward(self): ...""".split("\n---\n")
 PROSE = ["", "Here it is:", "- it's 'bold'", "<think>or not</think>", '1. `x` grows; 2. "stop"', "> cos(0) == 1"]
 OPENINGS = ["```", "```python", "```py", "``` python", "````python", "~~~python", "   ```python", "```bash", "```{.py}"]
 
