@@ -112,7 +112,8 @@ def test_odd_texts_take_no_time():
 
 
 # well-formed pieces of blocks; some need others, and some define what others do
-PIECES = """import torch
+PIECES = """
+import torch
 ---
 import torch.nn.functional as F
 ---
@@ -159,7 +160,8 @@ def compute_observation(state_dict):
 class Weights:
     a = b = 'one'
 
-    def compute_reward(self): ...""".split("\n---\n")
+    def compute_reward(self): ...
+"""
 PROSE = ["", "Here it is:", "- it's 'bold'", "<think>or not</think>", '1. `x` grows; 2. "stop"', "> cos(0) == 1"]
 OPENINGS = ["```", "```python", "```py", "``` python", "````python", "~~~python", "   ```python", "```bash", "```{.py}"]
 
@@ -168,7 +170,7 @@ def ordinary_reply(rng):
     """Prose and blocks of well-formed Python; the last block may lack its end."""
     parts, end = [], ""
     for _ in range(rng.randrange(1, 9)):
-        block = "\n\n\n".join(rng.sample(PIECES, rng.randrange(1, 4)))
+        block = "\n\n\n".join(rng.sample(PIECES.strip().split("\n---\n"), rng.randrange(1, 4)))
         opening = rng.choice(OPENINGS) if rng.random() < 0.9 else ""
         indent = opening[: len(opening) - len(opening.lstrip())]
         end = indent + opening.strip()[: 4 if "````" in opening else 3]
