@@ -12,9 +12,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Callable, List, Mapping, Optional, TypeVar
 
 from envcoder_bench.errors import UserError
+from envcoder_bench.report.words import counted
 from envcoder_bench.search.providers.base import ProviderError
 from envcoder_bench.search.providers.transport import TooLarge
-from envcoder_bench.search.words import counted
 
 Result = TypeVar("Result")
 
