@@ -7,6 +7,7 @@ import textwrap
 from typing import Dict, List, Mapping, Sequence, Tuple, Type
 
 from envcoder_bench.config import compose_config
+from envcoder_bench.errors import UserError
 from envcoder_bench.shaping import contract
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.facts import Facts, task_facts
@@ -25,11 +26,13 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         UserError: an override is malformed or names an unknown key.
     """
     task = get_spec(name).task_class
-    facts = task_facts(compose_config(name, overrides).task)
-    hertz, seconds = f"{1 / facts.dt:.4g}", f"{facts.max_episode_length * facts.dt:.4g}"
-    timing = (
-        f"{hertz} control steps a second; an episode lasts {facts.max_episode_length:,} of them at most, {seconds} s"
-    )
+    try:
+        facts = task_facts(compose_config(name, overrides).task)
+        names, timing = _names(facts), _timing(facts)
+    except UserError as error:
+        if overrides:
+            raise
+        facts, names, timing = None, [], f"no values are known: {error}"  # of a task that has no YAML in cfg/ yet
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
         _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE puts another in its place)", width, indent="  "),
@@ -37,10 +40,15 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(name, task, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
-        _state(task, width, facts.constants),
-        "\n".join(_wrap(f"  {what}: {', '.join(names)}", width, indent="    ") for what, names in _names(facts)),
+        _state(task, width, facts.constants if facts else {}),
+        *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in names),
     ]
     return "\n\n".join(sections)
+
+
+def _timing(facts: Facts) -> str:
+    steps, seconds = f"{facts.max_episode_length:,}", f"{facts.max_episode_length * facts.dt:.4g}"
+    return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
 
 
 def _functions(name: str, task: Type[SimTask], width: int) -> List[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import math
 import statistics
@@ -13,12 +12,15 @@ from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.html import difference, page, picture, table, text
 from envcoder_bench.report.search_plot import plot_search
 from envcoder_bench.report.table import decimal_places, numbers, shorten
+from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 if TYPE_CHECKING:
+    from envcoder_bench.search.merit import Merit
     from envcoder_bench.search.records import Archive, Attempt
 
 REPORT, PICTURE = "report.html", "fitness.png"
+MOST_LINES = 1000  # of sources that are compared: the time that it takes grows with their square, and faster
 ERROR_WIDTH = 400  # characters of an error; the whole of it is in archive.json
 
 
@@ -46,7 +48,7 @@ def write_report(folder: Path, archive: Archive, meta: Mapping[str, Any]) -> lis
     if archive.attempts:
         body += ["<h2>Rounds</h2>", _rounds(archive, meta)]
         body += ["<h2>Who came from whom</h2>", f"<pre>{text(family(archive))}</pre>"]
-        body += ["<h2>All candidates by fitness</h2>", _candidates(archive)]
+        body += ["<h2>All candidates, the best first</h2>", *_candidates(archive)]
     body += _failures(archive)
     write_atomic(folder / REPORT, page(title, body))
     return [folder / REPORT, image]
@@ -59,8 +61,11 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
     digits = _digits(archive)
     versus = [f"{b.name} {_number(b.fitness, digits)}" for b in archive.baselines.values() if b.fitness is not None]
     line = f"Best: {best.name}, with a fitness of {_number(best.fitness, digits)} in the rounds"
-    line += f" (baselines: {', '.join(versus)})." if versus else "."
-    note = meta.get("final_note")
+    line += f" (baselines: {', '.join(versus)})" if versus else ""
+    above = _above(archive, best, digits)
+    seeds = counted(len(best.by_seed), "seed")
+    line += f"; {above} against {archive.reference} with the same {seeds}." if above else "."
+    note = without_folders(str(meta.get("final_note") or ""))
     return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(note)}</p>" if note else "")
 
 
@@ -74,12 +79,12 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
         "asked for": meta.get("task_description"),
         "fitness": meta.get("fitness_meaning"),
         "functions": ", ".join(kinds) if kinds else "all",
-        "written by": meta.get("llm"),
+        "written by": without_folders(str(meta.get("llm") or "")),
         "rounds": f"{done} of {planned}" if planned else done,
         "candidates": f"{len(archive.attempts)}, {failed} of them failed" if failed else len(archive.attempts),
         "tokens": f"{sum(_tokens(u) for u in usage):,}" if usage else None,
         "cost": _cost([u.get("cost") for u in usage]) if usage else None,
-        "ended early": meta.get("stopped"),
+        "ended early": without_folders(str(meta.get("stopped") or "")),
     }
     return table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
 
@@ -108,56 +113,86 @@ def _winner(archive: Archive, best: Attempt) -> list[str]:
     body = [f"<h2>The best: {text(best.name)}</h2>"]
     if best.origin:
         body.append(f"<p>{text(best.origin)}</p>")
-    digits = _digits(archive)
-    chain = " → ".join(f"{a.name} ({_number(a.fitness, digits)})" for a in ancestry(archive, best))
+    digits, worth = _digits(archive), archive.merits()
+    chain = " → ".join(f"{a.name} ({_scored(archive, a, digits, worth)})" for a in ancestry(archive, best))
     body += [f"<p class=note>Line of descent: {text(chain)}</p>", f"<pre>{text(best.source.strip(chr(10)))}</pre>"]
     parent = next((a for a in (_find(archive, name) for name in best.parents) if a is not None), None)
     if parent is not None:
-        lines = diff(parent, best)
         body.append(f"<h2>What it changes of {text(parent.name)}</h2>")
-        body.append(difference(lines) if lines else "<p>Nothing but its text's layout.</p>")
+        if max(len(a.source.splitlines()) for a in (parent, best)) > MOST_LINES:
+            body.append(f"<p>They are too long to be compared: one has more than {MOST_LINES:,} lines.</p>")
+        else:
+            lines = diff(parent, best)
+            body.append(difference(lines) if lines else "<p>Nothing but its text's layout.</p>")
     return body
 
 
 def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
     usage = {u.get("round"): u for u in meta.get("usage") or ()}
     digits, rows = _digits(archive), []
+    reference = archive.baselines.get(archive.reference)
     for number in range(1, max(a.round for a in archive.attempts) + 1):
         attempts = archive.of_round(number)
         fitness = [a.fitness for a in attempts if a.fitness is not None]
+        level = None if reference is None else archive.in_round(reference, number)
+        ranked = archive.ranked(attempts)
         row = [str(number), str(len(attempts)), str(len(attempts) - len(fitness))]
-        row += [_number(f(fitness), digits) if fitness else "" for f in (max, statistics.median)]
+        row += ["" if level is None else _number(level, digits)]
+        row += [ranked[0].name, _number(ranked[0].fitness, digits)] if ranked else ["", ""]
+        row += [_above(archive, ranked[0], digits) if ranked else ""]
+        row += [_number(statistics.median(fitness), digits) if fitness else ""]
         if usage:
             used = usage.get(number)
             row += [f"{_tokens(used):,}", _cost([used.get("cost")])] if used else ["", ""]
         rows.append(row)
-    header = ["round", "candidates", "failed", "best", "median", *(["tokens", "cost"] if usage else [])]
-    return table(header, rows, ["number"] * len(header))
+    header = [
+        "round",
+        "candidates",
+        "failed",
+        archive.reference,
+        "best",
+        "fitness",
+        f"vs {archive.reference}",
+        "median",
+    ]
+    header += ["tokens", "cost"] if usage else []
+    kinds = ["name" if name == "best" else "number" for name in header]
+    return table(header, [[shorten(cell, 40) for cell in row] for row in rows], kinds)
 
 
-def _candidates(archive: Archive) -> str:
-    digits = _digits(archive)
-    attempts = [*archive.baselines.values(), *archive.attempts]
-    attempts.sort(key=lambda a: -math.inf if a.fitness is None else a.fitness, reverse=True)  # stable
+def _candidates(archive: Archive) -> list[str]:
+    digits, worth = _digits(archive), archive.merits()
+    every = [a for a in [*archive.baselines.values(), *archive.attempts] if a.name in worth]
+    every.sort(key=lambda a: worth[a.name].rank, reverse=True)  # stable
     best = archive.best()
     rows = [
         (
             shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
             _number(a.fitness, digits),
+            _above(archive, a, digits, worth),
             str(len(a.by_seed) or ""),
             "" if a.episode_length is None else f"{a.episode_length:.0f}",
             shorten(a.origin, 200),
         )
-        for a in attempts
-        if a.fitness is not None
+        for a in every
     ]
-    strong = next((k for k, a in enumerate(attempts) if best is not None and a is best), -1)
-    return table(["", "fitness", "seeds", "steps", "how it came to be"], rows, ["name", *["number"] * 3, ""], strong)
+    strong = next((k for k, a in enumerate(every) if best is not None and a is best), -1)
+    versus = f"vs {archive.reference}"
+    note = (
+        f"{versus}: mean difference to the {archive.reference} baseline with the same seeds, since fitness differs from"
+        " seed to seed. It ranks, as if one seed more had come out as the median candidate's: one lucky seed is not"
+        " enough."
+    )
+    head = ["", "fitness", versus, "seeds", "steps", "how it came to be"]
+    return [table(head, rows, ["name", *["number"] * 4, ""], strong), f"<p class=note>{text(note)}</p>"]
 
 
 def _failures(archive: Archive) -> list[str]:
     failed = [a for a in archive.attempts if a.fitness is None]
-    rows = [(shorten(a.name, 40), a.status.replace("_", " "), shorten(a.error, ERROR_WIDTH)) for a in failed]
+    rows = [
+        (shorten(a.name, 40), a.status.replace("_", " "), shorten(without_folders(a.error), ERROR_WIDTH))
+        for a in failed
+    ]
     return ["<h2>What failed</h2>", table(["", "", "why"], rows, ["name", "name", ""])] if rows else []
 
 
@@ -169,12 +204,19 @@ def diff(parent: Attempt, child: Attempt) -> list[str]:
 
 
 def _functions(source: str) -> dict[str, tuple[int, int]]:
-    """First and last line of each function at the top level; empty where the source does not parse."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
-    return {s.name: (s.lineno, s.end_lineno or s.lineno) for s in tree.body if isinstance(s, ast.FunctionDef)}
+    """First and last line of each function at the top level: source that nobody has read is scanned, not parsed."""
+    found: dict[str, tuple[int, int]] = {}
+    name, first, last = "", 0, 0
+    for number, line in enumerate(source.split("\n"), 1):
+        if line[:1] in ("", " ", "\t", "#", ")", "]", "}"):  # it goes on
+            last = number if line.strip() else last
+            continue
+        if name:
+            found[name] = (first, last)
+        head = line.split("(")[0].split()
+        name = head[1] if len(head) == 2 and head[0] == "def" else ""
+        first = last = number
+    return {**found, name: (first, last)} if name else found
 
 
 def _without(source: str, names: set[str]) -> str:
@@ -209,11 +251,12 @@ def family(archive: Archive) -> str:
             children.setdefault(str(first), []).append(attempt)
         else:
             roots.append(attempt)
-    digits, best, lines = _digits(archive), archive.best(), []
+    digits, worth, best, lines = _digits(archive), archive.merits(), archive.best(), []
     todo = [(root, "", "") for root in reversed(roots)]
     while todo:
         attempt, first, then = todo.pop()
-        fitness = _number(attempt.fitness, digits) if attempt.fitness is not None else attempt.status.replace("_", " ")
+        known = attempt.fitness is not None
+        fitness = _scored(archive, attempt, digits, worth) if known else attempt.status.replace("_", " ")
         if attempt.name in archive.baselines and attempt.fitness is None:
             fitness = "not measured"
         others = f"  with {', '.join(attempt.parents[1:])}" if len(attempt.parents) > 1 else ""
@@ -231,6 +274,19 @@ def _find(archive: Archive, name: str) -> Attempt | None:
         return archive.find(name)
     except KeyError:
         return None
+
+
+def _above(archive: Archive, attempt: Attempt, digits: int, worth: Mapping[str, Merit] | None = None) -> str:
+    """The difference to the baseline, with its sign; empty where there is none."""
+    merit = (archive.merits() if worth is None else worth).get(attempt.name)
+    if merit is None or not merit.paired or attempt.name == archive.reference:
+        return ""
+    return f"{merit.mean:+.{digits}f}"
+
+
+def _scored(archive: Archive, attempt: Attempt, digits: int, worth: Mapping[str, Merit]) -> str:
+    """Fitness, and the difference to the baseline: ``0.247, +0.000``."""
+    return ", ".join(x for x in (_number(attempt.fitness, digits), _above(archive, attempt, digits, worth)) if x)
 
 
 def _digits(archive: Archive) -> int:

@@ -57,12 +57,7 @@ def training(cfg: DictConfig, facts: Facts) -> str:
         )
     else:
         lines.append(f"- Discount: gamma {gamma:g} for each control step.")
-    scaled = [f"{name} {shown(value)}" for name, value in config.reward_shaper.items()]
-    lines.append(
-        f"- Reward scale: PPO learns from your reward after `reward_shaper`: {', '.join(scaled) or 'as it is'}."
-        f" Returns are {_normalized(config.get('normalize_value'))}, advantages"
-        f" {_normalized(config.get('normalize_advantage'))} for each candidate by itself."
-    )
+    lines.append(f"- Reward: {_reward_scale(config)}")
     lines.append(
         f"- Judged over {counted(cfg.evaluation.final_episodes, 'episode')}{' with each seed' * (cfg.seeds > 1)}."
         " Every round has seeds of its own, and both baselines train with them as well."
@@ -70,8 +65,15 @@ def training(cfg: DictConfig, facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def _normalized(yes: object) -> str:
-    return "normalized" if yes else "not normalized"
+def _reward_scale(config: DictConfig) -> str:
+    """What becomes of a reward before a policy learns from it."""
+    shaper = dict(config.reward_shaper.items())
+    scale = shown(float(shaper.pop("scale_value", 1.0)))
+    more = ", ".join(f"{name} {shown(value)}" for name, value in shaper.items())
+    text = f"PPO learns from it times {scale}" + (f" (and reward_shaper's {more})." if more else ".")
+    if config.get("normalize_value") and config.get("normalize_advantage"):
+        text += " It normalizes returns and advantages for each candidate: what counts is how components compare."
+    return text
 
 
 def of_the_baseline(fields: Mapping[str, Field]) -> Sequence[str]:

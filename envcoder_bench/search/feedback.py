@@ -45,9 +45,9 @@ def feedback(archive: Archive, max_chars: int) -> str:
     """Tell what came of all rounds so far in at most ``max_chars`` characters: the least useful is left out first."""
     chosen: List[Tuple[int, int, str]] = []  # section, place in it, text
     begun: Set[int] = set()
-    left = max_chars + 1  # the last line has no end
+    left = max_chars + 2  # the last line has no end, and the first title no empty line
     for piece in _pieces(archive):
-        title = 0 if piece.section in begun else len(_title(piece.section)) + 1
+        title = 0 if piece.section in begun else len(_title(piece.section)) + 2  # an empty line before it
         text = piece.text if len(piece.text) + 1 + title <= left else ""
         if piece.cut and not text:
             text = _first_lines(piece.text, left - title - 1)
@@ -58,9 +58,9 @@ def feedback(archive: Archive, max_chars: int) -> str:
     lines: List[str] = []
     last = -1
     for section, _, text in sorted(chosen):
-        lines += [text] if section == last else [_title(section), text]
+        lines += [text] if section == last else ["", _title(section), text]
         last = section
-    return "\n".join(lines)
+    return "\n".join(lines[1:])
 
 
 def _title(section: int) -> str:
