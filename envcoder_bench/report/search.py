@@ -63,7 +63,7 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
     line = f"Best: {best.name}, with a fitness of {_number(best.fitness, digits)} in the rounds"
     line += f" (baselines: {', '.join(versus)})" if versus else ""
     above = _above(archive, best, digits)
-    seeds = counted(len(best.by_seed), "seed")
+    seeds = "seed" if len(best.by_seed) == 1 else counted(len(best.by_seed), "seed")
     line += f"; {above} against {archive.reference} with the same {seeds}." if above else "."
     note = without_folders(str(meta.get("final_note") or ""))
     return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(note)}</p>" if note else "")
@@ -73,6 +73,8 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
     done = max((a.round for a in archive.attempts), default=0)
     planned = meta.get("rounds_planned")
     failed = sum(a.fitness is None for a in archive.attempts)
+    count = len(archive.attempts)
+    lost = "" if not failed else f", {failed} of them failed" if count > 1 else ", which failed"
     kinds = meta.get("shaper_types")
     usage = list(meta.get("usage") or ())
     facts = {
@@ -81,7 +83,7 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
         "functions": ", ".join(kinds) if kinds else "all",
         "written by": without_folders(str(meta.get("llm") or "")),
         "rounds": f"{done} of {planned}" if planned else done,
-        "candidates": f"{len(archive.attempts)}, {failed} of them failed" if failed else len(archive.attempts),
+        "candidates": f"{count}{lost}",
         "tokens": f"{sum(_tokens(u) for u in usage):,}" if usage else None,
         "cost": _cost([u.get("cost") for u in usage]) if usage else None,
         "ended early": without_folders(str(meta.get("stopped") or "")),

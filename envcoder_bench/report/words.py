@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 # absolute paths up to the last folder; a slash within a word (rad/s), alone (a / b) or of an address (https://) is none
-_FOLDERS = re.compile(r"(?<![\w.~/\\])~?/(?:[^\s/'\"<>|]+/)+|(?<!\w)[A-Za-z]:\\(?:[^\s\\'\"<>|:]+\\)+")
+_QUOTED = r"(?<=['\"])~?/(?:[^/'\"\n]+/)+(?=[^/'\"\n]*['\"])"  # its folders may have spaces
+_BARE = r"(?<![\w.~/\\])~?/(?:[^\s/'\"<>|]+/)+"
+_WINDOWS = r"(?<!\w)[A-Za-z]:\\(?:[^\s\\'\"<>|:]+\\)+"
+_FOLDERS = re.compile(f"{_QUOTED}|{_BARE}|{_WINDOWS}")
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:

@@ -142,7 +142,8 @@ def summary(attempt: Attempt, archive: Archive) -> str:
     """Fitness, how it compares, episode length, where it comes from."""
     text = f"{attempt.name}, of round {attempt.round}: fitness {measured(attempt)}{_compared(attempt, archive)}"
     if attempt.episode_length is not None:
-        text += f"; episodes of {_number(attempt.episode_length)} steps"
+        steps = _number(attempt.episode_length)
+        text += f"; episodes of {steps} step{'' if steps == '1' else 's'}"
     if attempt.parents:
         text += f"; made from {', '.join(attempt.parents)}"
     return text

@@ -1,9 +1,8 @@
 """By how much attempts are better than a baseline that met the same luck: what they are ranked by.
 
 Every round has seeds of its own, and fitness comes and goes with them: one baseline may score 0.04 in a round and 0.25
-in the next. So an attempt is compared with the baseline that the run fills in from, seed by seed. The two share the
-noise and all functions that the attempt does not replace, and so much of their luck; the policy of the other baseline
-sees and does other things, and has a luck of its own.
+in the next. So an attempt is compared, seed by seed, with the baseline that the run fills in from: the two share the
+noise and all functions that the attempt does not replace, so that their difference is due to those that it does.
 """
 
 from __future__ import annotations

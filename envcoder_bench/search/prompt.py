@@ -182,7 +182,8 @@ def _contract_values(task: Type[SimTask], cfg: DictConfig) -> Dict[str, object]:
     drives = ""
     if width is not None:
         drives = (
-            f"Where neither the file nor the baseline has one, {width} actions move the task's own position drives."
+            f"Where neither the file nor the baseline has one, the action is `(n, {width})` and moves the task's own"
+            " position drives."
         )
     seen, acted = float(read(cfg.task, "env.clipObservations", math.inf)), float(read(cfg.task, "env.clipActions"))
     return {
