@@ -164,8 +164,7 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
 
 def _candidates(archive: Archive) -> list[str]:
     digits, worth = _digits(archive), archive.merits()
-    every = [a for a in [*archive.baselines.values(), *archive.attempts] if a.name in worth]
-    every.sort(key=lambda a: worth[a.name].rank, reverse=True)  # stable
+    every = [archive.find(name) for name in archive.order()]
     best = archive.best()
     rows = [
         (
@@ -183,7 +182,7 @@ def _candidates(archive: Archive) -> list[str]:
     note = (
         f"{versus}: mean difference to the {archive.reference} baseline with the same seeds, since fitness differs from"
         " seed to seed. It ranks, as if one seed more had come out as the median candidate's: one lucky seed is not"
-        " enough."
+        " enough. And nothing ranks above what did better with all of the same seeds."
     )
     head = ["", "fitness", versus, "seeds", "steps", "how it came to be"]
     return [table(head, rows, ["name", *["number"] * 4, ""], strong), f"<p class=note>{text(note)}</p>"]

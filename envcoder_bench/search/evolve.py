@@ -125,21 +125,13 @@ class EvolveProposer:
         return None
 
     def _population(self, archive: Archive) -> List[Individual]:
-        """Possible parents by rank, as ``Archive.merits`` has it, no two with the same code.
-
-        Of equals the shorter one, then the earlier; what was not measured yet comes last.
-        """
-        worth = archive.merits()
-        found: List[Tuple[Tuple[bool, bool, float, int], Individual]] = []  # sorted stably: the earlier of equals first
+        """Possible parents in the order of ``Archive.order``, no two with the same code; the unmeasured come last."""
+        order = {name: place for place, name in enumerate(archive.order())}
+        found: List[Tuple[int, Individual]] = []
         for attempt in _all(archive):
             individual = self._individual(attempt, attempt.name in archive.baselines)
-            if individual is None:
-                continue
-            if attempt.name in worth:
-                paired, score = worth[attempt.name].rank
-                found.append(((False, not paired, -score, len(attempt.source)), individual))
-            else:
-                found.append(((True, True, 0.0, 0), individual))
+            if individual is not None:
+                found.append((order.get(attempt.name, len(order)), individual))
         if not found and not self._starts:
             raise UserError(
                 f"evolve has nothing to change: neither baseline defines {' or '.join(self._types)};"

@@ -133,7 +133,8 @@ def baselines_text(archive: Archive) -> str:
     lines.append(
         "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
         " has seeds of its own, and fitness differs between them; so attempts are compared with a baseline over the"
-        f" seeds that both had, and ranked by what they are above {archive.reference}."
+        f" seeds that both had, and ranked by what they are above {archive.reference}, but never above one that did"
+        " better with all of the same seeds."
     )
     return "\n".join(lines)
 

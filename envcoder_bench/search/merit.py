@@ -3,14 +3,18 @@
 Every round has seeds of its own, and fitness comes and goes with them: one baseline may score 0.04 in a round and 0.25
 in the next. So an attempt is compared, seed by seed, with the baseline that the run fills in from: the two share the
 noise and all functions that the attempt does not replace, so that their difference is due to those that it does.
+
+A baseline has luck of its own, too: where it does badly in a round, all of the round seem good. But the best so far is
+trained again in every round. So nothing ranks above what did better with all of its seeds.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 import statistics
 from dataclasses import dataclass
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 BySeed = Mapping[int, float]
 
@@ -38,6 +42,38 @@ class Merit:
     def rank(self) -> Tuple[bool, float]:
         """The higher the better: what cannot be compared with a baseline comes after all that can."""
         return self.paired, self.score
+
+
+def beats(one: BySeed, other: BySeed) -> bool:
+    """Whether the first was trained with all seeds of the other and more, and did better with those of the other."""
+    if not other or len(one) <= len(other) or not other.keys() <= one.keys():
+        return False
+    return math.fsum(one[seed] - fitness for seed, fitness in other.items()) > 0
+
+
+def in_order(worth: Mapping[str, Merit], by_seed: Mapping[str, BySeed]) -> List[str]:
+    """Names by rank, the earlier first of equals, but each of them after all that ``beats`` it."""
+    names = list(worth)
+    several = [name for name in names if len(by_seed[name]) > 1]
+    better: Dict[str, Set[str]] = {
+        name: {other for other in several if beats(by_seed[other], by_seed[name])} for name in names
+    }
+    worse: Dict[str, List[str]] = {}
+    for name, others in better.items():
+        for other in others:
+            worse.setdefault(other, []).append(name)
+    places = {name: (not worth[name].paired, -worth[name].score, k) for k, name in enumerate(names)}
+    ready = [(places[name], name) for name in names if not better[name]]
+    heapq.heapify(ready)
+    order: List[str] = []
+    while ready:
+        _, name = heapq.heappop(ready)
+        order.append(name)
+        for other in worse.get(name, ()):
+            better[other].discard(name)
+            if not better[other]:
+                heapq.heappush(ready, (places[other], other))
+    return order
 
 
 def levels(baselines: Mapping[str, BySeed], reference: str) -> Dict[int, float]:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.ranking import mean_interval
-from envcoder_bench.search.merit import Merit, levels, merits
+from envcoder_bench.search.merit import Merit, in_order, levels, merits
 from envcoder_bench.tasks.base import HUMAN
 
 OK = "ok"
@@ -110,14 +110,18 @@ class Archive:
         level = levels({name: a.by_seed for name, a in self.baselines.items()}, self.reference)
         return merits(values, level, [a.name for a, _ in attempts])
 
+    def order(self) -> List[str]:
+        """The names of all baselines and attempts that have a fitness, the best first; see merit.py."""
+        by_seed = {a.name: a.by_seed for a in [*self.baselines.values(), *self.attempts]}
+        return in_order(self.merits(), by_seed)
+
     def ranked(self, attempts: Optional[Sequence[Attempt]] = None) -> List[Attempt]:
-        """Attempts that have a fitness, the best first, the earlier first of equals; of all, or of those given."""
-        worth = self.merits()
-        measured = [a for a, _ in _measured(self.attempts if attempts is None else attempts)]
-        return sorted(measured, key=lambda a: worth[a.name].rank, reverse=True)  # stable, also reversed
+        """Attempts that have a fitness, the best first; of all, or of those given."""
+        known = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
+        return [known[name] for name in self.order() if name in known]
 
     def best(self) -> Optional[Attempt]:
-        """The attempt that is worth most; None before there is any."""
+        """The first of ``ranked``; None before there is any."""
         return next(iter(self.ranked()), None)
 
     def of_round(self, number: int) -> List[Attempt]:

@@ -14,6 +14,7 @@ from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search.feedback import explain, idea
 from envcoder_bench.search.folder import Round, shown
 from envcoder_bench.search.llm import Usage
+from envcoder_bench.search.merit import beats
 from envcoder_bench.search.providers.budget import Spent
 from envcoder_bench.search.records import NO_CODE, Archive, Attempt, best_of, difference
 from envcoder_bench.tasks.base import HUMAN
@@ -114,12 +115,12 @@ def _rivals(archive: Archive, best: Attempt) -> List[str]:
     highest = best_of(ranked)
     told: List[str] = []
     if further is not best and paired == worth[further.name].paired:
-        by = (
-            f"is {worth[further.name].mean:+.3g} against {archive.reference}"
-            if paired
-            else f"has {further.fitness:.4g}"
-        )
-        told.append(f"{further.name} {by}, but on {counted(len(further.by_seed), 'seed')} only")
+        mean = worth[further.name].mean
+        by = f"is {mean:+.3g} against {archive.reference}" if paired else f"has {mean:.4g}"
+        why = f"on {counted(len(further.by_seed), 'seed')} only"
+        if beats(best.by_seed, further.by_seed):
+            why = f"{best.name} did {difference(best, further):.3g} better with the same seeds"
+        told.append(f"{further.name} {by}, but {why}")
     if highest is not None and highest not in (best, further):
         merit = worth[highest.name]
         why = f"is only {merit.mean:+.3g} against {archive.reference}" if merit.paired else "no baseline had its seeds"

@@ -9,7 +9,7 @@ from envcoder_bench.search import records
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.feedback import feedback
 from envcoder_bench.search.folder import SearchFolder
-from envcoder_bench.search.merit import levels
+from envcoder_bench.search.merit import beats, levels
 from envcoder_bench.search.records import Archive, Attempt
 from envcoder_bench.search.screen import standing
 
@@ -103,6 +103,46 @@ def test_one_lucky_seed_does_not_beat_what_has_proved_itself():
     assert Archive([*poor, proved, again], {"human": human}).best() is again
 
 
+def test_an_unlucky_baseline_does_not_make_the_best():
+    """As it was in a search on Cartpole: human had 1, 1 and 0.191, and all of the third round were near it."""
+    human = baseline("human", {0: 1.0, 1: 1.0, 2: 0.191})
+    champion = attempt("r1_00", {0: 0.21, 1: 0.21, 2: 0.191})  # trained again in every round
+    second = [attempt("r2_00", {1: 0.1}), attempt("r2_01", {1: 0.15})]
+    third = [attempt("r3_00", {2: 0.09}), attempt("r3_01", {2: 0.05})]
+    archive = Archive([champion, *second, *third], {"human": human})
+    assert archive.merits()["r3_00"].score > archive.merits()["r1_00"].score
+    assert archive.best() is champion
+    rival = "r3_00 is -0.101 against human, but r1_00 did 0.101 better with the same seeds"
+    assert standing(archive).endswith(f" ({rival})")
+    assert [a.name for a in archive.ranked()] == ["r1_00", "r3_00", "r3_01", "r2_01", "r2_00"]
+    # one that beats it with the same seed takes its place; and one of another round is not held back by it
+    better = attempt("r3_02", {2: 0.2})
+    assert Archive([champion, *second, *third, better], {"human": human}).best() is better
+    lucky = attempt("r2_02", {1: 0.9})
+    names = [a.name for a in Archive([champion, *second, lucky, *third], {"human": human}).ranked()]
+    assert names[:2] == ["r2_02", "r1_00"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_is_before_what_beats_it_and_all_are_there(seed):
+    rng = random.Random(seed)
+    attempts = []
+    for k in range(25):
+        own = rng.sample(range(6), rng.choice([1, 1, 1, 2, 3, 6]))
+        attempts.append(attempt(f"r1_{k:02d}", {s: rng.choice([0.1, 0.2, 0.3, rng.random()]) for s in own}))
+    archive = Archive(attempts, {"human": baseline("human", {s: rng.random() for s in range(5)})})
+    ranked = archive.ranked()
+    assert sorted(a.name for a in ranked) == [a.name for a in attempts]
+    for place, later in enumerate(ranked):
+        assert not any(beats(later.by_seed, earlier.by_seed) for earlier in ranked[:place])
+    # where neither holds the other back, the score decides: each one is the best of those that nothing left beats
+    left = list(ranked)
+    while left:
+        free = [a for a in left if not any(beats(other.by_seed, a.by_seed) for other in left)]
+        assert archive.merits()[left[0].name].rank == max(archive.merits()[a.name].rank for a in free)
+        left.pop(0)
+
+
 def test_of_equals_the_earlier_is_the_better():
     human = baseline("human", {0: 0.5, 1: 0.75})
     first, second, third = attempt("r1_00", {0: 0.75}), attempt("r1_01", {0: 0.75}), attempt("r2_00", {1: 1.0})
@@ -135,7 +175,7 @@ def test_where_the_reference_failed_the_other_baseline_stands_in():
 def test_what_no_baseline_can_be_compared_with_comes_last():
     human = baseline("human", {0: 0.5})
     poor, alone, better = attempt("r1_00", {0: 0.1}), attempt("r2_00", {1: 0.9}), attempt("r2_01", {1: 0.95})
-    partly = attempt("r1_01", {0: 0.2, 1: 5.0})  # by the seed that human had, too
+    partly = attempt("r1_01", {0: 0.2, 1: 0.8})  # by the seed that human had, too
     archive = Archive([poor, alone, better, partly], {"human": human})
     assert archive.ranked() == [partly, poor, better, alone]
     assert not archive.merits()["r2_00"].paired
