@@ -16,7 +16,6 @@ from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 if TYPE_CHECKING:
-    from envcoder_bench.search.merit import Merit
     from envcoder_bench.search.records import Archive, Attempt
 
 REPORT, PICTURE = "report.html", "fitness.png"
@@ -115,8 +114,8 @@ def _winner(archive: Archive, best: Attempt) -> list[str]:
     body = [f"<h2>The best: {text(best.name)}</h2>"]
     if best.origin:
         body.append(f"<p>{text(best.origin)}</p>")
-    digits, worth = _digits(archive), archive.merits()
-    chain = " → ".join(f"{a.name} ({_scored(archive, a, digits, worth)})" for a in ancestry(archive, best))
+    digits = _digits(archive)
+    chain = " → ".join(f"{a.name} ({_scored(archive, a, digits)})" for a in ancestry(archive, best))
     body += [f"<p class=note>Line of descent: {text(chain)}</p>", f"<pre>{text(best.source.strip(chr(10)))}</pre>"]
     parent = next((a for a in (_find(archive, name) for name in best.parents) if a is not None), None)
     if parent is not None:
@@ -170,7 +169,8 @@ def _candidates(archive: Archive) -> list[str]:
         (
             shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
             _number(a.fitness, digits),
-            _above(archive, a, digits, worth),
+            _above(archive, a, digits),
+            f"{worth[a.name].score:.{digits}f}",
             str(len(a.by_seed) or ""),
             "" if a.episode_length is None else f"{a.episode_length:.0f}",
             shorten(a.origin, 200),
@@ -180,12 +180,13 @@ def _candidates(archive: Archive) -> list[str]:
     strong = next((k for k, a in enumerate(every) if best is not None and a is best), -1)
     versus = f"vs {archive.reference}"
     note = (
-        f"{versus}: mean difference to the {archive.reference} baseline with the same seeds, since fitness differs from"
-        " seed to seed. It ranks, as if one seed more had come out as the median candidate's: one lucky seed is not"
-        " enough. And nothing ranks above what did better with all of the same seeds."
+        f"{versus}: mean difference to the {archive.reference} baseline with the same seeds. Score, which ranks: the"
+        f" same without the luck that {archive.reference} alone had with a seed, as the other baseline and what was"
+        " trained again tell, and as if one seed more had come out as the median candidate's: one lucky seed is not"
+        " enough."
     )
-    head = ["", "fitness", versus, "seeds", "steps", "how it came to be"]
-    return [table(head, rows, ["name", *["number"] * 4, ""], strong), f"<p class=note>{text(note)}</p>"]
+    head = ["", "fitness", versus, "score", "seeds", "steps", "how it came to be"]
+    return [table(head, rows, ["name", *["number"] * 5, ""], strong), f"<p class=note>{text(note)}</p>"]
 
 
 def _failures(archive: Archive) -> list[str]:
@@ -252,12 +253,12 @@ def family(archive: Archive) -> str:
             children.setdefault(str(first), []).append(attempt)
         else:
             roots.append(attempt)
-    digits, worth, best, lines = _digits(archive), archive.merits(), archive.best(), []
+    digits, best, lines = _digits(archive), archive.best(), []
     todo = [(root, "", "") for root in reversed(roots)]
     while todo:
         attempt, first, then = todo.pop()
         known = attempt.fitness is not None
-        fitness = _scored(archive, attempt, digits, worth) if known else attempt.status.replace("_", " ")
+        fitness = _scored(archive, attempt, digits) if known else attempt.status.replace("_", " ")
         if attempt.name in archive.baselines and attempt.fitness is None:
             fitness = "not measured"
         others = f"  with {', '.join(attempt.parents[1:])}" if len(attempt.parents) > 1 else ""
@@ -277,17 +278,18 @@ def _find(archive: Archive, name: str) -> Attempt | None:
         return None
 
 
-def _above(archive: Archive, attempt: Attempt, digits: int, worth: Mapping[str, Merit] | None = None) -> str:
-    """The difference to the baseline, with its sign; empty where there is none."""
-    merit = (archive.merits() if worth is None else worth).get(attempt.name)
-    if merit is None or not merit.paired or attempt.name == archive.reference:
+def _above(archive: Archive, attempt: Attempt, digits: int) -> str:
+    """The mean difference to the baseline with the same seeds, with its sign; empty where there is none."""
+    reference = archive.baselines.get(archive.reference)
+    if reference is None or attempt.name == reference.name:
         return ""
-    return f"{merit.mean:+.{digits}f}"
+    found = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
+    return f"{math.fsum(found) / len(found):+.{digits}f}" if found else ""
 
 
-def _scored(archive: Archive, attempt: Attempt, digits: int, worth: Mapping[str, Merit]) -> str:
+def _scored(archive: Archive, attempt: Attempt, digits: int) -> str:
     """Fitness, and the difference to the baseline: ``0.247, +0.000``."""
-    return ", ".join(x for x in (_number(attempt.fitness, digits), _above(archive, attempt, digits, worth)) if x)
+    return ", ".join(x for x in (_number(attempt.fitness, digits), _above(archive, attempt, digits)) if x)
 
 
 def _digits(archive: Archive) -> int:

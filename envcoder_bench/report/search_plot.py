@@ -39,22 +39,24 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
     """
     rounds = max((attempt.round for attempt in archive.attempts), default=0)
     worth = archive.merits()
-    reference = archive.baselines.get(archive.reference)
 
     def fitness(attempt: Attempt, number: int) -> float | None:
         found = archive.in_round(attempt, number)
         return found if attempt.by_seed else attempt.fitness
 
     def above(attempt: Attempt, number: int) -> float | None:
+        merit = worth.get(attempt.name)
+        if merit is None or not merit.paired:
+            return None
         if attempt.round:  # a candidate: over all seeds that it met
-            merit = worth.get(attempt.name)
-            return merit.mean if merit is not None and merit.paired else None
-        values = fitness(attempt, number), None if reference is None else fitness(reference, number)
-        return None if values[0] is None or values[1] is None else values[0] - values[1]
+            return merit.mean
+        own = dict(zip(attempt.by_seed, merit.differences)) if len(attempt.by_seed) == len(merit.differences) else {}
+        values = [own[seed] for seed in archive.seeds.get(number, ()) if seed in own]
+        return sum(values) / len(values) if values else None
 
     panels: list[tuple[str, Value]] = [("fitness", fitness)]
     if any(worth[a.name].paired for a in archive.attempts if a.name in worth):
-        panels.append((f"above {archive.reference}, same seeds", above))
+        panels.append((f"above {archive.reference}, without luck", above))
     height = HEIGHTS[len(panels)]
     title = visible(f"{task}: search" if task else "search")
     figure, axes, top = new_figure(WIDTH, height, title, visible(fitness_meaning))

@@ -133,8 +133,8 @@ def baselines_text(archive: Archive) -> str:
     lines.append(
         "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
         " has seeds of its own, and fitness differs between them; so attempts are compared with a baseline over the"
-        f" seeds that both had, and ranked by what they are above {archive.reference}, but never above one that did"
-        " better with all of the same seeds."
+        f" seeds that both had, and ranked by what they are above {archive.reference}, without the luck of their seeds"
+        " that the baselines and whatever was trained again had as well."
     )
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.ranking import mean_interval
-from envcoder_bench.search.merit import Merit, in_order, levels, merits
+from envcoder_bench.search.merit import Merit, levels, merits
 from envcoder_bench.tasks.base import HUMAN
 
 OK = "ok"
@@ -107,13 +107,16 @@ class Archive:
         """What every attempt and baseline that has a fitness is worth, by name; see merit.py."""
         attempts, baselines = _measured(self.attempts), _measured(list(self.baselines.values()))
         values = {a.name: (fitness, a.by_seed) for a, fitness in [*baselines, *attempts]}
-        level = levels({name: a.by_seed for name, a in self.baselines.items()}, self.reference)
-        return merits(values, level, [a.name for a, _ in attempts])
+        anchors = [a.by_seed for a in sorted(self.baselines.values(), key=lambda a: a.name != self.reference)]
+        if any(anchors):
+            fewest = min((len(a.by_seed) for a, _ in attempts if a.by_seed), default=0)
+            anchors += [a.by_seed for a, _ in attempts if len(a.by_seed) > fewest]  # trained again in later rounds
+        return merits(values, levels(anchors), [a.name for a, _ in attempts])
 
     def order(self) -> List[str]:
-        """The names of all baselines and attempts that have a fitness, the best first; see merit.py."""
-        by_seed = {a.name: a.by_seed for a in [*self.baselines.values(), *self.attempts]}
-        return in_order(self.merits(), by_seed)
+        """The names of all baselines and attempts that have a fitness: the best first, the earlier first of equals."""
+        worth = self.merits()
+        return sorted(worth, key=lambda name: worth[name].rank, reverse=True)  # stable, also reversed
 
     def ranked(self, attempts: Optional[Sequence[Attempt]] = None) -> List[Attempt]:
         """Attempts that have a fitness, the best first; of all, or of those given."""

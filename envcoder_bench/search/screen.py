@@ -14,7 +14,6 @@ from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search.feedback import explain, idea
 from envcoder_bench.search.folder import Round, shown
 from envcoder_bench.search.llm import Usage
-from envcoder_bench.search.merit import beats
 from envcoder_bench.search.providers.budget import Spent
 from envcoder_bench.search.records import NO_CODE, Archive, Attempt, best_of, difference
 from envcoder_bench.tasks.base import HUMAN
@@ -108,23 +107,23 @@ def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
 
 
 def _rivals(archive: Archive, best: Attempt) -> List[str]:
-    """Attempts with higher numbers than the best, and why they are not: see Archive.merits."""
+    """Attempts with higher numbers than the best, and why they are not: see merit.py."""
     worth, ranked = archive.merits(), archive.ranked()
-    paired = worth[best.name].paired
-    further = max(ranked, key=lambda a: (worth[a.name].paired, worth[a.name].mean))
-    highest = best_of(ranked)
+    baseline = archive.baselines.get(archive.reference)
+    against = {a.name: x for a in ranked if baseline is not None and (x := difference(a, baseline)) is not None}
     told: List[str] = []
-    if further is not best and paired == worth[further.name].paired:
-        mean = worth[further.name].mean
-        by = f"is {mean:+.3g} against {archive.reference}" if paired else f"has {mean:.4g}"
-        why = f"on {counted(len(further.by_seed), 'seed')} only"
-        if beats(best.by_seed, further.by_seed):
-            why = f"{best.name} did {difference(best, further):.3g} better with the same seeds"
-        told.append(f"{further.name} {by}, but {why}")
-    if highest is not None and highest not in (best, further):
-        merit = worth[highest.name]
-        why = f"is only {merit.mean:+.3g} against {archive.reference}" if merit.paired else "no baseline had its seeds"
-        told.append(f"{highest.name} has {highest.fitness:.4g}, but {why}")
+    further = max(against, key=lambda name: against[name], default=best.name)
+    if against.get(further, 0.0) > against.get(best.name, math.inf):
+        merit, seeds = worth[further], len(archive.find(further).by_seed)
+        lucky = merit.mean <= worth[best.name].mean
+        why = f"{merit.mean:+.3g} without the luck of its seeds" if lucky else f"on {counted(seeds, 'seed')} only"
+        told.append(f"{further} is {against[further]:+.3g} against {archive.reference}, but {why}")
+    highest = best_of(ranked)
+    if highest is not None and highest is not best and highest.name != further:
+        only = f"on {counted(len(highest.by_seed), 'seed')} only"
+        if highest.name in against:
+            only = f"is only {against[highest.name]:+.3g} against {archive.reference}"
+        told.append(f"{highest.name} has {highest.fitness:.4g}, but {only}")
     return told
 
 
