@@ -170,7 +170,7 @@ def _candidates(archive: Archive) -> list[str]:
             shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
             _number(a.fitness, digits),
             _above(archive, a, digits),
-            f"{worth[a.name].score:.{digits}f}",
+            f"{round(worth[a.name].score, digits) + 0.0:.{digits}f}",  # no minus before a zero
             str(len(a.by_seed) or ""),
             "" if a.episode_length is None else f"{a.episode_length:.0f}",
             shorten(a.origin, 200),

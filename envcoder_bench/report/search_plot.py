@@ -45,18 +45,12 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
         return found if attempt.by_seed else attempt.fitness
 
     def above(attempt: Attempt, number: int) -> float | None:
-        merit = worth.get(attempt.name)
-        if merit is None or not merit.paired:
-            return None
-        if attempt.round:  # a candidate: over all seeds that it met
-            return merit.mean
-        own = dict(zip(attempt.by_seed, merit.differences)) if len(attempt.by_seed) == len(merit.differences) else {}
-        values = [own[seed] for seed in archive.seeds.get(number, ()) if seed in own]
-        return sum(values) / len(values) if values else None
+        merit = worth.get(attempt.name)  # over all seeds that it met
+        return merit.mean if merit is not None and merit.paired else None
 
     panels: list[tuple[str, Value]] = [("fitness", fitness)]
     if any(worth[a.name].paired for a in archive.attempts if a.name in worth):
-        panels.append((f"above {archive.reference}, without luck", above))
+        panels.append((f"above {archive.reference}, without the luck", above))
     height = HEIGHTS[len(panels)]
     title = visible(f"{task}: search" if task else "search")
     figure, axes, top = new_figure(WIDTH, height, title, visible(fitness_meaning))
@@ -153,6 +147,7 @@ def _label(axes: Any, labels: Sequence[tuple[float, str, str, bool]]) -> None:
     heights = spread([(y - low) / (high - low) for y, *_ in labels], 0.2 / inches, 1.0)
     decimals = decimal_places([y for y, *_ in labels])
     for (y, name, colour, bold), height in zip(labels, heights):
-        words = plain(f"{shorten(visible(name), NAME_WIDTH - 8)}  {y:.{decimals}f}")
+        value = round(y, decimals) + 0.0  # no minus before a zero
+        words = plain(f"{shorten(visible(name), NAME_WIDTH - 8)}  {value:.{decimals}f}")
         style: Any = {"color": colour, "fontweight": "bold" if bold else "normal", "fontsize": 10}
         axes.text(1.012, height, words, transform=axes.transAxes, va="center", **style)
