@@ -27,9 +27,8 @@ def robot(facts: Facts, fields: Mapping[str, Field]) -> str:
         gains = [f"{name} {value} {units[name]}" for name, value in facts.drives.items()]
         lines.append(f"- Its position drives: {', '.join(gains)}.")
     state = [f"`{key}` {value}" for key, value in facts.default_state.items()]
-    lines.append(
-        f"- The default state, where an episode begins unless `compute_initial_state` sets it: {'; '.join(state)}."
-    )
+    told = "where an episode begins as far as no `compute_initial_state`, yours or the baseline's, sets it"
+    lines.append(f"- The default state, {told}: {'; '.join(state)}.")
     return "\n".join(lines)
 
 
@@ -72,7 +71,7 @@ def _reward_scale(config: DictConfig) -> str:
     more = ", ".join(f"{name} {shown(value)}" for name, value in shaper.items())
     text = f"PPO learns from it times {scale}" + (f" (and reward_shaper's {more})." if more else ".")
     if config.get("normalize_value") and config.get("normalize_advantage"):
-        text += " It normalizes returns and advantages for each candidate: what counts is how components compare."
+        text += " PPO normalizes returns and advantages for each candidate: what counts is how components compare."
     return text
 
 
