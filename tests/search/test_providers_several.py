@@ -96,7 +96,7 @@ def test_tokens_and_dollars_of_the_parts_add_up_exactly(several, tmp_path):
 
 def test_other_prompts_and_models_without_n_are_asked_one_by_one(several, tmp_path):
     requests = [*samples(2, "a"), *samples(1, "b"), *samples(1, "c")]
-    complete(openai(several), requests, tmp_path / "t.jsonl")
+    complete(openai(several), requests, tmp_path / "t.jsonl", concurrency=1)
     assert [(b["messages"][-1]["content"], b.get("n", 1)) for b in several.bodies] == [("a", 2), ("b", 1), ("c", 1)]
     several.bodies.clear()
     complete(make_provider("anthropic:m", several.root), samples(3), tmp_path / "u.jsonl")
@@ -241,10 +241,11 @@ def test_budgets_hold_and_nothing_that_surely_fits_is_left_out(seed, tmp_path):
 def test_a_budget_for_fewer_asks_for_fewer(tmp_path):
     model = Model(most=8)
     one = Budget().most(model, samples(1)[0]).tokens
-    replies = complete(model, samples(8), tmp_path / "t.jsonl", budget=Budget(max_tokens=one + 2 * 50))
-    # three fit; they spend 45 tokens of 150, which leaves room for two more, and these spend 20 + 10
-    assert [reply.finish for reply in replies].count(STOP) == len(model.asked) > 3 == model.counts[0]
-    assert replies[-1].finish == BUDGET
+    budget = Budget(max_tokens=one + 2 * 50)
+    replies = complete(model, samples(8), tmp_path / "t.jsonl", budget=budget, concurrency=1)
+    # three fit; they spend 45 tokens, which leave room for two, and these 30; then there is room for one at a time
+    assert model.counts == [3, 2, 1, 1] and len(model.asked) == 7
+    assert [reply.finish for reply in replies] == [STOP] * 7 + [BUDGET]
 
 
 def test_the_same_samples_at_once_are_sent_once(several, tmp_path):
