@@ -77,6 +77,11 @@ def build_parser() -> Parser:
     )
     model.add_argument("--max_tokens", type=int, metavar="N", help="of all requests and replies; then it ends cleanly")
     model.add_argument("--max_cost", type=float, metavar="USD", help="US dollars, likewise")
+    model.add_argument(
+        "--show_baseline",
+        choices=("yes", "no"),
+        help="whether the model reads the source of the baseline that fills in (default: yes; Eureka's does not)",
+    )
     model.add_argument("--prompt_dir", metavar="DIR", help="templates of your own in place of those in cfg/prompt")
 
     effort = parser.add_argument_group("how much")
@@ -105,7 +110,7 @@ def overrides(args: argparse.Namespace) -> List[str]:
 
 SEARCH_FLAGS = (
     "temperature", "max_output_tokens", "max_tokens", "max_cost", "num_iters", "shapers_per_iter", "repair",
-    "final_seeds",
+    "final_seeds", "show_baseline",
 )  # fmt: skip
 
 

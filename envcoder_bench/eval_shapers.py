@@ -106,11 +106,11 @@ def config_overrides(args: argparse.Namespace) -> List[str]:
     return [*as_words({**common_overrides(args), **own}), *args.overrides]
 
 
-def _describe(task: str) -> int:
+def _describe(task: str, overrides: Sequence[str]) -> int:
     from envcoder_bench.report.describe import describe
 
     with user_input():
-        text = describe(task, shutil.get_terminal_size((110, 24)).columns)
+        text = describe(task, shutil.get_terminal_size((110, 24)).columns, overrides)
     try:
         print(text, flush=True)
     except BrokenPipeError:  # `| head` has seen enough; what is left is not to be written at the end of the program
@@ -133,7 +133,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if not args.task:
             raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
         if args.describe:
-            return _describe(args.task)
+            return _describe(args.task, config_overrides(args))
         return evaluate.start(
             task=args.task,
             overrides=config_overrides(args),

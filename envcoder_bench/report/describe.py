@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from typing import Dict, List, Type
+from typing import Dict, List, Mapping, Sequence, Tuple, Type
 
+from envcoder_bench.config import compose_config
+from envcoder_bench.errors import UserError
 from envcoder_bench.shaping import contract
 from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.facts import Facts, task_facts
 from envcoder_bench.tasks.registry import baseline_path, get_spec
 from envcoder_bench.tasks.sim_task import SimTask
 
 
-def describe(name: str, width: int = 110) -> str:
+def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     """Describe a task on lines of about ``width`` characters.
+
+    Args:
+        overrides: ``key=value`` for the config that its numbers come from.
 
     Raises:
         ValueError: there is no such task.
+        UserError: an override is malformed or names an unknown key.
     """
     task = get_spec(name).task_class
+    try:
+        facts = task_facts(compose_config(name, overrides).task)
+        names, timing = _names(facts), _timing(facts)
+    except UserError as error:
+        if overrides:
+            raise
+        facts, names, timing = None, [], f"no values are known: {error}"  # of a task that has no YAML in cfg/ yet
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
         _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE puts another in its place)", width, indent="  "),
+        _wrap(f"timing: {timing}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(name, task, width),
-        "state_dict, a tensor for each key; the first axis is the environments; constants have none",
-        _state(task, width),
+        "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
+        _state(task, width, facts.constants if facts else {}),
+        *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in names),
     ]
     return "\n\n".join(sections)
+
+
+def _timing(facts: Facts) -> str:
+    steps, seconds = f"{facts.max_episode_length:,}", f"{facts.max_episode_length * facts.dt:.4g}"
+    return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
 
 
 def _functions(name: str, task: Type[SimTask], width: int) -> List[str]:
@@ -73,14 +94,26 @@ def _shape(task: Type[SimTask], key: str) -> str:
     return f"({', '.join(['n', *map(str, shape)])}{',' if not shape else ''})"
 
 
-def _state(task: Type[SimTask], width: int) -> str:
-    columns = [(key, _shape(task, key), field.unit) for key, field in task.fields.items()]
+def _names(facts: Facts) -> List[Tuple[str, Tuple[str, ...]]]:
+    """What the state's axes stand for, in their order."""
+    found = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
+    return [(what, names) for what, names in found.items() if names]
+
+
+def _state(task: Type[SimTask], width: int, values: Mapping[str, str]) -> str:
+    columns: List[Tuple[str, str, str]] = []
+    for key, field in task.fields.items():
+        short = f" = {values[key]}" if key in values and " " not in values[key] else ""
+        columns.append((key, _shape(task, key) + short, field.unit))
     longest = [max(len(row[k]) for row in columns) for k in range(3)]
     lines: List[str] = []
     for row, field in zip(columns, task.fields.values()):
         head = "  " + "  ".join(cell.ljust(n) for cell, n in zip(row, longest)) + "  "
         # wrapped without the head, whose spaces align the columns
-        meaning = _wrap(field.meaning, max(20, width - len(head))).splitlines()
+        room = max(20, width - len(head))
+        meaning = _wrap(field.meaning, room).splitlines()
+        if row[0] in values and "=" not in row[1]:  # a list of numbers
+            meaning += _wrap(f"= {values[row[0]]}", room, "  ").splitlines()
         lines += [head + meaning[0], *(" " * len(head) + line for line in meaning[1:])]
     return "\n".join(lines)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import math
 import statistics
@@ -13,12 +12,14 @@ from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.html import difference, page, picture, table, text
 from envcoder_bench.report.search_plot import plot_search
 from envcoder_bench.report.table import decimal_places, numbers, shorten
+from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt
 
 REPORT, PICTURE = "report.html", "fitness.png"
+MOST_LINES = 1000  # of sources that are compared: the time that it takes grows with their square, and faster
 ERROR_WIDTH = 400  # characters of an error; the whole of it is in archive.json
 
 
@@ -46,7 +47,7 @@ def write_report(folder: Path, archive: Archive, meta: Mapping[str, Any]) -> lis
     if archive.attempts:
         body += ["<h2>Rounds</h2>", _rounds(archive, meta)]
         body += ["<h2>Who came from whom</h2>", f"<pre>{text(family(archive))}</pre>"]
-        body += ["<h2>All candidates by fitness</h2>", _candidates(archive)]
+        body += ["<h2>All candidates, the best first</h2>", *_candidates(archive)]
     body += _failures(archive)
     write_atomic(folder / REPORT, page(title, body))
     return [folder / REPORT, image]
@@ -59,8 +60,11 @@ def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
     digits = _digits(archive)
     versus = [f"{b.name} {_number(b.fitness, digits)}" for b in archive.baselines.values() if b.fitness is not None]
     line = f"Best: {best.name}, with a fitness of {_number(best.fitness, digits)} in the rounds"
-    line += f" (baselines: {', '.join(versus)})." if versus else "."
-    note = meta.get("final_note")
+    line += f" (baselines: {', '.join(versus)})" if versus else ""
+    above = _above(archive, best, digits)
+    seeds = "seed" if len(best.by_seed) == 1 else counted(len(best.by_seed), "seed")
+    line += f"; {above} against {archive.reference} with the same {seeds}." if above else "."
+    note = without_folders(str(meta.get("final_note") or ""))
     return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(note)}</p>" if note else "")
 
 
@@ -68,18 +72,20 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
     done = max((a.round for a in archive.attempts), default=0)
     planned = meta.get("rounds_planned")
     failed = sum(a.fitness is None for a in archive.attempts)
+    count = len(archive.attempts)
+    lost = "" if not failed else f", {failed} of them failed" if count > 1 else ", which failed"
     kinds = meta.get("shaper_types")
     usage = list(meta.get("usage") or ())
     facts = {
         "asked for": meta.get("task_description"),
         "fitness": meta.get("fitness_meaning"),
         "functions": ", ".join(kinds) if kinds else "all",
-        "written by": meta.get("llm"),
+        "written by": without_folders(str(meta.get("llm") or "")),
         "rounds": f"{done} of {planned}" if planned else done,
-        "candidates": f"{len(archive.attempts)}, {failed} of them failed" if failed else len(archive.attempts),
+        "candidates": f"{count}{lost}",
         "tokens": f"{sum(_tokens(u) for u in usage):,}" if usage else None,
         "cost": _cost([u.get("cost") for u in usage]) if usage else None,
-        "ended early": meta.get("stopped"),
+        "ended early": without_folders(str(meta.get("stopped") or "")),
     }
     return table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
 
@@ -109,55 +115,86 @@ def _winner(archive: Archive, best: Attempt) -> list[str]:
     if best.origin:
         body.append(f"<p>{text(best.origin)}</p>")
     digits = _digits(archive)
-    chain = " → ".join(f"{a.name} ({_number(a.fitness, digits)})" for a in ancestry(archive, best))
+    chain = " → ".join(f"{a.name} ({_scored(archive, a, digits)})" for a in ancestry(archive, best))
     body += [f"<p class=note>Line of descent: {text(chain)}</p>", f"<pre>{text(best.source.strip(chr(10)))}</pre>"]
     parent = next((a for a in (_find(archive, name) for name in best.parents) if a is not None), None)
     if parent is not None:
-        lines = diff(parent, best)
         body.append(f"<h2>What it changes of {text(parent.name)}</h2>")
-        body.append(difference(lines) if lines else "<p>Nothing but its text's layout.</p>")
+        if max(len(a.source.splitlines()) for a in (parent, best)) > MOST_LINES:
+            body.append(f"<p>They are too long to be compared: one has more than {MOST_LINES:,} lines.</p>")
+        else:
+            lines = diff(parent, best)
+            body.append(difference(lines) if lines else "<p>Nothing but its text's layout.</p>")
     return body
 
 
 def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
     usage = {u.get("round"): u for u in meta.get("usage") or ()}
     digits, rows = _digits(archive), []
+    reference = archive.baselines.get(archive.reference)
     for number in range(1, max(a.round for a in archive.attempts) + 1):
         attempts = archive.of_round(number)
         fitness = [a.fitness for a in attempts if a.fitness is not None]
+        level = None if reference is None else archive.in_round(reference, number)
+        ranked = archive.ranked(attempts)
         row = [str(number), str(len(attempts)), str(len(attempts) - len(fitness))]
-        row += [_number(f(fitness), digits) if fitness else "" for f in (max, statistics.median)]
+        row += ["" if level is None else _number(level, digits)]
+        row += [ranked[0].name, _number(ranked[0].fitness, digits)] if ranked else ["", ""]
+        row += [_above(archive, ranked[0], digits) if ranked else ""]
+        row += [_number(statistics.median(fitness), digits) if fitness else ""]
         if usage:
             used = usage.get(number)
             row += [f"{_tokens(used):,}", _cost([used.get("cost")])] if used else ["", ""]
         rows.append(row)
-    header = ["round", "candidates", "failed", "best", "median", *(["tokens", "cost"] if usage else [])]
-    return table(header, rows, ["number"] * len(header))
+    header = [
+        "round",
+        "candidates",
+        "failed",
+        archive.reference,
+        "best",
+        "fitness",
+        f"vs {archive.reference}",
+        "median",
+    ]
+    header += ["tokens", "cost"] if usage else []
+    kinds = ["name" if name == "best" else "number" for name in header]
+    return table(header, [[shorten(cell, 40) for cell in row] for row in rows], kinds)
 
 
-def _candidates(archive: Archive) -> str:
-    digits = _digits(archive)
-    attempts = [*archive.baselines.values(), *archive.attempts]
-    attempts.sort(key=lambda a: -math.inf if a.fitness is None else a.fitness, reverse=True)  # stable
+def _candidates(archive: Archive) -> list[str]:
+    digits, worth = _digits(archive), archive.merits()
+    every = [archive.find(name) for name in archive.order()]
     best = archive.best()
     rows = [
         (
             shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
             _number(a.fitness, digits),
+            _above(archive, a, digits),
+            f"{round(worth[a.name].score, digits) + 0.0:.{digits}f}",  # no minus before a zero
             str(len(a.by_seed) or ""),
             "" if a.episode_length is None else f"{a.episode_length:.0f}",
             shorten(a.origin, 200),
         )
-        for a in attempts
-        if a.fitness is not None
+        for a in every
     ]
-    strong = next((k for k, a in enumerate(attempts) if best is not None and a is best), -1)
-    return table(["", "fitness", "seeds", "steps", "how it came to be"], rows, ["name", *["number"] * 3, ""], strong)
+    strong = next((k for k, a in enumerate(every) if best is not None and a is best), -1)
+    versus = f"vs {archive.reference}"
+    note = (
+        f"{versus}: mean difference to the {archive.reference} baseline with the same seeds. Score, which ranks: the"
+        f" same without the luck that {archive.reference} alone had with a seed, as the other baseline and what was"
+        " trained again tell, and as if one seed more had come out as the median candidate's: one lucky seed is not"
+        " enough."
+    )
+    head = ["", "fitness", versus, "score", "seeds", "steps", "how it came to be"]
+    return [table(head, rows, ["name", *["number"] * 5, ""], strong), f"<p class=note>{text(note)}</p>"]
 
 
 def _failures(archive: Archive) -> list[str]:
     failed = [a for a in archive.attempts if a.fitness is None]
-    rows = [(shorten(a.name, 40), a.status.replace("_", " "), shorten(a.error, ERROR_WIDTH)) for a in failed]
+    rows = [
+        (shorten(a.name, 40), a.status.replace("_", " "), shorten(without_folders(a.error), ERROR_WIDTH))
+        for a in failed
+    ]
     return ["<h2>What failed</h2>", table(["", "", "why"], rows, ["name", "name", ""])] if rows else []
 
 
@@ -169,12 +206,19 @@ def diff(parent: Attempt, child: Attempt) -> list[str]:
 
 
 def _functions(source: str) -> dict[str, tuple[int, int]]:
-    """First and last line of each function at the top level; empty where the source does not parse."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
-    return {s.name: (s.lineno, s.end_lineno or s.lineno) for s in tree.body if isinstance(s, ast.FunctionDef)}
+    """First and last line of each function at the top level: source that nobody has read is scanned, not parsed."""
+    found: dict[str, tuple[int, int]] = {}
+    name, first, last = "", 0, 0
+    for number, line in enumerate(source.split("\n"), 1):
+        if line[:1] in ("", " ", "\t", "#", ")", "]", "}"):  # it goes on
+            last = number if line.strip() else last
+            continue
+        if name:
+            found[name] = (first, last)
+        head = line.split("(")[0].split()
+        name = head[1] if len(head) == 2 and head[0] == "def" else ""
+        first = last = number
+    return {**found, name: (first, last)} if name else found
 
 
 def _without(source: str, names: set[str]) -> str:
@@ -213,7 +257,8 @@ def family(archive: Archive) -> str:
     todo = [(root, "", "") for root in reversed(roots)]
     while todo:
         attempt, first, then = todo.pop()
-        fitness = _number(attempt.fitness, digits) if attempt.fitness is not None else attempt.status.replace("_", " ")
+        known = attempt.fitness is not None
+        fitness = _scored(archive, attempt, digits) if known else attempt.status.replace("_", " ")
         if attempt.name in archive.baselines and attempt.fitness is None:
             fitness = "not measured"
         others = f"  with {', '.join(attempt.parents[1:])}" if len(attempt.parents) > 1 else ""
@@ -231,6 +276,20 @@ def _find(archive: Archive, name: str) -> Attempt | None:
         return archive.find(name)
     except KeyError:
         return None
+
+
+def _above(archive: Archive, attempt: Attempt, digits: int) -> str:
+    """The mean difference to the baseline with the same seeds, with its sign; empty where there is none."""
+    reference = archive.baselines.get(archive.reference)
+    if reference is None or attempt.name == reference.name:
+        return ""
+    found = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
+    return f"{math.fsum(found) / len(found):+.{digits}f}" if found else ""
+
+
+def _scored(archive: Archive, attempt: Attempt, digits: int) -> str:
+    """Fitness, and the difference to the baseline: ``0.247, +0.000``."""
+    return ", ".join(x for x in (_number(attempt.fitness, digits), _above(archive, attempt, digits)) if x)
 
 
 def _digits(archive: Archive) -> int:

@@ -7,7 +7,6 @@ given as a better start.
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from random import Random
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
@@ -33,7 +32,6 @@ class Individual:
 
     name: str
     genome: Genome
-    fitness: float  # NaN where it was not measured yet
 
 
 class EvolveProposer:
@@ -127,42 +125,33 @@ class EvolveProposer:
         return None
 
     def _population(self, archive: Archive) -> List[Individual]:
-        """Possible parents by rank, no two with the same code; of equals the shorter one, then the earlier.
-
-        Those that were measured with few seeds count as nearer to the median: one lucky seed proves little.
-        """
-        every = [(a, self._individual(a, a.name in archive.baselines)) for a in _all(archive)]
-        measured = [i.fitness for _, i in every if i is not None and not math.isnan(i.fitness)]
-        middle = statistics.median(measured) if measured else 0.0
-        found: List[Tuple[Tuple[float, int, int], Individual]] = []
-        for k, (attempt, individual) in enumerate(every):
-            if individual is None:
-                continue
-            seeds = max(len(attempt.by_seed), 1)
-            score = (seeds * individual.fitness + middle) / (seeds + 1)
-            key = (math.inf, 0, k) if math.isnan(score) else (-score, len(attempt.source), k)
-            found.append((key, individual))
+        """Possible parents in the order of ``Archive.order``, no two with the same code; the unmeasured come last."""
+        order = {name: place for place, name in enumerate(archive.order())}
+        found: List[Tuple[int, Individual]] = []
+        for attempt in _all(archive):
+            individual = self._individual(attempt, attempt.name in archive.baselines)
+            if individual is not None:
+                found.append((order.get(attempt.name, len(order)), individual))
         if not found and not self._starts:
             raise UserError(
                 f"evolve has nothing to change: neither baseline defines {' or '.join(self._types)};"
                 " give it candidates to start from, or other --shaper_types"
             )
         ranked = [individual for _, individual in sorted(found, key=lambda pair: pair[0])]
-        ranked += [Individual(name, genome, math.nan) for name, genome in self._starts.items() if not archive.attempts]
+        ranked += [Individual(name, genome) for name, genome in self._starts.items() if not archive.attempts]
         first: Dict[str, Individual] = {}
         for individual in ranked:
             first.setdefault(individual.genome.fingerprint(), individual)
         return list(first.values())
 
     def _individual(self, attempt: Attempt, baseline: bool) -> Optional[Individual]:
-        fitness = math.nan if attempt.fitness is None else attempt.fitness
-        if not baseline and (attempt.status != "ok" or math.isnan(fitness)):
+        if not baseline and (attempt.status != "ok" or attempt.fitness is None or math.isnan(attempt.fitness)):
             return None
         try:
             genome = Genome(attempt.source, self._types)
         except Unsuitable:
             return None
-        return Individual(attempt.name, genome, fitness) if genome.definitions else None
+        return Individual(attempt.name, genome) if genome.definitions else None
 
     def _known(self, archive: Archive) -> Set[str]:
         return self._fingerprints([attempt.source for attempt in _all(archive)])

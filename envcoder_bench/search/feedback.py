@@ -3,96 +3,171 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from envcoder_bench.report.points import Point
-from envcoder_bench.report.table import split_place
-from envcoder_bench.search.records import FAILED, OK, Archive, Attempt, best_of, difference
+from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.report.table import half_width, split_place
+from envcoder_bench.report.words import counted, without_folders
+from envcoder_bench.search.records import FAILED, OK, Archive, Attempt, difference, differences
+from envcoder_bench.tasks.base import BASELINES as BASELINE_NAMES
 
 POINTS = 10  # evaluations shown
 LINE = 160  # characters of a line of the history
 ERROR = 600  # characters of an error
-SECTIONS = ("The baselines", "The best so far", "The best of the last round", "Failed in the last round", "History")
-BASELINES, BEST, LAST, FAILURES, HISTORY = range(len(SECTIONS))
-
-_DOCSTRING = re.compile(r'\s*(?:#.*\n\s*)*[rRuU]?("""|\'\'\'|"|\')\s*([^\s"\'][^\n]*?)\s*(?:\1|\n|$)')
+SECTIONS = (
+    "The baselines", "The best so far", "The best of the last round", "Others, the best first",
+    "Failed in the last round", "History",
+)  # fmt: skip
+BASELINES, BEST, LAST, OTHERS, FAILURES, HISTORY = range(len(SECTIONS))
+LEAST_LINES = 6  # of a source that is cut
+NOT_CANDIDATES = (*BASELINE_NAMES, "fitness")  # files whose lines an error may name, too
+FIRST_OTHERS = 3  # sources of others that are told rather than the history
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A text that is told whole or not at all; ``cut``: as many of its first lines as there is room for."""
+    """A text that is told whole or not at all; ``cut``: as many of its first lines as there is room for.
+
+    Attributes:
+        section, place: where it is told: an index of SECTIONS, and the order in it.
+    """
 
     section: int
+    place: int
     text: str
     cut: bool = False
 
 
 def feedback(archive: Archive, max_chars: int) -> str:
-    """Tell what came of all rounds so far in at most ``max_chars`` characters: the oldest and least useful go first."""
+    """Tell what came of all rounds so far in at most ``max_chars`` characters: the least useful is left out first."""
     chosen: List[Tuple[int, int, str]] = []  # section, place in it, text
-    left = max_chars + 1  # the last line has no end
-    for piece, place in _pieces(archive):
-        title = 0 if any(section == piece.section for section, _, _ in chosen) else len(_title(piece.section)) + 1
+    begun: Set[int] = set()
+    left = max_chars + 2  # the last line has no end, and the first title no empty line
+    for piece in _pieces(archive):
+        title = 0 if piece.section in begun else len(_title(piece.section)) + 2  # an empty line before it
         text = piece.text if len(piece.text) + 1 + title <= left else ""
         if piece.cut and not text:
             text = _first_lines(piece.text, left - title - 1)
         if text:
-            chosen.append((piece.section, place, text))
+            begun.add(piece.section)
+            chosen.append((piece.section, piece.place, text))
             left -= len(text) + 1 + title
     lines: List[str] = []
-    for section in sorted({section for section, _, _ in chosen}):
-        lines += [_title(section), *(text for own, _, text in sorted(chosen) if own == section)]
-    return "\n".join(lines)
+    last = -1
+    for section, _, text in sorted(chosen):
+        lines += [text] if section == last else ["", _title(section), text]
+        last = section
+    return "\n".join(lines[1:])
 
 
 def _title(section: int) -> str:
     return f"## {SECTIONS[section]}"
 
 
-def _pieces(archive: Archive) -> List[Tuple[Piece, int]]:
-    """All there is to tell, the most useful first, each with its place in its section."""
-    best, rounds = archive.best(), {attempt.round for attempt in archive.attempts}
+def _pieces(archive: Archive) -> List[Piece]:
+    """All there is to tell, the most useful first."""
+    ranked, rounds = archive.ranked(), {attempt.round for attempt in archive.attempts}
     last = archive.of_round(max(rounds)) if rounds else []
-    pieces = [(Piece(BASELINES, baselines_line(archive)), 0)] if archive.baselines else []
-    told: List[Tuple[int, Attempt]] = [(BEST, best)] if best is not None else []
-    best_of_last = best_of(last)
-    if best_of_last is not None and best_of_last is not best:
-        told.append((LAST, best_of_last))
-    for section, attempt in told:
-        pieces.append((Piece(section, summary(attempt, archive)), 0))
-        pieces.append((Piece(section, f"```python\n{attempt.source.strip()}\n```", cut=section == BEST), 1))
-        if attempt.points:
-            pieces.append((Piece(section, course(attempt)), 2))
+    told = ranked[:1]
+    pieces = [Piece(BASELINES, 0, baselines_text(archive))] if archive.baselines else []
+    pieces += _whole(BEST, ranked[0], archive) if ranked else []
+    of_last = archive.ranked(last)
+    if of_last and of_last[0] is not ranked[0]:
+        told.append(of_last[0])
+        pieces += _whole(LAST, of_last[0], archive)
     failed = [attempt for attempt in last if attempt.status != OK]
-    pieces += [(Piece(FAILURES, failure(attempt)), place) for place, attempt in enumerate(failed)]
-    places = {attempt.name: place for place, attempt in enumerate(archive.attempts)}
+    pieces += [Piece(FAILURES, place, failure(attempt)) for place, attempt in enumerate(failed)]
+
+    others, places = _others(archive, ranked, of_last, told), {a.name: k for k, a in enumerate(ranked)}
+    stopped = next((a for a in failed if a.status == FAILED), None)
+    sources = [Piece(OTHERS, 2 * places[a.name], f"{summary(a, archive)}\n{_block(a)}") for a in others]
+    if stopped is not None:
+        sources.insert(
+            FIRST_OTHERS - 1, Piece(FAILURES, len(failed), f"The file of {stopped.name}:\n{_block(stopped)}")
+        )
+    pieces += sources[:FIRST_OTHERS]
+    made = {attempt.name: place for place, attempt in enumerate(archive.attempts)}
     for number in sorted(rounds, reverse=True):
-        ranked = sorted(archive.of_round(number), key=lambda a: -math.inf if a.fitness is None else a.fitness)
-        pieces += [(Piece(HISTORY, history_line(a, archive)), places[a.name]) for a in reversed(ranked)]
-    return pieces
+        own = archive.of_round(number)
+        found = archive.ranked(own)
+        unranked = [a for a in own if a not in found]
+        pieces += [Piece(HISTORY, made[a.name], history_line(a, archive)) for a in [*unranked, *reversed(found)]]
+    pieces += sources[FIRST_OTHERS:]
+    return pieces + [Piece(OTHERS, 2 * places[a.name] + 1, course(a)) for a in others if a.points]
 
 
-def baselines_line(archive: Archive) -> str:
-    """The fitness of each baseline."""
-    return "; ".join(f"{name}: fitness {_number(a.fitness)}" for name, a in archive.baselines.items())
+def _whole(section: int, attempt: Attempt, archive: Archive) -> List[Piece]:
+    """An attempt with its source and its training; of a source too long to tell, the first lines."""
+    pieces = [Piece(section, 0, summary(attempt, archive)), Piece(section, 1, _block(attempt), cut=section == BEST)]
+    return pieces + ([Piece(section, 2, course(attempt))] if attempt.points else [])
+
+
+def _others(
+    archive: Archive, ranked: Sequence[Attempt], of_last: Sequence[Attempt], told: Sequence[Attempt]
+) -> List[Attempt]:
+    """Attempts whose sources are told besides: the next best, the worst of the last round, then the rest by rank."""
+    names = {attempt.name for attempt in told}
+    left = [attempt for attempt in ranked if attempt.name not in names]
+    worst = of_last[-1] if len(of_last) > 2 else None
+    if worst is not None and worst in left[2:]:
+        left.remove(worst)
+        left.insert(1, worst)
+    return left
+
+
+def _block(attempt: Attempt) -> str:
+    return f"```python\n{attempt.source.strip()}\n```"
+
+
+def baselines_text(archive: Archive) -> str:
+    """The fitness of each baseline, over all rounds and in each, and how attempts are compared with them."""
+    lines = []
+    for name, baseline in archive.baselines.items():
+        rounds = {number: archive.in_round(baseline, number) for number in sorted(archive.seeds)}
+        of_each = ", ".join(f"{_number(x)} in round {number}" for number, x in rounds.items() if x is not None)
+        several = sum(x is not None for x in rounds.values()) > 1
+        lines.append(f"{name}: fitness {measured(baseline)}" + (f": {of_each}" if several else ""))
+    lines.append(
+        "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
+        " has seeds of its own, and fitness differs between them; so attempts are compared with a baseline over the"
+        f" seeds that both had, and ranked by what they are above {archive.reference}, without the luck of their seeds"
+        " that the baselines and whatever was trained again had as well."
+    )
+    return "\n".join(lines)
 
 
 def summary(attempt: Attempt, archive: Archive) -> str:
     """Fitness, how it compares, episode length, where it comes from."""
-    text = f"{attempt.name}, of round {attempt.round}: fitness {_number(attempt.fitness)}{_compared(attempt, archive)}"
+    text = f"{attempt.name}, of round {attempt.round}: fitness {measured(attempt)}{_compared(attempt, archive)}"
     if attempt.episode_length is not None:
-        text += f"; episodes of {_number(attempt.episode_length)} steps"
+        steps = _number(attempt.episode_length)
+        text += f"; episodes of {steps} step{'' if steps == '1' else 's'}"
     if attempt.parents:
         text += f"; made from {', '.join(attempt.parents)}"
     return text
 
 
+def measured(attempt: Attempt) -> str:
+    """``0.52 ± 0.08 over 3 seeds``, or ``0.52 ± 0.01 over the episodes of 1 seed``."""
+    number, interval = _number(attempt.fitness), attempt.interval
+    if attempt.fitness is None or not attempt.by_seed:
+        return number
+    half = "" if interval is None else f" ± {half_width(attempt.fitness, *interval):.2g}"
+    over = "over the episodes of" if half and len(attempt.by_seed) == 1 else "over"
+    return f"{number}{half} {over} {counted(len(attempt.by_seed), 'seed')}"
+
+
 def _compared(attempt: Attempt, archive: Archive) -> str:
-    differences = {name: difference(attempt, baseline) for name, baseline in archive.baselines.items()}
-    told = [f"{x:+.3g} against {name}" for name, x in differences.items() if x is not None]
+    told = []
+    for name, baseline in archive.baselines.items():
+        found = differences(attempt, baseline)
+        if found:
+            mean, low, high = mean_interval(found)
+            half = "" if math.isnan(low) else f" ± {half_width(mean, low, high):.2g}"
+            told.append(f"{mean:+.3g}{half} against {name}")
     return f" ({', '.join(told)})" if told else ""
 
 
@@ -146,13 +221,13 @@ def failure(attempt: Attempt) -> str:
 
 
 def explain(error: str, source: str) -> str:
-    """An error as ``NAME:LINE: MESSAGE`` without folders, and the text of that line."""
-    place, message = split_place(error)
+    """An error as ``NAME:LINE: MESSAGE`` without folders, and the text of that line where it is the candidate's."""
+    place, message = split_place(without_folders(error))
     message = _cut(message, ERROR)
     if not place:
         return message
     file, _, number = place.rpartition(":")
-    lines = source.splitlines()
+    lines = source.splitlines() if Path(file).stem not in NOT_CANDIDATES else []
     text = _cut(lines[int(number) - 1].strip(), LINE) if 0 < int(number) <= len(lines) else ""
     return f"{Path(file).name}:{number}: {message}" + (f"\n    {text}" if text else "")
 
@@ -160,29 +235,40 @@ def explain(error: str, source: str) -> str:
 def history_line(attempt: Attempt, archive: Archive) -> str:
     """Name, parents, score and idea of an attempt in a line of at most LINE characters."""
     parents = f" from {', '.join(attempt.parents)}" if attempt.parents else ""
-    human = archive.baselines.get("human")
-    against = None if human is None else difference(attempt, human)
+    baseline = archive.baselines.get(archive.reference)
+    against = None if baseline is None else difference(attempt, baseline)
     if attempt.fitness is not None:
-        score = f"{_number(attempt.fitness)}" + ("" if against is None else f" ({against:+.3g} against human)")
+        seeds = f" of {len(attempt.by_seed)} seeds" if len(attempt.by_seed) > 1 else ""
+        compared = "" if against is None else f" ({against:+.3g} against {archive.reference})"
+        score = f"{_number(attempt.fitness)}{seeds}{compared}"
     else:
-        score = f"failed: {split_place(attempt.error)[1]}"
+        score = f"failed: {split_place(without_folders(attempt.error))[1]}"
     return _cut(f"{attempt.name}{parents}: {score}; {idea(attempt.source) or 'no code'}", LINE)
 
 
 def idea(source: str) -> str:
     """The first line of a file's docstring, found without parsing what nobody has read; empty without one."""
-    match = _DOCSTRING.match(source[:2000])
-    return match.group(2) if match else ""
+    text = source[:2000].lstrip()
+    while text.startswith("#"):
+        text = text.partition("\n")[2].lstrip()
+    if text[:1] in tuple("rRuU"):
+        text = text[1:]
+    quote = next((quote for quote in ('"""', "'''", '"', "'") if text.startswith(quote)), "")
+    line = text[len(quote) :].lstrip().partition("\n")[0].partition(quote or "\n")[0].rstrip()
+    return "" if not quote or line[:1] in ('"', "'") else line
 
 
 def _first_lines(text: str, room: int) -> str:
     """The first lines of a code block, with a word on what is missing; empty where little is left."""
     lines = text.splitlines()
-    for kept in range(len(lines) - 2, 5, -1):
-        shorter = "\n".join([*lines[:kept], f"# ... {len(lines) - kept - 1} more lines", "```"])
-        if len(shorter) <= room:
-            return shorter
-    return ""
+    end = len(f"# ... {counted(len(lines), 'more line')}\n```")
+    kept = 0
+    while kept < len(lines) - 2 and end + len(lines[kept]) + 1 <= room:
+        end += len(lines[kept]) + 1
+        kept += 1
+    if kept < LEAST_LINES:
+        return ""
+    return "\n".join([*lines[:kept], f"# ... {counted(len(lines) - kept - 1, 'more line')}", "```"])
 
 
 def _number(value: Optional[float]) -> str:

@@ -17,6 +17,7 @@ from envcoder_bench.fitness import fitness_meaning, read_fitness
 from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.memory import Footprint
 from envcoder_bench.preparation import prepare
+from envcoder_bench.report.words import counted
 from envcoder_bench.run_folder import RunFolder
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
@@ -31,7 +32,7 @@ from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Proposer
 from envcoder_bench.search.screen import say
-from envcoder_bench.search.settings import compose_settings
+from envcoder_bench.search.settings import completed, compose_settings
 from envcoder_bench.shaping.finding import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import check_task_name
@@ -89,9 +90,9 @@ class Asked:
     def prompts(self, cfg: DictConfig) -> Prompts:
         """Raises UserError for a template that cannot be filled in, or a limit too low for this task."""
         meta = self.meta(cfg)
-        system = system_prompt(
-            self.templates, self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline, cfg
-        )
+        told = (self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline)
+        with user_input():  # the task is built for its numbers
+            system = system_prompt(self.templates, *told, cfg, self.settings.show_baseline)
         return Prompts(self.templates, system, self.settings.num_iters, self.settings.prompt.max_chars)
 
     def evolve(self, cfg: DictConfig) -> EvolveProposer:
@@ -101,7 +102,8 @@ class Asked:
         """Raise UserError for what would come up in the course of the search."""
         if len(self.starts) > self.settings.shapers_per_iter:
             most = self.settings.shapers_per_iter
-            raise UserError(f"--candidates gives {len(self.starts)} files, and a round has {most} (--shapers_per_iter)")
+            given = counted(len(self.starts), "file")
+            raise UserError(f"--candidates gives {given}, and a round has {most} (--shapers_per_iter)")
         prompts = self.prompts(cfg)  # evolve's too: a mistake in a template is one whoever writes
         if isinstance(provider, ReplayProvider):
             provider.check(self.meta(cfg), prompts.system)
@@ -121,7 +123,10 @@ class Asked:
         """Who writes the candidates, on from what the transcript has."""
         if provider is None:
             return self.evolve(cfg)
-        sampling = Sampling(self.settings.temperature, self.settings.max_output_tokens, self.settings.concurrency)
+        search = self.settings
+        sampling = Sampling(
+            search.temperature, search.max_output_tokens, search.concurrency, search.replies_per_request
+        )
         record = Transcript(transcript, self.meta(cfg))
         return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, say)
 
@@ -190,7 +195,7 @@ def resume(path: Path) -> int:
         config.llm,
         config.task_description,
         config.base_url,
-        config.search,
+        completed(config.search),
         [*config.overrides, *_own_fitness(folder)],
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
@@ -231,7 +236,8 @@ def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Option
         }
         code = Search(folder, asked.settings, cfg, asked.overrides, proposer, writer, about).see_through()
         if isinstance(provider, ReplayProvider) and provider.by_label:
-            say(f"{provider.by_label} replies were found by their labels: the prompts differ from the recorded ones")
+            found = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
+            say(f"{found}: the prompts differ from the recorded ones")
         return code
 
 
@@ -239,15 +245,18 @@ def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> Dict[str, str
     """What the user should know before it begins."""
     search = asked.settings
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
-    limits = {"tokens": search.max_tokens, "US dollars": search.max_cost}
-    size = f"{cfg.num_envs_per_candidate} environments x {cfg.learning_iterations} iterations"
-    seeds = f"{cfg.seeds} seed{'s' if cfg.seeds > 1 else ''}"
+    size = f"{counted(cfg.num_envs_per_candidate, 'environment')} x {counted(cfg.learning_iterations, 'iteration')}"
+    rounds = f"{counted(search.num_iters, 'round')} of {counted(search.shapers_per_iter, 'candidate')}"
+    limits = [
+        counted(search.max_tokens, "token") if search.max_tokens is not None else "",
+        counted(search.max_cost, "US dollar") if search.max_cost is not None else "",
+    ]
     facts = {
         "task": f"{asked.task}: {asked.task_description}",
         "fitness": fitness_meaning(cfg),
         "candidates": f"{kinds}, by {asked.llm}; what they lack comes from the {cfg.baseline} baseline",
-        "rounds": f"{search.num_iters} of {search.shapers_per_iter} candidates, each {size}, {seeds}, on {cfg.device}",
-        "limits": ", ".join(f"{limit:,} {what}" for what, limit in limits.items() if limit is not None),
+        "search": f"{rounds}, each {size}, {counted(cfg.seeds, 'seed')}, on {cfg.device}",
+        "limits": ", ".join(limit for limit in limits if limit),
         "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
     }
     return {name: text for name, text in facts.items() if text}

@@ -22,16 +22,20 @@ EACH_REPAIR = 100_000  # what the sample numbers of one repair are apart from th
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a model is asked."""
+    """How a model is asked; see cfg/auto_shape.yaml."""
 
     temperature: Optional[float] = None
     max_output_tokens: Optional[int] = None
     concurrency: int = 8
+    replies_per_request: int = 16
 
 
 @dataclass
 class Usage:
-    """What was asked for a round; ``cost`` in US dollars, None where the model's price is unknown."""
+    """What was asked for a round; ``cost`` in US dollars, None where the model's price is unknown.
+
+    ``requests`` counts those that one reply each was wanted for, also where several were sent as one.
+    """
 
     requests: int = 0
     input_tokens: int = 0
@@ -143,6 +147,7 @@ class LLMProposer:
                 concurrency=self._sampling.concurrency,
                 on_reply=arrived,
                 notify=self._notify,
+                replies_per_request=self._sampling.replies_per_request,
             )
         for reply in replies:
             if reply.finish != BUDGET:

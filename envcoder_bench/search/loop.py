@@ -16,6 +16,7 @@ from envcoder_bench.preparation import baseline_sources
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import read_results
 from envcoder_bench.report.search import write_report
+from envcoder_bench.report.words import counted
 from envcoder_bench.run_folder import RunFolder
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import Round, SearchFolder
@@ -53,6 +54,7 @@ class Search:
         if not self._archive.baselines:
             sources = baseline_sources(cfg.task.name)
             self._archive = Archive([], {b.name: Attempt(b.name, 0, b.source) for b in sources})
+        self._archive.reference = cfg.baseline
 
     def see_through(self) -> int:
         """Play what is left of the rounds, and hold the best against the baselines.
@@ -87,7 +89,7 @@ class Search:
         """Propose, check and mend the candidates of a round."""
         assert self._proposer is not None
         count = self._settings.shapers_per_iter
-        say(f"{self._asked} writes {count} candidate{'s' if count > 1 else ''}")
+        say(f"{self._asked} writes {counted(count, 'candidate')}")
         proposals = self._proposer.propose(self._archive, number, count)
         cfg = self._cfg.copy()
         cfg.seed += (number - 1) * cfg.seeds

@@ -17,14 +17,16 @@ from omegaconf import DictConfig
 from envcoder_bench import torch_utils
 from envcoder_bench.config import project_folder
 from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.search.briefing import of_the_baseline, robot, training
 from envcoder_bench.search.feedback import explain, feedback
 from envcoder_bench.search.records import Archive
 from envcoder_bench.shaping.contract import ACTION_TYPES, INITIAL_STATE_KEYS, SHAPER_TYPES
+from envcoder_bench.tasks.facts import task_facts
 from envcoder_bench.tasks.registry import baseline_path, get_spec, state_table
 from envcoder_bench.tasks.sim_task import SimTask, read
 
-SYSTEM, FIRST, NEXT, REPAIR = "system.md", "first.md", "next.md", "repair.md"
-TEMPLATES = (SYSTEM, FIRST, NEXT, REPAIR, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
+SYSTEM, BASELINE, FIRST, NEXT, REPAIR = "system.md", "baseline.md", "first.md", "next.md", "repair.md"
+TEMPLATES = (SYSTEM, BASELINE, FIRST, NEXT, REPAIR, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
 
 LEAST_FEEDBACK = 2000  # characters that a prompt must leave for what was measured
 
@@ -120,31 +122,42 @@ def system_prompt(
     shaper_types: Optional[Sequence[str]],
     baseline: str,
     cfg: DictConfig,
+    show_baseline: bool = True,
 ) -> str:
     """What all requests of a search begin with; nothing in it was measured.
 
     Args:
         shaper_types: the asked functions; None: all.
         baseline: what the rest comes from, ``human`` or ``unshaped``.
-        cfg: the run's config.
+        cfg: the run's config, from which all numbers are.
+        show_baseline: whether the model reads the baseline's source, and the constants that its formulas are made of.
     """
+    spec = get_spec(task)
+    fields, facts = spec.task_class.fields, task_facts(cfg.task)
     asked = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
-    values = _contract_values(get_spec(task).task_class, cfg)
+    values = _contract_values(spec.task_class, cfg)
     if not values["goal_keys"]:
         asked = [kind for kind in asked if kind != "compute_goal"] or asked
+    own: Dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
+    if show_baseline:
+        own["baseline_source"] = baseline_path(task, baseline).read_text(encoding="utf-8").strip()
+    section = fill(templates, BASELINE, **own)  # a mistake in it is said either way
     return fill(
         templates,
         SYSTEM,
         task=task,
-        summary=(get_spec(task).task_class.__doc__ or "").strip().splitlines()[0],
+        summary=(spec.task_class.__doc__ or "").strip().splitlines()[0],
         task_description=" ".join(task_description.split()),
         fitness_meaning=fitness_meaning,
         functions=_listed([f"`{kind}`" for kind in asked]),
         contract="\n".join(fill(templates, f"functions/{kind}.md", **values).rstrip() for kind in asked),
-        state=state_table(task),
+        training=training(cfg, facts),
+        state=state_table(task, facts.constants, () if show_baseline else of_the_baseline(fields)),
+        robot=robot(facts, fields),
         helpers="\n".join(helper_lines()),
-        baseline=baseline,
-        baseline_source=baseline_path(task, baseline).read_text(encoding="utf-8").strip(),
+        baseline_section=f"\n{section}" if show_baseline else "",
+        baseline_place=", printed below" if show_baseline else ", which is not shown to you",
+        **own,
     )
 
 
@@ -169,7 +182,8 @@ def _contract_values(task: Type[SimTask], cfg: DictConfig) -> Dict[str, object]:
     drives = ""
     if width is not None:
         drives = (
-            f"Where neither the file nor the baseline has one, {width} actions move the task's own position drives."
+            f"Where neither the file nor the baseline has one, the action is `(n, {width})` and moves the task's own"
+            " position drives."
         )
     seen, acted = float(read(cfg.task, "env.clipObservations", math.inf)), float(read(cfg.task, "env.clipActions"))
     return {

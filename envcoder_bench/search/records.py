@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.points import Point
+from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.search.merit import Merit, levels, merits
+from envcoder_bench.tasks.base import HUMAN
 
 OK = "ok"
 FAILED_AT_LOAD = "failed_at_load"
@@ -50,6 +52,7 @@ class Attempt:
         episode_length: mean length of its evaluation episodes, control steps; None where there is none.
         points: how its first training went, evaluation by evaluation, for each seed.
         by_seed: fitness for each seed that it was trained with: the best so far is trained again in every round.
+        over_episodes: 95 % interval of the fitness over the episodes of its one seed; None where it has several.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Attempt:
     episode_length: Optional[float] = None
     points: Tuple[Point, ...] = ()
     by_seed: Dict[int, float] = field(default_factory=dict)
+    over_episodes: Optional[Tuple[float, float]] = None
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -71,36 +75,70 @@ class Attempt:
     def measured_again(self, by_seed: Dict[int, float]) -> Attempt:
         """The attempt with the fitness of further seeds in its mean."""
         known = {**self.by_seed, **by_seed}
-        return replace(self, by_seed=known, fitness=math.fsum(known.values()) / len(known)) if known else self
+        if not known:
+            return self
+        one = self.over_episodes if len(known) == 1 else None
+        return replace(self, by_seed=known, fitness=math.fsum(known.values()) / len(known), over_episodes=one)
+
+    @property
+    def interval(self) -> Optional[Tuple[float, float]]:
+        """95 % interval of the fitness: over the seeds where there are several, else over the episodes of the one."""
+        if len(self.by_seed) < 2:
+            return self.over_episodes
+        _, low, high = mean_interval(list(self.by_seed.values()))
+        return low, high
 
 
 @dataclass
 class Archive:
-    """All attempts in the order they were made, and the baselines ``human`` and ``unshaped``."""
+    """All attempts in the order they were made, and the baselines ``human`` and ``unshaped``.
+
+    Attributes:
+        reference: the baseline that attempts are compared with: the one that fills in for the functions they lack.
+        seeds: those of each round.
+    """
 
     attempts: List[Attempt] = field(default_factory=list)
     baselines: Dict[str, Attempt] = field(default_factory=dict)
+    reference: str = HUMAN
+    seeds: Dict[int, Tuple[int, ...]] = field(default_factory=dict)
+
+    def merits(self) -> Dict[str, Merit]:
+        """What every attempt and baseline that has a fitness is worth, by name; see merit.py."""
+        attempts, baselines = _measured(self.attempts), _measured(list(self.baselines.values()))
+        values = {a.name: (fitness, a.by_seed) for a, fitness in [*baselines, *attempts]}
+        anchors = [a.by_seed for a in sorted(self.baselines.values(), key=lambda a: a.name != self.reference)]
+        if any(anchors):
+            fewest = min((len(a.by_seed) for a, _ in attempts if a.by_seed), default=0)
+            anchors += [a.by_seed for a, _ in attempts if len(a.by_seed) > fewest]  # trained again in later rounds
+        return merits(values, levels(anchors), [a.name for a, _ in attempts])
+
+    def order(self) -> List[str]:
+        """The names of all baselines and attempts that have a fitness: the best first, the earlier first of equals."""
+        worth = self.merits()
+        return sorted(worth, key=lambda name: worth[name].rank, reverse=True)  # stable, also reversed
+
+    def ranked(self, attempts: Optional[Sequence[Attempt]] = None) -> List[Attempt]:
+        """Attempts that have a fitness, the best first; of all, or of those given."""
+        known = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
+        return [known[name] for name in self.order() if name in known]
 
     def best(self) -> Optional[Attempt]:
-        """The attempt with the highest fitness, where the median of all counts as one seed more of each.
-
-        So one lucky seed does not stand above what has proved itself over several. The earliest of equals; None before
-        there is any.
-        """
-        measured = _measured(self.attempts)
-        if not measured:
-            return None
-        median = statistics.median(fitness for _, fitness in measured)
-
-        def expected(pair: Tuple[Attempt, float]) -> float:
-            seeds = max(1, len(pair[0].by_seed))
-            return (seeds * pair[1] + median) / (seeds + 1)
-
-        return max(measured, key=expected)[0]
+        """The first of ``ranked``; None before there is any."""
+        return next(iter(self.ranked()), None)
 
     def of_round(self, number: int) -> List[Attempt]:
         """The attempts that were made in a round; rounds count from 1."""
         return [attempt for attempt in self.attempts if attempt.round == number]
+
+    def until(self, number: int) -> Archive:
+        """The archive without the attempts of later rounds, measured as they are by now."""
+        return replace(self, attempts=[a for a in self.attempts if a.round <= number])
+
+    def in_round(self, attempt: Attempt, number: int) -> Optional[float]:
+        """The mean fitness of an attempt or baseline with the seeds of a round; None where it has none."""
+        values = [attempt.by_seed[seed] for seed in self.seeds.get(number, ()) if seed in attempt.by_seed]
+        return math.fsum(values) / len(values) if values else None
 
     def find(self, name: str) -> Attempt:
         """The attempt or baseline of this name. Raises KeyError."""
@@ -108,20 +146,23 @@ class Archive:
 
 
 def best_of(attempts: Sequence[Attempt]) -> Optional[Attempt]:
-    """The one with the highest fitness, the earliest of equals; None where none has a fitness."""
+    """The one with the highest fitness, whatever its seeds, the earliest of equals; None where none has a fitness."""
     return max(_measured(attempts), key=lambda pair: pair[1], default=(None, 0.0))[0]
 
 
 def _measured(attempts: Sequence[Attempt]) -> List[Tuple[Attempt, float]]:
-    return [(a, a.fitness) for a in attempts if a.fitness is not None and a.status == OK]
+    return [(a, a.fitness) for a in attempts if a.fitness is not None and a.status == OK and math.isfinite(a.fitness)]
+
+
+def differences(attempt: Attempt, other: Attempt) -> List[float]:
+    """By how much the first's fitness is above the other's, for each seed that both were trained with."""
+    return [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
 
 
 def difference(attempt: Attempt, other: Attempt) -> Optional[float]:
-    """By how much the first's fitness is above the other's: mean over the seeds that both were trained with."""
-    common = [seed for seed in attempt.by_seed if seed in other.by_seed]
-    if not common:
-        return None
-    return math.fsum(attempt.by_seed[seed] - other.by_seed[seed] for seed in common) / len(common)
+    """The mean of ``differences``; None where there are none."""
+    found = differences(attempt, other)
+    return math.fsum(found) / len(found) if found else None
 
 
 class Proposer(Protocol):
@@ -146,20 +187,34 @@ def write_archive(path: Path, archive: Archive) -> None:
     content = {
         "attempts": [_plain(attempt) for attempt in archive.attempts],
         "baselines": {name: _plain(attempt) for name, attempt in archive.baselines.items()},
+        "reference": archive.reference,
+        "seeds": {number: list(seeds) for number, seeds in archive.seeds.items()},
     }
     write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_archive(path: Path) -> Archive:
-    """Read what ``write_archive`` wrote. Raises ValueError naming the file where it holds something else."""
+    """Read what ``write_archive`` wrote, also before it had the last two keys.
+
+    Raises:
+        ValueError: the file holds something else; the message names it.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Archive(
-            [_attempt(row) for row in content["attempts"]],
-            {name: _attempt(row) for name, row in content["baselines"].items()},
-        )
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        attempts = [_attempt(row) for row in content["attempts"]]
+        baselines = {name: _attempt(row) for name, row in content["baselines"].items()}
+        rounds = content["seeds"] if "seeds" in content else _seeds_of_rounds(attempts)
+        seeds = {int(number): tuple(seeds) for number, seeds in rounds.items()}
+        return Archive(attempts, baselines, content.get("reference", HUMAN), seeds)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a search's archive: {error}") from error
+
+
+def _seeds_of_rounds(attempts: Sequence[Attempt]) -> Dict[int, List[int]]:
+    """The seeds of each round: they ascend, and all rounds have as many; only the best so far has more than its own."""
+    measured = [attempt for attempt in attempts if attempt.by_seed]
+    count = min((len(attempt.by_seed) for attempt in measured), default=0)
+    return {attempt.round: sorted(attempt.by_seed)[:count] for attempt in measured}
 
 
 def _plain(attempt: Attempt) -> Dict[str, Any]:
@@ -171,6 +226,8 @@ def _attempt(row: Dict[str, Any]) -> Attempt:
     known["parents"] = tuple(row["parents"])
     known["by_seed"] = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
     known["points"] = tuple(_point(point) for point in row["points"])
+    over_episodes = row.get("over_episodes")
+    known["over_episodes"] = None if over_episodes is None else (float(over_episodes[0]), float(over_episodes[1]))
     return Attempt(**known)
 
 

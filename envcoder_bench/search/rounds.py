@@ -16,7 +16,7 @@ from envcoder_bench.memory import Footprint, release
 from envcoder_bench.preparation import Group, prepare
 from envcoder_bench.report.points import Point, read_points
 from envcoder_bench.report.results import Result, read_results
-from envcoder_bench.report.table import split_place
+from envcoder_bench.report.words import without_folders
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal, Proposer
@@ -52,14 +52,14 @@ class Checker:
         if new:
             with contextlib.redirect_stderr(io.StringIO()):  # its warnings come again where it is trained
                 groups, failed = prepare(self._cfg, new)
-            errors.update({name: without_folder(str(error)) for name, error in failed.items()})
+            errors.update({name: str(error) for name, error in failed.items()})
             errors.update(self._too_large(groups))
             for source in new:
                 if source.name in errors:  # mended, it may well come to be as another was
                     del self._known[source.source.strip()]
             failed.clear()  # their frames keep what checking allocated
             release(self._cfg.device)
-        return errors
+        return {name: without_folders(error) for name, error in errors.items()}
 
     def _too_large(self, groups: Sequence[Group]) -> Dict[str, str]:
         """One that does not fit into memory by itself would end the round for all."""
@@ -89,7 +89,7 @@ def check_and_mend(
         errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in mended}
     ready = [p for p in latest.values() if p.source and p.name not in errors]
     failed = [(p, FAILED_AT_LOAD, errors[p.name]) for p in latest.values() if p.name in errors]
-    failed += [(p, NO_CODE, p.error) for p in latest.values() if not p.source]
+    failed += [(p, NO_CODE, without_folders(p.error)) for p in latest.values() if not p.source]
     return Round(number, ready, failed, {p.name: first[p.name] for p in ready if p.name in first})
 
 
@@ -105,14 +105,14 @@ def recorded(archive: Archive, round: Round, run: Path) -> Archive:
     new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
     new = [replace(a, points=tuple(point for point in points if point.candidate == a.name)) for a in new]
     new += [_attempt(round.number, p, status, error) for p, status, error in round.failed]
-    baselines = {name: _measured(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
-    return Archive([*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1]))], baselines)
-
-
-def without_folder(error: str) -> str:
-    """The error with its file's name alone: two searches that found the same say the same."""
-    place, message = split_place(error)
-    return f"{Path(place).name}: {message}" if place else error
+    baselines = {name: _baseline(attempt, rows.get(name, [])) for name, attempt in archive.baselines.items()}
+    seeds = {row.seed for own in rows.values() for row in own}
+    return replace(
+        archive,
+        attempts=[*attempts, *sorted(new, key=lambda a: int(a.name.split("_")[1]))],
+        baselines=baselines,
+        seeds={**archive.seeds, round.number: tuple(sorted(seeds))},
+    )
 
 
 def _attempt(number: int, proposal: Proposal, status: str = OK, error: str = "") -> Attempt:
@@ -125,8 +125,27 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     lost = [row for row in rows if not row.measured]
     if lost:
         status = FAILED_AT_LOAD if all(row.status == "failed at load" for row in rows) else FAILED
-        return replace(attempt, status=status, fitness=None, error=without_folder(lost[0].error) or "it has no fitness")
-    if not rows:
-        return attempt
+        return replace(attempt, status=status, fitness=None, error=_error(lost[0]))
+    return _with(attempt, rows) if rows else attempt
+
+
+def _baseline(baseline: Attempt, rows: Sequence[Result]) -> Attempt:
+    """The baseline with the rows of one run. Where a seed of it failed, what other seeds and rounds measured stands."""
+    found = [row for row in rows if row.measured]
+    if found:
+        return _with(replace(baseline, status=OK, error=""), found)
+    if rows and baseline.fitness is None:
+        return replace(baseline, status=FAILED, error=_error(rows[0]))
+    return baseline
+
+
+def _with(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     length = math.fsum(row.episode_length for row in rows) / len(rows)
-    return replace(attempt, episode_length=length).measured_again({row.seed: row.fitness for row in rows})
+    low, high = rows[0].fitness_ci_low, rows[0].fitness_ci_high
+    over_episodes = None if math.isnan(low) or math.isnan(high) else (low, high)
+    attempt = replace(attempt, episode_length=length, over_episodes=over_episodes)
+    return attempt.measured_again({row.seed: row.fitness for row in rows})
+
+
+def _error(row: Result) -> str:
+    return without_folders(row.error) or "it has no fitness"

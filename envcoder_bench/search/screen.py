@@ -10,6 +10,7 @@ from typing import Iterable, List, Mapping, Sequence
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
+from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search.feedback import explain, idea
 from envcoder_bench.search.folder import Round, shown
 from envcoder_bench.search.llm import Usage
@@ -83,9 +84,9 @@ def spending(usage: Usage, spent: Spent) -> str:
     if not usage.requests:
         return ""
     price = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
-    total = f"so far {spent.tokens:,} tokens" + ("" if usage.cost is None else f", ${spent.cost:.2f}")
-    asked = f"{usage.requests} request{'s' if usage.requests > 1 else ''}"
-    return f"{asked}, {usage.input_tokens:,} tokens in and {usage.output_tokens:,} out, {price}; {total}"
+    total = f"so far {counted(spent.tokens, 'token')}" + ("" if usage.cost is None else f", ${spent.cost:.2f}")
+    tokens = f"{counted(usage.input_tokens, 'token')} in and {usage.output_tokens:,} out"
+    return f"{counted(usage.requests, 'request')}, {tokens}, {price}; {total}"
 
 
 def standing(archive: Archive) -> str:
@@ -96,16 +97,34 @@ def standing(archive: Archive) -> str:
     compared = [_against(best, name, baseline) for name, baseline in archive.baselines.items()]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
     told = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
-    highest = best_of(archive.attempts)
-    if highest is not None and highest is not best:  # see Archive.best
-        few = f"{len(highest.by_seed)} seed{'s' if len(highest.by_seed) > 1 else ''}"
-        told += f" ({highest.name} has {highest.fitness:.4g}, but on {few} only)"
-    return told
+    rivals = _rivals(archive, best)
+    return f"{told} ({'; '.join(rivals)})" if rivals else told
 
 
 def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
     by = difference(attempt, baseline)
     return "" if by is None else f"; {by:+.3g} against {name}"
+
+
+def _rivals(archive: Archive, best: Attempt) -> List[str]:
+    """Attempts with higher numbers than the best, and why they are not: see merit.py."""
+    worth, ranked = archive.merits(), archive.ranked()
+    baseline = archive.baselines.get(archive.reference)
+    against = {a.name: x for a in ranked if baseline is not None and (x := difference(a, baseline)) is not None}
+    told: List[str] = []
+    further = max(against, key=lambda name: against[name], default=best.name)
+    if against.get(further, 0.0) > against.get(best.name, math.inf):
+        merit, seeds = worth[further], len(archive.find(further).by_seed)
+        lucky = merit.mean <= worth[best.name].mean
+        why = f"{merit.mean:+.3g} without the luck of its seeds" if lucky else f"on {counted(seeds, 'seed')} only"
+        told.append(f"{further} is {against[further]:+.3g} against {archive.reference}, but {why}")
+    highest = best_of(ranked)
+    if highest is not None and highest is not best and highest.name != further:
+        only = f"on {counted(len(highest.by_seed), 'seed')} only"
+        if highest.name in against:
+            only = f"is only {against[highest.name]:+.3g} against {archive.reference}"
+        told.append(f"{highest.name} has {highest.fitness:.4g}, but {only}")
+    return told
 
 
 def times(writing: float, training: float) -> str:
@@ -119,11 +138,12 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
     found = {row.candidate: row for row in ranked}
     best, human = found.get(name), found.get(HUMAN)
     if best is None or best.rank is None:
-        return f"{name} has no fitness in the final evaluation: {best.error if best else 'it is not in it'}"
+        why = without_folders(best.error) if best else "it is not in it"
+        return f"{name} has no fitness in the final evaluation: {why}"
     if human is None or human.rank is None or math.isnan(best.vs_human):
         return f"{name}: fitness {best.fitness:.4g}; the human baseline has none to compare it with"
     low, high = best.vs_human_ci_low, best.vs_human_ci_high
-    seeds = f"{len(best.seeds)} new seed{'s' if len(best.seeds) > 1 else ''}"
+    seeds = counted(len(best.seeds), "new seed")
     if math.isnan(low):
         return f"{name} against human: {best.vs_human:+.3g} on {seeds}, too few to tell how sure that is"
     told = "better than human" if low > 0 else "worse than human" if high < 0 else "not told apart from human"

@@ -18,6 +18,7 @@ _WHOLE: Dict[str, int] = {  # key: least value
     "shapers_per_iter": 1,
     "repair": 0,
     "concurrency": 1,
+    "replies_per_request": 1,
     "final_seeds": 1,
     "final_episodes": 1,
     "prompt.max_chars": 1,
@@ -34,8 +35,7 @@ def compose_settings(words: Sequence[str]) -> Tuple[DictConfig, List[str]]:
     Raises:
         UserError: an override is malformed, names an unknown key, or has a value of the wrong kind or range.
     """
-    settings = OmegaConf.load(project_folder("cfg") / "auto_shape.yaml")
-    assert isinstance(settings, DictConfig)
+    settings = _defaults()
     others: List[str] = []
     for word in words:
         key = word.split("=")[0]
@@ -53,6 +53,19 @@ def compose_settings(words: Sequence[str]) -> Tuple[DictConfig, List[str]]:
     return settings, others
 
 
+def completed(settings: DictConfig) -> DictConfig:
+    """The settings of a search's folder, with defaults for keys that the version which began it had not."""
+    merged = OmegaConf.merge(_defaults(), settings)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def _defaults() -> DictConfig:
+    settings = OmegaConf.load(project_folder("cfg") / "auto_shape.yaml")
+    assert isinstance(settings, DictConfig)
+    return settings
+
+
 def _check(settings: DictConfig) -> None:
     if not isinstance(settings.prompt, DictConfig):
         raise UserError(f"prompt has the keys dir and max_chars, got prompt={settings.prompt}")
@@ -67,6 +80,8 @@ def _check(settings: DictConfig) -> None:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 <= value < math.inf):
             raise UserError(f"{key} must be a number of at least 0, got {value}")
+    if not isinstance(settings.show_baseline, bool):
+        raise UserError(f"show_baseline must be yes or no, got {settings.show_baseline}")
     folder = settings.prompt.dir
     if folder is not None and not Path(str(folder)).is_dir():
         raise UserError(f"--prompt_dir {folder}: there is no such folder")

@@ -1,9 +1,10 @@
 """The tasks by name. A new task: one folder, one YAML in cfg/task, and one line here."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Type
+from typing import Any, Collection, Dict, List, Mapping, Optional, Type
 
 from envcoder_bench.errors import near_matches
 from envcoder_bench.tasks.allegro_hand.task import AllegroHand
@@ -115,10 +116,18 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     return task
 
 
-def state_table(name: str) -> str:
-    """The keys of a task's ``state_dict`` as a Markdown table; n is the environments of a candidate's group."""
+def state_table(name: str, values: Optional[Mapping[str, str]] = None, without: Collection[str] = ()) -> str:
+    """The keys of a task's ``state_dict`` as a Markdown table; n is the environments of a candidate's group.
+
+    Args:
+        values: of constants by key, as ``facts.task_facts`` has them; None: the table has none.
+        without: keys to leave out.
+    """
     rows = ["| key | shape | unit | meaning |", "|---|---|---|---|"]
     for key, field in get_spec(name).task_class.fields.items():
+        if key in without:
+            continue
         shape = "constant" if field.shape is None else str(("n", *field.shape)).replace("'", "")
-        rows.append(f"| `{key}` | {shape} | {field.unit} | {field.meaning} |")
+        value = f": {values[key]}" if values and key in values else ""
+        rows.append(f"| `{key}` | {shape} | {field.unit} | {field.meaning}{value} |")
     return "\n".join(rows)

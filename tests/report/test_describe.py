@@ -3,10 +3,12 @@ import sys
 
 import pytest
 
+from envcoder_bench.config import compose_config
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.report.describe import describe
 from envcoder_bench.shaping.contract import SHAPER_TYPES
-from envcoder_bench.tasks.registry import get_spec, task_names
+from envcoder_bench.tasks.facts import shown
+from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 
 @pytest.mark.parametrize("width", [80, 110])
@@ -35,6 +37,38 @@ def test_it_says_what_the_baselines_do_and_what_a_goal_is():
     assert "this task has no goal" in describe("Cartpole")
     assert "without an action function: 12 actions move the task's own position drives" in describe("Anymal")
     assert "without an action function" not in text
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_constants_have_the_values_that_train_and_axes_their_names(name):
+    task = make_task(name, compose_config(name).task, 1, "mujoco_cpu", "cpu")
+    flat = " ".join(describe(name).split())
+    for key, value in task.constants.items():
+        told = shown(value.tolist())
+        after = flat.split(f" {key} constant ")[1]
+        assert after.startswith(f"= {told} ") or f"= {told} " in f"{after} ".split(" constant ")[0], key
+    assert f"joints: {', '.join(task.dof_names)}" in flat and f"bodies: {', '.join(task.body_names)}" in flat
+
+
+def test_values_follow_the_config(capsys):
+    assert "max_push_effort constant = 400 N" in " ".join(describe("Cartpole").split())
+    assert "60.24 control steps a second; an episode lasts 500 of them at most, 8.3 s" in describe("Cartpole")
+    assert main(["--task", "Cartpole", "--describe", "task.env.maxEffort=4", "task.sim.dt=0.02"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "max_push_effort constant = 4 N" in told and "50 control steps a second" in told
+    assert main(["--task", "Cartpole", "--describe", "task.env.maxEfort=4"]) == 2
+    assert "unknown key 'task.env.maxEfort'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (1, "1"), (0.5, "0.5"), (1 / 3, "0.33333"), (-10.0, "-10"), (500, "500"), (1e-7, "1e-07"), (True, "True"),
+        ([1, 2], "[1, 2]"), ([0.5] * 16, "16 times 0.5"), ([2.0] * 3, "[2, 2, 2]"), ([[1.0, 2.0]], "[[1, 2]]"),
+    ],
+)  # fmt: skip
+def test_numbers_have_five_digits(value, told):
+    assert shown(value) == told
 
 
 def test_the_flag_prints_it_and_stops(capsys, monkeypatch, tmp_path):

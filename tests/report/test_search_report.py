@@ -90,6 +90,7 @@ def test_it_tells_the_search(tmp_path):
     assert paths == [tmp_path / "report.html", tmp_path / "fitness.png"]
     reader, words = read(tmp_path)
     for expected in (
+        "3, 1 of them failed",
         "Best: r2_00, with a fitness of 0.900 in the rounds (baselines: human 0.500, unshaped 0.100)",
         "clear of chance", "stay up", "fraction upright", "gpt-x", "2 of 3", "3, 1 of them failed", "1,236", "$0.75",
         "out of money", "0.850 ± 0.050", "1,280", "human (0.500) → r1_00 (0.600) → r2_00 (0.900)",
@@ -100,6 +101,48 @@ def test_it_tells_the_search(tmp_path):
     sizes = [struct.unpack(">II", (tmp_path / "fitness.png").read_bytes()[16:24])]
     assert sizes == [(1500, 810)]
     assert any(name == "src" and value.startswith("data:image/png;base64,") for name, value in reader.attributes)
+
+
+def seeded(name, by_seed, round=0, source=HUMAN, parents=()):
+    return Attempt(name, round, source, parents, fitness=sum(by_seed.values()) / len(by_seed), by_seed=by_seed)
+
+
+@NO_WARNINGS
+def test_it_ranks_by_the_difference_to_the_baseline(tmp_path):
+    luck = {0: 0.043, 1: 0.095, 2: 0.247}
+    first = seeded("r1_00", {0: 0.206}, 1, CHILD, ("human",))
+    last = seeded("r3_00", {2: 0.2471}, 3, CHILD, ("r1_00",))
+    made = Archive(
+        [first, seeded("r2_00", {1: 0.1}, 2), last],
+        {"human": seeded("human", luck), "unshaped": seeded("unshaped", dict.fromkeys(luck, 0.02))},
+        seeds={1: (0,), 2: (1,), 3: (2,)},
+    )
+    write_report(tmp_path, made, {"task": "Cartpole", "llm": "replay:/home/me/s1", "final_note": "see /a/b/c.py: no"})
+    _, words = read(tmp_path)
+    for expected in (
+        "Best: r1_00, with a fitness of 0.206 in the rounds (baselines: human 0.128, unshaped 0.020); +0.163 against"
+        " human with the same seed.",
+        "The best: r1_00", "human (0.128) → r1_00 (0.206, +0.163)", "└─ r3_00 0.247, +0.000",
+        "roundcandidatesfailedhumanbestfitnessvs humanmedian", "1100.043r1_000.206+0.1630.206",
+        "3100.247r3_000.247+0.0000.247", "replay:s1", "see c.py: no",
+    ):  # fmt: skip
+        assert expected in words, expected
+    table = words[words.index("All candidates, the best first") :]
+    assert table.index("r1_00") < table.index("r2_00") < table.index("r3_00") < table.index("human (baseline)")
+    assert struct.unpack(">II", (tmp_path / "fitness.png").read_bytes()[16:24]) == (1500, 1230)  # two panels
+
+
+@NO_WARNINGS
+def test_sources_too_long_to_be_compared_are_not(tmp_path):
+    child = Attempt("r1_00", 1, "x = 1\n" * 1001, ("human",), fitness=1.0)
+    write_report(tmp_path, archive(child), {})
+    assert "too long to be compared: one has more than 1,000 lines" in read(tmp_path)[1]
+
+
+def test_errors_are_shown_without_folders(tmp_path):
+    write_report(tmp_path, archive(failed("r1_00", 1, "/home/me/a b/r1_00.py: is too long")), {})
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "r1_00.py: is too long" in page and "/home" not in page
 
 
 def test_text_from_anywhere_is_only_text(tmp_path):

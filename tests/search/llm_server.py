@@ -18,14 +18,15 @@ class LLMServer:
         bodies: every request, as parsed JSON with the path under "path" and the headers under "headers".
         script: what to do with the next requests: functions of this module's kind.
         most_at_once: most requests in flight at any moment.
+        most_replies: choices that a reply has at most, where OpenAI's ``n`` asks for several.
     """
 
-    def __init__(self, input_tokens=100, output_tokens=20):
+    def __init__(self, input_tokens=100, output_tokens=20, most_replies=1):
         self.script = deque()
         self.bodies = []
         self.counts = Counter()
         self.at_once = self.most_at_once = 0
-        self.input_tokens, self.output_tokens = input_tokens, output_tokens
+        self.input_tokens, self.output_tokens, self.most_replies = input_tokens, output_tokens, most_replies
         self.open = threading.Event()  # held(): closed until a test opens it
         self.lock = threading.Lock()
         owner = self
@@ -77,10 +78,10 @@ def content(body):
     return body["messages"][-1]["content"]
 
 
-def send(handler, status, data, headers=()):
+def send(handler, status, data, headers=(), content_type="application/json"):
     raw = data if isinstance(data, bytes) else json.dumps(data).encode()
     handler.send_response(status)
-    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Type", content_type)
     handler.send_header("Content-Length", str(len(raw)))
     for name, value in headers:
         handler.send_header(name, value)
@@ -89,7 +90,7 @@ def send(handler, status, data, headers=()):
 
 
 def answer(text=None, finish="stop", refusal=None, usage=True, drop=()):
-    """A proper reply; ``finish`` in OpenAI's words, translated for Anthropic."""
+    """A proper reply; ``finish`` in OpenAI's words, translated for Anthropic. A list of texts: those of its choices."""
 
     def act(server, handler, body):
         said = CODE.format(content(body)) if text is None else text
@@ -104,10 +105,14 @@ def answer(text=None, finish="stop", refusal=None, usage=True, drop=()):
 
 def message(server, body, text, finish, refusal=None, usage=True):
     if body["path"].endswith("/chat/completions"):
-        counts = {"prompt_tokens": server.input_tokens, "completion_tokens": server.output_tokens, "total_tokens": 0}
-        said = {"role": "assistant", "content": text, "refusal": refusal}
-        choice = {"index": 0, "message": said, "finish_reason": finish, "logprobs": None}
-        reply = {"id": "c1", "object": "chat.completion", "created": 1, "model": body["model"], "choices": [choice]}
+        texts = text if isinstance(text, list) else [text] * min(body.get("n", 1), server.most_replies)
+        output_tokens = server.output_tokens * len(texts)
+        counts = {"prompt_tokens": server.input_tokens, "completion_tokens": output_tokens, "total_tokens": 0}
+        choices = [
+            {"index": k, "message": {"role": "assistant", "content": x, "refusal": refusal}, "finish_reason": finish}
+            for k, x in enumerate(texts)
+        ]
+        reply = {"id": "c1", "object": "chat.completion", "created": 1, "model": body["model"], "choices": choices}
         return {**reply, "usage": counts} if usage else reply
     reason = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal"}[finish]
     counts = {"input_tokens": server.input_tokens - 40, "output_tokens": server.output_tokens}
@@ -126,9 +131,9 @@ def status(number, text="no luck", headers=(), **details):
     return act
 
 
-def raw(data, code=200):
+def raw(data, code=200, content_type="application/json"):
     def act(server, handler, body):
-        send(handler, code, data)
+        send(handler, code, data, content_type=content_type)
 
     return act
 

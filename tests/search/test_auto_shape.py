@@ -1,5 +1,7 @@
 """The outer loop from end to end: three rounds with a model behind a server, once more from its transcript, resumed."""
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,11 +10,13 @@ from unittest.mock import Mock
 
 import pytest
 from llm_server import LLMServer, answer, status
+from omegaconf import OmegaConf
 
 from envcoder_bench import auto_shape
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
+from envcoder_bench.tasks.registry import baseline_path
 
 QUICK = [
     "--task", "Cartpole", "--task_description", "Balance the pole, be still", "--shaper_types", "compute_reward",
@@ -139,6 +143,59 @@ def test_a_transcript_gives_the_same_search_again(served_search, tmp_path, capsy
         "best so far: ", "against unshaped", "final evaluation: ", "tokens in and", "best.py", "this round took ",
     ):  # fmt: skip
         assert told in shown, told
+
+
+def test_a_server_that_takes_n_is_asked_less_and_the_search_is_the_same(served_search, tmp_path):
+    folder, _ = served_search
+    server = LLMServer(most_replies=128)
+    rounds = [REPLIES[:3], REPLIES[3:4], REPLIES[4:5], REPLIES[5:8], REPLIES[8:9], REPLIES[9:12], *zip(REPLIES[12:])]
+    server.script.extend(answer(list(texts)) for texts in rounds)
+    other = run(tmp_path / "several", *QUICK, "--llm", "openai:m", "--base_url", f"{server.root}/v1")
+    server.close()
+    assert [body.get("n", 1) for body in server.bodies] == list(map(len, rounds))
+    same = [name for name in texts(folder) if not name.endswith("round.json")]  # which says what was paid
+    assert {name: texts(other)[name] for name in same} == {name: texts(folder)[name] for name in same}
+    used = [json.loads((other / "rounds" / str(k) / "round.json").read_text())["usage"] for k in (1, 2, 3)]
+    assert [(u["input_tokens"], u["output_tokens"]) for u in used] == [(300, 100), (200, 80), (300, 100)]
+    again = run(tmp_path / "again", *QUICK, "--llm", f"replay:{other}")
+    assert texts(again) == texts(other)
+
+
+def test_the_baseline_can_be_kept_from_the_model(tmp_path):
+    server = LLMServer(most_replies=128)
+    server.script.extend(answer(text) for text in (cosine(0.1), cosine(0.2)))
+    words = [*QUICK, "--num_iters", 2, "--shapers_per_iter", 1, "--final_seeds", 1, "--show_baseline", "no"]
+    folder = run(tmp_path / "search", *words, *served(server))
+    server.close()
+    asked = "".join(message["content"] for body in server.bodies for message in body["messages"])
+    assert len(server.bodies) == 2 and "which is not shown to you" in asked
+    assert "0.005 * torch.abs(pole_vel)" not in asked and "0.005 * torch.abs(pole_vel)" in human_source()
+    assert "show_baseline: false" in (folder / "config.yaml").read_text()
+
+
+def human_source():
+    return baseline_path("Cartpole", "human").read_text()
+
+
+def test_a_search_of_an_earlier_version_goes_on(served_search, tmp_path):
+    """Its config lacks the newer settings, its archive what it compares with; rounds that are done are kept."""
+    folder, _ = served_search
+    old = tmp_path / "old"
+    shutil.copytree(folder, old)
+    config = OmegaConf.load(old / "config.yaml")
+    del config.search["show_baseline"], config.search["replies_per_request"]
+    OmegaConf.save(config, old / "config.yaml")
+    archive = json.loads((old / "archive.json").read_text())
+    del archive["reference"], archive["seeds"]
+    for row in [*archive["attempts"], *archive["baselines"].values()]:
+        del row["over_episodes"]
+    archive["attempts"] = [row for row in archive["attempts"] if row["round"] < 3]
+    (old / "archive.json").write_text(json.dumps(archive))
+    shutil.rmtree(old / "final")
+    assert auto_shape.main(["--resume", str(old)]) == 0  # the third round is trained: it has to be recorded
+    found, whole = read_archive(old / "archive.json"), read_archive(folder / "archive.json")
+    assert found.best().name == whole.best().name and found.seeds == whole.seeds
+    assert [a.fitness for a in found.attempts] == [a.fitness for a in whole.attempts]
 
 
 def test_a_transcript_of_another_task_is_refused(served_search, tmp_path, capsys):

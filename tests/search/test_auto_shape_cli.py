@@ -30,6 +30,9 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} shapers_per_iter=few", "shapers_per_iter must be a whole number of at least 1, got few"),
         (f"{EVOLVE} --temperature -1", "temperature must be a number of at least 0, got -1"),
         (f"{EVOLVE} temperature=hot", "temperature must be a number of at least 0, got hot"),
+        (f"{EVOLVE} replies_per_request=0", "replies_per_request must be a whole number of at least 1, got 0"),
+        (f"{EVOLVE} show_baseline=maybe", "show_baseline must be yes or no, got maybe"),
+        (f"{EVOLVE} --show_baseline maybe", "argument --show_baseline: invalid choice: 'maybe'"),
         (f"{EVOLVE} prompt.max_char=9", "unknown key 'prompt.max_char' (did you mean prompt.max_chars"),
         (f"{EVOLVE} prompt=short", "prompt has the keys dir and max_chars, got prompt=short"),
         (f"{EVOLVE} num_iters=[", "cannot read the override num_iters=["),
@@ -113,8 +116,9 @@ def test_help_names_every_flag(capsys):
     for flag in (
         "--task", "--task_description", "--shaper_types", "--llm", "--num_iters", "--shapers_per_iter", "--repair",
         "--fitness", "--max_tokens", "--max_cost", "--base_url", "--final_seeds", "--temperature", "--prompt_dir",
-        "--num_envs_per_candidate", "--learning_iterations", "--seeds", "--seed", "--sim", "--device", "--gpu_id",
-        "--max_memory", "--output_dir", "--resume", "--candidates", "--baseline", "key=value", "exit codes",
+        "--show_baseline", "--num_envs_per_candidate", "--learning_iterations", "--seeds", "--seed", "--sim",
+        "--device", "--gpu_id", "--max_memory", "--output_dir", "--resume", "--candidates", "--baseline", "key=value",
+        "exit codes",
     ):  # fmt: skip
         assert flag in shown
 

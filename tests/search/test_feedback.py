@@ -7,7 +7,7 @@ from search_fakes import random_archive, source
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.search import records
-from envcoder_bench.search.feedback import course, explain, feedback, history_line, idea
+from envcoder_bench.search.feedback import course, explain, feedback, history_line, idea, summary
 from envcoder_bench.search.records import Archive, Attempt
 
 
@@ -35,11 +35,60 @@ def test_best_of_the_round_and_best_ever_are_told_with_source_and_differences():
     best, last = section(text, "The best so far"), section(text, "The best of the last round")
     # by the seeds that both had: human had 0.25 where r1_00 was trained, and 0.75 where r2_00 was
     assert best.startswith(
-        "r1_00, of round 1: fitness 0.9 (+0.65 against human, +0.8 against unshaped); episodes of 123"
+        "r1_00, of round 1: fitness 0.9 over 1 seed (+0.65 against human, +0.8 against unshaped); episodes of 123"
     )
-    assert last.startswith("r2_00, of round 2: fitness 0.8 (+0.05 against human, +0.7 against unshaped)")
+    assert last.startswith("r2_00, of round 2: fitness 0.8 over 1 seed (+0.05 against human, +0.7 against unshaped)")
     assert source("r1_00").strip() in best and source("r2_00").strip() in last
-    assert "human: fitness 0.5; unshaped: fitness 0.1" in section(text, "The baselines")
+    told = section(text, "The baselines")
+    assert told.startswith("human: fitness 0.5 ± 3.2 over 2 seeds\nunshaped: fitness 0.1 ± 0 over 2 seeds\n")
+    assert "ranked by what they are above human" in told
+
+
+@pytest.mark.parametrize(
+    ("by_seed", "over_episodes", "told"),
+    [
+        ({1: 0.9}, None, "0.9 over 1 seed (+0.65 against human, +0.8 against unshaped)"),
+        ({1: 0.9}, (0.8, 1.0), "0.9 ± 0.1 over the episodes of 1 seed (+0.65 against human, +0.8 against unshaped)"),
+        (
+            {1: 0.75, 2: 1.0},
+            None,
+            "0.875 ± 1.6 over 2 seeds (+0.375 ± 1.6 against human, +0.775 ± 1.6 against unshaped)",
+        ),
+        ({7: 0.9}, None, "0.9 over 1 seed"),
+    ],
+)
+def test_fitness_is_told_with_its_interval_and_number_of_seeds(by_seed, over_episodes, told):
+    mean = sum(by_seed.values()) / len(by_seed)
+    one = Attempt("r1_00", 1, "", fitness=mean, by_seed=by_seed, over_episodes=over_episodes, episode_length=1.0)
+    assert summary(one, archive(one)) == f"r1_00, of round 1: fitness {told}; episodes of 1 step"
+
+
+def test_baselines_are_told_round_by_round():
+    known = archive(attempt("r1_00", 0.9))
+    known.seeds = {1: (1,), 2: (2,)}
+    told = section(feedback(known, 9000), "The baselines").splitlines()
+    assert told[0] == "human: fitness 0.5 ± 3.2 over 2 seeds: 0.25 in round 1, 0.75 in round 2"
+
+
+def test_what_is_allowed_is_filled_with_sources_of_others_the_best_first():
+    last = [attempt(f"r2_{k:02d}", 0.70 - 0.1 * k) for k in range(6)]  # the last of them did badly
+    stopped = Attempt("r2_06", 2, source("r2_06"), status=records.FAILED, error="r2_06.py:5: in compute_reward: NaN")
+    known = archive(*(attempt(f"r1_{k:02d}", 0.9 - 0.05 * k) for k in range(8)), *last, stopped)
+    whole = feedback(known, 10**6)
+    others = section(whole, "Others, the best first")
+    names = [a.name for a in known.ranked() if a.name not in ("r1_00", "r2_00")]
+    assert [line.split(",")[0] for line in others.splitlines() if ", of round " in line] == names
+    assert all(source(name).strip() in others for name in names)
+    block = f"The file of r2_06:\n```python\n{source('r2_06').strip()}\n```"
+    assert block in section(whole, "Failed in the last round")
+    # with less room: the next best, the worst of the last round and one that stopped in training come first
+    shown = []
+    for limit in range(2000, len(whole), 50):
+        text = feedback(known, limit)
+        assert len(text) <= limit
+        shown += [name for name in [*names, "r2_06"] if source(name).strip() in text and name not in shown]
+    assert set(shown[:3]) == {"r1_01", "r2_05", "r2_06"}
+    assert shown[3:6] == ["r1_02", "r1_03", "r1_04"]
 
 
 def test_a_best_of_the_last_round_that_is_the_best_ever_is_told_once():
@@ -100,6 +149,10 @@ def test_the_history_has_a_line_for_each_with_score_parents_and_idea():
     assert history_line(failed, known) == "r1_01: failed: the model declined; no code"
     text = section(feedback(known, 9000), "History")
     assert text.splitlines() == [history_line(a, known) for a in known.attempts]
+    again = known.attempts[0].measured_again({2: 0.7})
+    assert history_line(again, known) == "r1_00: 0.8 of 2 seeds (+0.3 against human); Idea of r1_00."
+    known.reference = "unshaped"
+    assert history_line(known.attempts[0], known) == "r1_00: 0.9 (+0.8 against unshaped); Idea of r1_00."
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -140,8 +193,16 @@ def test_the_idea_is_the_docstring_s_first_line(text, told):
     assert idea(text) == told
 
 
+def test_a_source_of_many_lines_is_cut_to_what_there_is_room_for():
+    huge = Attempt("r1_00", 1, "# x\n" * 24_000, fitness=0.9, by_seed={1: 0.9})
+    text = feedback(archive(huge), 3000)
+    assert 2900 < len(text) <= 3000 and "more lines\n```" in text
+
+
 def test_an_error_is_explained_with_its_line():
     assert explain("/a/b c/x.py:2: in f: no", "one\n  two\n") == "x.py:2: in f: no\n    two"
     assert explain("/a/x.py:9: no", "one") == "x.py:9: no"
     assert explain("no place", "one") == "no place"
+    assert explain("/a b/x.py: has no line: see '/c/d e/y.txt', /f/g", "one") == "x.py: has no line: see 'y.txt', g"
+    assert explain("/a/human.py:1: in f: no", "one") == "human.py:1: in f: no"  # a line of another file
     assert len(explain("x.py:1: " + "a" * 10_000, "b" * 10_000)) < 1000

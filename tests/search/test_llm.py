@@ -1,6 +1,7 @@
 """Candidates from a model: one prompt, several samples, repairs; with a model that is a function of the request."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from search_fakes import random_archive, source
@@ -54,6 +55,25 @@ def test_samples_of_a_round_share_their_prompt(tmp_path):
     }
     assert sorted(r.sample for r in model.requests) == [0, 1, 2]
     assert (llm.usage.requests, llm.usage.input_tokens, llm.usage.output_tokens, llm.usage.cost) == (3, 30, 15, 0.75)
+
+
+def test_samples_come_by_one_request_where_the_provider_gives_several(tmp_path):
+    class Several(Model):
+        most_replies = 16
+
+        def complete_several(self, request, count):
+            return [self.complete(replace(request, label=f"r1_{k:02d}")) for k in range(count)]
+
+    for together, asked in ((16, 1), (2, 2), (1, 0)):
+        model = Several(fenced)
+        (tmp_path / str(together)).mkdir()
+        counts, several = [], model.complete_several
+        model.complete_several = lambda request, count, c=counts, s=several: c.append(count) or s(request, count)
+        prompts = Prompts(load_templates(), "the system", 4, 20_000)
+        transcript = Transcript(tmp_path / str(together) / "transcript.jsonl", {})
+        llm = LLMProposer(model, transcript, Budget(), prompts, Sampling(replies_per_request=together))
+        assert len(llm.propose(Archive(), 1, 4)) == 4 and len(counts) == asked
+        assert llm.usage.requests == 4
 
 
 def test_the_same_is_proposed_again_without_asking(tmp_path):

@@ -1,6 +1,7 @@
 """What a model is told of a task, and that no prompt is longer than its limit."""
 
 import pytest
+from omegaconf import open_dict
 from search_fakes import random_archive
 
 from envcoder_bench.config import compose_config
@@ -9,12 +10,14 @@ from envcoder_bench.search import prompt
 from envcoder_bench.search.prompt import Prompts, fill, helper_lines, load_templates, system_prompt
 from envcoder_bench.search.records import Archive
 from envcoder_bench.shaping.contract import SHAPER_TYPES
-from envcoder_bench.tasks.registry import baseline_path, get_spec, task_names
+from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task, task_names
 
 
-def system(task="Cartpole", shaper_types=None, baseline="human", templates=None):
-    cfg = compose_config(task)
-    return system_prompt(templates or load_templates(), task, "Be quick", "meaning", shaper_types, baseline, cfg)
+def system(task="Cartpole", shaper_types=None, baseline="human", templates=None, show=True, overrides=()):
+    cfg = compose_config(task, overrides)
+    told = (templates or load_templates(), task, "Be quick", "meaning", shaper_types, baseline)
+    return system_prompt(*told, cfg, show)
 
 
 @pytest.mark.parametrize("task", task_names())
@@ -35,6 +38,87 @@ def test_it_holds_the_contract_of_just_the_asked_functions(asked):
         assert (f"- `{kind}(" in before_state) == (kind in asked)
         assert (f"`{kind}`" in before_state[: before_state.index("\n\n- ")]) == (kind in asked)
     assert baseline_path("Anymal", "unshaped").read_text().strip() in text
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_every_constant_has_the_value_that_trains_and_every_joint_and_body_its_name(task):
+    cfg = compose_config(task)
+    made = make_task(task, cfg.task, 3, "mujoco_cpu", "cpu")
+    text = system(task)
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    for key, value in made.constants.items():
+        told = rows[key].removesuffix(" |").rpartition(made.fields[key].meaning + ": ")[2]
+        if " times " in told:
+            count, _, told = told.partition(" times ")
+            numbers = [float(told)] * int(count)
+        else:
+            numbers = [float(x) for x in told.strip("[]").split(", ")]
+        assert numbers == pytest.approx(value.flatten().tolist(), rel=1e-4), key
+    assert f"- Joints, in the order of `dof_pos`: {', '.join(made.dof_names)}." in text
+    assert all(f" {k} {name}" in text for k, name in enumerate(made.body_names))
+
+
+def test_the_budget_is_told_as_it_trains():
+    overrides = ["num_envs_per_candidate=300", "learning_iterations=77", "train.params.config.horizon_length=40"]
+    overrides += ["train.params.config.gamma=0.98", "train.params.config.reward_shaper.scale_value=0.25", "seeds=3"]
+    overrides += ["task.env.learn.episodeLength_s=15", "task.sim.dt=0.01", "evaluation.final_episodes=11"]
+    text = system("Anymal", overrides=overrides)
+    training = text.split("# The training\n")[1].split("\n# ")[0]
+    for told in (
+        "a control step lasts 0.01 s (4 physics steps, 100 control steps a second)",
+        "An episode lasts 1,500 control steps at most, 15 s.",
+        "with each of 3 seeds: 300 environments x 77 iterations of 40 control steps",
+        "an environment plays 3,080 control steps, 30.8 s or 2.05 full episodes; all together play 924,000",
+        "gamma 0.98 for each control step: what comes 50 control steps (0.5 s) later counts 0.36",
+        "PPO learns from it times 0.25.",
+        "Judged over 11 episodes with each seed.",
+    ):
+        assert told in training, told
+    assert "- Its position drives: stiffness 85 N m/rad, damping 2 N m s/rad." in text
+    one = system(
+        "Cartpole", overrides=["learning_iterations=1", "num_envs_per_candidate=1", "task.env.episodeLength=9"]
+    )
+    assert "1 environment x 1 iteration of 16 control steps and one PPO update each" in one
+    assert "16 control steps, 0.2656 s or 1.78 full episodes" in one
+    assert "constant | control steps | an episode times out after so many: 9 |" in one
+
+
+def test_other_keys_of_the_reward_shaper_are_told():
+    cfg = compose_config("Cartpole")
+    with open_dict(cfg):
+        cfg.train.params.config.reward_shaper = {"scale_value": 2.0, "shift_value": -1, "max_val": 3}
+        cfg.train.params.config.normalize_value = False
+    text = system_prompt(load_templates(), "Cartpole", "", "", None, "human", cfg)
+    assert "PPO learns from it times 2 (and reward_shaper's shift_value -1, max_val 3)." in text
+    assert "normalizes" not in text
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+@pytest.mark.parametrize("task", task_names())
+def test_without_the_baseline_nothing_of_it_is_left(task, baseline):
+    shown, hidden = system(task, baseline=baseline), system(task, baseline=baseline, show=False)
+    assert len(hidden) < len(shown) and '```python\n"""' not in hidden
+    assert f"comes from the `{baseline}` baseline, which is not shown to you." in hidden
+    # no line of its code that says something, nor a constant of its formulas
+    told = {line.strip() for line in hidden.splitlines()}
+    source = baseline_path(task, baseline).read_text()
+    assert not [line for line in source.splitlines() if len(line.strip()) > 25 and line.strip() in told]
+    assert "human baseline" not in hidden
+    fields = get_spec(task).task_class.fields
+    left_out = [key for key in fields if f"| `{key}` |" not in hidden]
+    assert all(fields[key].shape is None and "human baseline" in fields[key].meaning for key in left_out)
+    if task in ("AllegroHand", "Ant", "FrankaCubeStack", "Humanoid"):
+        assert len(left_out) > 3
+    # what is left out is read by the baseline's formulas alone
+    unshaped = baseline_path(task, "unshaped").read_text()
+    assert not [key for key in left_out if f'"{key}"' in unshaped and key not in ("reach_goal_bonus", "power_scale")]
+
+
+def test_a_template_of_one_s_own_cannot_show_the_baseline_either(tmp_path):
+    (tmp_path / "system.md").write_text("$state\n```python\n$baseline_source\n```\n")  # as it was before baseline.md
+    templates = load_templates(tmp_path)
+    assert "def compute_reward" in system(templates=templates)
+    assert "def compute_reward" not in system(templates=templates, show=False)
 
 
 def test_a_task_without_goals_is_not_offered_any():
@@ -115,6 +199,7 @@ def test_own_templates_take_the_place_of_the_shipped_ones(tmp_path):
         ("system.md", "one\n\n5 $ a day", "template system.md:3: a lone $: write $$"),
         ("next.md", "${feedbak}", "template next.md:1: there is no $feedbak (did you mean feedback?)"),
         ("repair.md", "$round", "template repair.md:1: there is no $round"),
+        ("baseline.md", "a\n$task", "template baseline.md:2: there is no $task"),
     ],
 )
 def test_a_mistake_in_a_template_is_told_with_its_line(tmp_path, name, text, message):

@@ -8,6 +8,7 @@ import pytest
 from llm_server import answer, cut_connection, drip, raw, reset, silent, status, truncated
 
 from envcoder_bench.errors import UserError
+from envcoder_bench.search.providers import transport
 from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, Message, ProviderError, Request
 from envcoder_bench.search.providers.choice import kind_of, make_provider
 from envcoder_bench.search.providers.complete import Retry, complete_all
@@ -15,6 +16,7 @@ from envcoder_bench.search.providers.prices import price_of, read_prices
 from envcoder_bench.search.providers.transcript import Transcript, read_records
 
 MODELS = ("openai:m", "anthropic:m")
+LOGIN = raw(b"<html>\n<head><title>Sign in &amp; go on</title></head></html>", 200, "text/html; charset=utf-8")
 REQUEST = Request("You write rewards.", (Message("user", "Make it run"),), temperature=0.7, label="r1_00")
 
 
@@ -66,6 +68,8 @@ def test_a_conversation_goes_out_turn_by_turn_and_an_empty_system_prompt_not_at_
         (truncated, "malformed"),
         (raw(b"<html>busy</html>"), "malformed"),
         (raw(b""), "malformed"),
+        (raw(b"busy", 200, "text/plain"), "malformed"),
+        (raw(b"<html><title>Bad gateway</title></html>", 502, "text/html"), "server"),
         (cut_connection, "connection"),
         (reset, "connection"),
         (raw({"error": {"message": "upstream is gone"}}), "malformed"),
@@ -137,6 +141,15 @@ def test_a_reply_that_takes_too_long_is_given_up(llm, slow, server, tmp_path):
 
 
 @pytest.mark.parametrize("llm", MODELS)
+def test_a_response_without_end_is_given_up_without_another_try(llm, server, tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "MAX_BYTES", 1 << 20)
+    server.script.append(answer("x" * (2 << 20)))
+    (reply,), waits, records = ask(make(llm, server), tmp_path)
+    assert reply.finish == ERROR and waits == [] and records[0]["kind"] == "malformed"
+    assert "is too large: it has more than 1 MiB" in reply.error
+
+
+@pytest.mark.parametrize("llm", MODELS)
 @pytest.mark.parametrize(
     ("headers", "least", "most"),
     [
@@ -192,6 +205,15 @@ def test_a_server_that_is_not_there_is_an_error_reply(server, tmp_path):
         (status(400, "messages: wrong"), "400: messages: wrong"),
         (status(429, "You exceeded your quota", code="insufficient_quota"), "no credit left"),
         (raw(b"go away", 401), "the key was not accepted .*go away"),
+        (
+            LOGIN,
+            r'answers with a web page \("Sign in & go on"\), and not as a model does: check the address \(--base_url',
+        ),
+        (
+            raw(b"<!DOCTYPE html>\n<p>Welcome", 200),
+            "answers with a web page, and not .*whether a login or a proxy stands",
+        ),
+        (raw(b"<html><title>No</title>", 403, "text/html"), r'403: a web page \("No"\)'),
     ],
 )
 def test_what_no_request_can_get_over_ends_the_search_at_once(llm, fault, message, server, tmp_path):
@@ -231,7 +253,9 @@ def test_refusals_and_replies_without_code_are_asked_for_again_then_counted(llm,
         [answer("I cannot help.", "content_filter"), answer("Let me think."), answer("def f(): 1", "length")]
     )
     (reply,), waits, records = ask(make(llm, server), tmp_path)
-    assert reply.finish == LENGTH and reply.error == "the reply was cut off after 20 tokens (asked 3 times)"
+    assert reply.finish == LENGTH
+    assert reply.error.startswith("the reply was cut off after 20 tokens: raise --max_output_tokens, or lower")
+    assert reply.error.endswith(" (asked 3 times)")
     assert (reply.input_tokens, reply.output_tokens) == (300, 60)
     assert [record["reply"]["finish"] for record in records] == [REFUSAL, STOP, LENGTH]
     assert [record["request"]["attempt"] for record in records] == [0, 1, 2] and len(waits) == 2

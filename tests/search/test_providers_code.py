@@ -1,8 +1,18 @@
 """The candidate in a reply, as models write them."""
 
+import random
+import resource
+import subprocess
+import sys
+import textwrap
+
+import code_by_patterns
 import pytest
 
-from envcoder_bench.search.providers.code import extract_code
+from envcoder_bench.config import project_folder
+from envcoder_bench.search.providers.base import Reply
+from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
+from envcoder_bench.search.providers.complete import no_code
 
 REWARD = "def compute_reward(state_dict):\n    return state_dict['x']"
 TERMINAL = "def compute_terminal(state_dict):\n    return helper(state_dict['x']) < 0"
@@ -99,3 +109,144 @@ def test_odd_texts_take_no_time():
     ):
         extract_code(text)
         extract_code("```python\ndef compute_a():\n" + text)
+
+
+# well-formed pieces of blocks; some need others, and some define what others do
+PIECES = """
+import torch
+---
+import torch.nn.functional as F
+---
+from envcoder_bench.torch_utils import quat_rotate, quat_mul as qm
+---
+SCALE: float = 2.0  # it's one
+---
+LIMIT = 0.3
+WEIGHT = -LIMIT
+---
+def helper(x):
+    return x * SCALE
+---
+def helper(x, scale=(1, 2), *, other=3):
+    "It\\'s \"one\" more, # no text."
+    return qm(x) * WEIGHT
+---
+@torch.jit.script
+def bounded(
+    x,
+    most=LIMIT,
+):
+    \"\"\"Up
+    to it, don't.\"\"\"
+    return F.relu(x)
+---
+def compute_reward(state_dict):
+    x: Tensor = state_dict['x']  # don't
+    a, b = helper(x), x == SCALE
+    return a
+---
+def compute_reward(x):
+    total = bounded(x)
+    for k in range(3): total += WEIGHT
+    return total, {'a#b': x}
+---
+def compute_terminal(pos): return pos < LIMIT
+---
+def compute_observation(state_dict):
+	y = f"{SCALE}"
+	if state_dict: z = qm(y)
+	return F.elu(y)
+---
+class Weights:
+    a = b = 'one'
+
+    def compute_reward(self): ...
+"""
+PROSE = ["", "Here it is:", "- it's 'bold'", "<think>or not</think>", '1. `x` grows; 2. "stop"', "> cos(0) == 1"]
+OPENINGS = ["```", "```python", "```py", "``` python", "````python", "~~~python", "   ```python", "```bash", "```{.py}"]
+
+
+def ordinary_reply(rng):
+    """Prose and blocks of well-formed Python; the last block may lack its end."""
+    parts, end = [], ""
+    for _ in range(rng.randrange(1, 9)):
+        block = "\n\n\n".join(rng.sample(PIECES.strip().split("\n---\n"), rng.randrange(1, 4)))
+        opening = rng.choice(OPENINGS) if rng.random() < 0.9 else ""
+        indent = opening[: len(opening) - len(opening.lstrip())]
+        end = indent + opening.strip()[: 4 if "````" in opening else 3]
+        parts += [rng.choice(PROSE), opening, textwrap.indent(block, indent), end]
+    lines = "\n".join(parts[:-1] if rng.random() < 0.2 else [*parts, rng.choice(PROSE)]).split("\n")
+    return rng.choice(["\n", "\r\n"]).join(lines)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_ordinary_replies_it_finds_what_patterns_find(seed):
+    rng, found = random.Random(seed), 0
+    for _ in range(100):
+        text, cut_off = ordinary_reply(rng), rng.random() < 0.3
+        code = extract_code(text, cut_off)
+        assert code == code_by_patterns.extract_code(text, cut_off), text
+        found += code is not None
+    assert found > 30
+
+
+SIZE = 200_000
+UNITS = {  # repeated, they are what a pattern that can match in two ways never comes to an end of
+    "a quote and escapes": "'\\a", "double quotes": '"\\a', "triple quotes": '"""\\', "backslashes": "\\",
+    "spaces": " ", "line ends": "\n", "lines of spaces": "     \n", "CRLF": "\r\n", "tabs": "\t", "zeros": "\0",
+    "fences": "```\n", "unterminated blocks": "```python\n", "blocks": "```python\nx = y\n```\n", "ticks": "`",
+    "tildes": "~", "nested fences": "```python\n````markdown\n```\n", "longer ends": "````a\n```\n",
+    "thoughts without end": "<think>", "thoughts": "<thinking>a</think>", "one line of heads": "def compute_a(",
+    "heads": "def a(\n", "heads with an end": "def a(\n)", "imports": "import a, ", "from": "from a ", "colons": "x:",
+    "equals": "=", "one name": "a", "commas": " a, b", "annotations": "    a: b\n", "brackets": "(", "comments": "#\n",
+}  # fmt: skip
+CHAIN = [f"```python\nn{k} = n{k + 1}\n```\n" for k in range(7000)]  # each block needs the next one
+USES_CHAIN = "```python\ndef compute_reward(x):\n    return n0\n```\n"
+BLOCK = "```python\ndef compute_reward(x):\n    return x\n"
+
+
+def bombs():
+    for name, unit in UNITS.items():
+        text = (unit * (SIZE // len(unit) + 1))[:SIZE]
+        yield name, text
+        yield f"{name}, in a block", f"{BLOCK}    {text}"
+        yield f"{name}, after a block", f"{BLOCK}```\n{text}"
+    yield "tildes and a tick", "~" * SIZE + "`"
+    yield "spaces and a name", f"{BLOCK}    {' ' * SIZE}a\n```"
+    yield "sixty escapes", f"{BLOCK}    y = '" + "\\a" * 60
+    yield "a chain of helpers", USES_CHAIN + "".join(CHAIN)
+    yield "a chain of helpers, backwards", USES_CHAIN + "".join(reversed(CHAIN))
+
+
+EXTRACT_ALL = """
+import sys
+sys.path[:0] = ["tests/search"]
+from test_providers_code import bombs
+from envcoder_bench.search.providers.code import extract_code
+for name, text in bombs():
+    for cut_off in (False, True):
+        print(name, flush=True)
+        extract_code(text, cut_off)
+print("done")
+"""
+
+
+def test_reply_bombs_take_time_that_is_linear_in_their_length():
+    """All of them together take 4 s of processor time; what is quadratic or worse takes hours, and is killed."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+
+    root = project_folder("user_functions").parent
+    command = [sys.executable, "-c", EXTRACT_ALL]
+    done = subprocess.run(command, cwd=root, preexec_fn=limit, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.endswith("done\n"), f"it ended in: {done.stdout.splitlines()[-1:]}"
+
+
+def test_a_reply_that_is_too_long_is_not_looked_at():
+    code = fence(REWARD)
+    whole = "x" * (MAX_CHARS - len(code) - 1) + "\n" + code
+    assert len(whole) == MAX_CHARS and extract_code(whole) == REWARD + "\n"
+    assert extract_code(whole + "\n") is None
+    assert no_code(Reply(whole)) == ""
+    assert no_code(Reply(whole + "\n")) == "the reply has 1,000,001 characters, and at most 1,000,000 are read"

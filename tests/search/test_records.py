@@ -1,5 +1,6 @@
 """What a search remembers, and that it survives being written and read."""
 
+import json
 import math
 
 import pytest
@@ -17,12 +18,17 @@ def archive():
     )
     return Archive(
         [
-            Attempt("r1_00", 1, "x = 'ü'\n", (), "sampled", fitness=0.25, points=points, by_seed={3: 0.25}),
+            Attempt(
+                "r1_00", 1, "x = 'ü'\n", (), "sampled", fitness=0.25, points=points, by_seed={3: 0.25},
+                over_episodes=(0.2, 0.3),
+            ),
             Attempt("r1_01", 1, "", status=records.NO_CODE, error="the reply was cut off"),
             Attempt("r2_00", 2, "y", ("r1_00", "human"), fitness=0.5, episode_length=9.0, by_seed={4: 0.5}),
         ],
         {"human": Attempt("human", 0, "h", fitness=0.7, by_seed={3: 0.6, 4: 0.8})},
-    )
+        "unshaped",
+        {1: (3,), 2: (4,)},
+    )  # fmt: skip
 
 
 def test_an_archive_is_read_as_it_was_written(tmp_path):
@@ -33,6 +39,8 @@ def test_an_archive_is_read_as_it_was_written(tmp_path):
     assert first.read_bytes() == second.read_bytes()
     assert again.attempts[1:] == archive().attempts[1:]  # NaN differs from NaN in the first
     assert again.baselines == archive().baselines
+    assert (again.reference, again.seeds) == ("unshaped", {1: (3,), 2: (4,)})
+    assert again.attempts[0].over_episodes == (0.2, 0.3)
     point = again.attempts[0].points[1]
     assert point.components["alive"] == (0.1, -1.0, 2.0)
     assert math.isnan(point.components["dead"][0])
@@ -60,15 +68,37 @@ def test_the_best_is_the_highest_mean_and_the_first_of_equals():
     assert best_of([one, sobered]) is one
 
 
-def test_one_lucky_seed_does_not_stand_above_what_has_proved_itself():
-    poor = [Attempt(name, 1, "", fitness=0.2, by_seed={0: 0.2}) for name in "abc"]
-    proved = Attempt("proved", 1, "", fitness=0.8, by_seed={0: 0.8, 1: 0.8, 2: 0.8})
-    lucky = Attempt("lucky", 3, "", fitness=0.85, by_seed={2: 0.85})
-    assert Archive([*poor, proved, lucky]).best() is proved  # (3 x 0.8 + 0.2) / 4 against (0.85 + 0.2) / 2
-    assert Archive([*poor, proved, lucky.measured_again({3: 0.95, 4: 0.95})]).best().name == "lucky"
-    assert Archive([*poor, lucky]).best() is lucky
-    assert Archive([poor[0], poor[1]]).best() is poor[0]
-    assert Archive([Attempt("x", 1, "", status=records.FAILED)]).best() is None
+def old_row(name, number, by_seed, fitness=None, **known):
+    """An attempt as archives had it before they said what they compare with, and the seeds of each round."""
+    row = {"name": name, "round": number, "source": f"x = {number}\n", "parents": [], "origin": "", "status": "ok"}
+    row.update(fitness=fitness, error="", episode_length=50.0, points=[], by_seed=by_seed)
+    return {**row, **known}
+
+
+def test_an_archive_of_an_earlier_version_opens(tmp_path):
+    best = old_row("r1_00", 1, {"0": 0.1, "1": 0.1, "2": 0.3, "3": 0.3}, 0.2)  # trained again in the second round
+    attempts = [best, old_row("r1_01", 1, {"0": 0.2, "1": 0.1}, 0.15), old_row("r2_00", 2, {"2": 0.2, "3": 0.4}, 0.3)]
+    attempts.append(old_row("r2_01", 2, {}, status="failed", error="r2_01.py:1: in compute_reward: NaN"))
+    human = old_row("human", 0, {"0": 0.1, "1": 0.2, "2": 0.5, "3": 0.6}, 0.35)
+    path = tmp_path / "archive.json"
+    path.write_text(json.dumps({"attempts": attempts, "baselines": {"human": human}}))
+    old = read_archive(path)
+    assert old.reference == "human" and old.seeds == {1: (0, 1), 2: (2, 3)}
+    assert old.best().name == "r1_01"  # 0.00 above human; it was r2_00, by its fitness
+    values = [old.in_round(old.baselines["human"], number) for number in (1, 2, 3)]
+    assert values == [pytest.approx(0.15), pytest.approx(0.55), None]
+    write_archive(path, old)
+    assert read_archive(path) == old
+
+
+def test_an_interval_is_over_seeds_or_over_the_episodes_of_the_one():
+    one = Attempt("a", 1, "", fitness=0.5, by_seed={0: 0.5}, over_episodes=(0.4, 0.6))
+    assert one.interval == (0.4, 0.6)
+    two = one.measured_again({1: 0.6})
+    assert two.over_episodes is None
+    low, high = two.interval
+    assert (low + high) / 2 == pytest.approx(0.55) and high - low == pytest.approx(2 * 12.7062 * 0.05)
+    assert Attempt("a", 1, "", fitness=0.5).interval is None
 
 
 def test_names_and_rounds():

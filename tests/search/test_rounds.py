@@ -2,13 +2,14 @@
 
 import pytest
 
+from envcoder_bench.config import compose_config
 from envcoder_bench.report.points import Point, PointLog
 from envcoder_bench.report.results import FAILED as ROW_FAILED
 from envcoder_bench.report.results import FAILED_AT_LOAD as ROW_FAILED_AT_LOAD
 from envcoder_bench.report.results import Result, write_results
-from envcoder_bench.search.folder import Round
+from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
-from envcoder_bench.search.rounds import check_and_mend, recorded, without_folder
+from envcoder_bench.search.rounds import Checker, check_and_mend, recorded
 
 
 class Checks:
@@ -119,7 +120,53 @@ def test_a_round_without_any_run_is_recorded(tmp_path):
     assert [(a.name, a.error) for a in after.attempts] == [("r1_00", "no")]
 
 
-def test_errors_name_files_without_folders():
-    assert without_folder("/a/b c/r1_00.py:3: in f: no /a/b") == "r1_00.py:3: in f: no /a/b"
-    assert without_folder("no place") == "no place"
-    assert without_folder("") == ""
+def test_errors_name_files_without_folders(tmp_path):
+    """Also those without a line: a candidate that is too long, one without code, one that stopped in training."""
+
+    class Checks:
+        def errors(self, proposals):
+            return {}
+
+    declined = Proposal("r1_00", "", error="the reply could not be kept in /home/me/x y/transcript.jsonl, nor /tmp/a/b")
+    round = check_and_mend(1, [declined], Mender(), Archive(), Checks(), 0)
+    assert round.failed[0][2] == "the reply could not be kept in x y/transcript.jsonl, nor b"
+    rows = [Result("r1_01", 0, ROW_FAILED, error="/home/a b/r1_01.py: no such file: '/home/a b/c.csv'")]
+    after = recorded(Archive(), Round(1, [Proposal("r1_01", "x")], round.failed), run_folder(tmp_path / "run", rows))
+    assert after.find("r1_01").error == "r1_01.py: no such file: 'c.csv'"
+    assert not any("/home" in attempt.error for attempt in after.attempts)
+
+
+def test_a_checker_s_errors_have_no_folders(tmp_path):
+    folder = SearchFolder.create(tmp_path / "a search", {"llm": "evolve"}, {})
+    cfg = compose_config("Cartpole", ["num_envs_per_candidate=2", "sim=mujoco_cpu", "device=cpu", "untrusted=true"])
+    proposals = [
+        Proposal("r1_00", "# x\n" * 30_000),
+        Proposal("r1_01", "def compute_reward(:"),
+        Proposal("r1_02", "x = 1"),
+    ]
+    errors = Checker(folder, cfg, Archive()).errors(proposals)
+    assert errors["r1_00"] == "r1_00.py: has more than 100000 characters"
+    assert errors["r1_01"].startswith("r1_01.py:1: ") and errors["r1_02"].startswith("r1_02.py: ")
+    assert not any(str(tmp_path) in error for error in errors.values())
+
+
+def test_a_baseline_that_fails_in_a_round_keeps_what_it_was_measured_by(tmp_path):
+    human = Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2})
+    archive = Archive([], {"human": human, "unshaped": Attempt("unshaped", 0, "u")}, "unshaped", {1: (0,)})
+    rows = [
+        Result("human", 1, ROW_FAILED, error="/x/human.py:3: in compute_reward: NaN"),
+        Result("human", 2, fitness=0.4, episode_length=7.0),
+        Result("unshaped", 1, ROW_FAILED, error="no"), Result("unshaped", 2, ROW_FAILED, error="no"),
+        *(Result("r2_00", seed, fitness=0.5, fitness_ci_low=0.4, fitness_ci_high=0.6) for seed in (1, 2)),
+    ]  # fmt: skip
+    after = recorded(archive, Round(2, [Proposal("r2_00", "x")]), run_folder(tmp_path / "run", rows))
+    assert after.baselines["human"].by_seed == {0: 0.2, 2: 0.4} and after.baselines["human"].status == OK
+    assert (after.baselines["unshaped"].status, after.baselines["unshaped"].error) == (FAILED, "no")
+    assert (after.reference, after.seeds) == ("unshaped", {1: (0,), 2: (1, 2)})
+    rows = [
+        *(Result(name, 3, fitness=0.6) for name in ("human", "unshaped")),
+        Result("r3_00", 3, fitness=0.5, fitness_ci_low=0.45, fitness_ci_high=0.55),
+    ]
+    again = recorded(after, Round(3, [Proposal("r3_00", "x")]), run_folder(tmp_path / "next", rows))
+    assert again.baselines["unshaped"].status == OK and again.baselines["unshaped"].by_seed == {3: 0.6}
+    assert again.find("r3_00").interval == (0.45, 0.55) and again.find("r2_00").over_episodes is None

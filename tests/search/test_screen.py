@@ -44,6 +44,8 @@ def test_spending_tells_the_round_and_the_whole():
     assert told == "3 requests, 1,200 tokens in and 34 out, $0.50; so far 99,000 tokens, $1.25"
     told = screen.spending(Usage(1, 10, 20, None), Spent(30, 0.0))
     assert told == "1 request, 10 tokens in and 20 out, price unknown; so far 30 tokens"
+    told = screen.spending(Usage(1, 1, 1, None), Spent(1, 0.0))
+    assert told == "1 request, 1 token in and 1 out, price unknown; so far 1 token"
     assert screen.spending(Usage(), Spent()) == ""
 
 
@@ -56,7 +58,11 @@ def test_the_standing_compares_over_common_seeds():
     told = screen.standing(Archive([best], baselines))
     assert told == "best so far: r1_00, fitness 0.5, mean of 2 seeds; +0.25 against human"
     lucky = [Attempt(f"r2_0{k}", 2, "", fitness=x, by_seed={1: x}) for k, x in enumerate((0.1, 0.1, 0.51))]
-    assert screen.standing(Archive([best, *lucky], baselines)) == f"{told} (r2_02 has 0.51, but on 1 seed only)"
+    rival = "r2_02 has 0.51, but is only +0.01 against human"
+    assert screen.standing(Archive([best, *lucky], baselines)) == f"{told} ({rival})"
+    told = "best so far: r1_00, fitness 0.5, mean of 2 seeds"
+    rival = "r2_02 has 0.51, but on 1 seed only"
+    assert screen.standing(Archive([best, *lucky])) == f"{told} ({rival})"
     assert screen.standing(Archive([], baselines)) == "no candidate has a fitness yet"
 
 
@@ -78,7 +84,11 @@ def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
         (row("a", (-0.2, -0.3, -0.1)), row("human"), "a is worse than human on 2 new seeds"),
         (row("a", (0.2, math.nan, math.nan)), row("human"), "too few to tell how sure that is"),
         (row("a"), row("human", rank=None), "the human baseline has none to compare it with"),
-        (row("a", rank=None, error=("bad",)), row("human"), "a has no fitness in the final evaluation: bad"),
+        (
+            row("a", rank=None, error=("/b/a.py: bad",)),
+            row("human"),
+            "a has no fitness in the final evaluation: a.py: bad",
+        ),
     ],
 )
 def test_the_verdict_says_no_more_than_the_seeds_do(best, human, told):

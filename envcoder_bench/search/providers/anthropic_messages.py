@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Dict, Optional, Set
 
 from envcoder_bench.errors import UserError
-from envcoder_bench.search.providers import sdk
+from envcoder_bench.search.providers import sdk, transport
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, Reply, Request, most_input_tokens
 
 _FIRST_GENERATIONS = re.compile(r"claude-([123](\D|$)|instant)")  # they write at most 4,096 tokens
@@ -30,7 +30,7 @@ class AnthropicMessages:
             api_key=key,
             base_url=re.sub(r"/v1$", "", url) or "https://api.anthropic.com",  # the SDK adds /v1
             max_retries=0,  # complete_all tries again, and keeps a record of it
-            http_client=sdk.http_client(self._sdk, timeout),
+            http_client=transport.http_client(self._sdk, timeout),
         )
         self._timeout = timeout
         self._not_taken: Set[str] = set()
@@ -73,7 +73,7 @@ class AnthropicMessages:
         if response.stop_reason == "refusal":
             finish, error = REFUSAL, f"{self.name} declined to answer"
         elif response.stop_reason in _CUT_OFF:
-            finish, error = LENGTH, f"the reply was cut off after {output_tokens} tokens"
+            finish, error = LENGTH, sdk.cut_off(output_tokens)
         else:
             finish, error = STOP, ""
         return Reply(text, input_tokens, output_tokens, finish=finish, error=error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional, Protocol, Tuple
+from typing import List, Optional, Protocol, Tuple, runtime_checkable
 
 STOP = "stop"
 LENGTH = "length"
@@ -115,6 +115,26 @@ class Provider(Protocol):
         Raises:
             ProviderError: no reply this time.
             UserError: no request will ever be answered: wrong key, unknown model.
+        """
+        ...
+
+
+@runtime_checkable
+class SeveralReplies(Provider, Protocol):
+    """A provider that gives several replies to one request, whose prompt is then paid once.
+
+    Attributes:
+        most_replies: how many at most, as far as is known by now; 1 where it turned out to give one alone.
+    """
+
+    @property
+    def most_replies(self) -> int: ...
+
+    def complete_several(self, request: Request, count: int) -> List[Reply]:
+        """Ask once for ``count`` replies; as ``Provider.complete`` otherwise.
+
+        Returns:
+            1 to ``count`` replies. Their tokens add up to what the provider counted.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.search.providers.base import Provider, Reply, Request, most_input_tokens
@@ -66,10 +66,10 @@ class Budget:
             return reply.cost
         return price.of(reply.input_tokens, reply.output_tokens)
 
-    def most(self, provider: Provider, request: Request) -> Spent:
-        """The most that a request can spend."""
+    def most(self, provider: Provider, request: Request, replies: int = 1) -> Spent:
+        """The most that a request for so many replies can spend."""
         input_tokens = most_input_tokens(request)
-        output_tokens = request.max_output_tokens or provider.default_output_tokens
+        output_tokens = replies * (request.max_output_tokens or provider.default_output_tokens)
         price = price_of(provider.model, self._prices)
         return Spent(input_tokens + output_tokens, price.of(input_tokens, output_tokens) if price else 0.0)
 
@@ -97,6 +97,23 @@ class Budget:
                 else:
                     self._changed.wait(0.2)
             return False
+
+    def reserve_several(
+        self, provider: Provider, request: Request, count: int, spent: Callable[[], Spent]
+    ) -> Tuple[int, Spent]:
+        """As ``reserve``, for two to ``count`` replies to one request: as many as fit now, without waiting.
+
+        Returns:
+            For how many replies, and what was set aside; nothing where not even two fit.
+        """
+        with self._changed:
+            now = spent().plus(self._reserved)
+            for replies in range(count, 1, -1):
+                most = self.most(provider, request, replies)
+                if not self.stopped and not self._exceeded_by(now.plus(most)):
+                    self._reserved = self._reserved.plus(most)
+                    return replies, most
+        return 0, Spent()
 
     def stop(self, why: str) -> None:
         """Stop, as a replayed search stopped."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import math
 import os
 import re
 import time
 from email.utils import parsedate_to_datetime
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import Any, Callable, List, Mapping, Optional, TypeVar
 
 from envcoder_bench.errors import UserError
-from envcoder_bench.search.providers.base import ProviderError, Reply
+from envcoder_bench.report.words import counted
+from envcoder_bench.search.providers.base import ProviderError
+from envcoder_bench.search.providers.transport import TooLarge
+
+Result = TypeVar("Result")
 
 _OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")  # parameters that some models do not take
 _TOO_LONG = ("context_length_exceeded", "prompt is too long", "maximum context length", "context window")
+_HTML = re.compile(r"<(!doctype html|html|head|body|title)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title\b[^<>]*>([^<]*)<", re.IGNORECASE)
 _DECLINED = ("content_filter", "content_policy_violation", "invalid_prompt")
 
 
@@ -69,38 +76,14 @@ def read_base_url(base_url: Optional[str], variable: str) -> str:
     return url
 
 
-def http_client(sdk: Any, timeout: float) -> Any:
-    """The SDK's own HTTP client, which also gives up on a reply that drips in for longer than ``timeout`` seconds."""
-    http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
-
-    class Dripping(http.SyncByteStream):
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-            self._end = time.monotonic() + timeout
-
-        def __iter__(self) -> Iterator[bytes]:
-            for chunk in self._stream:
-                if time.monotonic() > self._end:
-                    raise http.ReadTimeout("the reply took too long")
-                yield chunk
-
-        def close(self) -> None:
-            self._stream.close()
-
-    def limit(response: Any) -> None:
-        response.stream = Dripping(response.stream)
-
-    return sdk.DefaultHttpxClient(timeout=http.Timeout(timeout, connect=10.0), event_hooks={"response": [limit]})
-
-
 def call(
     sdk: Any,
     create: Callable[..., Any],
     parameters: Mapping[str, Any],
-    read: Callable[[Any], Reply],
+    read: Callable[[Any], Result],
     who: str,
     timeout: float,
-) -> Reply:
+) -> Result:
     """Call a method of an SDK once, read what came, and sort the exceptions.
 
     Args:
@@ -109,24 +92,49 @@ def call(
 
     Raises:
         ProviderError: no reply this time.
-        UserError: wrong key, unknown model, a request that is wrong in itself.
+        UserError: wrong key, unknown model, a request that is wrong in itself, an address that shows a web page.
         Refused, NotTaken: see there.
     """
     try:
         response = create(**parameters)
     except sdk.APITimeoutError as error:
         raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s") from error
-    except sdk.APIConnectionError as error:
-        raise ProviderError("connection", f"no connection to {who}: {error.__cause__ or error}") from error
+    except (sdk.APIConnectionError, TooLarge) as error:  # not every SDK makes its own error of it
+        cause = error.__cause__ or error
+        if isinstance(cause, TooLarge):
+            raise ProviderError("malformed", f"the reply of {who} is too large: {cause}", again=False) from error
+        raise ProviderError("connection", f"no connection to {who}: {cause}") from error
     except sdk.APIStatusError as error:
         raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who) from error
     except (sdk.APIError, ValueError) as error:  # ValueError: what came is not JSON
+        text = str(getattr(error, "doc", ""))
+        if text.lstrip()[:20].lower().startswith("<!doctype html"):
+            raise _is_a_web_page(who, text) from error
         raise ProviderError("malformed", f"the reply of {who} cannot be read: {one_line(error)}") from error
+    if isinstance(response, str) and _web_page(response):  # the SDK gives what says that it is no JSON as it is
+        raise _is_a_web_page(who, response)
     try:
         return read(response)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         said = one_line(getattr(response, "error", None) or error)
         raise ProviderError("malformed", f"the reply of {who} cannot be read: {said}") from error
+
+
+def _web_page(text: str) -> str:
+    """What a text that begins as a web page is, for messages: ``a web page ("Sign in")``; empty where it is none."""
+    start = text[:20_000]
+    if not _HTML.search(start[:1000]):
+        return ""
+    title = _TITLE.search(start)
+    named = one_line(html.unescape(title.group(1)), 80) if title else ""
+    return f'a web page ("{named}")' if named else "a web page"
+
+
+def _is_a_web_page(who: str, text: str) -> UserError:
+    return UserError(
+        f"{who} answers with {_web_page(text)}, and not as a model does: check the address (--base_url; that of an API "
+        "mostly ends in /v1), and whether a login or a proxy stands before it (open the address in a browser)"
+    )
 
 
 def _of_status(error: Any, sent: Mapping[str, Any], who: str) -> Exception:
@@ -141,6 +149,8 @@ def _of_status(error: Any, sent: Mapping[str, Any], who: str) -> Exception:
         for name in _OPTIONAL:  # "Unsupported parameter: 'max_tokens' ...", "`temperature` is deprecated ..."
             if name in sent and re.search(rf"['\"`]{name}['\"`]", text):
                 return NotTaken(name)
+        if "n" in sent and status != 413:  # servers say so in many ways; without it the rest is judged anew
+            return NotTaken("n")
     if status == 401:
         return UserError(f"{who}: the key was not accepted ({said})")
     if status == 404:
@@ -160,7 +170,8 @@ def _said(error: Any) -> str:
     if isinstance(body, dict):
         inner = body.get("error", body)
         body = inner.get("message") if isinstance(inner, dict) else inner
-    return one_line(body or error.message)
+    said = str(body or error.message)
+    return _web_page(said) or one_line(said)
 
 
 def one_line(text: object, most: int = 300) -> str:
@@ -190,6 +201,19 @@ def _retry_after(headers: Mapping[str, str]) -> Optional[float]:
 def count(tokens: object, most: int) -> int:
     """A provider's count of tokens; the most that it can be where a server does not count, so that budgets hold."""
     return tokens if isinstance(tokens, int) and tokens >= 0 else most
+
+
+def cut_off(tokens: int) -> str:
+    """Why a reply has no end, and what to do."""
+    return (
+        f"the reply was cut off after {counted(tokens, 'token')}: raise --max_output_tokens, or lower prompt.max_chars"
+        " where prompt and reply fill the model's context"
+    )
+
+
+def shares(total: int, count: int) -> List[int]:
+    """A number of tokens in so many parts, as equal as can be."""
+    return [total // count + (k < total % count) for k in range(count)]
 
 
 def clean_text(text: Optional[str]) -> str:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from envcoder_bench import __version__
 from envcoder_bench.errors import UserError
@@ -96,17 +96,17 @@ class Transcript:
             return self._spent
 
     @contextmanager
-    def asking(self, key: Key) -> Iterator[None]:
-        """Keep others from asking the same until this is done: they find the reply then."""
+    def asking(self, *keys: Key) -> Iterator[None]:
+        """Keep others from asking the same until this is done: they find the replies then."""
         with self._lock:
-            while key in self._asked:
+            while not self._asked.isdisjoint(keys):
                 self._lock.wait()
-            self._asked.add(key)
+            self._asked.update(keys)  # all at once: two that want some of the same never wait for each other
         try:
             yield
         finally:
             with self._lock:
-                self._asked.discard(key)
+                self._asked.difference_update(keys)
                 self._lock.notify_all()
 
     def key(self, provider: str, request: Request) -> Key:
@@ -117,12 +117,16 @@ class Transcript:
         with self._lock:
             return self._replies.get(key)
 
-    def add_reply(self, key: Key, request: Request, reply: Reply) -> None:
-        """Append a reply; it is on disk when this returns. Raises UserError where the disk does not take it."""
-        record = {"request": _content(request), "reply": asdict(reply)}
+    def add_replies(self, replies: Sequence[Tuple[Key, Request, Reply]]) -> None:
+        """Append replies; they are on disk when this returns. Raises UserError where the disk does not take them."""
+        records = [
+            {"type": "reply", **_who(key, request), "request": _content(request), "reply": asdict(reply)}
+            for key, request, reply in replies
+        ]
         with self._lock:
-            self._append({"type": "reply", **_who(key, request), **record})
-            self._remember(key, reply)
+            self._append(*records)
+            for key, _, reply in replies:
+                self._remember(key, reply)
 
     def add_failure(self, key: Key, request: Request, error: ProviderError) -> None:
         """Append that a request got no reply this time."""
@@ -134,11 +138,11 @@ class Transcript:
         if reply.finish not in (ERROR, BUDGET):
             self._replies[key] = reply
 
-    def _append(self, record: Dict[str, Any]) -> None:
-        line = (json.dumps(record, ensure_ascii=True) + "\n").encode("ascii")
+    def _append(self, *records: Dict[str, Any]) -> None:
+        lines = "".join(json.dumps(record, ensure_ascii=True) + "\n" for record in records).encode("ascii")
         try:
             size = os.fstat(self._file).st_size
-            if os.write(self._file, line) != len(line):
+            if os.write(self._file, lines) != len(lines):
                 os.ftruncate(self._file, size)
                 raise OSError(0, "not all of a record was written; is the disk full?")
             os.fsync(self._file)

@@ -63,7 +63,7 @@ FIELDS = {
     "shadow_hand_dof_speed_scale": Field(None, "rad/s", "for actions that are velocities of the targets"),
     "dist_reward_scale": Field(None, "1/m", "of the human baseline's cost of distance"),
     "rot_reward_scale": Field(None, "rad", "of the human baseline's reward for alignment"),
-    "rot_eps": Field(None, "rad", "bounds that reward"),
+    "rot_eps": Field(None, "rad", "bounds the human baseline's reward for alignment"),
     "action_penalty_scale": Field(None, "-", "of the human baseline's cost of actions"),
     "reach_goal_bonus": Field(None, "-", "the human baseline's reward for a goal reached"),
     "fall_penalty": Field(None, "-", "the human baseline's reward for a fall"),

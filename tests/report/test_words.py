@@ -1,0 +1,70 @@
+"""Numbers and nouns that agree; messages without folders."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from envcoder_bench.config import project_folder
+from envcoder_bench.report.words import counted, without_folders
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(0, "0 rounds"), (1, "1 round"), (1.0, "1.0 round"), (2, "2 rounds"), (1200, "1,200 rounds")]
+)
+def test_numbers_and_nouns_agree(number, told):
+    assert counted(number, "round") == told
+
+
+def test_a_plural_of_its_own():
+    assert [counted(number, "reply", "replies") for number in (1, 2)] == ["1 reply", "2 replies"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/home/me/searches/a b/r1_00.py: has more than 9 characters", "r1_00.py: has more than 9 characters"),
+        ("/a/b c/r1_00.py:3: in f: no", "r1_00.py:3: in f: no"),
+        ("[Errno 2] No such file: '/home/me/my files/table.csv'", "[Errno 2] No such file: 'table.csv'"),
+        ('File "/usr/lib/python3/x.py", line 3', 'File "x.py", line 3'),
+        ("see /tmp/x/y, /tmp/x/z.log and ~/w/v", "see y, z.log and v"),
+        ("raised OSError(/a/b/c)", "raised OSError(c)"),
+        (r"C:\Users\me\searches\r1_00.py: bad", "r1_00.py: bad"),
+        ("replay:/home/me/searches/s1", "replay:s1"),
+        # these are no paths
+        ("m@http://localhost:11434/v1: 500: no", "m@http://localhost:11434/v1: 500: no"),
+        ("https://api.openai.com/v1/chat/completions", "https://api.openai.com/v1/chat/completions"),
+        ("in rad/s, 1/(N m), a / b, a /b", "in rad/s, 1/(N m), a / b, a /b"),
+        ("x = y / z / w", "x = y / z / w"),
+        (r"unexpected '\n\t' in compute_reward", r"unexpected '\n\t' in compute_reward"),
+        ("searches/x/r1_00.py", "searches/x/r1_00.py"),
+        ("", ""),
+        ("/", "/"),
+    ],
+)  # fmt: skip
+def test_messages_have_the_names_of_files_alone(text, told):
+    assert without_folders(text) == told
+    assert without_folders(told) == told
+
+
+BOMBS = """
+from envcoder_bench.report.words import without_folders
+for unit in ("/", "/a", "/a b", "'/a", "'/a ", '"', "~/", "C:\\\\", "C:\\\\a", "/a/'", ".py:", "a/", " /"):
+    text = (unit * 200_000)[:200_000]
+    for whole in (text, "'/" + text, "/" + text, "C:\\\\" + text):
+        without_folders(whole)
+print("done")
+"""
+
+
+def test_long_messages_take_time_that_is_linear_in_their_length():
+    """All of them take a second of processor time; in time that is quadratic they take minutes, and are killed."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+
+    root = project_folder("user_functions").parent
+    command = [sys.executable, "-c", BOMBS]
+    done = subprocess.run(command, cwd=root, preexec_fn=limit, stdout=subprocess.PIPE, text=True)
+    assert done.stdout == "done\n"

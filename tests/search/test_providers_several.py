@@ -1,0 +1,274 @@
+"""Several replies to one prompt by one request, where the provider gives them; the record, budgets and replays hold."""
+
+import os
+import random
+import threading
+from dataclasses import replace
+
+import pytest
+from llm_server import CODE, answer, cut_connection, held, status
+
+from envcoder_bench.errors import UserError
+from envcoder_bench.search.providers.base import BUDGET, STOP, Message, ProviderError, Reply, Request
+from envcoder_bench.search.providers.budget import Budget
+from envcoder_bench.search.providers.choice import make_provider
+from envcoder_bench.search.providers.complete import complete_all
+from envcoder_bench.search.providers.prices import Price
+from envcoder_bench.search.providers.replay import ReplayProvider
+from envcoder_bench.search.providers.transcript import Transcript, content_hash, read_records
+
+META = {"task": "Anymal"}
+PRICES = {"m": Price(1e6, 2e6)}  # a dollar for a token of input, two for one of output
+
+
+def samples(count, text="Make it run", **fields):
+    return [
+        Request("s", (Message("user", text),), sample=k, label=f"r1_{k:02d}", max_output_tokens=50, **fields)
+        for k in range(count)
+    ]
+
+
+def texts(count):
+    return [CODE.format(f"choice {k}") for k in range(count)]
+
+
+def complete(provider, requests, path, **options):
+    transcript = path if isinstance(path, Transcript) else Transcript(path, META)
+    return complete_all(provider, requests, transcript, **{"sleep": lambda seconds: None, **options})
+
+
+@pytest.fixture
+def several(server):
+    server.most_replies = 128
+    return server
+
+
+def openai(server):
+    return make_provider("openai:m", server.root + "/v1")
+
+
+class Model:
+    """A model in this process that gives up to ``most`` replies to a request; ``faults`` come first."""
+
+    name, model, default_output_tokens, recorded = "openai:m", "m", 50, False
+
+    def __init__(self, most=4, faults=(), tokens=lambda: (10, 5)):
+        self.most_replies, self.faults, self.tokens = most, list(faults), tokens
+        self.counts, self.asked, self.lock = [], [], threading.Lock()
+
+    def complete(self, request):
+        return self.complete_several(request, 1)[0]
+
+    def complete_several(self, request, count):
+        with self.lock:
+            self.counts.append(count)
+            if self.faults:
+                fault = self.faults.pop(0)
+                if fault is not None:
+                    raise fault
+            own = [replace(request, sample=request.sample + k) for k in range(count)]
+            self.asked += [content_hash(r) for r in own]
+            return [Reply(CODE.format(r.sample), *self.tokens()) for r in own]
+
+
+def test_samples_of_one_prompt_are_one_request_whose_choices_are_theirs(several, tmp_path):
+    several.script.append(answer(texts(5)))
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    told = {}
+    replies = complete(openai(several), samples(5, temperature=0.7), transcript, on_reply=told.__setitem__)
+    (body,) = several.bodies
+    assert body["n"] == 5 and body["max_tokens"] == 50 and body["temperature"] == 0.7
+    assert [reply.text for reply in replies] == texts(5) and [told[k] for k in range(5)] == replies
+    # the prompt is paid once: the parts add up to what was counted, 100 and 5 x 20
+    assert [(r.input_tokens, r.output_tokens) for r in replies] == [(20, 20)] * 5
+    assert transcript.spent.tokens == 200
+    records = read_records(transcript.path)[0][1:]
+    assert [(r["label"], r["request"]["sample"]) for r in records] == [(f"r1_{k:02d}", k) for k in range(5)]
+
+
+def test_tokens_and_dollars_of_the_parts_add_up_exactly(several, tmp_path):
+    several.input_tokens = 101
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    replies = complete(openai(several), samples(7), transcript, budget=Budget(prices=PRICES))
+    assert sum(r.input_tokens for r in replies) == 101 and sum(r.output_tokens for r in replies) == 140
+    assert transcript.spent.cost == 101 + 2 * 140 == sum(r.cost for r in replies)
+
+
+def test_other_prompts_and_models_without_n_are_asked_one_by_one(several, tmp_path):
+    requests = [*samples(2, "a"), *samples(1, "b"), *samples(1, "c")]
+    complete(openai(several), requests, tmp_path / "t.jsonl", concurrency=1)
+    assert [(b["messages"][-1]["content"], b.get("n", 1)) for b in several.bodies] == [("a", 2), ("b", 1), ("c", 1)]
+    several.bodies.clear()
+    complete(make_provider("anthropic:m", several.root), samples(3), tmp_path / "u.jsonl")
+    assert len(several.bodies) == 3 and not any("n" in body for body in several.bodies)
+
+
+def test_how_many_replies_a_request_asks_for_can_be_said(several, tmp_path):
+    complete(openai(several), samples(5), tmp_path / "t.jsonl", replies_per_request=2)
+    assert [body.get("n") for body in several.bodies] == [2, 2, None]
+    several.bodies.clear()
+    complete(openai(several), samples(3), tmp_path / "u.jsonl", replies_per_request=1)
+    assert [body.get("n") for body in several.bodies] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        status(400, "'n' must be 1"),
+        status(400, "n > 1 is not supported by this model", param="n", code="unsupported_value"),
+        status(422, "n: Extra inputs are not permitted"),
+        status(400, "Only one completion choice is allowed"),
+    ],
+)
+def test_a_server_that_refuses_n_is_asked_one_by_one_from_then_on(refusal, several, tmp_path):
+    several.script.append(refusal)
+    provider = openai(several)
+    replies = complete(provider, samples(4), tmp_path / "t.jsonl")
+    assert [r.finish for r in replies] == [STOP] * 4
+    assert [body.get("n") for body in several.bodies] == [4, *[None] * 4]
+    complete(provider, samples(3, "other"), tmp_path / "t.jsonl")
+    assert not any("n" in body for body in several.bodies[5:])
+
+
+@pytest.mark.parametrize(("most", "asked"), [(1, [6, *[None] * 5]), (2, [6, 2, 2]), (4, [6, 2]), (5, [6, None])])
+def test_a_server_that_gives_fewer_is_asked_for_the_rest(most, asked, server, tmp_path):
+    server.most_replies = most
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    provider = openai(server)
+    replies = complete(provider, samples(6), transcript)
+    assert [r.finish for r in replies] == [STOP] * 6
+    assert [body.get("n") for body in server.bodies] == asked
+    assert transcript.spent.tokens == 100 * len(asked) + 20 * 6
+    complete(provider, samples(6, "other"), transcript)  # it is known by now
+    assert all(body.get("n", 1) <= most for body in server.bodies[len(asked) :])
+
+
+def test_a_server_that_gives_more_than_asked_for_is_paid_for_what_it_counts(server, tmp_path):
+    server.script.append(answer(texts(5)))
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    replies = complete(openai(server), samples(3), transcript)
+    assert [r.text for r in replies] == texts(3) and len(server.bodies) == 1
+    assert transcript.spent.tokens == 200
+
+
+def test_what_does_not_do_is_asked_again_by_itself(several, tmp_path):
+    several.script.append(answer([CODE.format(0), "I would rather not.", CODE.format(2)]))
+    replies = complete(openai(several), samples(3), tmp_path / "t.jsonl")
+    assert [r.error for r in replies] == [""] * 3 and [body.get("n") for body in several.bodies] == [3, None]
+    records = read_records(tmp_path / "t.jsonl")[0][1:]
+    assert [(r["request"]["sample"], r["request"]["attempt"]) for r in records] == [(0, 0), (1, 0), (2, 0), (1, 1)]
+
+
+def test_choices_that_are_cut_off_name_the_limit_and_the_flag(several, tmp_path):
+    several.script.append(answer(["```python\ndef compute_reward("] * 2, "length"))
+    several.script.extend([answer("```python\n", "length")] * 4)
+    replies = complete(openai(several), samples(2), tmp_path / "t.jsonl")
+    first = read_records(tmp_path / "t.jsonl")[0][1]["reply"]["error"]
+    assert first.startswith("the reply was cut off after 50 tokens: raise --max_output_tokens")
+    assert all(
+        "after 20 tokens: raise --max_output_tokens" in r.error for r in replies
+    )  # of the one that was asked last
+
+
+@pytest.mark.parametrize("fault", [status(500), status(429, "Request too large: limit 30000 tokens"), cut_connection])
+def test_after_a_failure_half_as_many_are_asked_for_and_the_failure_is_on_record(fault, several, tmp_path):
+    several.script.append(fault)
+    said, waits = [], []
+    replies = complete(openai(several), samples(8), tmp_path / "t.jsonl", notify=said.append, sleep=waits.append)
+    assert [r.finish for r in replies] == [STOP] * 8
+    assert [body.get("n") for body in several.bodies] == [8, 4, 4]
+    records = read_records(tmp_path / "t.jsonl")[0][1:]
+    assert [r["type"] for r in records] == ["failure", *["reply"] * 8]
+    assert records[0]["label"] == "r1_00 to r1_07" and said[0].startswith("r1_00 to r1_07: ") and len(waits) == 1
+
+
+def test_a_server_that_fails_whenever_n_is_there_is_asked_one_by_one(several, tmp_path):
+    several.script.extend([status(500)] * 3)
+    complete(openai(several), samples(8), tmp_path / "t.jsonl")
+    assert [body.get("n") for body in several.bodies] == [8, 4, 2, *[None] * 8]
+
+
+def test_cut_at_any_byte_only_what_is_lost_is_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
+    path = tmp_path / "t.jsonl"
+    requests = samples(5)
+    first = complete(Model(), requests, path)
+    whole = path.read_bytes()
+    for size in range(len(whole) + 1):
+        path.write_bytes(whole[:size])
+        known = [record["hash"] for record in read_records(path)[0] if record["type"] == "reply"]
+        model = Model()
+        transcript = Transcript(path, META)
+        assert complete(model, requests, transcript) == first, size
+        assert not set(known) & set(model.asked) and len(model.asked) == 5 - len(known), size
+        left = 5 - len(known)
+        assert model.counts == ([] if not left else [left] if left < 5 else [4, 1]), size
+        assert transcript.spent.tokens == 15 * 5
+
+
+def test_a_replay_asks_one_by_one_and_gives_the_same(several, tmp_path):
+    path = tmp_path / "t.jsonl"
+    several.script.append(answer([CODE.format(0), "no code", CODE.format(2)]))
+    recorded = complete(openai(several), samples(3), path)
+    played = complete(ReplayProvider(path), samples(3), tmp_path / "u.jsonl")
+    assert played == recorded
+    before = [record["reply"] for record in read_records(path)[0][1:]]
+    after = [record["reply"] for record in read_records(tmp_path / "u.jsonl")[0][1:]]
+    assert sorted(map(str, before)) == sorted(map(str, after))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_budgets_hold_and_nothing_that_surely_fits_is_left_out(seed, tmp_path):
+    rng = random.Random(seed)
+    limits = {"max_tokens": rng.randint(100, 4000)} if seed % 2 else {"max_cost": rng.randint(100, 6000)}
+    budget = Budget(prices=PRICES, **limits)
+    faults = [rng.choice([None, None, ProviderError("server", "down")]) for _ in range(10)]
+    model = Model(rng.randint(2, 9), faults, tokens=lambda: (rng.randint(0, 5), rng.randint(0, 50)))
+    transcript = Transcript(tmp_path / "t.jsonl", META)
+    requests = [r for text in "abcdef" for r in samples(12, text)]
+    replies = complete(model, requests, transcript, budget=budget, concurrency=5, replies_per_request=7)
+    spent = transcript.spent
+    assert spent.tokens <= limits.get("max_tokens", 1e9) and spent.cost <= limits.get("max_cost", 1e9)
+    most = budget.most(model, requests[0])
+    if any(reply.finish == BUDGET for reply in replies):
+        assert spent.tokens + most.tokens > limits.get("max_tokens", 1e9) or spent.cost + most.cost > limits.get(
+            "max_cost", 1e9
+        )
+    else:
+        assert len(set(model.asked)) == 72
+
+
+def test_a_budget_for_fewer_asks_for_fewer(tmp_path):
+    model = Model(most=8)
+    one = Budget().most(model, samples(1)[0]).tokens
+    budget = Budget(max_tokens=one + 2 * 50)
+    replies = complete(model, samples(8), tmp_path / "t.jsonl", budget=budget, concurrency=1)
+    # three fit; they spend 45 tokens, which leave room for two, and these 30; then there is room for one at a time
+    assert model.counts == [3, 2, 1, 1] and len(model.asked) == 7
+    assert [reply.finish for reply in replies] == [STOP] * 7 + [BUDGET]
+
+
+def test_the_same_samples_at_once_are_sent_once(several, tmp_path):
+    several.script.extend([held] * 9)
+    provider, transcript = openai(several), Transcript(tmp_path / "t.jsonl", META)
+    results = []
+
+    def search(requests):
+        results.append(complete(provider, requests, transcript))
+
+    own = samples(6)
+    searches = [threading.Thread(target=search, args=(part,)) for part in (own[:4], own[2:], own)]
+    for thread in searches:
+        thread.start()
+    several.open.set()
+    for thread in searches:
+        thread.join(30)
+    assert len(results) == 3
+    assert sorted(r["request"]["sample"] for r in read_records(transcript.path)[0][1:]) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_fault_that_no_request_can_get_over_ends_it(several, tmp_path):
+    several.script.append(status(401, "Incorrect API key provided"))
+    with pytest.raises(UserError, match="the key was not accepted"):
+        complete(openai(several), samples(4), tmp_path / "t.jsonl")
+    assert len(several.bodies) == 1
