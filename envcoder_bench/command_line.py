@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shlex
+import shutil
+import sys
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.output import best_effort_output
+from envcoder_bench.report.files import disk_trouble
 from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
 
 
@@ -41,6 +47,61 @@ class Parser(argparse.ArgumentParser):
             raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
         args.overrides = overrides
         return args
+
+
+def command(name: str, run: Callable[[List[str]], int], words: Sequence[str]) -> int:
+    """Run a command and return its exit code; mistakes of the user, a stop and a full disk are a line on stderr.
+
+    What is printed does not count: a reader that has gone or a closed terminal changes neither the run nor its exit code.
+    """
+    with best_effort_output():
+        try:
+            return run(list(words))
+        except UserError as error:
+            message, code = f"error: {error}", 2
+        except OSError as error:
+            message, code = f"error: {disk_trouble(error)}", 2
+            if not disk_trouble(error):
+                raise
+        except KeyboardInterrupt as stop:
+            message, code = str(stop) or "stopped; nothing was written", 130
+        print(f"{name}: {message}", file=sys.stderr)
+        return code
+
+
+def invocation(name: str) -> str:
+    """How to start a command from a shell as it is now, such as ``eval-shapers`` or ``python eval_shapers.py``."""
+    module = name.replace("-", "_")
+    given = Path(sys.argv[0])
+    if given.name == f"{module}.py":
+        return f"{_python()} {shlex.quote(sys.argv[0])}"
+    for script in ([given] if given.name == name else []) + [Path(sys.executable).with_name(name)]:
+        on_path = shutil.which(name)
+        if on_path is not None and script.exists() and os.path.samefile(on_path, script):
+            return name
+        if script.exists():
+            return shlex.quote(shown(script))
+    return f"{_python()} -m envcoder_bench.{module}"
+
+
+def resume_command(folder: Path, name: str = "eval-shapers") -> str:
+    """What goes on with the run in ``folder``, to be pasted into the shell."""
+    return f"{invocation(name)} --resume {shlex.quote(shown(folder))}"
+
+
+def shown(path: Path) -> str:
+    """A path as a person would write it: relative where it is below the working folder."""
+    path, here = Path(os.path.abspath(path)), Path.cwd()
+    return str(path.relative_to(here) if here in path.parents else path)
+
+
+def _python() -> str:
+    """This Python as the shell finds it."""
+    for name in ("python", "python3"):
+        found = shutil.which(name)
+        if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
+            return name
+    return shlex.quote(shown(Path(sys.executable)))
 
 
 def _takes_one(action: argparse.Action) -> bool:

@@ -45,6 +45,14 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
     return cfg
 
 
+def with_defaults(cfg: DictConfig) -> DictConfig:
+    """A run's config with today's values for keys of cfg/config.yaml that there were not when it began."""
+    defaults = OmegaConf.load(project_folder("cfg") / "config.yaml")
+    merged = OmegaConf.merge({key: value for key, value in defaults.items() if key != "defaults"}, cfg)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
 def _compose(task: str, overrides: Sequence[str]) -> DictConfig:
     with initialize_config_dir(config_dir=str(project_folder("cfg")), version_base="1.3"):
         return compose(config_name="config", overrides=[f"task={task}", *overrides])

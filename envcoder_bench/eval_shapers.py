@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -20,9 +19,11 @@ from envcoder_bench.command_line import (
     add_num_envs,
     add_where,
     as_words,
+    command,
     common_overrides,
 )
 from envcoder_bench.errors import UserError, user_input
+from envcoder_bench.report.files import refuse_taken
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 EPILOG = """\
@@ -110,44 +111,39 @@ def _describe(task: str) -> int:
     from envcoder_bench.report.describe import describe
 
     with user_input():
-        text = describe(task, shutil.get_terminal_size((110, 24)).columns)
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # `| head` has seen enough; what is left is not to be written at the end of the program
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(describe(task, shutil.get_terminal_size((110, 24)).columns))
     return 0
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    try:
-        args = build_parser().parse(words)
-        from envcoder_bench import evaluate  # torch and the simulators load here, so that --help is instant
+    return command("eval-shapers", _main, sys.argv[1:] if argv is None else argv)
 
-        gc.freeze()  # what was imported stays: the collector need not look at it again
-        if args.resume:
-            if len(words) > (1 if words[0].startswith("--resume=") else 2):
-                raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
-            return evaluate.resume(Path(args.resume))
-        if not args.task:
-            raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
-        if args.describe:
-            return _describe(args.task)
-        return evaluate.start(
-            task=args.task,
-            overrides=config_overrides(args),
-            candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
-            candidate_idx=args.candidate_idx,
-            num_envs=args.num_envs,
-            output_dir=None if args.output_dir is None else Path(args.output_dir),
-        )
-    except UserError as error:
-        print(f"eval-shapers: error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("eval-shapers: stopped at once; a run that has begun goes on with --resume", file=sys.stderr)
-        return 130
+
+def _main(words: List[str]) -> int:
+    args = build_parser().parse(words)
+    if args.output_dir is not None:
+        with user_input():
+            refuse_taken(Path(args.output_dir))  # before anything is imported that takes seconds
+    from envcoder_bench import evaluate  # torch and the simulators load here, so that --help is instant
+
+    gc.freeze()  # what was imported stays: the collector need not look at it again
+    if args.resume:
+        if len(words) > (1 if words[0].startswith("--resume=") else 2):
+            raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
+        return evaluate.resume(Path(args.resume))
+    if not args.task:
+        raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+    if args.describe:
+        return _describe(args.task)
+    return evaluate.start(
+        task=args.task,
+        overrides=config_overrides(args),
+        candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
+        candidate_idx=args.candidate_idx,
+        num_envs=args.num_envs,
+        output_dir=None if args.output_dir is None else Path(args.output_dir),
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ OK = "ok"
 RUNNING = "running"
 FAILED = "failed"
 FAILED_AT_LOAD = "failed at load"
-STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD)
+SKIPPED = "skipped"  # it defines no function of the types that were asked for
+STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD, SKIPPED)
 
 NAN = math.nan
 
@@ -59,7 +60,7 @@ class Result:
     @property
     def measured(self) -> bool:
         """Whether this row counts in its candidate's mean."""
-        return not self.failed and math.isfinite(self.fitness)
+        return self.status in (OK, RUNNING) and math.isfinite(self.fitness)
 
 
 def number(value: float | None) -> str:
@@ -85,19 +86,32 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
 
 
 def read_results(path: str | Path) -> list[Result]:
-    """Read what ``write_results`` wrote. Raises ValueError naming the file where the columns are others."""
+    """Read what ``write_results`` wrote.
+
+    Raises:
+        ValueError: the columns are others, or a row is not whole; the message names the file.
+    """
     with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
-        rows = list(reader)
-    results = []
-    for row in rows:
-        values: dict[str, Any] = dict(row)
+        text = file.read()
+    if not text.endswith("\n"):
+        raise ValueError(f"{path}: its end is missing")
+    header, *rows = csv.reader(io.StringIO(text))
+    if tuple(header) != COLUMNS:
+        raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
+    return [_result(row, f"{path}: row {number}") for number, row in enumerate(rows, 1)]
+
+
+def _result(row: Sequence[str], place: str) -> Result:
+    if len(row) != len(COLUMNS):
+        raise ValueError(f"{place} has {len(row)} cells and not {len(COLUMNS)}")
+    cells = dict(zip(COLUMNS, row))
+    values: dict[str, Any] = dict(cells)
+    try:
         for column in ("seed", "episodes", "env_steps", "unstable_resets"):
-            values[column] = int(row[column])
+            values[column] = int(cells[column])
         for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
-            values[column] = float(row[column]) if row[column] else NAN
-        values["shaped_return"] = float(row["shaped_return"]) if row["shaped_return"] else None
-        results.append(Result(**values))
-    return results
+            values[column] = float(cells[column]) if cells[column] else NAN
+        values["shaped_return"] = float(cells["shaped_return"]) if cells["shaped_return"] else None
+        return Result(**values)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
