@@ -1,4 +1,4 @@
-"""checkpoint.pth: how far a run got. It holds tensors and plain Python data, so that it can be read after a refactor."""
+"""checkpoint.pth: how far a run got, as tensors and plain Python data, so that a refactor does not matter."""
 
 from __future__ import annotations
 
@@ -51,6 +51,10 @@ class Checkpoint:
         return bool(self.waves or self.training)
 
 
+class _NotACheckpoint(Exception):
+    """A file that can be read, but is something else."""
+
+
 def save_state(path: Path, state: Any) -> None:
     """``torch.save`` that leaves the old file or the new one, whenever the process dies."""
     buffer = io.BytesIO()
@@ -73,7 +77,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     try:
         state = _load(path)
         if not isinstance(state, dict) or not isinstance(state.get("format"), int):
-            raise ValueError("it is no checkpoint of a run")
+            raise _NotACheckpoint("it is no checkpoint of a run")
         refuse_newer(state.pop("format"), path)
         return Checkpoint(**{**state, "results": [Result(**row) for row in state["results"]]})
     except (UserError, MemoryError):
@@ -81,7 +85,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except PermissionError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:  # a damaged file can make torch and pickle raise anything
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = error if isinstance(error, _NotACheckpoint) else "it is cut off, or something else"
         raise UserError(
             f"{path} is damaged ({reason}): put back a copy of it; or delete it, and --resume trains all candidates"
             " from the beginning"
@@ -98,13 +102,13 @@ def refuse_newer(number: int, path: Path) -> None:
 
 
 def _load(path: Path) -> Any:
+    if not path.stat().st_size:
+        raise _NotACheckpoint("it is empty")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         old = torch.load(path, map_location="cpu", weights_only=False, pickle_module=_format_1)
-        if not isinstance(old, _OldCheckpoint):
-            raise
-        return _from_format_1(old)
+        return _from_format_1(old) if isinstance(old, _OldCheckpoint) else None
 
 
 # format 1: instances of three classes, of which nothing but their attributes is read
@@ -118,21 +122,22 @@ class _OldCheckpoint(_Attributes):
     pass
 
 
+_CLASSES = {
+    ("envcoder_bench.run_folder", "Checkpoint"): _OldCheckpoint,
+    ("envcoder_bench.report.results", "Result"): _Attributes,
+    ("envcoder_bench.env.evaluation", "Episodes"): _Attributes,
+}
+
+
 class _Unpickler(pickle.Unpickler):
     """Makes the classes of format 1, and nothing else than what tensors are made of."""
 
-    _classes = {
-        ("envcoder_bench.run_folder", "Checkpoint"): _OldCheckpoint,
-        ("envcoder_bench.report.results", "Result"): _Attributes,
-        ("envcoder_bench.env.evaluation", "Episodes"): _Attributes,
-    }
-
     def find_class(self, module_name: str, global_name: str) -> Any:
-        if (module_name, global_name) in self._classes:
-            return self._classes[module_name, global_name]
+        if (module_name, global_name) in _CLASSES:
+            return _CLASSES[module_name, global_name]
         if (module_name, global_name) == ("collections", "OrderedDict") or module_name in ("torch", "torch._utils"):
             return super().find_class(module_name, global_name)
-        raise pickle.UnpicklingError(f"it holds {module_name}.{global_name}")
+        raise _NotACheckpoint(f"it holds {module_name}.{global_name}")
 
 
 _format_1 = ModuleType("format_1")  # the part of the pickle module that torch.load asks for

@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 def command(name: str, run: Callable[[List[str]], int], words: Sequence[str]) -> int:
     """Run a command and return its exit code; mistakes of the user, a stop and a full disk are a line on stderr.
 
-    What is printed does not count: a reader that has gone or a closed terminal changes neither the run nor its exit code.
+    A reader of what is printed that has gone, or a closed terminal, changes neither the run nor its exit code.
     """
     with best_effort_output():
         try:

@@ -124,18 +124,20 @@ def resume(path: Path, command: str = "") -> int:
     with _at_work(folder, command), folder.locked():
         with user_input():
             pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
-        folder.note_software(cfg.device)
         for note in folder.notes:
             print(f"{folder.path}: {note}", file=sys.stderr)
         _use_one_torch_thread(cfg)
         saved = folder.load_checkpoint() or Checkpoint()
-        with user_input():  # of a run of format 1 it is not known whether somebody changed its config
-            check_task_name(cfg.task.name)
-            check_values(cfg)
-            footprint = Footprint(cfg)
-        check_training(cfg)
+        try:  # of a run of format 1 it is not known whether somebody changed its config
+            with user_input():
+                check_task_name(cfg.task.name)
+                check_values(cfg)
+                check_training(cfg)
+                footprint = Footprint(cfg)
+        except UserError as error:
+            raise UserError(f"{folder.config}: {error}") from error
         plan = _prepare(cfg, sources, folder.read_fitness(cfg), footprint, saved)
-        return _Run(folder, cfg, sources, saved, command).see_through(plan)
+        return _Run(folder, cfg, sources, saved, command, resumed=True).see_through(plan)
 
 
 @contextmanager
@@ -207,6 +209,7 @@ class _Run:
     sources: List[CandidateSource]
     saved: Checkpoint
     command: str = ""
+    resumed: bool = False
 
     def __post_init__(self) -> None:
         self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
@@ -218,6 +221,8 @@ class _Run:
             print(plan, file=sys.stderr)
             saved.needed = max(saved.needed, plan.needed)
             stopped_by = self._train(plan.waves)
+        else:
+            self._note_software()
         if stopped_by is None:
             code = outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
         else:
@@ -242,6 +247,14 @@ class _Run:
         finally:
             logs.close()
         return stopped_by
+
+    def _note_software(self) -> None:
+        """Once: write down with what a resumed run goes on, and say so where that is not what it began with."""
+        if self.resumed:
+            self.resumed = False
+            different = self.folder.note_software(self.cfg.device)
+            if different:
+                print(f"{self.folder.path}: {different}", file=sys.stderr)
 
     def _open_logs(self) -> RunLogs:
         folder, saved = self.folder, self.saved
@@ -273,6 +286,7 @@ class _Run:
         observer = RunObserver(cfg, wave, training, evaluation, logs, self._on_evaluation, save, self.profile)
         agent = make_agent(cfg, training, observer)
         observer.begin(saved.training, self.folder.checkpoint)
+        self._note_software()  # only now: the checkpoint fits to the config
         saved.groups, saved.training = [], None
         try:
             agent.train()

@@ -84,4 +84,4 @@ def _reopen(number: int) -> TextIO:
             os.fstat(number)
         except OSError:
             os.dup2(null, number)
-    return open(null, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  open as long as the process lives
+    return open(null, "w", encoding="utf-8", closefd=False)

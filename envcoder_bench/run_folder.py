@@ -28,7 +28,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from filelock import FileLock, Timeout  # torch's own dependency
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from yaml import MarkedYAMLError, YAMLError
 
 from envcoder_bench import checkpoint
 from envcoder_bench.checkpoint import Checkpoint
@@ -185,7 +185,7 @@ class RunFolder:
             return self._recorded_config(f"config.yaml is damaged ({lost[0][0]} is missing)")
         if found and self.complete:
             self.notes.append(
-                f"config.yaml was changed after the run ({shown(found)}): these are the results of the config in run.json"
+                f"config.yaml was changed after the run ({shown(found)}): these are results of the config in run.json"
             )
             return _load_config(self.record.config)
         fixed = [change for change in found if change[0] not in FREE_KEYS]
@@ -207,16 +207,16 @@ class RunFolder:
         return _load_config(self.record.config)
 
     def _damaged(self, what: str) -> UserError:
-        return UserError(f"--resume {self.path}: the run is damaged: {what}; put back a copy of that, or begin a new run")
+        return UserError(f"--resume {self.path}: the run is damaged: {what}; put back a copy, or begin a new run")
 
-    def note_software(self, device: str) -> None:
-        """Write down with what the run goes on, and add a note where that is not what it began with."""
+    def note_software(self, device: str) -> str:
+        """Write down with what the run goes on; returns what is to be said where that is not what it began with."""
         if self.record is None:
             self.record = RunRecord(None, [], self.config.read_text("utf-8"))
         different = self.record.resumed(device)
         if different:
-            self.notes.append(f"goes on with other software ({different}): the results may not be those of an unbroken run to the last bit")
             self.record.write(self.run)
+        return different and f"{different}: the results may not be those of an unbroken run to the last bit"
 
     def read_fitness(self, cfg: DictConfig) -> Optional[CandidateSource]:
         """The fitness file as it was when the run began; None: the run is ranked by the task's own fitness.
@@ -244,13 +244,16 @@ def _load_config(text: str) -> DictConfig:
     """The config of a run. Raises ValueError where the text is something else, in one line."""
     try:
         cfg = OmegaConf.create(text)
-        if not isinstance(cfg, DictConfig) or not isinstance(cfg.get("candidates"), ListConfig):
-            raise ValueError("it is not the config of a run, or cut off")
-        for listed in cfg.candidates:
-            if not (isinstance(listed.get("name"), str) and isinstance(listed.get("file"), str)):
-                raise ValueError("its list of candidates is cut off")
-    except (YAMLError, OmegaConfBaseException, AttributeError, TypeError) as error:
-        raise ValueError(" ".join(str(error).split())[:200]) from error
+    except MarkedYAMLError as error:
+        place = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
+        raise ValueError(f"{place}{error.problem}") from error
+    except (YAMLError, OmegaConfBaseException) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    if not isinstance(cfg, DictConfig) or not isinstance(cfg.get("candidates"), ListConfig):
+        raise ValueError("it is not the config of a run, or its end is missing")
+    for listed in cfg.candidates:
+        if not isinstance(listed, DictConfig) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):
+            raise ValueError("the end of its list of candidates is missing")
     return cfg
 
 

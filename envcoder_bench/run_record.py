@@ -15,7 +15,6 @@ import torch
 
 import envcoder_bench
 from envcoder_bench.checkpoint import FORMAT, refuse_newer
-from envcoder_bench.errors import UserError
 from envcoder_bench.report.files import write_atomic
 
 PACKAGES = {  # what results depend on to the last bit; name in run.json: distribution
@@ -63,13 +62,13 @@ class RunRecord:
         now = software(device)
         if not self.software:
             self.software.append(now)
-            return "the run was begun by a version that did not record with what"
+            return "it is not known with which software and on which device the run began"
         before = self.software[-1]
         if before == now:
             return ""
         self.software.append(now)
-        changes = [(key, before.get(key), now.get(key)) for key in dict.fromkeys([*before, *now])]
-        return ", ".join(f"{key} {old} -> {new}" for key, old, new in changes if old != new)
+        both = [(key, before.get(key), now.get(key)) for key in dict.fromkeys([*before, *now])]
+        return "the run goes on with " + ", ".join(f"{key} {new} (was {old})" for key, old, new in both if old != new)
 
 
 def read_record(path: Path) -> Optional[RunRecord]:

@@ -118,7 +118,8 @@ class RunObserver(AlgoObserver):
                 raise
             except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
                 reason = str(error).strip().splitlines()[0]
-                raise UserError(f"{file} does not fit to the run's config.yaml ({reason}): put back both as they were") from error
+                message = f"{file} does not fit the run's config.yaml ({reason}): put back both as they were"
+                raise UserError(message) from error
         self.progress = Progress(
             self.cfg.learning_iterations, self.iteration, wave=self.wave.number, waves=self.wave.total
         )
@@ -261,7 +262,7 @@ class RunObserver(AlgoObserver):
 
 
 def _stop_signals() -> List[signal.Signals]:
-    """What stops a training with a checkpoint: Ctrl-C, a kill, and a terminal that closes unless nohup says otherwise."""
+    """What stops a training with a checkpoint: Ctrl-C, a kill, and a terminal that closes, unless under nohup."""
     signals = [signal.SIGINT, signal.SIGTERM]
     if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:
         signals.append(_HANG_UP)

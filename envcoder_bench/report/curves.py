@@ -58,23 +58,22 @@ def read_curves(path: str | Path) -> pd.DataFrame:
 def split_wide(curves: Path, components: Path) -> None:
     """Bring curves.csv of format 1, which had a column for each component of any candidate, into today's two files.
 
-    Does nothing where curves.csv is not such a file. A process that is killed in here does the same again.
+    Does nothing where curves.csv is not such a file.
     """
     if not curves.is_file():
         return
-    with open(curves, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        rows = csv.reader(file)
-        header = next(rows, [])
-        end = len(KEYS) + len(SCALARS)
-        names = header[end:]
-        if not names or tuple(header[:end]) != (*KEYS, *SCALARS) or not all(x.startswith(_WIDE) for x in names):
-            return
-        narrow, long = [line(header[:end])], [line([*KEYS, *ComponentLog.columns])]
-        for row in rows:
-            if len(row) != len(header):
-                continue  # the last one, of a killed writer
+    text = curves.read_text(encoding="utf-8", errors="replace")
+    rows = csv.reader(text[: text.rfind("\n") + 1].split("\n"))  # the last line may be half of one
+    header = next(rows, [])
+    end = len(KEYS) + len(SCALARS)
+    names = header[end:]
+    if not names or tuple(header[:end]) != (*KEYS, *SCALARS) or not all(x.startswith(_WIDE) for x in names):
+        return
+    narrow, long = [line(header[:end])], [line([*KEYS, *ComponentLog.columns])]
+    for row in rows:
+        if len(row) == len(header):
             narrow.append(line(row[:end]))
             found = zip(names, row[end:])
             long += [line([*row[: len(KEYS)], name[len(_WIDE) :], mean]) for name, mean in found if mean]
     write_atomic(components, "".join(long))
-    write_atomic(curves, "".join(narrow))
+    write_atomic(curves, "".join(narrow))  # last: while it is wide, both can be made again

@@ -203,5 +203,6 @@ def read_ranking(path: str | Path) -> list[Ranked]:
 
 
 def _ranked(row: dict[str, Any]) -> Ranked:
-    known = {key: tuple(x) if isinstance(x, list) else x for key, x in row.items() if key != "baseline"}
-    return Ranked(**{key: NAN if x is None and key != "rank" else x for key, x in known.items()})
+    known: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key not in ("rank", "baseline")}
+    known.update(seeds=tuple(row["seeds"]), errors=tuple(row["errors"]))
+    return Ranked(rank=row["rank"], **known)

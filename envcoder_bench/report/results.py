@@ -104,8 +104,8 @@ def read_results(path: str | Path) -> list[Result]:
 def _result(row: Sequence[str], place: str) -> Result:
     if len(row) != len(COLUMNS):
         raise ValueError(f"{place} has {len(row)} cells and not {len(COLUMNS)}")
-    cells = dict(zip(COLUMNS, row))
-    values: dict[str, Any] = dict(cells)
+    cells: dict[str, str] = dict(zip(COLUMNS, row))
+    values: dict[str, Any] = {**cells}
     try:
         for column in ("seed", "episodes", "env_steps", "unstable_resets"):
             values[column] = int(cells[column])

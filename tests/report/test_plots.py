@@ -68,7 +68,7 @@ def test_one_candidate_that_is_no_baseline_measured_once(tmp_path):
 
 @NO_WARNINGS
 def test_nothing_measured(tmp_path):
-    CurveLog(tmp_path / "curves.csv", []).close()
+    CurveLog(tmp_path / "curves.csv").close()
     empty = read_curves(tmp_path / "curves.csv")
     everyone_failed, _ = run(["human", "a", "b"], 2, 3)
     draw(tmp_path, everyone_failed, empty)
