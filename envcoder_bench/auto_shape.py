@@ -22,6 +22,7 @@ from envcoder_bench.command_line import (
     common_overrides,
 )
 from envcoder_bench.errors import UserError
+from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 EPILOG = """\
@@ -111,6 +112,11 @@ SEARCH_FLAGS = (
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns the exit code."""
+    with best_effort_output():
+        return _main(argv)
+
+
+def _main(argv: Optional[Sequence[str]]) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = build_parser().parse(words)

@@ -18,11 +18,19 @@ from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
 
 
 class Parser(argparse.ArgumentParser):
-    """Say near matches for unknown flags, and exit with code 2 through UserError; help keeps its line breaks."""
+    """Say near matches for unknown flags, and exit with code 2 through UserError; help keeps its line breaks.
+
+    Help shows the command as it was started, also for COMMAND in ``epilog``, so that its examples can be pasted.
+    """
 
     def __init__(self, prog: str, description: str, epilog: str) -> None:
-        layout = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=layout, allow_abbrev=False)
+        super().__init__(
+            prog=invocation(prog),
+            description=description,
+            epilog=epilog.replace("COMMAND", invocation(prog)),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
         self.add_argument(
             "overrides", nargs="*", metavar="key=value", help="override a key of cfg/; unknown keys are errors"
         )

@@ -29,19 +29,20 @@ from envcoder_bench.shaping.contract import SHAPER_TYPES
 EPILOG = """\
 examples:
   # rank the files in user_functions/Cartpole against both baselines
-  python eval_shapers.py --task Cartpole
+  COMMAND --task Cartpole
   # only their rewards; observations and all else from the human baseline; three seeds each
-  python eval_shapers.py --task Anymal --shaper_types compute_reward --seeds 3
+  COMMAND --task Anymal --shaper_types compute_reward --seeds 3
   # two files of your own, with a larger network
-  python eval_shapers.py --task Anymal --candidates a.py b.py train.params.network.mlp.units=[512,256,128]
+  COMMAND --task Anymal --candidates a.py b.py train.params.network.mlp.units=[512,256,128]
   # how fast it runs forward, instead of how well it follows commands
-  python eval_shapers.py --task Anymal --fitness user_functions/fitness/anymal_speed.py
+  COMMAND --task Anymal --fitness user_functions/fitness/anymal_speed.py
   # what candidates of a task find in state_dict, what they may define, and what fitness measures
-  python eval_shapers.py --task Ant --describe
+  COMMAND --task Ant --describe
   # go on with a run that was stopped or killed
-  python eval_shapers.py --resume runs/Anymal_20260101-120000
+  COMMAND --resume runs/Anymal_20260101-120000
 
-exit codes: 0 ranked; 1 every candidate failed; 2 bad input, nothing written; 130 stopped by Ctrl-C, resumable.
+exit codes: 0 ranked; 1 every candidate failed; 2 bad input, or a file that cannot be read or written; 130 stopped by
+Ctrl-C (128 + its number for another signal), resumable.
 """
 
 

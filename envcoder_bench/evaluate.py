@@ -152,15 +152,15 @@ def _stoppable(how: str) -> Iterator[None]:
 @contextmanager
 def _at_work(folder: RunFolder, command: str) -> Iterator[None]:
     """Say at Ctrl-C, or where the disk fails, how to go on with the run."""
-    command = command or resume_command(folder.path)
     try:
-        with _stoppable(f"go on with: {command}"):
+        with _stoppable(f"go on with: {command or resume_command(folder.path)}"):
             yield
     except OSError as error:
         trouble = disk_trouble(error, folder.path)
         if not trouble:
             raise
-        raise UserError(f"{trouble}. What was saved before is whole; mend this, and go on with: {command}") from error
+        then = "" if command else f". What was saved before is whole: mend this, and go on with: {resume_command(folder.path)}"
+        raise UserError(f"{trouble}{then}") from error
 
 
 def _prepare(

@@ -21,6 +21,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -33,7 +34,7 @@ from yaml import MarkedYAMLError, YAMLError
 from envcoder_bench import checkpoint
 from envcoder_bench.checkpoint import Checkpoint
 from envcoder_bench.errors import UserError, user_input
-from envcoder_bench.report.files import refuse_taken, write_atomic
+from envcoder_bench.report.files import disk_trouble, refuse_taken, write_atomic
 from envcoder_bench.report.logs import COMPONENTS, CURVES, POINTS, TENSORBOARD
 from envcoder_bench.run_record import FREE_KEYS, RunRecord, changes, missing, read_record, shown
 
@@ -87,7 +88,9 @@ class RunFolder:
             refuse_taken(path)
         folder = cls(path)
         listed = [{"name": c.name, "file": c.file} for c in sources]
+        there = path.is_dir()
         try:
+            path.mkdir(parents=True, exist_ok=True)
             for candidate in sources:
                 home = folder.candidate(candidate.name)
                 home.mkdir(parents=True, exist_ok=True)
@@ -98,8 +101,12 @@ class RunFolder:
             folder.record = RunRecord.new(config, cfg.device)
             folder.record.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
-        except OSError as error:
-            raise UserError(f"--output_dir {path} cannot be written: {error.strerror} ({error.filename})") from error
+        except BaseException as error:
+            for made in path.iterdir() if there else [path]:  # it was empty, and is again
+                shutil.rmtree(made, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise UserError(f"--output_dir {path} cannot be written: {disk_trouble(error, path)}") from error
+            raise
         return folder
 
     @classmethod

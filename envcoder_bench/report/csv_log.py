@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Collection, Sequence, Tuple, TypeVar
 
-from envcoder_bench.report.files import write_atomic
+from envcoder_bench.report.files import naming, write_atomic
 
 Log = TypeVar("Log", bound="CsvLog")
 
@@ -83,27 +83,29 @@ class CsvLog:
             return None
 
     def _open(self, path: str | Path, rows: int) -> None:
-        self.rows, self.lost = rows, 0
+        self.rows, self.lost, self._path = rows, 0, path
         self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  stays open until close()
 
     def write(self, iteration: int, env_steps: int, candidate: str, seed: int, cells: Sequence[str]) -> None:
         """Add a row, on disk after the next ``flush``; ``cells`` are those after KEYS."""
-        self._file.write(line([str(iteration), str(env_steps), one_line(candidate), str(seed), *cells]))
+        with naming(self._path):
+            self._file.write(line([str(iteration), str(env_steps), one_line(candidate), str(seed), *cells]))
         self.rows += 1
 
     def flush(self) -> None:
         """Hand all rows so far to the operating system: they survive the death of this process."""
-        self._file.flush()
+        with naming(self._path):
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with naming(self._path):
+            self._file.close()
 
 
 def sort_rows(path: str | Path) -> None:
     """Bring rows of groups that trained one after the other into the order that those of one training have."""
     header, *rows = _lines(path)
-    # a stable sort: groups keep their order
-    write_atomic(path, b"".join([header, *sorted(rows, key=lambda row: int(row.split(b",", 1)[0]))]))
+    write_atomic(path, b"".join([header, *sorted(rows, key=_iteration)]))  # a stable sort: groups keep their order
 
 
 def line(cells: Sequence[str]) -> str:
@@ -116,6 +118,10 @@ def line(cells: Sequence[str]) -> str:
 def one_line(name: str) -> str:
     """A name without line ends, which would break rows."""
     return " ".join(name.split())
+
+
+def _iteration(row: bytes) -> int:
+    return int(row.split(b",", 1)[0])
 
 
 def _lines(path: str | Path) -> list[bytes]:

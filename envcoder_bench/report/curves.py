@@ -51,8 +51,7 @@ class ComponentLog(CsvLog):
 
 def read_curves(path: str | Path) -> pd.DataFrame:
     """Read curves.csv or components.csv; names are strings (``001`` stays ``001``), empty cells NaN."""
-    names = {"candidate": str, "component": str}
-    return pd.read_csv(path, dtype=names, keep_default_na=False, na_values=[""])
+    return pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
 
 
 def split_wide(curves: Path, components: Path) -> None:
