@@ -15,6 +15,7 @@ if __package__ in (None, ""):  # run as a file: python envcoder_bench/auto_shape
 from envcoder_bench.command_line import (
     Parser,
     add_effort,
+    add_files,
     add_fitness,
     add_num_envs,
     add_where,
@@ -63,6 +64,8 @@ def build_parser() -> Parser:
     what.add_argument(
         "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
     )
+
+    add_files(what)
 
     model = parser.add_argument_group("who writes")
     model.add_argument(

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
-from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.errors import UserError, near_matches, user_input
 from envcoder_bench.output import best_effort_output
 from envcoder_bench.report.files import disk_trouble
 from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
@@ -143,6 +143,13 @@ def add_where(group: Any) -> None:
     )
 
 
+def add_files(group: Any) -> None:
+    """Add the flags for YAML files of the user's own."""
+    whose = "of your own, or of IsaacGymEnvs: its values instead of those in"
+    group.add_argument("--task_config", metavar="FILE", help=f"a task YAML {whose} cfg/task/<Task>.yaml")
+    group.add_argument("--train_config", metavar="FILE", help=f"a train YAML {whose} cfg/train/<Task>PPO.yaml")
+
+
 def add_fitness(group: Any) -> None:
     """Add --fitness."""
     group.add_argument(
@@ -156,7 +163,16 @@ def common_overrides(args: argparse.Namespace) -> Dict[str, object]:
     """The values of the flags above as keys of cfg/config.yaml; None for those that were not given."""
     if args.gpu_id is not None and args.device not in (None, "auto"):
         raise UserError("--gpu_id and --device both choose the device: give one of them")
+    files: Dict[str, object] = {}
+    if args.task_config is not None or args.train_config is not None:
+        from envcoder_bench.isaac_yaml import file_overrides  # here: --help must not wait for it
+        from envcoder_bench.tasks.registry import check_task_name
+
+        with user_input():
+            check_task_name(args.task)
+        files.update(file_overrides(args.task, args.task_config, args.train_config))
     return {
+        **files,
         "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",
         "fitness": None if args.fitness is None else quoted(args.fitness),
         "num_envs_per_candidate": args.num_envs_per_candidate,
@@ -179,8 +195,16 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "\\'") + "'"
 
 
-def shaper_types(names: Sequence[str]) -> List[str]:
+def listed(words: Sequence[str]) -> List[str]:
+    """The items of a flag's values, which may stand apart or be joined by commas: ``a,b c``."""
+    return [item.strip() for word in words for item in word.split(",") if item.strip()]
+
+
+def shaper_types(words: Sequence[str]) -> List[str]:
     """Their names without aliases. Raises UserError with near matches."""
+    names = listed(words)
+    if not names:
+        raise UserError(f"--shaper_types names none; there are {', '.join(SHAPER_TYPES)}")
     kinds = [ALIASES.get(name, name) for name in names]
     for name, kind in zip(names, kinds):
         if kind not in SHAPER_TYPES:

@@ -15,6 +15,7 @@ if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_shape
 from envcoder_bench.command_line import (
     Parser,
     add_effort,
+    add_files,
     add_fitness,
     add_num_envs,
     add_where,
@@ -65,8 +66,9 @@ def build_parser() -> Parser:
     what.add_argument(
         "--candidate_idx",
         "--reward_idx",
-        metavar="0,2,5",
-        help="only the candidates at these positions, in sorted order",
+        nargs="+",
+        metavar="K",
+        help="only the candidates at these positions, in sorted order, e.g. 0,2,5 or 0 2 5",
     )
     what.add_argument(
         "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
@@ -78,6 +80,8 @@ def build_parser() -> Parser:
     )
     add_fitness(what)
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines beside the candidates")
+
+    add_files(what)
 
     effort = parser.add_argument_group("how much")
     size = effort.add_mutually_exclusive_group()
@@ -141,7 +145,7 @@ def _main(words: List[str]) -> int:
         task=args.task,
         overrides=config_overrides(args),
         candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
-        candidate_idx=args.candidate_idx,
+        candidate_idx=None if args.candidate_idx is None else ",".join(args.candidate_idx),
         num_envs=args.num_envs,
         output_dir=None if args.output_dir is None else Path(args.output_dir),
     )

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench import outcome
 from envcoder_bench.checkpoint import Checkpoint, save_checkpoint
-from envcoder_bench.checks import check_training, check_values, share_out
+from envcoder_bench.checks import check_task, check_training, check_values, share_out
 from envcoder_bench.command_line import resume_command
 from envcoder_bench.config import compose_config, project_folder, with_defaults
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -109,6 +109,7 @@ def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
         check_task_name(task)
         cfg = compose_config(task, overrides)
         check_values(cfg)
+        check_task(cfg)
         cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
     read_fitness(cfg)
     return cfg
@@ -132,6 +133,7 @@ def resume(path: Path, command: str = "") -> int:
             with user_input():
                 check_task_name(cfg.task.name)
                 check_values(cfg)
+                check_task(cfg)
                 check_training(cfg)
                 footprint = Footprint(cfg)
         except UserError as error:
@@ -159,8 +161,9 @@ def _at_work(folder: RunFolder, command: str) -> Iterator[None]:
         trouble = disk_trouble(error, folder.path)
         if not trouble:
             raise
-        then = "" if command else f". What was saved before is whole: mend this, and go on with: {resume_command(folder.path)}"
-        raise UserError(f"{trouble}{then}") from error
+        if not command:  # else the caller says how to go on
+            trouble += f". What was saved before is whole: mend this, and go on with: {resume_command(folder.path)}"
+        raise UserError(trouble) from error
 
 
 def _prepare(

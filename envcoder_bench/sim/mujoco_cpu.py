@@ -9,14 +9,13 @@ exactly (sums, products, quotients), one operation at a time.
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
-import os
-
 import mujoco
 import numpy as np
 import torch
 from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
+from envcoder_bench.cpus import usable_cpus
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
@@ -52,7 +51,7 @@ class MujocoCpu(Simulator):
         self.effort_limits = robot.effort_limits
         self._robot = robot
 
-        self._batch = Batch(robot.mj_model, num_envs, num_threads or _usable_cpus())
+        self._batch = Batch(robot.mj_model, num_envs, num_threads or usable_cpus())
         self._batch.warning[:, _BLOW_UP, 1] = 1
         self._default_row = self._batch.state[0].copy()
         self._qpos = self._batch.bind("qpos")
@@ -236,8 +235,3 @@ def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarr
     out[:, 1] = b + scale * (s * tb + (z * ta - x * tc))
     out[:, 2] = c + scale * (s * tc + (x * tb - y * ta))
     return out
-
-
-def _usable_cpus() -> int:
-    """CPUs that this process may use; a container often has fewer than the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
