@@ -124,7 +124,7 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     """The attempt with the rows of one run: a seed that failed, or has no fitness, fails the candidate."""
     lost = [row for row in rows if not row.measured]
     if lost:
-        status = FAILED_AT_LOAD if all(row.status == "failed at load" for row in rows) else FAILED
+        status = FAILED_AT_LOAD if all(row.status == FAILED_AT_LOAD for row in rows) else FAILED
         return replace(attempt, status=status, fitness=None, error=without_folder(lost[0].error) or "it has no fitness")
     if not rows:
         return attempt

@@ -149,7 +149,8 @@ def test_evaluation_is_blind_to_everything_but_observation_and_action():
     ],
 )
 def test_an_episodes_fitness_is_the_sum_or_the_mean_as_the_task_says(task, overrides, full):
-    env = make_env({"a": "def compute_reward(dof_pos):\n    return dof_pos[:, 0]\n"}, 1, True, [f"task.{key}" for key in overrides], task)
+    reward = "def compute_reward(dof_pos):\n    return dof_pos[:, 0]\n"
+    env = make_env({"a": reward}, 1, True, [f"task.{key}" for key in overrides], task)
     episodes = run_episodes(env, lambda obs: torch.zeros(N, max(env.action_dims)), rounds=1, first_step=0)
     assert (episodes.length == env.full_episode).all()
     assert episodes.fitness.tolist() == [[full] * N]  # to the last bit
