@@ -29,12 +29,15 @@ from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 EPILOG = """\
 examples:
-  # rank the files in user_functions/Cartpole against both baselines
+  # rank the files in user_functions/Cartpole against both baselines, in full: for a GPU; minutes on a CPU
   COMMAND --task Cartpole
   # only their rewards; observations and all else from the human baseline; three seeds each
   COMMAND --task Anymal --shaper_types compute_reward --seeds 3
-  # two files of your own, with a larger network
-  COMMAND --task Anymal --candidates a.py b.py train.params.network.mlp.units=[512,256,128]
+  # two files, with a larger network
+  COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py user_functions/Anymal/003_torque.py \\
+      train.params.network.mlp.units=[512,256,128]
+  # a small run, to see whether a file does what it should
+  COMMAND --task Cartpole --candidate_idx 1 --num_envs_per_candidate 64 --learning_iterations 25
   # how fast it runs forward, instead of how well it follows commands
   COMMAND --task Anymal --fitness user_functions/fitness/anymal_speed.py
   # what candidates of a task find in state_dict, what they may define, and what fitness measures

@@ -177,7 +177,10 @@ class RunFolder:
 
     def _config(self) -> DictConfig:
         try:
-            present = _load_config(self.config.read_text("utf-8"))
+            text = self.config.read_text("utf-8")
+            if self.record is not None and text != self.record.config and self.record.config.startswith(text):
+                raise ValueError("its end is missing")
+            present = _load_config(text)
         except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
             reason = error.strerror if isinstance(error, OSError) else error
             if self.record is None:

@@ -75,6 +75,9 @@ def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> N
             above = path
         except FileNotFoundError:
             above = next(folder for folder in path.parents if folder.exists())
+            longest = os.pathconf(above, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+            if max(len(os.fsencode(name)) for name in path.relative_to(above).parts) > longest:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from None
         if path.is_file():
             raise ValueError(f"{flag} {shown} is a file; give a new folder")
         if not os.access(above, os.W_OK | os.X_OK):
