@@ -22,6 +22,7 @@ from envcoder_bench.command_line import (
     as_words,
     command,
     common_overrides,
+    listed,
 )
 from envcoder_bench.errors import UserError, user_input
 from envcoder_bench.report.files import refuse_taken
@@ -148,7 +149,7 @@ def _main(words: List[str]) -> int:
         task=args.task,
         overrides=config_overrides(args),
         candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
-        candidate_idx=None if args.candidate_idx is None else ",".join(args.candidate_idx),
+        candidate_idx=None if args.candidate_idx is None else ",".join(listed(args.candidate_idx)),
         num_envs=args.num_envs,
         output_dir=None if args.output_dir is None else Path(args.output_dir),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
-from envcoder_bench.report.table import decimal_places, fixed, numbers, shorten, split_place
+from envcoder_bench.report.table import decimal_places, fixed, half_width, numbers, shorten, split_place
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 if TYPE_CHECKING:
@@ -256,7 +256,9 @@ def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
     if not shown:
         return 0.0, 1.0
     means = [r.fitness for r in shown]
-    span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 1e-3)
+    halves = [half_width(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
+    usual = float(np.median([x for x in halves if not math.isnan(x)] or [0.0]))
+    span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 2 * usual, 1e-3)
     low = min(r.fitness_ci_low if not math.isnan(r.fitness_ci_low) else r.fitness for r in shown)
     high = max(r.fitness_ci_high if not math.isnan(r.fitness_ci_high) else r.fitness for r in shown)
     low, high = max(low, min(means) - span / 2), min(high, max(means) + span / 2)

@@ -96,3 +96,31 @@ def test_other_models_are_refused() -> None:
 def test_switched_off_features_and_unknown_keys_pass() -> None:
     off = {"mixed_precision": False, "multi_gpu": False, "central_value_config": None, "score_to_win": 20000}
     check_supported(make_params(network__normalization=None, network__value_activation="None", **off))
+
+
+OUT_OF_RANGE = [
+    ({"gamma": 2}, "params.config.gamma: must be a number from 0 to 1, got 2"),
+    ({"tau": -0.1}, "params.config.tau: must be a number from 0 to 1"),
+    ({"e_clip": 0}, "params.config.e_clip: must be a number above 0 and at most 1"),
+    ({"e_clip": 1.5}, "params.config.e_clip: must be"),
+    ({"learning_rate": "fast"}, "params.config.learning_rate: must be a number of at least 0, got fast"),
+    ({"learning_rate": float("nan")}, "params.config.learning_rate: must be"),
+    ({"learning_rate": True}, "params.config.learning_rate: must be"),
+    ({"critic_coef": None}, "params.config.critic_coef: must be a number of at least 0, got null"),
+    ({"entropy_coef": float("inf")}, "params.config.entropy_coef: must be a number, got inf"),
+    ({"grad_norm": 0}, "params.config.grad_norm: must be a number above 0"),
+    ({"horizon_length": 0}, "params.config.horizon_length: must be a whole number of at least 1"),
+    ({"mini_epochs": 2.5}, "params.config.mini_epochs: must be a whole number"),
+    ({"normalize_input": "maybe"}, "params.config.normalize_input: must be True or False, got maybe"),
+    ({"lr_schedule": "adptive"}, r"params.config.lr_schedule: must be .*, got adptive \(did you mean adaptive\?\)"),
+    ({"reward_shaper": {"scale_value": "big"}}, "params.config.reward_shaper.scale_value: must be a number, got big"),
+    ({"network__mlp": mlp(units=256)}, r"params.network.mlp.units: must be a list of whole numbers .*, got 256"),
+    ({"network__mlp": mlp(units=[64, 0])}, "params.network.mlp.units: must be"),
+    ({"network__mlp": mlp(initializer={"name": "zeros"})}, "network.mlp.initializer.name: must be one of default"),
+]
+
+
+@pytest.mark.parametrize("overrides, message", OUT_OF_RANGE, ids=[message[:40] for _, message in OUT_OF_RANGE])
+def test_values_out_of_range_are_named_by_their_key(overrides: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PPOSettings.from_params(make_params(**overrides), num_envs=6)
