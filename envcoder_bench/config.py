@@ -109,7 +109,9 @@ def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
     key = found.group(1)
     known = [*config_keys(_compose(task, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
     files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
-    return f"unknown key '{key}'{near_matches(key, known)}; the keys are those of {files}"
+    same = [name for name in known if name.endswith(f".{key}")]  # the place in front was left out
+    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    return f"unknown key '{key}'{hint}; the keys are those of {files}"
 
 
 def config_keys(cfg: DictConfig, prefix: str = "") -> List[str]:

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from envcoder_bench import outcome
 from envcoder_bench.checkpoint import Checkpoint, save_checkpoint
 from envcoder_bench.checks import check_task, check_training, check_values, share_out
-from envcoder_bench.command_line import resume_command
+from envcoder_bench.command_line import resume_command, shown
 from envcoder_bench.config import compose_config, project_folder, with_defaults
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.errors import Stopped, UserError, user_input
@@ -68,6 +68,8 @@ def start(
     with _stoppable("the run had not begun, and nothing was written"):
         cfg, sources, fitness, saved, plan = _ready(task, overrides, candidates, candidate_idx, num_envs)
         folder = RunFolder.create(path, cfg, sources, fitness)
+    if not command:  # else the caller has folders of its own
+        print(f"folder: {shown(path)}", file=sys.stderr)
     with _at_work(folder, command), folder.locked():
         return _Run(folder, cfg, sources, saved, command).see_through(plan)
 
