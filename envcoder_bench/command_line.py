@@ -8,8 +8,10 @@ import re
 import shlex
 import shutil
 import sys
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 from envcoder_bench.errors import UserError, near_matches, user_input
 from envcoder_bench.output import best_effort_output
@@ -62,7 +64,7 @@ def command(name: str, run: Callable[[List[str]], int], words: Sequence[str]) ->
 
     A reader of what is printed that has gone, or a closed terminal, changes neither the run nor its exit code.
     """
-    with best_effort_output():
+    with best_effort_output(), _plain_warnings():
         try:
             return run(list(words))
         except UserError as error:
@@ -75,6 +77,22 @@ def command(name: str, run: Callable[[List[str]], int], words: Sequence[str]) ->
             message, code = str(stop) or "stopped; nothing was written", 130
         print(f"{name}: {message}", file=sys.stderr)
         return code
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print warnings of this package as a line: where in its code they come from is nothing to the user."""
+    package, before = Path(__file__).resolve().parent, warnings.formatwarning
+
+    def formatted(message: Any, category: Any, filename: str, *rest: Any) -> str:
+        own = package in Path(filename).resolve().parents
+        return f"warning: {message}\n" if own else before(message, category, filename, *rest)
+
+    warnings.formatwarning = formatted
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def invocation(name: str) -> str:

@@ -112,6 +112,8 @@ def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
             without.append(f"{key} (everything is float32)")
             continue
         listed = [name for name in _NO_EFFECT if covers((name,), key)]
+        if listed and OmegaConf.select(defaults, key) == value:
+            continue  # a copy of the shipped file
         if listed:
             without.append(listed[0] + (f" ({_NO_EFFECT[listed[0]]})" if _NO_EFFECT[listed[0]] else ""))
         elif key in known:

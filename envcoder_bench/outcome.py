@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.checkpoint import Checkpoint, save_state
+from envcoder_bench.command_line import shown
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.errors import UserError
 from envcoder_bench.fitness import fitness_meaning
@@ -162,7 +163,7 @@ def show(folder: RunFolder, ranked: Sequence[Ranked], meaning: str) -> None:
     print("\n" + render_table(ranked, meaning, width, bold=sys.stdout.isatty()))
     for name in (RANKING, LEARNING_CURVES, "results.csv", "candidates"):
         if (folder.path / name).exists():
-            print(folder.path / name)
+            print(shown(folder.path / name))
 
 
 def show_again(folder: RunFolder, cfg: DictConfig) -> int:
@@ -175,7 +176,7 @@ def show_again(folder: RunFolder, cfg: DictConfig) -> int:
     show(folder, ranked, fitness_meaning(cfg, folder.read_fitness(cfg)))
     for note in folder.notes:
         print(f"{folder.path}: {note}", file=sys.stderr)
-    print(f"\nthe run in {folder.path} is complete: there was nothing left to do", file=sys.stderr)
+    print(f"\nthe run in {shown(folder.path)} is complete: there was nothing left to do", file=sys.stderr)
     return exit_code(ranked)
 
 

@@ -18,7 +18,7 @@ def test_an_unknown_key_is_named_with_its_near_matches():
 
 
 def test_a_key_without_its_place_is_found():
-    with pytest.raises(UserError, match=r"unknown key 'learning_rate' \(did you mean train.params.config.learning_rate"):
+    with pytest.raises(UserError, match=r"'learning_rate' \(did you mean train.params.config.learning_rate"):
         compose_config("Cartpole", ["learning_rate=1e-3"])
 
 

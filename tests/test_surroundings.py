@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 from helpers import QUICK, run, write_candidates
@@ -182,3 +183,21 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
     (tmp_path / "file").write_text("")
     code, told = shell(tmp_path, "", ENVCODER_BENCH_CACHE=str(tmp_path / "file" / "cache"))
     assert code == 0, told
+
+
+def test_warnings_of_the_program_are_lines_for_its_user(capsys):
+    def warns(_):
+        package = os.path.dirname(files.__file__)
+        warnings.warn_explicit("this is slow", RuntimeWarning, os.path.join(package, "files.py"), 7)
+        warnings.warn_explicit("that is old", UserWarning, "/elsewhere/module.py", 9)
+        return 0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda m, c, f, n, file=None, line=None: print(
+            warnings.formatwarning(m, c, f, n, line), end="", file=sys.stderr
+        )
+        assert command("eval-shapers", warns, []) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "warning: this is slow"
+    assert told[1] == "/elsewhere/module.py:9: UserWarning: that is old"
