@@ -15,6 +15,7 @@ if __package__ in (None, ""):  # run as a file: python envcoder_bench/auto_shape
 from envcoder_bench.command_line import (
     Parser,
     add_effort,
+    add_files,
     add_fitness,
     add_num_envs,
     add_where,
@@ -22,6 +23,7 @@ from envcoder_bench.command_line import (
     common_overrides,
 )
 from envcoder_bench.errors import UserError
+from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 EPILOG = """\
@@ -62,6 +64,8 @@ def build_parser() -> Parser:
     what.add_argument(
         "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
     )
+
+    add_files(what)
 
     model = parser.add_argument_group("who writes")
     model.add_argument(
@@ -116,6 +120,11 @@ SEARCH_FLAGS = (
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns the exit code."""
+    with best_effort_output():
+        return _main(argv)
+
+
+def _main(argv: Optional[Sequence[str]]) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = build_parser().parse(words)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Dict
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from envcoder_bench.config import project_folder
 from envcoder_bench.errors import UserError, near_matches
 from envcoder_bench.learning.learner import GroupedLearner
 from envcoder_bench.memory import parse_size
@@ -23,6 +24,17 @@ _WHOLE: Dict[str, int] = {  # key: least value
     "evaluation.points": 1,
     "evaluation.final_episodes": 1,
 }
+_MAPPINGS = (  # of cfg/train
+    "params", "params.algo", "params.config", "params.config.reward_shaper", "params.model", "params.network",
+    "params.network.mlp", "params.network.space", "params.network.space.continuous",
+)  # fmt: skip
+_TASK_WHOLE: Dict[str, int] = {
+    "env.episodeLength": 2,
+    "sim.substeps": 1,
+    "env.controlFrequencyInv": 1,
+    "env.control.controlFrequencyInv": 1,
+}
+_TASK_POSITIVE = ("sim.dt", "env.clipActions", "env.clipObservations")
 _MOST_SEED = 2**32 - 1  # numpy's, which rl_games seeds
 
 
@@ -50,32 +62,73 @@ def check_values(cfg: DictConfig) -> None:
         raise UserError(f"fitness must be a file with compute_fitness, got {cfg.fitness}")
     if cfg.baseline not in BASELINES:
         raise UserError(f"baseline must be {' or '.join(BASELINES)}, got {cfg.baseline}")
+    if cfg.shaper_types is not None and not (isinstance(cfg.shaper_types, ListConfig) and cfg.shaper_types):
+        raise UserError(f"shaper_types must be a list such as [compute_reward], or null, got {cfg.shaper_types}")
     for kind in cfg.shaper_types if cfg.shaper_types is not None else ():
         if kind not in SHAPER_TYPES:
             hint = near_matches(str(kind), SHAPER_TYPES)
             raise UserError(f"unknown shaper type '{kind}'{hint}; there are {', '.join(SHAPER_TYPES)}")
 
 
+def check_task(cfg: DictConfig) -> None:
+    """Raise UserError for a number of the task that is none, or not in its range."""
+    shipped = OmegaConf.load(project_folder("cfg") / "task" / f"{cfg.task.name}.yaml")
+    _check_node(shipped, cfg.task, "task")
+    for key, least in _TASK_WHOLE.items():
+        value = OmegaConf.select(cfg.task, key)
+        if value is not None and (type(value) is not int or value < least):
+            raise UserError(f"task.{key} must be a whole number of at least {least}, got {value}")
+    for key in _TASK_POSITIVE:
+        value = OmegaConf.select(cfg.task, key)
+        if value is not None and not value > 0:
+            raise UserError(f"task.{key} must be above 0, got {value}")
+
+
+def _check_node(shipped: Any, given: Any, key: str) -> None:
+    """Compare the kind of a value with that of the shipped one: a mapping, a list of numbers, or a number."""
+    if isinstance(shipped, DictConfig):
+        if not isinstance(given, DictConfig):
+            raise UserError(f"{key} must hold the keys {', '.join(map(str, shipped))}, got {given}")
+        for name in shipped:
+            _check_node(shipped[name], given.get(name), f"{key}.{name}")
+    elif isinstance(shipped, ListConfig):
+        if not isinstance(given, ListConfig) or len(given) != len(shipped) or not all(map(_is_number, given)):
+            raise UserError(f"{key} must be a list of {len(shipped)} numbers, such as {shipped}, got {given}")
+    elif _is_number(shipped) and not _is_number(given):
+        raise UserError(f"{key} must be a number, such as {shipped}, got {given}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
 def check_training(cfg: DictConfig) -> None:
     """Raise UserError if no learner can be made from cfg/train, by making a small one."""
-    where = f"cfg/train/{cfg.task.name}PPO.yaml"
-    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
     try:
-        for key in ("learning_rate", "gamma", "tau", "e_clip"):
-            if not 0 <= float(params["config"][key]) < math.inf:
-                raise ValueError(f"params.config.{key}: must be a number of at least 0, got {params['config'][key]}")
-        if int(params["config"]["mini_epochs"]) < 1:
-            raise ValueError(f"params.config.mini_epochs: must be at least 1, got {params['config']['mini_epochs']}")
-        if not isinstance(params["config"]["reward_shaper"], dict) or not isinstance(params["algo"], dict):
-            raise ValueError("params.config.reward_shaper and params.algo must be mappings")
-        batch = cfg.num_envs_per_candidate * int(params["config"]["horizon_length"])
-        if batch < 2:
-            raise ValueError(f"num_envs_per_candidate times horizon_length must be at least 2, got {batch}")
-        GroupedLearner([4], [2], [0], params, cfg.num_envs_per_candidate, "cpu")
+        check_params(OmegaConf.to_container(cfg.train, resolve=True), cfg.num_envs_per_candidate)
     except ValueError as error:
-        raise UserError(f"{where}: {error}") from error
-    except (TypeError, KeyError, AttributeError, IndexError) as error:
-        raise UserError(f"{where}: cannot be used: {type(error).__name__}: {error}") from error
+        raise UserError(str(error)) from error
+
+
+def check_params(train: Any, num_envs: int) -> None:
+    """Raise ValueError, naming the key, if no learner for ``num_envs`` environments can be made from ``train``."""
+    for key in _MAPPINGS:
+        node = train
+        for part in key.split("."):
+            node = node.get(part) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            raise ValueError(f"train.{key} must hold keys, got {node}")
+    params = train["params"]
+    batch: Any = params["config"].get("horizon_length")
+    try:
+        if type(batch) is int and batch * num_envs < 2:
+            raise ValueError(f"params.config.horizon_length: must be at least 2 with one environment, got {batch}")
+        GroupedLearner([4], [2], [0], params, num_envs, "cpu")
+    except ValueError as error:
+        raise ValueError(f"train.{error}") from error
+    except (TypeError, LookupError, AttributeError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"train.params cannot be used: {type(error).__name__}: {reason}") from error
 
 
 def share_out(num_envs: int, groups: int) -> int:
@@ -84,7 +137,7 @@ def share_out(num_envs: int, groups: int) -> int:
         below = num_envs // groups * groups
         nearest = f"{below} or {below + groups}" if below > 0 else f"{groups}"
         raise UserError(
-            f"--num_envs {num_envs} cannot be shared out evenly among {groups} groups (candidates and baselines times"
-            f" seeds); the nearest that can: {nearest}"
+            f"--num_envs {num_envs} cannot be shared out evenly among {groups} group{'s' if groups > 1 else ''}"
+            f" (candidates and baselines times seeds); the nearest that can: {nearest}"
         )
     return num_envs // groups

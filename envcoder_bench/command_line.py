@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shlex
+import shutil
+import sys
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence
 
-from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.errors import UserError, near_matches, user_input
+from envcoder_bench.output import best_effort_output
+from envcoder_bench.report.files import disk_trouble
 from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
 
 
 class Parser(argparse.ArgumentParser):
-    """Say near matches for unknown flags, and exit with code 2 through UserError; help keeps its line breaks."""
+    """Say near matches for unknown flags, and exit with code 2 through UserError; help keeps its line breaks.
+
+    Help shows the command as it was started, also for COMMAND in ``epilog``, so that its examples can be pasted.
+    """
 
     def __init__(self, prog: str, description: str, epilog: str) -> None:
-        layout = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=layout, allow_abbrev=False)
+        super().__init__(
+            prog=invocation(prog),
+            description=description,
+            epilog=epilog.replace("COMMAND", invocation(prog)),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
         self.add_argument(
             "overrides", nargs="*", metavar="key=value", help="override a key of cfg/; unknown keys are errors"
         )
@@ -41,6 +57,77 @@ class Parser(argparse.ArgumentParser):
             raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
         args.overrides = overrides
         return args
+
+
+def command(name: str, run: Callable[[List[str]], int], words: Sequence[str]) -> int:
+    """Run a command and return its exit code; mistakes of the user, a stop and a full disk are a line on stderr.
+
+    A reader of what is printed that has gone, or a closed terminal, changes neither the run nor its exit code.
+    """
+    with best_effort_output(), _plain_warnings():
+        try:
+            return run(list(words))
+        except UserError as error:
+            message, code = f"error: {error}", 2
+        except OSError as error:
+            message, code = f"error: {disk_trouble(error)}", 2
+            if not disk_trouble(error):
+                raise
+        except KeyboardInterrupt as stop:
+            message, code = str(stop) or "stopped; nothing was written", 130
+        print(f"{name}: {message}", file=sys.stderr)
+        return code
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print warnings of this package as a line: where in its code they come from is nothing to the user."""
+    package, before = Path(__file__).resolve().parent, warnings.formatwarning
+
+    def formatted(message: Any, category: Any, filename: str, *rest: Any) -> str:
+        own = package in Path(filename).resolve().parents
+        return f"warning: {message}\n" if own else before(message, category, filename, *rest)
+
+    warnings.formatwarning = formatted
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
+def invocation(name: str) -> str:
+    """How to start a command from a shell as it is now, such as ``eval-shapers`` or ``python eval_shapers.py``."""
+    module = name.replace("-", "_")
+    given = Path(sys.argv[0])
+    if given.name == f"{module}.py":
+        return f"{_python()} {shlex.quote(sys.argv[0])}"
+    for script in ([given] if given.name == name else []) + [Path(sys.executable).with_name(name)]:
+        on_path = shutil.which(name)
+        if on_path is not None and script.exists() and os.path.samefile(on_path, script):
+            return name
+        if script.exists():
+            return shlex.quote(shown(script))
+    return f"{_python()} -m envcoder_bench.{module}"
+
+
+def resume_command(folder: Path, name: str = "eval-shapers") -> str:
+    """What goes on with the run in ``folder``, to be pasted into the shell."""
+    return f"{invocation(name)} --resume {shlex.quote(shown(folder))}"
+
+
+def shown(path: Path) -> str:
+    """A path as a person would write it: relative where it is below the working folder."""
+    path, here = Path(os.path.abspath(path)), Path.cwd()
+    return str(path.relative_to(here) if here in path.parents else path)
+
+
+def _python() -> str:
+    """This Python as the shell finds it."""
+    for name in ("python", "python3"):
+        found = shutil.which(name)
+        if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
+            return name
+    return shlex.quote(shown(Path(sys.executable)))
 
 
 def _takes_one(action: argparse.Action) -> bool:
@@ -74,6 +161,13 @@ def add_where(group: Any) -> None:
     )
 
 
+def add_files(group: Any) -> None:
+    """Add the flags for YAML files of the user's own."""
+    whose = "of your own, or of IsaacGymEnvs: its values instead of those in"
+    group.add_argument("--task_config", metavar="FILE", help=f"a task YAML {whose} cfg/task/<Task>.yaml")
+    group.add_argument("--train_config", metavar="FILE", help=f"a train YAML {whose} cfg/train/<Task>PPO.yaml")
+
+
 def add_fitness(group: Any) -> None:
     """Add --fitness."""
     group.add_argument(
@@ -87,7 +181,16 @@ def common_overrides(args: argparse.Namespace) -> Dict[str, object]:
     """The values of the flags above as keys of cfg/config.yaml; None for those that were not given."""
     if args.gpu_id is not None and args.device not in (None, "auto"):
         raise UserError("--gpu_id and --device both choose the device: give one of them")
+    files: Dict[str, object] = {}
+    if args.task_config is not None or args.train_config is not None:
+        from envcoder_bench.isaac_yaml import file_overrides  # here: --help must not wait for it
+        from envcoder_bench.tasks.registry import check_task_name
+
+        with user_input():
+            check_task_name(args.task)
+        files.update(file_overrides(args.task, args.task_config, args.train_config))
     return {
+        **files,
         "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",
         "fitness": None if args.fitness is None else quoted(args.fitness),
         "num_envs_per_candidate": args.num_envs_per_candidate,
@@ -110,8 +213,16 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "\\'") + "'"
 
 
-def shaper_types(names: Sequence[str]) -> List[str]:
+def listed(words: Sequence[str]) -> List[str]:
+    """The items of a flag's values, which may stand apart or be joined by commas: ``a,b c``."""
+    return [item.strip() for word in words for item in word.split(",") if item.strip()]
+
+
+def shaper_types(words: Sequence[str]) -> List[str]:
     """Their names without aliases. Raises UserError with near matches."""
+    names = listed(words)
+    if not names:
+        raise UserError(f"--shaper_types names none; there are {', '.join(SHAPER_TYPES)}")
     kinds = [ALIASES.get(name, name) for name in names]
     for name, kind in zip(names, kinds):
         if kind not in SHAPER_TYPES:

@@ -12,7 +12,17 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.sim_task import COMMON_KEYS, covers
 
+# keys that learning reads and the files in cfg/train leave out
+OPTIONAL_TRAIN_KEYS = tuple(
+    f"params.config.{key}"
+    for key in (
+        "num_actors", "minibatch_size", "minibatch_size_per_env", "schedule_type", "weight_decay", "bound_loss_type",
+        "use_smooth_clamp", "schedule_entropy",
+    )
+)  # fmt: skip
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -38,11 +48,52 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
         if override.startswith(("+", "~")):
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
     try:
-        cfg = _compose(task, overrides)
+        cfg = _compose(task, [_optional(task, override) for override in overrides])
         OmegaConf.resolve(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_explain(error, task, overrides)) from error
+    _count_minibatches(cfg)
     return cfg
+
+
+def _optional(task: str, override: str) -> str:
+    """Let an override add its key where that has an effect, but is not in the files of cfg/."""
+    key = override.split("=")[0]
+    group, _, rest = key.partition(".")
+    adds = rest in OPTIONAL_TRAIN_KEYS if group == "train" else False
+    if group == "task":
+        adds = covers(COMMON_KEYS + get_spec(task).task_class.config_keys, rest)
+    return f"++{override}" if adds else override
+
+
+def _count_minibatches(cfg: DictConfig) -> None:
+    """Turn IsaacGymEnvs' ``minibatch_size`` into ``num_minibatches``.
+
+    It counts for the batch of all ``num_actors`` environments that its YAML is for. A candidate's batch is of another
+    size and is cut into as many minibatches.
+    """
+    config = OmegaConf.select(cfg, "train.params.config")
+    size = config.get("minibatch_size") if isinstance(config, DictConfig) else None
+    if size is None:
+        return
+    actors, horizon = config.get("num_actors"), config.get("horizon_length")
+    for key, value in (("minibatch_size", size), ("num_actors", actors), ("horizon_length", horizon)):
+        if type(value) is not int or value < 1:
+            raise UserError(f"train.params.config.{key} must be a whole number of at least 1, got {value}")
+    if actors * horizon % size:
+        raise UserError(
+            f"train.params.config.minibatch_size: {size} does not divide the batch of {actors * horizon} that it counts"
+            f" for: num_actors={actors} environments x horizon_length={horizon} steps"
+        )
+    config.num_minibatches = actors * horizon // size
+
+
+def with_defaults(cfg: DictConfig) -> DictConfig:
+    """A run's config with today's values for keys of cfg/config.yaml that there were not when it began."""
+    defaults = OmegaConf.load(project_folder("cfg") / "config.yaml")
+    merged = OmegaConf.merge({key: value for key, value in defaults.items() if key != "defaults"}, cfg)
+    assert isinstance(merged, DictConfig)
+    return merged
 
 
 def _compose(task: str, overrides: Sequence[str]) -> DictConfig:
@@ -56,8 +107,11 @@ def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
     if not found:
         return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
     key = found.group(1)
+    known = [*config_keys(_compose(task, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
     files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
-    return f"unknown key '{key}'{near_matches(key, config_keys(_compose(task, ())))}; the keys are those of {files}"
+    same = [name for name in known if name.endswith(f".{key}")]  # the place in front was left out
+    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    return f"unknown key '{key}'{hint}; the keys are those of {files}"
 
 
 def config_keys(cfg: DictConfig, prefix: str = "") -> List[str]:

@@ -1,4 +1,4 @@
-"""How many processors this process may use: a container often has fewer than the machine."""
+"""How many CPU cores there are to work on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def usable_cpus() -> int:
-    """Processors that this process may run on, at least 1."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
+    """The cores that this process may use, which a container or ``taskset`` limits; where that is unknown, all."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -11,6 +11,10 @@ class UserError(Exception):
     """Bad input; the message says what was wrong, where, and what would be right."""
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C; the message says what was going on, and whether and how a run goes on."""
+
+
 @contextmanager
 def user_input() -> Iterator[None]:
     """Treat a ValueError raised inside as the user's: for calls that validate what the user gave."""

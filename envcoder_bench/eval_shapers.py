@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -16,31 +15,39 @@ if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_shape
 from envcoder_bench.command_line import (
     Parser,
     add_effort,
+    add_files,
     add_fitness,
     add_num_envs,
     add_where,
     as_words,
+    command,
     common_overrides,
+    listed,
 )
 from envcoder_bench.errors import UserError, user_input
+from envcoder_bench.report.files import refuse_taken
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 EPILOG = """\
 examples:
-  # rank the files in user_functions/Cartpole against both baselines
-  python eval_shapers.py --task Cartpole
+  # rank the files in user_functions/Cartpole against both baselines, in full: for a GPU; minutes on a CPU
+  COMMAND --task Cartpole
   # only their rewards; observations and all else from the human baseline; three seeds each
-  python eval_shapers.py --task Anymal --shaper_types compute_reward --seeds 3
-  # two files of your own, with a larger network
-  python eval_shapers.py --task Anymal --candidates a.py b.py train.params.network.mlp.units=[512,256,128]
+  COMMAND --task Anymal --shaper_types compute_reward --seeds 3
+  # two files, with a larger network
+  COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py user_functions/Anymal/003_torque.py \\
+      train.params.network.mlp.units=[512,256,128]
+  # a small run, to see whether a file does what it should
+  COMMAND --task Cartpole --candidate_idx 1 --num_envs_per_candidate 64 --learning_iterations 25
   # how fast it runs forward, instead of how well it follows commands
-  python eval_shapers.py --task Anymal --fitness user_functions/fitness/anymal_speed.py
+  COMMAND --task Anymal --fitness user_functions/fitness/anymal_speed.py
   # what candidates of a task find in state_dict, what they may define, and what fitness measures
-  python eval_shapers.py --task Ant --describe
+  COMMAND --task Ant --describe
   # go on with a run that was stopped or killed
-  python eval_shapers.py --resume runs/Anymal_20260101-120000
+  COMMAND --resume runs/Anymal_20260101-120000
 
-exit codes: 0 ranked; 1 every candidate failed; 2 bad input, nothing written; 130 stopped by Ctrl-C, resumable.
+exit codes: 0 ranked; 1 every candidate failed; 2 bad input, or a file that cannot be read or written; 130 stopped by
+Ctrl-C (128 + its number for another signal), resumable.
 """
 
 
@@ -63,8 +70,9 @@ def build_parser() -> Parser:
     what.add_argument(
         "--candidate_idx",
         "--reward_idx",
-        metavar="0,2,5",
-        help="only the candidates at these positions, in sorted order",
+        nargs="+",
+        metavar="K",
+        help="only the candidates at these positions, in sorted order, e.g. 0,2,5 or 0 2 5",
     )
     what.add_argument(
         "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
@@ -76,6 +84,8 @@ def build_parser() -> Parser:
     )
     add_fitness(what)
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines beside the candidates")
+
+    add_files(what)
 
     effort = parser.add_argument_group("how much")
     size = effort.add_mutually_exclusive_group()
@@ -110,44 +120,39 @@ def _describe(task: str, overrides: Sequence[str]) -> int:
     from envcoder_bench.report.describe import describe
 
     with user_input():
-        text = describe(task, shutil.get_terminal_size((110, 24)).columns, overrides)
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # `| head` has seen enough; what is left is not to be written at the end of the program
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(describe(task, shutil.get_terminal_size((110, 24)).columns, overrides))
     return 0
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command; returns the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    try:
-        args = build_parser().parse(words)
-        from envcoder_bench import evaluate  # torch and the simulators load here, so that --help is instant
+    return command("eval-shapers", _main, sys.argv[1:] if argv is None else argv)
 
-        gc.freeze()  # what was imported stays: the collector need not look at it again
-        if args.resume:
-            if len(words) > (1 if words[0].startswith("--resume=") else 2):
-                raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
-            return evaluate.resume(Path(args.resume))
-        if not args.task:
-            raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
-        if args.describe:
-            return _describe(args.task, config_overrides(args))
-        return evaluate.start(
-            task=args.task,
-            overrides=config_overrides(args),
-            candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
-            candidate_idx=args.candidate_idx,
-            num_envs=args.num_envs,
-            output_dir=None if args.output_dir is None else Path(args.output_dir),
-        )
-    except UserError as error:
-        print(f"eval-shapers: error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("eval-shapers: stopped at once; a run that has begun goes on with --resume", file=sys.stderr)
-        return 130
+
+def _main(words: List[str]) -> int:
+    args = build_parser().parse(words)
+    if args.output_dir is not None:
+        with user_input():
+            refuse_taken(Path(args.output_dir))  # before anything is imported that takes seconds
+    from envcoder_bench import evaluate  # torch and the simulators load here, so that --help is instant
+
+    gc.freeze()  # what was imported stays: the collector need not look at it again
+    if args.resume:
+        if len(words) > (1 if words[0].startswith("--resume=") else 2):
+            raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
+        return evaluate.resume(Path(args.resume))
+    if not args.task:
+        raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+    if args.describe:
+        return _describe(args.task, config_overrides(args))
+    return evaluate.start(
+        task=args.task,
+        overrides=config_overrides(args),
+        candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
+        candidate_idx=None if args.candidate_idx is None else ",".join(listed(args.candidate_idx)),
+        num_envs=args.num_envs,
+        output_dir=None if args.output_dir is None else Path(args.output_dir),
+    )
 
 
 if __name__ == "__main__":

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from omegaconf import DictConfig
 
 from envcoder_bench import outcome
-from envcoder_bench.checks import check_training, check_values, share_out
-from envcoder_bench.config import compose_config, project_folder
+from envcoder_bench.checkpoint import Checkpoint, save_checkpoint
+from envcoder_bench.checks import check_task, check_training, check_values, share_out
+from envcoder_bench.command_line import resume_command, shown
+from envcoder_bench.config import compose_config, project_folder, with_defaults
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.errors import UserError, user_input
-from envcoder_bench.fitness import fitness_meaning, read_fitness
+from envcoder_bench.errors import Stopped, UserError, user_input
+from envcoder_bench.fitness import read_fitness
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.memory import Footprint, Plan, release, used_bytes
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
-from envcoder_bench.report.curves import CurveLog
+from envcoder_bench.report.files import disk_trouble, refuse_taken
 from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.report.points import PointLog
-from envcoder_bench.report.results import read_results
-from envcoder_bench.report.tensorboard import TensorboardLog
-from envcoder_bench.run_folder import CandidateSource, Checkpoint, RunFolder, save_checkpoint
+from envcoder_bench.run_folder import CandidateSource, RunFolder
 from envcoder_bench.run_profile import RunProfile
-from envcoder_bench.shaping.contract import Shaping
+from envcoder_bench.shaping.contract import Shaping, none_asked
 from envcoder_bench.shaping.finding import find_candidates, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
@@ -62,6 +62,26 @@ def start(
     Raises:
         UserError: bad input; nothing was written.
     """
+    path = (output_dir or _new_folder(task)).absolute()
+    with user_input():
+        refuse_taken(path)  # first: what follows takes a while
+    with _stoppable("the run had not begun, and nothing was written"):
+        cfg, sources, fitness, saved, plan = _ready(task, overrides, candidates, candidate_idx, num_envs)
+        folder = RunFolder.create(path, cfg, sources, fitness)
+    if not command:  # else the caller has folders of its own
+        print(f"folder: {shown(path)}", file=sys.stderr)
+    with _at_work(folder, command), folder.locked():
+        return _Run(folder, cfg, sources, saved, command).see_through(plan)
+
+
+def _ready(
+    task: str,
+    overrides: Sequence[str],
+    candidates: Optional[Sequence[Path]],
+    candidate_idx: Optional[str],
+    num_envs: Optional[int],
+) -> Tuple[DictConfig, List[CandidateSource], Optional[CandidateSource], Checkpoint, Plan]:
+    """All that a run begins with, before anything is written."""
     cfg = run_config(task, overrides)
     with user_input():
         found = find_candidates(list(candidates or []), task, _candidates_root())
@@ -82,10 +102,7 @@ def start(
     footprint.refuse_too_large()
     saved = Checkpoint()
     fitness = read_fitness(cfg)
-    plan = _prepare(cfg, sources, fitness, footprint, saved)
-    folder = RunFolder.create((output_dir or _new_folder(task)).resolve(), cfg, sources, fitness)
-    with folder.locked():
-        return _Run(folder, cfg, sources, saved, command).see_through(plan)
+    return cfg, sources, fitness, saved, _prepare(cfg, sources, fitness, footprint, saved)
 
 
 def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
@@ -94,6 +111,7 @@ def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
         check_task_name(task)
         cfg = compose_config(task, overrides)
         check_values(cfg)
+        check_task(cfg)
         cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
     read_fitness(cfg)
     return cfg
@@ -101,19 +119,53 @@ def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
 
 def resume(path: Path, command: str = "") -> int:
     """Go on with the run in a folder; as ``start`` otherwise."""
-    folder = RunFolder.open(path.resolve())
+    folder = RunFolder.open(path)
     cfg, sources = folder.read()
-    if folder.summary.is_file():
-        outcome.show(folder, fitness_meaning(cfg, folder.read_fitness(cfg)))
-        print(f"\nthe run in {path} is complete: there was nothing left to do", file=sys.stderr)
-        return outcome.exit_code(read_results(folder.results))
-    with user_input():
-        pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
-    with folder.locked():
+    cfg = with_defaults(cfg)
+    if folder.complete:
+        return outcome.show_again(folder, cfg)
+    with _at_work(folder, command), folder.locked():
+        with user_input():
+            pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
+        for note in folder.notes:
+            print(f"{folder.path}: {note}", file=sys.stderr)
         _use_one_torch_thread(cfg)
         saved = folder.load_checkpoint() or Checkpoint()
-        plan = _prepare(cfg, sources, folder.read_fitness(cfg), Footprint(cfg), saved)
-        return _Run(folder, cfg, sources, saved, command).see_through(plan)
+        try:  # of a run of format 1 it is not known whether somebody changed its config
+            with user_input():
+                check_task_name(cfg.task.name)
+                check_values(cfg)
+                check_task(cfg)
+                check_training(cfg)
+                footprint = Footprint(cfg)
+        except UserError as error:
+            raise UserError(f"{folder.config}: {error}") from error
+        plan = _prepare(cfg, sources, folder.read_fitness(cfg), footprint, saved)
+        return _Run(folder, cfg, sources, saved, command, resumed=True).see_through(plan)
+
+
+@contextmanager
+def _stoppable(how: str) -> Iterator[None]:
+    """Say at Ctrl-C what was going on and how things stand."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Stopped(f"stopped{f' {stop}' if str(stop) else ''}; {how}") from None
+
+
+@contextmanager
+def _at_work(folder: RunFolder, command: str) -> Iterator[None]:
+    """Say at Ctrl-C, or where the disk fails, how to go on with the run."""
+    try:
+        with _stoppable(f"go on with: {command or resume_command(folder.path)}"):
+            yield
+    except OSError as error:
+        trouble = disk_trouble(error, folder.path)
+        if not trouble:
+            raise
+        if not command:  # else the caller says how to go on
+            trouble += f". What was saved before is whole: mend this, and go on with: {resume_command(folder.path)}"
+        raise UserError(trouble) from error
 
 
 def _prepare(
@@ -130,12 +182,20 @@ def _prepare(
     done = saved.done
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in outcome.seeds(cfg))]
     groups, failed = prepare(cfg, left, fitness)
+    skipped = [name for name, error in failed.items() if none_asked(error)]
+    own = [source.name for source in sources if source.name not in BASELINES]
+    if skipped and set(own) <= set(skipped):
+        raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
+    if skipped:
+        asked = ", ".join(cfg.shaper_types)
+        print(f"skipped, because they define none of {asked}: {', '.join(skipped)}", file=sys.stderr)
     for name, error in failed.items():
-        print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
+        if name not in skipped:
+            print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
         error.__traceback__ = error.__cause__ = error.__context__ = None  # their frames keep what checking allocated
     release(cfg.device)
-    saved.results += [row for row in outcome.failed_at_load(cfg, failed) if (row.candidate, row.seed) not in done]
-    if set(failed) - set(BASELINES) and all(group.name in BASELINES for group in groups):
+    saved.results += [row for row in outcome.not_trained(cfg, failed) if (row.candidate, row.seed) not in done]
+    if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
     interrupted = [group for group in groups if (group.name, group.seed) in saved.groups]
     if len(interrupted) < len(saved.groups):
@@ -154,6 +214,7 @@ class _Run:
     sources: List[CandidateSource]
     saved: Checkpoint
     command: str = ""
+    resumed: bool = False
 
     def __post_init__(self) -> None:
         self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
@@ -165,6 +226,8 @@ class _Run:
             print(plan, file=sys.stderr)
             saved.needed = max(saved.needed, plan.needed)
             stopped_by = self._train(plan.waves)
+        else:
+            self._note_software()
         if stopped_by is None:
             code = outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
         else:
@@ -177,7 +240,7 @@ class _Run:
         """Use up the waves; returns the signal that stopped the training, or None at its end."""
         saved = self.saved
         total = saved.waves + len(waves)
-        logs = self._open_logs({name for wave in waves for group in wave for name in group.shaping.components})
+        logs = self._open_logs()
         stopped_by = None
         try:
             while waves and stopped_by is None:
@@ -190,14 +253,26 @@ class _Run:
             logs.close()
         return stopped_by
 
-    def _open_logs(self, components: Set[str]) -> RunLogs:
+    def _note_software(self) -> None:
+        """Once: write down with what a resumed run goes on, and say so where that is not what it began with."""
+        if self.resumed:
+            self.resumed = False
+            different = self.folder.note_software(self.cfg.device)
+            if different:
+                print(f"{self.folder.path}: {different}", file=sys.stderr)
+
+    def _open_logs(self) -> RunLogs:
         folder, saved = self.folder, self.saved
-        if saved.waves or saved.training:
-            place = (saved.training["iteration"] if saved.training else 0, saved.done)
-            curves, points = CurveLog.resume(folder.curves, *place), PointLog.resume(folder.points, *place)
-        else:
-            curves, points = CurveLog(folder.curves, sorted(components)), PointLog(folder.points)
-        return RunLogs(curves, points, TensorboardLog(folder.tensorboard))
+        if not saved.begun:
+            return RunLogs.begin(folder.path)
+        iteration = saved.training["iteration"] if saved.training else 0
+        try:
+            logs = RunLogs.resume(folder.path, iteration, saved.done, saved.rows)
+        except ValueError as error:
+            raise UserError(f"{error}; put back a copy of it, or delete it to go on without those rows") from error
+        for name, rows in logs.lost.items():
+            print(f"{folder.path / name}: {rows} rows from before are lost; the run goes on", file=sys.stderr)
+        return logs
 
     def _train_wave(self, wave: Wave, logs: RunLogs) -> Optional[int]:
         """Train, evaluate and save a wave; returns the signal that stopped it, or the waves after it."""
@@ -209,19 +284,21 @@ class _Run:
             return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [seed for _, seed in keys])
 
         def save(state: Dict[str, Any]) -> None:
-            save_checkpoint(self.folder.checkpoint, replace(saved, groups=keys, training=state))
+            save_checkpoint(self.folder.checkpoint, replace(saved, groups=keys, training=state, rows=logs.rows))
 
         training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
         evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
         observer = RunObserver(cfg, wave, training, evaluation, logs, self._on_evaluation, save, self.profile)
         agent = make_agent(cfg, training, observer)
-        observer.begin(saved.training)
+        observer.begin(saved.training, self.folder.checkpoint)
+        self._note_software()  # only now: the checkpoint fits to the config
         saved.groups, saved.training = [], None
         try:
             agent.train()
         finally:
             observer.close()
         if observer.complete:
+            saved.rows = logs.rows
             self._finish_wave(observer)
             if self.profile is not None:
                 self.profile.time_candidates(wave.groups, training)
@@ -230,7 +307,7 @@ class _Run:
         if observer.stopped_by is not None:
             where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
             where += f"after iteration {observer.iteration} of {cfg.learning_iterations}"
-            command = self.command or f"eval-shapers --resume {self.folder.path}"
+            command = self.command or resume_command(self.folder.path)
             print(f"stopped {where}; go on with: {command}", file=sys.stderr)
         return observer.stopped_by
 
@@ -246,6 +323,10 @@ class _Run:
         outcome.export_policies(self.folder, observer, saved.results)
         outcome.save_results(self.folder, self.sources, saved.results)
         save_checkpoint(self.folder.checkpoint, saved)  # last: from here on the wave is not trained again
+
+
+def _and_others(count: int) -> str:
+    return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} like it"
 
 
 def _use_one_torch_thread(cfg: DictConfig) -> None:

@@ -12,6 +12,7 @@ from envcoder_bench.errors import UserError, near_matches
 from envcoder_bench.run_folder import FITNESS_NAME, CandidateSource
 from envcoder_bench.shaping.contract import FITNESS, Candidate, CandidateError
 from envcoder_bench.shaping.loading import load_candidate, load_source, parse
+from envcoder_bench.slow import SlowFiles
 from envcoder_bench.tasks.registry import get_spec
 
 
@@ -30,7 +31,8 @@ def read_fitness(cfg: DictConfig) -> Optional[CandidateSource]:
         raise UserError(f"--fitness {path} {what}")
     try:
         source = CandidateSource(FITNESS_NAME, str(path), load_source(path))
-        load_fitness(source, 0)
+        with SlowFiles() as slow, slow.step("loading", source.file):
+            load_fitness(source, 0)
         _meaning(source)
     except (OSError, CandidateError) as error:
         raise UserError(f"--fitness {error}") from error

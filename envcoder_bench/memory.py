@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Sequence, Tuple
@@ -12,6 +11,7 @@ import psutil  # rl_games' own dependency
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from envcoder_bench.cpus import usable_cpus
 from envcoder_bench.errors import UserError
 from envcoder_bench.learning.footprint import LearnerBytes, learner_bytes
 from envcoder_bench.preparation import Group, build_task
@@ -52,13 +52,13 @@ class Plan:
     available: int
 
     def __str__(self) -> str:
-        groups = sum(map(len, self.waves))
-        what = f"memory: {groups} groups (candidates and baselines times seeds) need about {_size(self.at_once)}"
+        groups = _groups(sum(map(len, self.waves)))
+        what = f"memory: about {_size(self.at_once)} for {groups} (candidates and baselines times seeds)"
         what += f", {_size(self.available)} may be used: "
         if len(self.waves) == 1:
             return what + "one wave"
-        widest = max(map(len, self.waves))
-        return what + f"{len(self.waves)} waves, of up to {widest} groups and {_size(self.needed)} each"
+        widest = _groups(max(map(len, self.waves)))
+        return what + f"{len(self.waves)} waves, of up to {widest} and {_size(self.needed)} each"
 
 
 class Footprint:
@@ -97,7 +97,7 @@ class Footprint:
         if not self._cpu:
             return self._learner(widest).total(len(widths))
         # on a CPU groups are not padded to the widest, and as many learn at once as there are cores
-        at_once = min(len(widths), os.cpu_count() or 1)
+        at_once = min(len(widths), usable_cpus())
         workspace = int(_CPU_WORKSPACE * self._learner(widest).workspace)
         return sum(self._learner(own).per_group for own in widths) + at_once * workspace
 
@@ -146,6 +146,10 @@ def split(groups: Sequence[Group], count: int) -> List[List[Group]]:
     size, longer = divmod(len(groups), count)
     ends = [(k + 1) * size + min(k + 1, longer) for k in range(count)]
     return [list(groups[start:end]) for start, end in zip([0, *ends], ends)]
+
+
+def _groups(count: int) -> str:
+    return f"{count} group" if count == 1 else f"{count} groups"
 
 
 def _size(size: int) -> str:

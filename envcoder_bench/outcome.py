@@ -9,35 +9,47 @@ from typing import Any, Dict, List, Sequence
 
 from omegaconf import DictConfig
 
+from envcoder_bench.checkpoint import Checkpoint, save_state
+from envcoder_bench.command_line import shown
 from envcoder_bench.env.evaluation import Episodes
+from envcoder_bench.errors import UserError
 from envcoder_bench.fitness import fitness_meaning
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
-from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
+from envcoder_bench.report.ranking import (
+    Ranked,
+    RunInfo,
+    mean_interval,
+    rank,
+    read_ranking,
+    summary,
+    write_summary,
+)
 from envcoder_bench.report.results import (
     FAILED,
     FAILED_AT_LOAD,
     OK,
     RUNNING,
+    SKIPPED,
     Result,
     read_results,
     write_results,
 )
 from envcoder_bench.report.table import render_table
-from envcoder_bench.run_folder import CandidateSource, Checkpoint, RunFolder, save_checkpoint
-from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.run_folder import CandidateSource, RunFolder
+from envcoder_bench.shaping.contract import CandidateError, none_asked
 from envcoder_bench.training import RunObserver
 
 PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
 RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"
 
 
-def failed_at_load(cfg: DictConfig, failed: Dict[str, CandidateError]) -> List[Result]:
-    """A row per candidate and seed for those that never trained."""
+def not_trained(cfg: DictConfig, failed: Dict[str, CandidateError]) -> List[Result]:
+    """A row per candidate and seed for those that never trained: they failed, or define no function that was asked."""
+    status = {name: SKIPPED if none_asked(error) else FAILED_AT_LOAD for name, error in failed.items()}
     return [
-        Result(name, seed, FAILED_AT_LOAD, error=str(error)) for name, error in failed.items() for seed in seeds(cfg)
+        Result(name, seed, status[name], error=str(error)) for name, error in failed.items() for seed in seeds(cfg)
     ]
 
 
@@ -97,9 +109,9 @@ def export_policies(folder: RunFolder, observer: RunObserver, results: Sequence[
             continue
         checkpoint = observer.agent.export(g)
         if observer.cfg.seeds > 1:
-            save_checkpoint(folder.candidate(group.name) / f"policy_seed_{group.seed}.pth", checkpoint)
+            save_state(folder.candidate(group.name) / f"policy_seed_{group.seed}.pth", checkpoint)
         if best[group.name].seed == group.seed:
-            save_checkpoint(folder.candidate(group.name) / "policy.pth", checkpoint)
+            save_state(folder.candidate(group.name) / "policy.pth", checkpoint)
 
 
 def finish(
@@ -116,12 +128,13 @@ def finish(
     ranked = rank(results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():
-        sort_rows(folder.curves)
-        sort_rows(folder.points)
+        for log in (folder.curves, folder.components, folder.points):
+            sort_rows(log)
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)
-        paths.update(curves=folder.curves.name, points=folder.points.name, tensorboard=folder.tensorboard.name)
+        paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
+        paths.update(tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     info = RunInfo(
@@ -137,21 +150,56 @@ def finish(
     )
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)
-    show(folder, meaning)
-    return exit_code(results)
+    show(folder, ranked, meaning)
+    return exit_code(ranked)
 
 
-def exit_code(results: Sequence[Result]) -> int:
+def exit_code(ranked: Sequence[Ranked]) -> int:
     """0 if any candidate that is no baseline has a fitness, else 1; without candidates the baselines count."""
-    own = [r for r in results if r.candidate not in BASELINES] or results
-    return 0 if any(r.measured for r in own) else 1
+    own = [row for row in ranked if not row.baseline and row.status != SKIPPED] or ranked
+    return 0 if any(row.rank is not None for row in own) else 1
 
 
-def show(folder: RunFolder, meaning: str) -> None:
-    """Print the ranking of a complete run by the fitness of this ``meaning``, and where its files are."""
-    ranked = rank(read_results(folder.results))
+def show(folder: RunFolder, ranked: Sequence[Ranked], meaning: str) -> None:
+    """Print the ranking by the fitness of this ``meaning``, and where the run's files are."""
     width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
     print("\n" + render_table(ranked, meaning, width, bold=sys.stdout.isatty()))
     for name in (RANKING, LEARNING_CURVES, "results.csv", "candidates"):
         if (folder.path / name).exists():
-            print(folder.path / name)
+            print(shown(folder.path / name))
+
+
+def show_again(folder: RunFolder, cfg: DictConfig) -> int:
+    """Print what came of a run that is complete; returns its exit code.
+
+    Raises:
+        UserError: neither of the two files that hold its ranking can be read.
+    """
+    ranked = _read_ranking(folder)
+    show(folder, ranked, fitness_meaning(cfg, folder.read_fitness(cfg)))
+    for note in folder.notes:
+        print(f"{folder.path}: {note}", file=sys.stderr)
+    print(f"\nthe run in {shown(folder.path)} is complete: there was nothing left to do", file=sys.stderr)
+    return exit_code(ranked)
+
+
+def _read_ranking(folder: RunFolder) -> List[Ranked]:
+    """The ranking from results.csv; where that is damaged, from summary.json, with a note."""
+    found: Dict[str, List[Ranked]] = {}
+    damage: Dict[str, str] = {}
+    for path, read in ((folder.results, lambda path: rank(read_results(path))), (folder.summary, read_ranking)):
+        try:
+            found[path.name] = read(path)
+        except OSError as error:
+            damage[path.name] = f"{path.name} cannot be read ({error.strerror})"
+        except ValueError as error:
+            damage[path.name] = f"{path.name} is damaged ({error})"
+    results, recorded = found.get(folder.results.name), found.get(folder.summary.name)
+    if results is not None and recorded is not None and len(results) < len(recorded):
+        damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
+        results = None
+    if results is None and recorded is None:
+        raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: put back a copy of one of them")
+    used = folder.results.name if results is not None else folder.summary.name
+    folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
+    return results if results is not None else recorded or []

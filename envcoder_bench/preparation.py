@@ -26,6 +26,7 @@ from envcoder_bench.shaping.tracing import kernels
 from envcoder_bench.shaping.tracing.cache import ProgramCache
 from envcoder_bench.shaping.tracing.program import Program
 from envcoder_bench.shaping.tracing.trace import Memo, Untraced, trace
+from envcoder_bench.slow import SlowFiles
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.registry import baseline_path, make_task
 
@@ -70,7 +71,13 @@ def prepare(
     Raises:
         UserError: the fitness file is at fault.
     """
-    loader = _Loader(cfg, sources, fitness)
+    with SlowFiles() as slow:
+        return _prepared(_Loader(cfg, sources, fitness, slow), cfg, sources)
+
+
+def _prepared(
+    loader: _Loader, cfg: DictConfig, sources: Sequence[CandidateSource]
+) -> Tuple[List[Group], Dict[str, CandidateError]]:
     task = build_task(cfg, cfg.num_envs_per_candidate)
     state = loader.probe_state(task)
     loader.check_fitness(state, task)
@@ -122,8 +129,14 @@ class _Loader:
         untraced: for each candidate, the functions that cannot be compiled.
     """
 
-    def __init__(self, cfg: DictConfig, sources: Sequence[CandidateSource], fitness: Optional[CandidateSource]) -> None:
-        self._cfg, self._fitness_source = cfg, fitness
+    def __init__(
+        self,
+        cfg: DictConfig,
+        sources: Sequence[CandidateSource],
+        fitness: Optional[CandidateSource],
+        slow: SlowFiles,
+    ) -> None:
+        self._cfg, self._fitness_source, self._slow = cfg, fitness, slow
         given = {source.name: source for source in sources}
         self._baselines = {b.name: given.get(b.name, b) for b in baseline_sources(cfg.task.name)}
         self._pure: Dict[Tuple[str, int], Candidate] = {}  # loaded files that keep nothing, by name and seed
@@ -160,7 +173,8 @@ class _Loader:
             return self._pure[key]
         self._texts[source.file] = source.source
         load = load_fitness if source is self._fitness_source else _load_candidate
-        candidate = load(source, seed)
+        with self._slow.step("loading", source.file):
+            candidate = load(source, seed)
         if all(function.memory_line is None for function in candidate.functions.values()):
             self._pure[key] = candidate
         return candidate
@@ -182,7 +196,9 @@ class _Loader:
         """
         if self._probe is None:
             self._probe = Probe(state, task.constants, task)
-        shaping = check(self.shaping(source, self._cfg.seed), state, task.constants, task, self._probe)
+        shaping = self.shaping(source, self._cfg.seed)
+        with self._slow.step("checking", source.file):
+            shaping = check(shaping, state, task.constants, task, self._probe)
         return self._traced(source, replace(shaping, fitness=self.fitness(self._cfg.seed)), state, task)
 
     def fitness(self, seed: int) -> Optional[CandidateFunction]:
@@ -195,7 +211,8 @@ class _Loader:
         try:
             function = self.fitness(self._cfg.seed)
             if function is not None:
-                check_fitness(function, Probe(state, task.constants, task), task, self._unshaped_action_dim)
+                with self._slow.step("checking", function.file):
+                    check_fitness(function, Probe(state, task.constants, task), task, self._unshaped_action_dim)
                 _warn_of_memory([function])
         except CandidateError as error:
             raise UserError(f"--fitness {error}") from None

@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
@@ -18,7 +19,7 @@ from rl_games.torch_runner import Runner
 
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.errors import user_input
+from envcoder_bench.errors import UserError, user_input
 from envcoder_bench.learning.agent import ALGO_NAME, GroupedA2CAgent, register
 from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import Group
@@ -30,6 +31,8 @@ from envcoder_bench.report.progress import Progress
 from envcoder_bench.run_profile import RunProfile
 
 _ENV = "envcoder_bench"
+_HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
+_OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
 
 
 def make_agent(cfg: DictConfig, env: GroupedVecTask, observer: AlgoObserver) -> GroupedA2CAgent:
@@ -105,25 +108,39 @@ class RunObserver(AlgoObserver):
     def after_init(self, algo: Any) -> None:
         self.agent = algo
 
-    def begin(self, state: Optional[Dict[str, Any]]) -> None:
-        """Get ready to train, on from ``state`` if there is one."""
+    def begin(self, state: Optional[Dict[str, Any]], file: Path) -> None:
+        """Get ready to train, on from ``state`` of a checkpoint ``file`` if there is one.
+
+        Raises:
+            UserError: the state is that of other groups.
+        """
         if state is not None:
-            with user_input():  # a state of other groups
-                self.agent.set_full_state_weights(state["agent"])
-            self.iteration = state["iteration"]
-            self.episodes = state["episodes"]
-            self.evaluation.dispatch.set_state(state["evaluation"])
-            self._failed_at = state["failed_at"]
-            self._began -= state["seconds"]
+            try:
+                self._restore(state)
+            except _OUT_OF_MEMORY:
+                raise
+            except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+                reason = str(error).strip().splitlines()[0]
+                message = f"{file} does not fit the run's config.yaml ({reason}): put back both as they were"
+                raise UserError(message) from error
         self.progress = Progress(
             self.cfg.learning_iterations, self.iteration, wave=self.wave.number, waves=self.wave.total
         )
         if self.profile is not None:
             self.profile.begin(self.iteration, self.cfg.learning_iterations, self.env.layout)
-        self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in (signal.SIGINT, signal.SIGTERM)}
+        self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in _stop_signals()}
+
+    def _restore(self, state: Dict[str, Any]) -> None:
+        self.agent.set_full_state_weights(state["agent"])
+        self.iteration = state["iteration"]
+        self.episodes = None if state["episodes"] is None else Episodes(**state["episodes"])
+        self.evaluation.dispatch.set_state(state["evaluation"])
+        self._failed_at = dict(state["failed_at"])
+        self._began -= state["seconds"]
 
     def _ask_to_stop(self, number: int, _frame: Any) -> None:
-        signal.signal(number, self._handlers[signal.Signals(number)])  # a second Ctrl-C stops at once
+        if number != _HANG_UP:  # of a terminal that closes there may be two, from the system and from the shell
+            signal.signal(number, self._handlers[signal.Signals(number)])  # a second Ctrl-C stops at once
         self.stopped_by = number
 
     def env_steps(self, group: int) -> int:
@@ -216,11 +233,14 @@ class RunObserver(AlgoObserver):
                 "fitness": float(self.episodes.fitness[g].mean()) if evaluated and self.episodes is not None else None,
                 "shaped_return": returns[g],
                 **{name: stats[name][g] for name in ("kl", "learning_rate", "entropy", "value_loss")},
-                **{f"reward/{name}": value for name, value in components[g].items()},
             }
-            self.logs.curves.add(self.iteration, self.env_steps(g), group.name, group.seed, row)
-            self.logs.tensorboard.add(group.name, group.seed, self.env_steps(g), row)
+            place = (self.iteration, self.env_steps(g), group.name, group.seed)
+            self.logs.curves.add(*place, row)
+            self.logs.components.add(*place, components[g])
+            rewards = {f"reward/{name}": value for name, value in components[g].items()}
+            self.logs.tensorboard.add(group.name, group.seed, self.env_steps(g), {**row, **rewards})
         self.logs.curves.flush()
+        self.logs.components.flush()
 
     def _log_points(self) -> None:
         """Log the evaluation, and what rewards were in training since the one before."""
@@ -241,7 +261,7 @@ class RunObserver(AlgoObserver):
             {
                 "iteration": self.iteration,
                 "agent": self.agent.get_full_state_weights(),
-                "episodes": self.episodes,
+                "episodes": None if self.episodes is None else dict(vars(self.episodes)),
                 "evaluation": self.evaluation.dispatch.get_state(),
                 "failed_at": self._failed_at,
                 "seconds": self.seconds(),
@@ -258,6 +278,14 @@ class RunObserver(AlgoObserver):
             self.profile.stop()
         for name, handler in self._handlers.items():
             signal.signal(name, handler)
+
+
+def _stop_signals() -> List[signal.Signals]:
+    """What stops a training with a checkpoint: Ctrl-C, a kill, and a terminal that closes, unless under nohup."""
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:
+        signals.append(_HANG_UP)
+    return signals
 
 
 def _spread(total: int, points: int) -> Set[int]:

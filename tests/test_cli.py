@@ -1,8 +1,16 @@
 """Bad input: one clear message, exit code 2, nothing written."""
 
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from helpers import QUICK, results, run, write_candidates
 
+from envcoder_bench import eval_shapers, evaluate
+from envcoder_bench.command_line import invocation, resume_command
 from envcoder_bench.eval_shapers import main
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
@@ -71,10 +79,26 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
             "learning_iterations must be a whole number of at least 1, got True",
         ),
         ("--task Cartpole evaluation=3", "evaluation.num_envs must be a whole number"),
-        ("--task Cartpole train.params.network.mlp.units=64", "cfg/train/CartpolePPO.yaml: cannot be used"),
-        ("--task Cartpole train.params.network.mlp.initializer.name=foo", "cfg/train/CartpolePPO.yaml"),
-        ("--task Cartpole train.params.config.mini_epochs=0", "params.config.mini_epochs: must be at least 1, got 0"),
-        ("--task Cartpole task.env.episodeLength=0", "an episode must last at least 2 steps, got 0"),
+        ("--task Cartpole train.params.network.mlp.units=64", "network.mlp.units: must be a list of whole numbers"),
+        ("--task Cartpole train.params.network.mlp.initializer.name=foo", "initializer.name: must be one of default,"),
+        ("--task Cartpole train.params.config.mini_epochs=0", "config.mini_epochs: must be a whole number"),
+        ("--task Cartpole task.env.episodeLength=0", "task.env.episodeLength must be a whole number of at least 2"),
+        ("--task Cartpole train.params.config.learning_rate=fast", "train.params.config.learning_rate: must be"),
+        ("--task Cartpole train.params.config.gamma=2", "config.gamma: must be a number from 0 to 1, got 2"),
+        ("--task Cartpole train.params=3", "train.params must hold keys, got 3"),
+        ("--task Cartpole task.env.maxEffort=strong", "task.env.maxEffort must be a number, such as 400.0, got strong"),
+        ("--task Anymal task.env.baseInitState.pos=[0,0]", "task.env.baseInitState.pos must be a list of 3 numbers"),
+        ("--task Cartpole task.env=3", "task.env must hold the keys resetDist, maxEffort"),
+        ("--task Cartpole --shaper_types ,", "--shaper_types names none; there are compute_reward"),
+        ("--task Cartpole --shaper_types compute_reward,compute_gaol", "'compute_gaol' (did you mean compute_goal or"),
+        (
+            "--task Cartpole --candidates {folder} --shaper_types compute_goal",
+            "a.py: defines none of the asked compute_goal; it defines compute_reward; and 1 more candidate like it",
+        ),
+        ("--task Cartpole --candidates {folder} --candidate_idx 0 7", "no candidate at position 7: there are 2"),
+        ("--task Cartpole --candidates {folder} --no_baselines --candidate_idx 0 --num_envs 0", "among 1 group ("),
+        ("--task Cartpole --train_config {empty}/x.yaml", "x.yaml cannot be read: No such file"),
+        ("--train_config x.yaml", "which task? Give --task NAME"),
         ("--task Cartpole task.name=Anymal", "choose the task with --task"),
         ("--task Cartpole --num_envs -6", "cannot be shared out evenly"),
         ("--task Cartpole --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
@@ -141,6 +165,71 @@ def test_every_candidate_failing_is_exit_code_1_and_a_table_of_why(tmp_path, cap
     rows = results(output)
     assert list(rows["status"]) == ["failed at load"] * 2
     assert "syntax.py:1" in rows.loc["syntax", "error"]
+
+
+def test_files_without_the_functions_that_are_asked_for_are_skipped(tmp_path, capsys):
+    """They are neither ranked nor failed; a file that is no candidate at all still fails."""
+    observation = "def compute_observation(dof_pos):\n    return dof_pos * 1.0\n"
+    paths = write_candidates(tmp_path / "files", {"good": GOOD, "sees": observation, "nothing": "x = 1\n"})
+    size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines", "--seeds", 2]
+    words = [*QUICK, "--task", "Cartpole", "--shaper_types", "compute_reward,compute_done", *size, "--candidates"]
+    output = run(tmp_path / "run", *words, *paths)
+    captured = capsys.readouterr()
+    assert "skipped, because they define none of compute_reward, compute_terminal: sees\n" in captured.err
+    assert "skipped, because they define none of the functions asked for (1): sees\n" in captured.out
+    assert "failed (1 of 2 candidates):\n  nothing (failed at load)\n" in captured.out
+    rows = results(output)
+    expected = {"good": "ok", "sees": "skipped", "nothing": "failed at load"}
+    assert {name: set(rows.loc[name, "status"]) for name in expected} == {name: {x} for name, x in expected.items()}
+    assert rows.loc["sees", "error"].str.contains("defines none of the asked compute_reward, compute_terminal").all()
+    assert main(["--resume", str(output)]) == 0
+    # alone with a failed one it does not make the run a success
+    run(tmp_path / "failed", *words, *paths[1:], expect=1)
+
+
+@pytest.mark.parametrize("positions", [["0,2"], ["0", "2"], ["2,", "0"]])
+def test_lists_take_commas_and_spaces(tmp_path, positions):
+    paths = write_candidates(tmp_path / "files", {"a": GOOD, "b": GOOD, "c": GOOD})
+    size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
+    words = [*QUICK, "--task", "Cartpole", "--candidates", *paths, *size, "--candidate_idx", *positions]
+    assert sorted(results(run(tmp_path / "run", *words)).index) == ["a", "c"]
+
+
+def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate, "GroupedVecTask", interrupted)
+    (path,) = write_candidates(tmp_path / "files", {"a": GOOD})
+    size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
+    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", path, *size, expect=130)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"eval-shapers: stopped; go on with: {resume_command(output)}"
+    monkeypatch.undo()
+    assert main(shlex.split(last.partition("go on with: ")[2])[-2:]) == 0
+
+
+@pytest.mark.parametrize("script", ["eval_shapers.py", "auto_shape.py"])
+def test_the_scripts_of_a_checkout_are_the_commands(script, tmp_path):
+    root = Path(eval_shapers.__file__).resolve().parents[1]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["python", script, "--help"], cwd=root, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: python {script} ")
+
+
+def test_the_examples_of_the_help_are_commands(capsys, monkeypatch):
+    monkeypatch.chdir(Path(eval_shapers.__file__).resolve().parents[1])
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out.partition("examples:\n")[2].replace("\\\n", "")
+    start = f"  {invocation('eval-shapers')} "
+    examples = [line[len(start) :] for line in shown.splitlines() if line.startswith(start)]
+    assert len(examples) >= 6
+    for example in examples:
+        args = eval_shapers.build_parser().parse(shlex.split(example))
+        for path in [*(args.candidates or []), *filter(None, [args.fitness])]:
+            assert Path(path).exists(), path
 
 
 def test_help_is_whole(capsys):

@@ -17,6 +17,11 @@ def test_an_unknown_key_is_named_with_its_near_matches():
         compose_config("Cartpole", ["train.params.config.gama=0.5"])
 
 
+def test_a_key_without_its_place_is_found():
+    with pytest.raises(UserError, match=r"'learning_rate' \(did you mean train.params.config.learning_rate"):
+        compose_config("Cartpole", ["learning_rate=1e-3"])
+
+
 @pytest.mark.parametrize("override, remedy", [("task=Ant", "--task"), ("+new=1", "key=value"), ("~seed", "key=value")])
 def test_what_an_override_may_not_do(override, remedy):
     with pytest.raises(UserError, match=remedy):

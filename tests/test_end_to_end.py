@@ -45,7 +45,13 @@ def test_the_run_folder_holds_what_the_readme_says(finished):
     curves = pd.read_csv(finished / "curves.csv")
     assert {"iteration", "env_steps", "candidate", "seed", "fitness", "kl", "learning_rate"} <= set(curves.columns)
     assert curves.groupby("candidate")["iteration"].max().eq(10).all()
-    assert any(column.startswith("reward/") for column in curves.columns)
+    components = pd.read_csv(finished / "components.csv")
+    assert components.groupby("candidate")["iteration"].max().eq(10).all()
+    assert set(components["candidate"]) < set(rows["candidate"])  # of those whose reward has components
+    record = json.loads((finished / "run.json").read_text())
+    assert record["format"] == 2
+    assert record["software"][0]["torch"] == torch.__version__
+    assert {"commit", "python", "mujoco", "warp", "device"} <= set(record["software"][0])
     for name in rows["candidate"]:
         assert (finished / "candidates" / name / "source.py").exists()
         assert list((finished / "tensorboard" / name).rglob("events.out.tfevents.*"))

@@ -186,7 +186,7 @@ def test_a_stopped_run_goes_on_with_the_file_as_it_was(tmp_path):
     assert stop_at(process, reached, signal.SIGKILL)[0] == -signal.SIGKILL
     fitness.unlink()
     assert main(["--resume", str(output)]) == 0
-    for name in ("results.csv", "curves.csv", "points.csv"):
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
         assert (output / name).read_text() == (through / name).read_text()
 
 

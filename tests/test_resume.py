@@ -61,7 +61,7 @@ def _assert_ended_alike(output, uninterrupted, iteration=None):
     def text(folder, name):
         return (folder / name).read_text().replace(str(folder.parent), "")
 
-    for name in ("results.csv", "curves.csv", "points.csv"):
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
         assert text(output, name) == text(uninterrupted, name)
     for candidate in ("cosine", "human", "unshaped"):
         assert_same_weights(weights(output, candidate), weights(uninterrupted, candidate))

@@ -53,7 +53,7 @@ def test_a_profiled_run_shows_all_parts_and_computes_the_same(tmp_path, capsys):
     plain = cartpole(tmp_path / "plain", tmp_path, *words)
     for name in ("human", *CANDIDATES):
         assert_same_weights(weights(profiled, name), weights(plain, name))
-    for file in ("results.csv", "curves.csv", "points.csv"):
+    for file in ("results.csv", "curves.csv", "components.csv", "points.csv"):
         assert (profiled / file).read_bytes() == (plain / file).read_bytes()
     assert not (plain / "profile").exists()
     assert "bare physics" not in capsys.readouterr().out

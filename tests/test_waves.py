@@ -83,7 +83,7 @@ def _ranking(folder):
 
 
 def _assert_alike(output, together):
-    for name in ("results.csv", "curves.csv", "points.csv"):
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
         assert _text(output, name) == _text(together, name), name
     assert _ranking(output) == _ranking(together)
     policies = sorted(path.relative_to(together) for path in together.rglob("*.pth"))

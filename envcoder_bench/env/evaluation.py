@@ -16,7 +16,8 @@ class Episodes:
     """One row per group, one column per episode: ``(num_groups, episodes)``.
 
     Attributes:
-        fitness: sum of the fitness over the episode's steps, divided by the full episode length.
+        fitness: of the episode's steps the mean over a full episode, or the sum, as the task says; a step on which an
+            episode ends early, and those after it, count 0.
         length: control steps until the episode ended.
     """
 
@@ -71,7 +72,9 @@ def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_st
             break
         env.begin_episodes(ended)  # nobody observes a state after the end, in training or here
         obs = env.observe(active)
-    return Episodes(env.layout.split(fitness / steps), env.layout.split(length))
+    # a fitness file's function is a mean on every task
+    summed = env.task.fitness_reduction == "sum" and not env.dispatch.has_fitness
+    return Episodes(env.layout.split(fitness if summed else fitness / steps), env.layout.split(length))
 
 
 def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from typing import Any, Deque, Dict, Iterator, List, Mapping, NamedTuple, Option
 import torch
 from torch import Tensor
 
+from envcoder_bench.cpus import usable_cpus
 from envcoder_bench.errors import UserError
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
@@ -95,7 +96,7 @@ class Jail:
         parallel: Optional[int] = None,
     ) -> None:
         self.limits = limits or Limits()
-        self._parallel = parallel or len(os.sched_getaffinity(0))
+        self._parallel = parallel or usable_cpus()
         self._numbers = 0
         facts = {name: getattr(task, name) for name in ("num_dofs", "default_action_dim", "goal_keys", "object_keys")}
         header = {

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import tempfile
 import threading
 import time
@@ -18,6 +17,7 @@ from rl_games.common.algo_observer import AlgoObserver
 from tensorboardX import SummaryWriter
 from torch import Tensor
 
+from envcoder_bench.cpus import usable_cpus
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.learning.capture import Captured
 from envcoder_bench.learning.footprint import learner_bytes
@@ -82,7 +82,7 @@ class GroupedA2CAgent(A2CAgent):
         self._threads: Optional[ThreadPoolExecutor] = None
         if on_cpu:
             torch.set_num_threads(1)  # the threads go to the shards, which run side by side
-            self._threads = ThreadPoolExecutor(os.cpu_count(), initializer=_prepare_worker)
+            self._threads = ThreadPoolExecutor(usable_cpus(), initializer=_prepare_worker)
         self._memory = threading.local()  # of each thread: what an update works in
         # observations and step, where graphs find them
         self._seen = torch.zeros(num_groups, n, widest[0], device=self.ppo_device)

@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
+from envcoder_bench.learning.ranges import check_ranges
+
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "elu", "selu", "swish", "gelu", "softplus", "None")
 
 # key -> (which values are refused, what to write instead); the keys are those under params.config
@@ -63,6 +65,7 @@ class PPOSettings:
             ValueError: an unsupported feature is switched on, or a value is out of range; names key and remedy.
         """
         check_supported(params)
+        check_ranges(params)
         config = params["config"]
         schedule, linear_steps = _schedule(config)
         truncate = bool(config.get("truncate_grads", False))
@@ -155,11 +158,11 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
     """Minibatches per mini epoch of one group: the requested count, or the next larger one that divides its batch."""
     batch = int(config["horizon_length"]) * num_envs
     if config.get("num_minibatches") is not None:
-        key, wanted = "num_minibatches", int(config["num_minibatches"])
+        key, wanted = "num_minibatches", config["num_minibatches"]
     elif config.get("minibatch_size") is not None:
-        key, wanted = "minibatch_size", -(-batch // _positive(config, "minibatch_size"))
+        key, wanted = "minibatch_size", -(-batch // config["minibatch_size"])
     elif config.get("minibatch_size_per_env") is not None:
-        key, wanted = "minibatch_size_per_env", -(-batch // (num_envs * _positive(config, "minibatch_size_per_env")))
+        key, wanted = "minibatch_size_per_env", -(-batch // (num_envs * config["minibatch_size_per_env"]))
     else:
         raise ValueError("params.config needs num_minibatches or minibatch_size, and has neither")
     if not 1 <= wanted <= batch:
@@ -172,7 +175,7 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
     if not exact:
         _say_once(
             f"params.config.{key}: {config[key]} does not divide a group's batch of {batch};"
-            f" using {count} minibatches of {batch // count}"
+            f" using {count} minibatch{'es' if count > 1 else ''} of {batch // count}"
         )
     return count
 
@@ -181,13 +184,6 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
 def _say_once(message: str) -> None:
     """Log a warning, unless it was logged before: every learner reads the same config."""
     logging.getLogger(__name__).warning(message)
-
-
-def _positive(config: Mapping[str, Any], key: str) -> int:
-    value = int(config[key])
-    if value < 1:
-        raise ValueError(f"params.config.{key}: must be at least 1, got {value}")
-    return value
 
 
 def _requested_size(config: Mapping[str, Any], key: str, num_envs: int) -> int:

@@ -1,13 +1,13 @@
-"""CSV files that grow while a run trains: curves.csv and points.csv."""
+"""CSV files that grow while a run trains: curves.csv, components.csv and points.csv."""
 
 from __future__ import annotations
 
 import csv
 import io
 from pathlib import Path
-from typing import Collection, Sequence, TypeVar
+from typing import Collection, Sequence, Tuple, TypeVar
 
-from envcoder_bench.report.files import write_atomic
+from envcoder_bench.report.files import naming, write_atomic
 
 Log = TypeVar("Log", bound="CsvLog")
 
@@ -15,46 +15,91 @@ KEYS = ("iteration", "env_steps", "candidate", "seed")  # the first columns of e
 
 
 class CsvLog:
-    """Appends to a file, so that a killed run keeps every flushed row.
+    """Appends to a file, so that a killed run keeps every flushed row. A subclass sets ``columns``.
 
     Rows of an iteration must be flushed before the checkpoint of that iteration is written: then ``resume`` brings the
     file to exactly what an uninterrupted run has.
+
+    Attributes:
+        columns: names of the columns after KEYS.
+        rows: how many rows the file has.
+        lost: how many rows ``resume`` expected and did not find.
     """
 
-    def __init__(self, path: str | Path, columns: Sequence[str]) -> None:
-        """Begin a new file (an old one is replaced) with KEYS and these columns."""
-        write_atomic(path, line([*KEYS, *columns]))
-        self._open(Path(path), [*KEYS, *columns])
+    columns: Tuple[str, ...]
+
+    def __init__(self, path: str | Path) -> None:
+        """Begin a new file; an old one is replaced."""
+        write_atomic(path, self._header())
+        self._open(path, 0)
 
     @classmethod
-    def resume(cls: type[Log], path: str | Path, iteration: int, whole: Collection[tuple[str, int]] = ()) -> Log:
-        """Go on after ``iteration``: drop later rows and a last line that a killed writer left half written.
+    def resume(
+        cls: type[Log],
+        path: str | Path,
+        iteration: int,
+        whole: Collection[tuple[str, int]] = (),
+        rows: int | None = None,
+    ) -> Log:
+        """Go on after ``iteration``: drop later rows, and lines that are cut off or damaged.
 
-        Of the candidates and seeds in ``whole``, which trained to their end before the others began, all rows stay.
+        A file that is missing or empty begins anew.
+
+        Args:
+            whole: candidates and seeds that trained to their end before the others began: all of their rows stay.
+            rows: how many there were when ``iteration`` was saved, to count those that are lost; None: not known.
+
+        Raises:
+            ValueError: the first line is not that of this file.
         """
-        path = Path(path)
-        header, *rows = _lines(path)
-        kept = [x for x in rows if x.endswith(b"\n") and (_iteration(x) <= iteration or _trained(x) in whole)]
-        write_atomic(path, b"".join([header, *kept]))
+        own = cls._header().encode()
+        header, *found = _lines(path) if Path(path).is_file() else [b""]
+        if header != own and not (own.startswith(header) and not found):
+            shown = header.decode("utf-8", "replace").strip()[:80]
+            raise ValueError(f"{path} is damaged: its first line must be {own.decode().strip()}, not {shown!r}")
+        kept = []
+        for row in found:
+            place = cls._place(row)
+            if place is not None and (place[0] <= iteration or place[1:] in whole):
+                kept.append(row)
+        write_atomic(path, b"".join([own, *kept]))
         log = cls.__new__(cls)
-        log._open(path, next(csv.reader([header.decode("utf-8")])))
+        log._open(path, len(kept))
+        log.lost = 0 if rows is None else max(0, rows - len(kept))
         return log
 
-    def _open(self, path: Path, columns: list[str]) -> None:
-        self._path = path
-        self._columns = columns
+    @classmethod
+    def _header(cls) -> str:
+        return line([*KEYS, *cls.columns])
+
+    @classmethod
+    def _place(cls, row: bytes) -> tuple[int, str, int] | None:
+        """Iteration, candidate and seed of a row; None where it is not whole."""
+        try:
+            cells = next(csv.reader([row.decode("utf-8")]))
+            whole = row.endswith(b"\n") and len(cells) == len(KEYS) + len(cls.columns)
+            return (int(cells[0]), cells[2], int(cells[3])) if whole else None
+        except (ValueError, IndexError, StopIteration, csv.Error):  # a UnicodeDecodeError is a ValueError
+            return None
+
+    def _open(self, path: str | Path, rows: int) -> None:
+        self.rows, self.lost, self._path = rows, 0, path
         self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  stays open until close()
 
     def write(self, iteration: int, env_steps: int, candidate: str, seed: int, cells: Sequence[str]) -> None:
-        """Add a row, on disk after the next ``flush``; ``cells`` are those behind KEYS."""
-        self._file.write(line([str(iteration), str(env_steps), one_line(candidate), str(seed), *cells]))
+        """Add a row, on disk after the next ``flush``; ``cells`` are those after KEYS."""
+        with naming(self._path):
+            self._file.write(line([str(iteration), str(env_steps), one_line(candidate), str(seed), *cells]))
+        self.rows += 1
 
     def flush(self) -> None:
         """Hand all rows so far to the operating system: they survive the death of this process."""
-        self._file.flush()
+        with naming(self._path):
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with naming(self._path):
+            self._file.close()
 
 
 def sort_rows(path: str | Path) -> None:
@@ -75,16 +120,10 @@ def one_line(name: str) -> str:
     return " ".join(name.split())
 
 
-def _lines(path: str | Path) -> list[bytes]:
-    """Header and rows: names hold no line ends, and the header is written atomically, so it is whole."""
-    return Path(path).read_bytes().splitlines(keepends=True)
-
-
 def _iteration(row: bytes) -> int:
     return int(row.split(b",", 1)[0])
 
 
-def _trained(row: bytes) -> tuple[str, int]:
-    """Candidate and seed of a row."""
-    cells = next(csv.reader([row.decode("utf-8")]))
-    return cells[KEYS.index("candidate")], int(cells[KEYS.index("seed")])
+def _lines(path: str | Path) -> list[bytes]:
+    """Header and rows with their line ends, at least one; names hold no line ends."""
+    return Path(path).read_bytes().splitlines(keepends=True) or [b""]

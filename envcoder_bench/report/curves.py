@@ -1,9 +1,10 @@
-"""Learning curves on disk: curves.csv, a row per logged iteration, candidate and seed."""
+"""Learning curves on disk: curves.csv, and components.csv with those of the reward's components."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Mapping
 
 import pandas as pd
 
@@ -12,45 +13,66 @@ from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.results import number
 
 SCALARS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
-REWARD = "reward/"
+_WIDE = "reward/"  # began the names of columns in curves.csv of format 1
 
 
 class CurveLog(CsvLog):
-    """Appends to curves.csv."""
+    """Appends to curves.csv: a row per logged iteration, candidate and seed."""
 
-    def __init__(self, path: str | Path, components: Sequence[str]) -> None:
-        """Begin a new file (an old one is replaced) with a column for each of the candidates' reward components."""
-        super().__init__(path, list(dict.fromkeys([*SCALARS, *(one_line(REWARD + name) for name in components)])))
+    columns = SCALARS
 
     def add(
         self, iteration: int, env_steps: int, candidate: str, seed: int, scalars: Mapping[str, float | None]
     ) -> None:
         """Add a row, on disk after the next ``flush``.
 
-        ``scalars`` are named as in SCALARS and ``reward/<component>``; what is absent, None or NaN stays empty.
-        ``env_steps`` are those of this candidate and seed.
+        ``scalars`` are named as in SCALARS; what is absent, None or NaN stays empty. ``env_steps`` are those of this
+        candidate and seed.
         """
-        values = {one_line(name): value for name, value in scalars.items()}
-        new = [name for name in values if name not in self._columns]
-        if new:
-            self._widen(new)
-        self.write(
-            iteration, env_steps, candidate, seed, [number(values.get(name)) for name in self._columns[len(KEYS) :]]
-        )
-
-    def _widen(self, names: list[str]) -> None:
-        """Add columns: a reward component may first appear in the middle of the training."""
-        unknown = [name for name in names if not name.startswith(REWARD)]
+        unknown = [name for name in scalars if name not in SCALARS]
         if unknown:
-            raise KeyError(f"curves.csv has no column {unknown[0]!r}; use one of {SCALARS} or {REWARD}<component>")
-        self.close()
-        rows = self._path.read_text(encoding="utf-8").partition("\n")[2]
-        columns = self._columns + names
-        empty = "," * len(names) + "\n"
-        write_atomic(self._path, line(columns) + rows.replace("\n", empty))
-        self._open(self._path, columns)
+            raise KeyError(f"curves.csv has no column {unknown[0]!r}; use one of {', '.join(SCALARS)}")
+        self.write(iteration, env_steps, candidate, seed, [number(scalars.get(name)) for name in SCALARS])
+
+
+class ComponentLog(CsvLog):
+    """Appends to components.csv: a row per logged iteration, candidate, seed and component of its reward.
+
+    Candidates have components of their own: rows for them grow with the candidates, columns would with their square.
+    """
+
+    columns = ("component", "mean")
+
+    def add(self, iteration: int, env_steps: int, candidate: str, seed: int, means: Mapping[str, float]) -> None:
+        """Add a row for each component's mean per environment and step, on disk after the next ``flush``."""
+        for name, mean in means.items():
+            self.write(iteration, env_steps, candidate, seed, [one_line(name), number(mean)])
 
 
 def read_curves(path: str | Path) -> pd.DataFrame:
-    """Read curves.csv; candidates are strings (``001`` stays ``001``), empty cells NaN."""
-    return pd.read_csv(path, dtype={"candidate": str}, keep_default_na=False, na_values=[""])
+    """Read curves.csv or components.csv; names are strings (``001`` stays ``001``), empty cells NaN."""
+    return pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
+
+
+def split_wide(curves: Path, components: Path) -> None:
+    """Bring curves.csv of format 1, which had a column for each component of any candidate, into today's two files.
+
+    Does nothing where curves.csv is not such a file.
+    """
+    if not curves.is_file():
+        return
+    text = curves.read_text(encoding="utf-8", errors="replace")
+    rows = csv.reader(text[: text.rfind("\n") + 1].split("\n"))  # the last line may be half of one
+    header = next(rows, [])
+    end = len(KEYS) + len(SCALARS)
+    names = header[end:]
+    if not names or tuple(header[:end]) != (*KEYS, *SCALARS) or not all(x.startswith(_WIDE) for x in names):
+        return
+    narrow, long = [line(header[:end])], [line([*KEYS, *ComponentLog.columns])]
+    for row in rows:
+        if len(row) == len(header):
+            narrow.append(line(row[:end]))
+            found = zip(names, row[end:])
+            long += [line([*row[: len(KEYS)], name[len(_WIDE) :], mean]) for name, mean in found if mean]
+    write_atomic(components, "".join(long))
+    write_atomic(curves, "".join(narrow))  # last: while it is wide, both can be made again

@@ -12,7 +12,8 @@ import numpy as np
 
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.ranking import Ranked
-from envcoder_bench.report.table import decimal_places, numbers, shorten, split_place
+from envcoder_bench.report.results import SKIPPED
+from envcoder_bench.report.table import decimal_places, fixed, half_width, numbers, shorten, split_place
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ BETTER, WORSE = COLOURS[0], COLOURS[1]
 HIGHLIGHTED = 5  # candidates in colour where there are more of them than colours
 NAME_WIDTH = 28
 REASON_WIDTH = 88
+CAPTION_WIDTH = 140
 MAX_ROWS = 60  # of the ranking, and MAX_FAILED of its failed ones; the rest is in results.csv
 MAX_FAILED = 8
 DPI = 150
@@ -44,7 +46,7 @@ def plot_learning_curves(
     figure, axes, top = new_figure(10.0, 6.0, f"{task}: learning curves", fitness_meaning)
     styles = _styles(drawn)
     scale, unit = _step_unit(float(measured["env_steps"].max()) if drawn else 0.0)
-    labels = []
+    labels, bands = [], []
     for row in reversed(drawn):  # the best on top of the others
         line: Any = over_seeds.loc[row.candidate]
         steps, mean = line.index.to_numpy() / scale, line["mean"].to_numpy()
@@ -56,26 +58,42 @@ def plot_learning_curves(
         if style["color"] != LIGHT:
             axes.fill_between(steps, line["min"], line["max"], color=style["color"], alpha=0.13, linewidth=0, zorder=1)
             labels.append((row, steps[-1], float(mean[-1]), style["color"]))
+            bands += [float(line["min"].min()), float(line["max"].max())]
+    cut = False
     if drawn:
-        means = over_seeds["mean"].to_numpy()
-        margin = 0.05 * max(float(np.ptp(means)), 1e-3)
-        axes.set_ylim(0 if 0 <= means.min() < means.max() / 2 else means.min() - margin, means.max() + margin)
+        low, high = _limits(over_seeds["mean"].to_numpy(), bands)
+        cut = min(bands, default=low) < low or max(bands, default=high) > high
+        axes.set_ylim(low, high)
         axes.set_xlim(0, 1.01 * float(measured["env_steps"].max()) / scale)
     else:
         say(axes, "no fitness was measured")
     axes.set_xlabel(f"environment steps of each candidate and seed{unit}{band}")
     axes.set_ylabel("fitness")
     axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
-    figure.subplots_adjust(left=0.075, right=0.97, bottom=0.11, top=top)
-    _label_ends(figure, axes, labels, sum(s["color"] == LIGHT for s in styles.values()))
+    figure.subplots_adjust(left=0.075, right=0.97, bottom=0.145, top=top)
+    _label_ends(figure, axes, labels)
+    others = sum(style["color"] == LIGHT for style in styles.values())
+    notes = [f"grey: {others} other candidates"] if others else []
+    notes += ["x: failed"] if any(r.rank is None for r in drawn) else []
+    notes += ["bands that reach the frame go on beyond it"] if cut else []
+    figure.text(0.02, 0.02, "   ".join(notes), fontsize=9, color=GREY, va="bottom")  # outside: it covers no line
     return save_figure(figure, path)
+
+
+def _limits(means: np.ndarray, bands: Sequence[float]) -> tuple[float, float]:
+    """Limits of the fitness axis: all means, and their bands where those do not drown the means."""
+    span = max(float(np.ptp(means)), 1e-3)
+    low = max(min(means.min(), *bands), means.min() - span / 2)
+    high = min(max(means.max(), *bands), means.max() + span / 2)
+    margin = 0.05 * span
+    return 0.0 if 0 <= low < means.max() / 2 else low - margin, high + margin
 
 
 def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_meaning: str) -> Path:
     """Draw the ranking: a dot with its 95 % interval for each candidate, best on top, failed ones at the bottom."""
     best = [r for r in ranked if r.rank is not None]
     shown = [r for i, r in enumerate(best) if i < MAX_ROWS or r.baseline]
-    without = [r for r in ranked if r.rank is None]
+    without = [r for r in ranked if r.rank is None and r.status != SKIPPED]
     names = [_name(r) for r in shown]
     remarks = [(f"{len(best) - len(shown)} more", "in results.csv")] if len(shown) < len(best) else []
     remarks += [(_name(r), _reason(r)) for r in without[:MAX_FAILED]]
@@ -87,11 +105,17 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
 
     intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
     texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
+    limits, cut = _range(shown), False
     for y, row in enumerate(shown):
         colour, marker = _verdict(row)
         interval = (row.fitness_ci_low, row.fitness_ci_high)
         if not math.isnan(interval[0]):
             axes.plot(interval, (y, y), color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
+            for end, limit, arrow in zip(interval, limits, "<>"):
+                if not limits[0] <= end <= limits[1]:  # the interval goes on
+                    inside = 0.008 * (limits[1] - limits[0]) * (1 if arrow == "<" else -1)
+                    axes.plot(limit + inside, y, arrow, color=colour, markersize=7, zorder=4)
+                    cut = True
         axes.plot(row.fitness, y, marker, color=colour, markersize=6, zorder=4)
         axes.text(1.015, y, texts[y], transform=axes.get_yaxis_transform(), va="center", fontsize=10, color=colour)
         if row.candidate == HUMAN:
@@ -112,15 +136,17 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
         label.set_color(GREY)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(rows - 0.4, -0.6)
-    axes.set_xlim(_range(shown))
+    axes.set_xlim(limits)
     axes.set_xlabel("fitness" if shown else "")
     if not shown:
         axes.set_xticks([])
     axes.grid(axis="x", color="#E8E8E8", linewidth=0.8)
-    figure.subplots_adjust(left=0.3, right=0.84, bottom=0.85 / height, top=top)
+    caption = _caption(shown, cut)
+    bottom = 0.85 + 0.18 * caption.count("\n")
+    figure.subplots_adjust(left=0.3, right=0.84, bottom=bottom / height, top=top)
     left = max((label.get_window_extent(renderer(figure)).width for label in axes.get_yticklabels()), default=0)
     figure.subplots_adjust(left=0.02 + (left / figure.dpi + 0.12) / figure.get_size_inches()[0])
-    figure.text(0.02, 0.14 / height, _caption(shown), fontsize=9, color=GREY, va="bottom")
+    figure.text(0.02, 0.14 / height, caption, fontsize=9, color=GREY, va="bottom")
     return save_figure(figure, path)
 
 
@@ -169,10 +195,10 @@ def _styles(drawn: Sequence[Ranked]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, float, str]], others: int) -> None:
+def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, float, str]]) -> None:
     """Write each line's name right of the axes, at the height of its end or as near as the others let it.
 
-    ``labels`` are (candidate, x, y, colour) in data units; ``others`` counts the grey lines without a name.
+    ``labels`` are (candidate, x, y, colour) in data units.
     """
     if not labels:
         return
@@ -187,7 +213,7 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
     beside = offset_copy(axes.transData, fig=figure, x=22, units="points")
     texts = []
     for (row, x, y, colour), height in zip(labels, heights):
-        end = " (failed)" if row.rank is None else f"  {y:.{decimals}f}"
+        end = " (failed)" if row.rank is None else f"  {fixed(y, decimals)}"
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
         texts.append(
             axes.annotate(
@@ -203,11 +229,6 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
                 color=colour,
             )
         )
-    if others:
-        box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none"}
-        place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
-        text = f"grey: {others} other candidates, x: failed"
-        axes.text(0.99, 0.02, text, **place, fontsize=10, color=GREY, bbox=box, zorder=6)
     # a text's own extent: an annotation's would include its line
     widest = max(Text.get_window_extent(text, renderer(figure)).width for text in texts) / figure.dpi
     figure.subplots_adjust(right=1 - (widest + 0.45) / figure.get_size_inches()[0])
@@ -235,7 +256,9 @@ def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
     if not shown:
         return 0.0, 1.0
     means = [r.fitness for r in shown]
-    span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 1e-3)
+    halves = [half_width(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
+    usual = float(np.median([x for x in halves if not math.isnan(x)] or [0.0]))
+    span = max(max(means) - min(means), 0.1 * max(abs(x) for x in means), 2 * usual, 1e-3)
     low = min(r.fitness_ci_low if not math.isnan(r.fitness_ci_low) else r.fitness for r in shown)
     high = max(r.fitness_ci_high if not math.isnan(r.fitness_ci_high) else r.fitness for r in shown)
     low, high = max(low, min(means) - span / 2), min(high, max(means) + span / 2)
@@ -255,15 +278,16 @@ def _verdict(row: Ranked) -> tuple[str, str]:
     return (BETTER if row.vs_human_ci_low > 0 else WORSE if row.vs_human_ci_high < 0 else DARK), "o"
 
 
-def _caption(shown: Sequence[Ranked]) -> str:
+def _caption(shown: Sequence[Ranked], cut: bool) -> str:
     over = {r.interval_over for r in shown}
     what = [text for x, text in (("seeds", "seeds"), ("episodes", "the episodes of one seed")) if x in over]
-    parts = [f"bars: 95 % interval over {' or '.join(what)}"] if what else []
+    parts = [f"bars: 95 % interval over {' or '.join(what)}{', arrow: it goes on' if cut else ''}"] if what else []
     if any(r.candidate == HUMAN for r in shown):
         parts.append("dashed line: human baseline")
     if any(not math.isnan(r.vs_human_ci_low) for r in shown):
         parts.append("blue: above it, orange: below it, dark grey: not clear (95 %, paired by seed)")
-    return "   ".join(parts)
+    one_line = "   ".join(parts)
+    return one_line if len(one_line) <= CAPTION_WIDTH else parts[0] + "\n" + "   ".join(parts[1:])
 
 
 def _name(row: Ranked) -> str:

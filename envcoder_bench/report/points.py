@@ -49,9 +49,7 @@ _COLUMNS = (*_NUMBERS, "component", *ComponentStats._fields)
 class PointLog(CsvLog):
     """Appends to points.csv."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Begin a new file; an old one is replaced."""
-        super().__init__(path, _COLUMNS)
+    columns = _COLUMNS
 
     def add(self, point: Point) -> None:
         """Add the rows of a point, on disk after the next ``flush``."""

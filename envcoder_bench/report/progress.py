@@ -9,7 +9,7 @@ from typing import Callable, TextIO
 
 from tqdm import tqdm
 
-from envcoder_bench.report.table import shorten
+from envcoder_bench.report.table import fixed, shorten
 
 BAR_SECONDS = 0.2  # between two drawings of the bar
 LINE_SECONDS = 10.0  # between two lines where there is no terminal
@@ -115,7 +115,7 @@ class Progress:
             parts.append(f"{duration(left)} left")
         if self._best is not None:
             name, fitness = self._best
-            parts.append(f"best {fitness:.3f} {shorten(name, name_width)}")
+            parts.append(f"best {fixed(fitness, 3)} {shorten(name, name_width)}")
         return parts
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from envcoder_bench.report.files import write_atomic
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, Result
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, Result
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 # two-sided 95 % points of Student's t, i.e. its 0.975 quantiles, by degrees of freedom
@@ -157,6 +157,8 @@ def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
 
 
 def _status(rows: list[Result]) -> str:
+    if all(r.status == SKIPPED for r in rows):
+        return SKIPPED
     failed = [r for r in rows if r.failed]
     if len(failed) == len(rows):
         return FAILED_AT_LOAD if all(r.status == FAILED_AT_LOAD for r in rows) else FAILED
@@ -198,3 +200,18 @@ def _json_row(ranked: Ranked) -> dict[str, Any]:
 def write_summary(path: str | Path, content: dict[str, Any]) -> None:
     """Write summary.json atomically."""
     write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_ranking(path: str | Path) -> list[Ranked]:
+    """Read the ranking that summary.json holds. Raises ValueError where it holds something else."""
+    try:
+        rows = json.loads(Path(path).read_text(encoding="utf-8"))["ranking"]
+        return [_ranked(row) for row in rows]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not the summary of a run: {error}") from error
+
+
+def _ranked(row: dict[str, Any]) -> Ranked:
+    known: dict[str, Any] = {key: NAN if x is None else x for key, x in row.items() if key not in ("rank", "baseline")}
+    known.update(seeds=tuple(row["seeds"]), errors=tuple(row["errors"]))
+    return Ranked(rank=row["rank"], **known)

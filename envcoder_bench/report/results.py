@@ -15,7 +15,8 @@ OK = "ok"
 RUNNING = "running"
 FAILED = "failed"
 FAILED_AT_LOAD = "failed at load"
-STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD)
+SKIPPED = "skipped"  # it defines no function of the types that were asked for
+STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD, SKIPPED)
 
 NAN = math.nan
 
@@ -64,7 +65,7 @@ class Result:
     @property
     def measured(self) -> bool:
         """Whether this row counts in its candidate's mean."""
-        return not self.failed and math.isfinite(self.fitness)
+        return self.status in (OK, RUNNING) and math.isfinite(self.fitness)
 
 
 def number(value: float | None) -> str:
@@ -94,21 +95,29 @@ def read_results(path: str | Path) -> list[Result]:
     """Read what ``write_results`` wrote, in this version or an older one.
 
     Raises:
-        ValueError: the columns are others; it names the file.
+        ValueError: the columns are others, or a row is not whole; the message names the file.
     """
     with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        names = tuple(reader.fieldnames or ())
-        if names not in (COLUMNS, tuple(c for c in COLUMNS if c not in NEWER)):
-            raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
-        rows = list(reader)
-    results = []
-    for row in rows:
-        values: dict[str, Any] = dict(row)
+        text = file.read()
+    if not text.endswith("\n"):
+        raise ValueError(f"{path}: its end is missing")
+    header, *rows = csv.reader(io.StringIO(text))
+    if tuple(header) not in (COLUMNS, tuple(c for c in COLUMNS if c not in NEWER)):
+        raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
+    return [_result(header, row, f"{path}: row {number}") for number, row in enumerate(rows, 1)]
+
+
+def _result(header: Sequence[str], row: Sequence[str], place: str) -> Result:
+    if len(row) != len(header):
+        raise ValueError(f"{place} has {len(row)} cells and not {len(header)}")
+    cells: dict[str, str] = dict(zip(header, row))
+    values: dict[str, Any] = {**cells}
+    try:
         for column in ("seed", "episodes", "env_steps", "unstable_resets", *NEWER):
-            values[column] = int(row.get(column, 0))
+            values[column] = int(cells.get(column, 0))
         for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
-            values[column] = float(row[column]) if row[column] else NAN
-        values["shaped_return"] = float(row["shaped_return"]) if row["shaped_return"] else None
-        results.append(Result(**values))
-    return results
+            values[column] = float(cells[column]) if cells[column] else NAN
+        values["shaped_return"] = float(cells["shaped_return"]) if cells["shaped_return"] else None
+        return Result(**values)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error

@@ -9,6 +9,7 @@ from typing import Sequence
 
 from envcoder_bench.report.physics import MORE_ROOM, SMALL_SHARE, named
 from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.results import SKIPPED
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
@@ -28,6 +29,8 @@ def render_table(
     Only places (FILE:LINE) are never broken. ``bold`` marks the best, for a terminal. Beyond ``max_rows`` only
     baselines are shown. Without ``notes`` nothing is said of what the numbers mean.
     """
+    skipped = [r.candidate for r in ranked if r.status == SKIPPED]
+    ranked = [r for r in ranked if r.status != SKIPPED]
     shown = [r for i, r in enumerate(ranked) if i < max_rows or r.baseline]
     every_failed = bool(ranked) and all(r.rank is None and r.errors for r in ranked)
     lines = [] if every_failed else _lines(shown, width)
@@ -39,6 +42,9 @@ def render_table(
     if notes:
         told = "\n".join(_wrap(note, width) for note in _notes(shown))
         sections = [_wrap(f"fitness: {fitness_meaning}", width), *sections, told]
+    if skipped:
+        text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
+        sections.append(_wrap(text, width))
     return "\n\n".join(s for s in [*sections, render_failures(ranked, width).rstrip()] if s) + "\n"
 
 
@@ -131,10 +137,15 @@ def half_width(mean: float, low: float, high: float) -> float:
 
 def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: str = "") -> list[str]:
     """Print (mean, low, high) as ``mean ± half width`` with the parts in line; NaN as nothing."""
-    means = ["" if math.isnan(v[0]) else f"{v[0]:{sign}.{decimals}f}" for v in values]
+    means = ["" if math.isnan(v[0]) else fixed(v[0], decimals, sign) for v in values]
     halves = ["" if math.isnan(h) else f"{h:.{decimals}f}" for h in (half_width(*v) for v in values)]
     left, right = max(map(len, means), default=0), max(map(len, halves), default=0)
     return [m.rjust(left) + (f" ± {h.rjust(right)}" if h else "") if m else "" for m, h in zip(means, halves)]
+
+
+def fixed(value: float, decimals: int, sign: str = "") -> str:
+    """Print a number with ``decimals`` digits after the point; one that rounds to zero has no minus."""
+    return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"
 
 
 def decimal_places(values: Sequence[float]) -> int:

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Mapping
 
+from envcoder_bench.report.files import naming
+
 FLUSH_EVENTS = 64
 
 
@@ -54,7 +56,7 @@ class TensorboardLog:
             path, first = self._begin(candidate, seed, events[0].step)
             self._files[candidate, seed] = path
             events = first + events
-        with open(path, "ab") as file:
+        with naming(path), open(path, "ab") as file:
             file.write(b"".join(_record(event.SerializeToString()) for event in events))
 
     def _begin(self, candidate: str, seed: int, step: int) -> tuple[Path, list[Any]]:

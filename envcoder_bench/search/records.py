@@ -11,14 +11,13 @@ from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
 from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK
 from envcoder_bench.search.merit import Merit, levels, merits
 from envcoder_bench.tasks.base import HUMAN
 
-OK = "ok"
-FAILED_AT_LOAD = "failed_at_load"
-FAILED = "failed"
 NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
+_BEFORE = {"failed_at_load": FAILED_AT_LOAD}  # as archives of version 0.1.0 spell it
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Attempt:
 
     Attributes:
         name, source, parents, origin: as in Proposal. The baselines have round 0.
-        status: one of STATUSES: ``failed_at_load`` never trained, ``failed`` stopped in training or has no fitness.
+        status: one of STATUSES: ``failed at load`` never trained, ``failed`` stopped in training or has no fitness.
         fitness: mean over the seeds that it was trained with, of all rounds; None where there is none.
         error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty when ok.
         episode_length: mean length of its evaluation episodes, control steps; None where there is none.
@@ -69,6 +68,7 @@ class Attempt:
     over_episodes: Optional[Tuple[float, float]] = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "status", _BEFORE.get(self.status, self.status))
         if self.status not in STATUSES:
             raise ValueError(f"{self.name}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
 

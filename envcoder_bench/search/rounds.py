@@ -124,7 +124,7 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     """The attempt with the rows of one run: a seed that failed, or has no fitness, fails the candidate."""
     lost = [row for row in rows if not row.measured]
     if lost:
-        status = FAILED_AT_LOAD if all(row.status == "failed at load" for row in rows) else FAILED
+        status = FAILED_AT_LOAD if all(row.status == FAILED_AT_LOAD for row in rows) else FAILED
         return replace(attempt, status=status, fitness=None, error=_error(lost[0]))
     return _with(attempt, rows) if rows else attempt
 

@@ -19,6 +19,7 @@ from envcoder_bench.shaping.contract import (
     CandidateFunction,
     Shaping,
     near_type,
+    nothing_asked,
 )
 
 __all__ = ["Shaping", "assemble"]
@@ -41,9 +42,7 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Optional[S
             raise ValueError(f"there is no shaper type {name!r}{near_type(name)}; there are {known}")
     own = {name: function for name, function in candidate.functions.items() if name in asked}
     if not own:
-        raise CandidateError(
-            f"defines none of the asked {', '.join(asked)}; it defines {', '.join(candidate.functions)}", candidate.file
-        )
+        raise nothing_asked(asked, list(candidate.functions), candidate.file)
     functions: Dict[str, CandidateFunction] = dict(baseline.functions)
     if any(name in own for name in ACTION_TYPES):
         functions = {name: function for name, function in functions.items() if name not in ACTION_TYPES}

@@ -53,6 +53,19 @@ class CandidateError(Exception):
         return f"{place}{where}{self.message}"
 
 
+_NONE_ASKED = "defines none of the asked "
+
+
+def nothing_asked(asked: Sequence[str], defined: Sequence[str], file: str) -> CandidateError:
+    """The error of a file that is a candidate, but defines no function of the ``asked`` types."""
+    return CandidateError(f"{_NONE_ASKED}{', '.join(asked)}; it defines {', '.join(defined)}", file)
+
+
+def none_asked(error: CandidateError) -> bool:
+    """Whether ``error`` is that of ``nothing_asked``, which may have come as text out of another process."""
+    return error.message.startswith(_NONE_ASKED)
+
+
 @dataclass(frozen=True)
 class CandidateFunction:
     """One loaded function of one candidate file.

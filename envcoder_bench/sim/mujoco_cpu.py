@@ -10,7 +10,6 @@ exactly (sums, products, quotients), one operation at a time.
 from __future__ import annotations
 
 import copy
-import os
 from collections import Counter
 from typing import Union
 
@@ -20,6 +19,7 @@ import torch
 from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
+from envcoder_bench.cpus import usable_cpus
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_log import collected
@@ -51,7 +51,7 @@ class MujocoCpu(Simulator):
         self.effort_limits = robot.effort_limits
         self._robot = robot
 
-        self._batch = Batch(_with_right_solver(robot.mj_model), num_envs, num_threads or _usable_cpus())
+        self._batch = Batch(_with_right_solver(robot.mj_model), num_envs, num_threads or usable_cpus())
         self._batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
         self._full = self._batch.warning[:, _FULL, 1]
         self._default_row = self._batch.state[0].copy()
@@ -289,8 +289,3 @@ def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarr
     out[:, 1] = b + scale * (s * tb + (z * ta - x * tc))
     out[:, 2] = c + scale * (s * tc + (x * tb - y * ta))
     return out
-
-
-def _usable_cpus() -> int:
-    """CPUs that this process may use; a container often has fewer than the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

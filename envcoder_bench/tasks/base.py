@@ -43,6 +43,8 @@ class Task(ABC):
         default_action_dim: width of the action for the task's own position drives; None where the task has none, and
             a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
+        fitness_reduction: what an episode's fitness is of that of its steps: ``mean`` over a full episode (the steps
+            after an early end count 0), or ``sum``, for events that are counted.
         unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last step and want a reset. An initial
             state beyond the simulator's limits is a blow-up of the episode's first step.
         contact_overflows: ``(num_envs,)`` int32, control steps in which the simulator had no room for all contacts or
@@ -65,6 +67,7 @@ class Task(ABC):
     new_goal: Optional[Tensor] = None
     default_action_dim: Optional[int]
     fitness_meaning: str
+    fitness_reduction: str = "mean"
     clip_actions: float
     clip_observations: float
     unstable: Tensor
@@ -101,7 +104,8 @@ class Task(ABC):
     def fitness(self, state: Dict[str, Tensor]) -> Tensor:
         """Score one control step from a state dict of n environments: ``(n,)``.
 
-        An episode's fitness is the sum over its steps divided by ``max_episode_length``; steps after its end count 0.
+        The step on which an episode ends early, and those after it, count 0. A full episode has
+        ``max_episode_length - 1`` steps, as in IsaacGymEnvs: what scores 1 on each has a fitness of 1 as the mean.
         """
 
     @abstractmethod

@@ -53,6 +53,8 @@ class SimTask(Task):
         kept_keys: keys of ``state`` that the task itself keeps from step to step, and that a checkpoint must hold.
         config_keys: keys of the task's YAML that have an effect, beyond COMMON_KEYS; a key stands for all below it.
         ignored_keys: keys of IsaacGymEnvs' YAML for this task that have none, beyond ISAACGYM_KEYS.
+        only: of these, the ones that IsaacGymEnvs has more values of: the one that means anything here, and what to do
+            instead.
     """
 
     model: str
@@ -63,12 +65,14 @@ class SimTask(Task):
     kept_keys: Tuple[str, ...] = ()
     config_keys: Tuple[str, ...]
     ignored_keys: Tuple[str, ...] = ()
+    only: Mapping[str, Tuple[Any, str]] = {}
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         for kind in ("dof_names", "body_names", "sensor_names", "site_names"):
             want, got = list(getattr(self, kind)), list(getattr(sim, kind))
             if want != got:
                 raise ValueError(f"{self.model}: {self.name} needs the {kind} {want} in this order, not {got}")
+        check_only(cfg, self.only)
         if len(sim.object_names) != len(self.object_keys):
             names = f"{len(self.object_keys)} free objects, for {list(self.object_keys)}"
             raise ValueError(f"{self.model}: {self.name} needs {names}, not {sim.object_names}")
@@ -145,6 +149,14 @@ def control_timing(cfg: Mapping[str, Any]) -> Tuple[float, int]:
     return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
 
 
+def check_only(cfg: Mapping[str, Any], only: Mapping[str, Tuple[Any, str]]) -> None:
+    """Refuse other values than the one that ``only`` has for a key. Raises ValueError."""
+    for key, (value, instead) in only.items():
+        given = read(cfg, key, value)
+        if given != value:
+            raise ValueError(f"task.{key} is {given!r}, but can only be {value!r}: {instead}")
+
+
 def check_config(cfg: Mapping[str, Any], used: Tuple[str, ...], ignored: Tuple[str, ...]) -> None:
     """Refuse keys that are misspelt, and warn of those that have no effect here.
 
@@ -156,16 +168,17 @@ def check_config(cfg: Mapping[str, Any], used: Tuple[str, ...], ignored: Tuple[s
         raise ValueError(f"{file}: task.randomize is True, but domain randomization is not available: set it to False")
     without_effect: List[str] = []
     for key in _leaves(cfg):
-        if _covers(used, key):
+        if covers(used, key):
             continue
-        if not _covers(ignored, key):
+        if not covers(ignored, key):
             raise ValueError(f"{file}: unknown key '{key}'{near_matches(key, used + ignored)}")
         without_effect.append(key)
     if without_effect:
         warnings.warn(f"{file}: these keys have no effect here: {', '.join(without_effect)}", stacklevel=2)
 
 
-def _covers(prefixes: Tuple[str, ...], key: str) -> bool:
+def covers(prefixes: Tuple[str, ...], key: str) -> bool:
+    """Whether a dotted key is one of these, or below one."""
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in prefixes)
 
 

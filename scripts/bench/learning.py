@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from envcoder_bench.checkpoint import save_state
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.memory import release
 from envcoder_bench.noise import EVALUATION_STEP
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
-from envcoder_bench.run_folder import save_checkpoint
 from envcoder_bench.sim import SIMULATORS, pick_simulator
 
 from . import records
@@ -175,7 +175,7 @@ def _save(args: Namespace, session: Session, progress: _Progress) -> None:
     args.run.mkdir(parents=True, exist_ok=True)
     state = {name: getattr(progress, name) for name in ("run", "seconds", "iteration", "number")}
     state.update(what=_what(args), weights=session.agent.get_weights(), epoch=session.agent.epoch_num)
-    save_checkpoint(args.run / STATE, {**state, "step_count": session.env.step_count})
+    save_state(args.run / STATE, {**state, "step_count": session.env.step_count})
 
 
 def _export(args: Namespace, session: Session, episodes: Episodes) -> None:
@@ -188,7 +188,7 @@ def _export(args: Namespace, session: Session, episodes: Episodes) -> None:
         if own:
             best = max(own, key=lambda g: fitness[g])
             path: Path = args.run / f"{args.task}_{name}.pth"
-            save_checkpoint(path, session.agent.export(best))
+            save_state(path, session.agent.export(best))
 
 
 # the other simulator

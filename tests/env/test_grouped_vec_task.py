@@ -174,6 +174,22 @@ def test_evaluation_is_blind_to_everything_but_observation_and_action():
     assert torch.equal(again.fitness, episodes.fitness)
 
 
+@pytest.mark.parametrize(
+    ("task", "overrides", "full"),
+    [
+        # with a tolerance of half a turn the goal is reached on each of the 19 steps
+        ("AllegroHand", ["env.episodeLength=20", "env.successTolerance=3.15", "env.fallDistance=9"], 19.0),
+        ("Cartpole", ["env.episodeLength=5"], 1.0),  # the pole cannot fall so soon
+    ],
+)
+def test_an_episodes_fitness_is_the_sum_or_the_mean_as_the_task_says(task, overrides, full):
+    reward = "def compute_reward(dof_pos):\n    return dof_pos[:, 0]\n"
+    env = make_env({"a": reward}, 1, True, [f"task.{key}" for key in overrides], task)
+    episodes = run_episodes(env, lambda obs: torch.zeros(N, max(env.action_dims)), rounds=1, first_step=0)
+    assert (episodes.length == env.full_episode).all()
+    assert episodes.fitness.tolist() == [[full] * N]  # to the last bit
+
+
 def test_evaluation_shows_no_state_that_training_does_not():
     # both hold wherever an episode runs: the pole above the horizon, the clock short of the time-out
     picky = """

@@ -32,7 +32,7 @@ def test_minibatch_size_that_does_not_divide_gives_the_next_larger_count(caplog:
     assert count(10, num_minibatches=7) == 8  # 240 = 8 * 30
     assert caplog.messages == [
         "params.config.minibatch_size: 500 does not divide a group's batch of 1536; using 4 minibatches of 384",
-        "params.config.minibatch_size: 32768 does not divide a group's batch of 1536; using 1 minibatches of 1536",
+        "params.config.minibatch_size: 32768 does not divide a group's batch of 1536; using 1 minibatch of 1536",
         "params.config.num_minibatches: 7 does not divide a group's batch of 240; using 8 minibatches of 30",
     ]
 
@@ -40,9 +40,9 @@ def test_minibatch_size_that_does_not_divide_gives_the_next_larger_count(caplog:
 @pytest.mark.parametrize(
     "overrides, message",
     [
-        ({"num_minibatches": 0}, r"num_minibatches: 0 asks for 0 minibatches; a group's batch of 48 \(6 env"),
+        ({"num_minibatches": 0}, "num_minibatches: must be a whole number of at least 1, got 0"),
         ({"num_minibatches": 49}, "num_minibatches: 49 asks for 49 minibatches; .* can be cut into 1 to 48"),
-        ({"num_minibatches": None, "minibatch_size": 0}, "minibatch_size: must be at least 1, got 0"),
+        ({"num_minibatches": None, "minibatch_size": 0}, "minibatch_size: must be a whole number of at least 1, got 0"),
         ({"num_minibatches": None}, "needs num_minibatches or minibatch_size"),
     ],
 )
@@ -96,3 +96,31 @@ def test_other_models_are_refused() -> None:
 def test_switched_off_features_and_unknown_keys_pass() -> None:
     off = {"mixed_precision": False, "multi_gpu": False, "central_value_config": None, "score_to_win": 20000}
     check_supported(make_params(network__normalization=None, network__value_activation="None", **off))
+
+
+OUT_OF_RANGE = [
+    ({"gamma": 2}, "params.config.gamma: must be a number from 0 to 1, got 2"),
+    ({"tau": -0.1}, "params.config.tau: must be a number from 0 to 1"),
+    ({"e_clip": 0}, "params.config.e_clip: must be a number above 0 and at most 1"),
+    ({"e_clip": 1.5}, "params.config.e_clip: must be"),
+    ({"learning_rate": "fast"}, "params.config.learning_rate: must be a number of at least 0, got fast"),
+    ({"learning_rate": float("nan")}, "params.config.learning_rate: must be"),
+    ({"learning_rate": True}, "params.config.learning_rate: must be"),
+    ({"critic_coef": None}, "params.config.critic_coef: must be a number of at least 0, got null"),
+    ({"entropy_coef": float("inf")}, "params.config.entropy_coef: must be a number, got inf"),
+    ({"grad_norm": 0}, "params.config.grad_norm: must be a number above 0"),
+    ({"horizon_length": 0}, "params.config.horizon_length: must be a whole number of at least 1"),
+    ({"mini_epochs": 2.5}, "params.config.mini_epochs: must be a whole number"),
+    ({"normalize_input": "maybe"}, "params.config.normalize_input: must be True or False, got maybe"),
+    ({"lr_schedule": "adptive"}, r"params.config.lr_schedule: must be .*, got adptive \(did you mean adaptive\?\)"),
+    ({"reward_shaper": {"scale_value": "big"}}, "params.config.reward_shaper.scale_value: must be a number, got big"),
+    ({"network__mlp": mlp(units=256)}, r"params.network.mlp.units: must be a list of whole numbers .*, got 256"),
+    ({"network__mlp": mlp(units=[64, 0])}, "params.network.mlp.units: must be"),
+    ({"network__mlp": mlp(initializer={"name": "zeros"})}, "network.mlp.initializer.name: must be one of default"),
+]
+
+
+@pytest.mark.parametrize("overrides, message", OUT_OF_RANGE, ids=[message[:40] for _, message in OUT_OF_RANGE])
+def test_values_out_of_range_are_named_by_their_key(overrides: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PPOSettings.from_params(make_params(**overrides), num_envs=6)

@@ -4,40 +4,76 @@ import numpy as np
 import pytest
 
 from envcoder_bench.report.csv_log import sort_rows
-from envcoder_bench.report.curves import CurveLog, read_curves
+from envcoder_bench.report.curves import ComponentLog, CurveLog, read_curves, split_wide
+
+CANDIDATES = ("001", 'comma, "quote"')
 
 
-def add(log, iteration):
-    for candidate in ("001", 'comma, "quote"'):
-        scalars = {"fitness": 0.1 * iteration if iteration % 2 == 0 else None, "kl": math.nan, "entropy": 1 / 3}
-        scalars["reward/track"] = float(iteration)
-        log.add(iteration, 100 * iteration, candidate, 0, scalars)
-    log.flush()
+def add(logs, iteration):
+    curves, components = logs
+    for candidate in CANDIDATES:
+        place = (iteration, 100 * iteration, candidate, 0)
+        fitness = 0.1 * iteration if iteration % 2 == 0 else None
+        curves.add(*place, {"fitness": fitness, "kl": math.nan, "entropy": 1 / 3})
+        components.add(*place, {"track": float(iteration), f"own, of {candidate}": math.nan})
+    for log in logs:
+        log.flush()
 
 
-def uninterrupted(path, last):
-    log = CurveLog(path, ["track", "energy"])
-    for iteration in range(1, last + 1):
-        add(log, iteration)
-    log.close()
-    return path.read_bytes()
+def begin(folder):
+    folder.mkdir(exist_ok=True)
+    return CurveLog(folder / "curves.csv"), ComponentLog(folder / "components.csv")
+
+
+def write(logs, iterations):
+    for iteration in iterations:
+        add(logs, iteration)
+    for log in logs:
+        log.close()
+
+
+def contents(folder):
+    return [(folder / name).read_bytes() for name in ("curves.csv", "components.csv")]
 
 
 def test_rows_and_columns(tmp_path):
-    uninterrupted(tmp_path / "curves.csv", 2)
+    logs = begin(tmp_path)
+    write(logs, [1, 2])
     assert (tmp_path / "curves.csv").read_text().splitlines()[:2] == [
-        "iteration,env_steps,candidate,seed,fitness,shaped_return,kl,learning_rate,entropy,value_loss,"
-        "reward/track,reward/energy",
-        "1,100,001,0,,,,,0.333333333,,1,",
+        "iteration,env_steps,candidate,seed,fitness,shaped_return,kl,learning_rate,entropy,value_loss",
+        "1,100,001,0,,,,,0.333333333,",
     ]
+    assert (tmp_path / "components.csv").read_text().splitlines()[:3] == [
+        "iteration,env_steps,candidate,seed,component,mean",
+        "1,100,001,0,track,1",
+        '1,100,001,0,"own, of 001",',
+    ]
+    assert [log.rows for log in logs] == [4, 8]
     curves = read_curves(tmp_path / "curves.csv")
-    assert curves["candidate"].tolist() == ["001", 'comma, "quote"'] * 2
+    assert curves["candidate"].tolist() == list(CANDIDATES) * 2
     np.testing.assert_allclose(curves["fitness"], [np.nan, np.nan, 0.2, 0.2])
-    assert curves["reward/energy"].isna().all() and len(curves) == 4
+    table = read_curves(tmp_path / "components.csv").pivot(
+        index="env_steps", columns=["candidate", "component"], values="mean"
+    )
+    assert table["001"]["track"].tolist() == [1.0, 2.0]
+
+
+def test_the_files_grow_with_the_candidates_and_not_with_their_square(tmp_path):
+    def size(count):
+        logs = begin(tmp_path / str(count))
+        for k in range(1000, 1000 + count):
+            for log, values in zip(logs, ({"kl": 0.5}, {f"own_{k}": 0.5, f"other_{k}": 0.25})):
+                log.add(1, 100, f"c{k}", 0, values)
+        write(logs, [])
+        return sum(map(len, contents(tmp_path / str(count))))
+
+    # beyond the headers twice as many candidates take twice the space
+    none = size(0)
+    assert size(400) - none == 2 * (size(200) - none)
 
 
 def test_flushed_rows_are_on_disk_at_once(tmp_path):
-    log = CurveLog(tmp_path / "curves.csv", [])
+    log = CurveLog(tmp_path / "curves.csv")
     assert len(read_curves(tmp_path / "curves.csv")) == 0
     log.add(1, 1, "001", 0, {"fitness": 0.5})
     log.flush()
@@ -47,16 +83,18 @@ def test_flushed_rows_are_on_disk_at_once(tmp_path):
 
 @pytest.mark.parametrize("checkpoint", [0, 1, 3, 5])
 @pytest.mark.parametrize("cut", [0, 1, 17])
-def test_resumed_file_equals_the_uninterrupted_one(tmp_path, checkpoint, cut):
-    path = tmp_path / "curves.csv"
-    full = uninterrupted(tmp_path / "full.csv", 8)
-    written = uninterrupted(path, 6)
-    path.write_bytes(written[: len(written) - cut])  # the last line torn where cut > 0
-    log = CurveLog.resume(path, checkpoint)
-    for iteration in range(checkpoint + 1, 9):
-        add(log, iteration)
-    log.close()
-    assert path.read_bytes() == full
+def test_resumed_files_equal_the_uninterrupted_ones(tmp_path, checkpoint, cut):
+    write(begin(tmp_path / "full"), range(1, 9))
+    write(begin(tmp_path), range(1, 7))
+    for path in (tmp_path / "curves.csv", tmp_path / "components.csv"):
+        path.write_bytes(path.read_bytes()[: len(path.read_bytes()) - cut])  # the last line torn where cut > 0
+    logs = [
+        kind.resume(tmp_path / name, checkpoint, rows=rows * checkpoint)
+        for kind, name, rows in ((CurveLog, "curves.csv", 2), (ComponentLog, "components.csv", 4))
+    ]
+    assert [log.lost for log in logs] == [0, 0]
+    write(logs, range(checkpoint + 1, 9))
+    assert contents(tmp_path) == contents(tmp_path / "full")
 
 
 def test_groups_that_trained_one_after_the_other_end_as_if_together(tmp_path):
@@ -66,15 +104,16 @@ def test_groups_that_trained_one_after_the_other_end_as_if_together(tmp_path):
                 log.add(iteration, 100 * iteration, candidate, 3, {"kl": 0.1 * iteration})
             log.flush()
 
-    together = CurveLog(tmp_path / "together.csv", [])
+    together = CurveLog(tmp_path / "together.csv")
     rows(together, ["b", 'a, "1"', "c"], range(1, 13))
     together.close()
     path = tmp_path / "curves.csv"
-    log = CurveLog(path, [])
+    log = CurveLog(path)
     rows(log, ["b", 'a, "1"'], range(1, 13))
     rows(log, ["c"], range(1, 9))  # killed here, and last saved after 5
     log.close()
-    log = CurveLog.resume(path, 5, {("b", 3), ('a, "1"', 3)})
+    log = CurveLog.resume(path, 5, {("b", 3), ('a, "1"', 3)}, rows=29)
+    assert log.lost == 0
     rows(log, ["c"], range(6, 13))
     log.close()
     for _ in range(2):  # doing it again changes nothing
@@ -83,50 +122,93 @@ def test_groups_that_trained_one_after_the_other_end_as_if_together(tmp_path):
 
 
 def test_a_line_torn_within_its_iteration_is_not_taken_for_an_early_one(tmp_path):
+    write(begin(tmp_path / "full"), range(1, 13))
+    write(begin(tmp_path), range(1, 12))
     path = tmp_path / "curves.csv"
-    full = uninterrupted(tmp_path / "full.csv", 12)
-    path.write_bytes(uninterrupted(path, 11) + b"1")  # of 12
-    log = CurveLog.resume(path, 11)
-    add(log, 12)
+    path.write_bytes(path.read_bytes() + b"1")  # of 12
+    write([CurveLog.resume(path, 11), ComponentLog.resume(tmp_path / "components.csv", 11)], [12])
+    assert contents(tmp_path) == contents(tmp_path / "full")
+
+
+@pytest.mark.parametrize(
+    "damage, lost",
+    [
+        (lambda content: content[:-60], 2),
+        (lambda content: content[:30], 6),  # within the first line
+        (lambda content: b"", 6),
+        (None, 6),
+        (lambda content: content.replace(b"2,200,001,0", b"\0\0\0\0"), 1),
+        (lambda content: content.replace(b"2,200,001,0", b"2,200"), 1),
+    ],
+    ids=["end", "header", "empty", "missing", "zeros", "cells"],
+)
+def test_rows_that_are_lost_are_counted_and_the_others_stay(tmp_path, damage, lost):
+    path = tmp_path / "curves.csv"
+    write(begin(tmp_path), range(1, 4))
+    before = path.read_bytes().splitlines()
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage(path.read_bytes()))
+    log = CurveLog.resume(path, 3, rows=6)
+    assert (log.lost, log.rows) == (lost, 6 - lost)
     log.close()
-    assert path.read_bytes() == full
+    kept = path.read_bytes().splitlines()
+    assert kept[0] == before[0] and len(kept) == 7 - lost and set(kept) <= set(before)
+
+
+def test_another_file_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "curves.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"curves\.csv is damaged: its first line must be iteration,.*, not 'a,b'"):
+        CurveLog.resume(path, 1)
+    assert path.read_text() == "a,b\n1,2\n"
 
 
 def test_a_new_log_replaces_an_old_one(tmp_path):
-    uninterrupted(tmp_path / "curves.csv", 3)
-    CurveLog(tmp_path / "curves.csv", ["track"]).close()
+    write(begin(tmp_path), range(1, 4))
+    CurveLog(tmp_path / "curves.csv").close()
     assert len(read_curves(tmp_path / "curves.csv")) == 0
 
 
-def test_a_component_that_appears_late_gets_its_column_also_after_a_resume(tmp_path):
-    def late(log, iteration):
-        log.add(iteration, iteration, "a", 0, {"reward/track": 1.0, **({"reward/new": 2.0} if iteration > 2 else {})})
-        log.flush()
-
-    path, other = tmp_path / "curves.csv", tmp_path / "other.csv"
-    log = CurveLog(path, ["track"])
-    for iteration in range(1, 5):
-        late(log, iteration)
-    log.close()
-    np.testing.assert_array_equal(read_curves(path)["reward/new"], [np.nan, np.nan, 2.0, 2.0])
-    other.write_bytes(path.read_bytes())
-    log = CurveLog.resume(other, 1)
-    for iteration in range(2, 5):
-        late(log, iteration)
-    log.close()
-    assert other.read_bytes() == path.read_bytes()
-
-
 def test_an_unknown_scalar_is_refused(tmp_path):
-    log = CurveLog(tmp_path / "curves.csv", [])
+    log = CurveLog(tmp_path / "curves.csv")
     with pytest.raises(KeyError, match="no column 'fitnes'"):
         log.add(1, 1, "a", 0, {"fitnes": 1.0})
     log.close()
 
 
 def test_line_ends_in_names_do_not_break_rows(tmp_path):
-    log = CurveLog(tmp_path / "curves.csv", ["two\nlines"])
-    log.add(1, 1, "a", 0, {"reward/two\nlines": 1.0})
+    path = tmp_path / "components.csv"
+    log = ComponentLog(path)
+    log.add(1, 1, "a", 0, {"two\nlines": 1.0})
     log.close()
-    CurveLog.resume(tmp_path / "curves.csv", 1).close()
-    assert read_curves(tmp_path / "curves.csv")["reward/two lines"].tolist() == [1.0]
+    ComponentLog.resume(path, 1).close()
+    assert read_curves(path)[["component", "mean"]].values.tolist() == [["two lines", 1.0]]
+
+
+HEADER = "iteration,env_steps,candidate,seed,fitness,shaped_return,kl,learning_rate,entropy,value_loss"
+WIDE = f"""\
+{HEADER},reward/effort,"reward/up, down"
+1,100,a,0,,1,2,3,4,5,,
+2,200,b,0,0.5,1,2,3,4,5,6,
+2,200,"c, d",0,,1,2,3,4,5,-7,0.1
+3,300,b,0,0.5,1,2,3,4,5,6,0.
+"""
+
+
+def test_a_wide_file_of_format_1_becomes_the_two_files_of_today(tmp_path):
+    curves, components = tmp_path / "curves.csv", tmp_path / "components.csv"
+    curves.write_text(WIDE[:-1])  # the last line was being written
+    for _ in range(2):  # doing it again changes nothing
+        split_wide(curves, components)
+        assert curves.read_text() == (
+            f"{HEADER}\n"
+            '1,100,a,0,,1,2,3,4,5\n2,200,b,0,0.5,1,2,3,4,5\n2,200,"c, d",0,,1,2,3,4,5\n'
+        )
+        assert components.read_text() == (
+            "iteration,env_steps,candidate,seed,component,mean\n2,200,b,0,effort,6\n"
+            '2,200,"c, d",0,effort,-7\n2,200,"c, d",0,"up, down",0.1\n'
+        )
+    CurveLog.resume(curves, 2, rows=3).close()
+    ComponentLog.resume(components, 2, rows=3).close()

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from envcoder_bench.report import plots
 from envcoder_bench.report.curves import CurveLog, read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking, spread
 from envcoder_bench.report.ranking import rank
@@ -68,7 +69,7 @@ def test_one_candidate_that_is_no_baseline_measured_once(tmp_path):
 
 @NO_WARNINGS
 def test_nothing_measured(tmp_path):
-    CurveLog(tmp_path / "curves.csv", []).close()
+    CurveLog(tmp_path / "curves.csv").close()
     empty = read_curves(tmp_path / "curves.csv")
     everyone_failed, _ = run(["human", "a", "b"], 2, 3)
     draw(tmp_path, everyone_failed, empty)
@@ -90,3 +91,53 @@ def test_labels_are_spread_as_little_as_possible():
     assert spread([], 0.1, 1.0) == []
     wanted = np.sort(np.random.default_rng(0).random(12))
     assert np.diff(spread(wanted.tolist(), 0.05, 1.0)).min() >= 0.05 - 1e-12
+
+
+def texts(figure):
+    return " ".join(text.get_text() for text in figure.texts)
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """The pictures as figures, which can be asked."""
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: figure)
+
+
+@pytest.mark.parametrize("failed", [0, 3])
+def test_the_note_on_grey_lines_is_outside_of_the_axes_and_names_failures_where_there_are_any(figures, failed):
+    ranked, curves = run([f"c{i}" for i in range(20)], 1, failed)
+    figure = plot_learning_curves(curves, ranked, "", "Anymal", "m")
+    assert "grey: 15 other candidates" in texts(figure)
+    assert ("x: failed" in texts(figure)) == bool(failed)
+    assert not figure.axes[0].texts or all("grey" not in text.get_text() for text in figure.axes[0].texts)
+
+
+def test_intervals_that_are_cut_end_in_arrows(figures):
+    wide = [Result("human", 0, "ok", 0.5, 0.45, 0.55), Result("b", 0, "ok", 0.5, 0.45, 0.55)]
+    wide.append(Result("a", 0, "ok", 0.6, -9.0, 9.0))
+    figure = plot_ranking(rank(wide), "", "Anymal", "m")
+    markers = [line.get_marker() for line in figure.axes[0].lines]
+    assert markers.count("<") == markers.count(">") == 1
+    assert "arrow: it goes on" in texts(figure)
+    figure = plot_ranking(rank(wide[:1]), "", "Anymal", "m")
+    assert not {"<", ">"} & {line.get_marker() for line in figure.axes[0].lines}
+    assert "arrow" not in texts(figure)
+
+
+def test_bands_are_in_the_picture_or_said_to_go_on(figures):
+    def curves(width):
+        rows = [(i, i, name, seed, 0.1 * i + width * seed) for i in (1, 2) for name in ("a", "b") for seed in (0, 1)]
+        return pd.DataFrame(rows, columns=["iteration", "env_steps", "candidate", "seed", "fitness"])
+
+    ranked = rank([Result(name, seed, "ok", 0.2, 0.1, 0.3) for name in ("a", "b") for seed in (0, 1)])
+    for width, cut in ((0.05, False), (100.0, True)):
+        figure = plot_learning_curves(curves(width), ranked, "", "Anymal", "m")
+        low, high = figure.axes[0].get_ylim()
+        assert (low <= 0.1 and high >= 0.2 + width) == (not cut)
+        assert ("bands that reach the frame go on beyond it" in texts(figure)) == cut
+
+
+def test_skipped_candidates_are_not_drawn(figures):
+    ranked = rank([Result("human", 0, "ok", 0.5, 0.4, 0.6), Result("x", 0, "skipped", error="no")])
+    labels = [label.get_text() for label in plot_ranking(ranked, "", "Anymal", "m").axes[0].get_yticklabels()]
+    assert labels == ["human (baseline)"]

@@ -1,8 +1,8 @@
 import pytest
 
 from envcoder_bench.report.ranking import rank
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, Result
-from envcoder_bench.report.table import render_failures, render_table, shorten
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, SKIPPED, Result
+from envcoder_bench.report.table import fixed, render_failures, render_table, shorten
 
 MEANING = "how well the commanded velocity is followed, mean over the full episode; 0 to 1"
 
@@ -162,3 +162,19 @@ def test_dropped_contacts_are_named_as_no_ground_for_a_ranking():
     text = physics(few=dict(contact_overflows=3), none=dict(), many=dict(contact_overflows=400))
     assert "\nenv-steps in which contacts were dropped: many 400, few 3; do not trust their results, give" in text
     assert "dropped" not in physics(none=dict())
+
+
+def test_what_rounds_to_zero_has_no_minus():
+    text = render_table(rank([ok("human", 0, 0.0), ok("a", 0, -0.0003), ok("b", 0, -0.0006)]), "m", 100)
+    assert "-0.000" not in text and "+0.000" in text and "-0.001" in text
+    assert [fixed(x, 1, sign) for x in (-0.04, 0.04, -0.06) for sign in ("", "+")] == [
+        "0.0", "+0.0", "0.0", "+0.0", "-0.1", "-0.1"
+    ]  # fmt: skip
+
+
+def test_skipped_candidates_are_named_below_and_count_neither_way():
+    rows = [ok("human", 0, 0.7), Result("x", 0, SKIPPED, error="x.py: defines none"), Result("y", 0, SKIPPED)]
+    text = render_table(rank([*rows, Result("z", 0, FAILED, error="z.py:1: no")]), "m", 100)
+    assert "skipped, because they define none of the functions asked for (2): x, y\n" in text
+    assert "failed (1 of 2 candidates):\n  z\n" in text
+    assert "\n-  x" not in text and "\n-  z" in text

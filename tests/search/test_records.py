@@ -47,6 +47,14 @@ def test_an_archive_is_read_as_it_was_written(tmp_path):
     assert math.isnan(again.attempts[0].points[0].fitness)
 
 
+def test_an_archive_of_version_0_1_is_read(tmp_path):
+    path = tmp_path / "archive.json"
+    write_archive(path, Archive([Attempt("r1_00", 1, "x", status=records.FAILED_AT_LOAD, error="no")]))
+    assert '"failed at load"' in path.read_text()  # as results.csv spells it
+    path.write_text(path.read_text().replace("failed at load", "failed_at_load"))
+    assert read_archive(path).attempts[0].status == records.FAILED_AT_LOAD
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"attempts": [{"name": 1}], "baselines": {}}'])
 def test_another_file_is_no_archive(tmp_path, text):
     path = tmp_path / "archive.json"

@@ -5,7 +5,6 @@ import pytest
 from envcoder_bench.config import compose_config
 from envcoder_bench.report.points import Point, PointLog
 from envcoder_bench.report.results import FAILED as ROW_FAILED
-from envcoder_bench.report.results import FAILED_AT_LOAD as ROW_FAILED_AT_LOAD
 from envcoder_bench.report.results import Result, write_results
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
@@ -88,7 +87,7 @@ def test_a_run_s_results_are_recorded_with_what_it_measured_of_others(tmp_path):
         *(Result("r2_00", seed, fitness=seed / 10, episode_length=30.0 + seed) for seed in (2, 3)),
         Result("r2_01", 2, fitness=0.9, episode_length=30.0),
         Result("r2_01", 3, ROW_FAILED, error="/a/b/r2_01.py:3: in compute_reward: NaN"),
-        *(Result("r2_02", seed, ROW_FAILED_AT_LOAD, error="no") for seed in (2, 3)),
+        *(Result("r2_02", seed, FAILED_AT_LOAD, error="no") for seed in (2, 3)),
         *(Result(name, seed, fitness=0.1, episode_length=1.0) for name in ("r2_11", "r2_100") for seed in (2, 3)),
     ]
     point = Point("r2_00", 2, 5, 100, 0.25, 6.0, {"total reward": (1.0, 0.5, 2.0)})

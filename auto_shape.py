@@ -1,0 +1,8 @@
+"""The command auto-shape from a checkout: python auto_shape.py --help"""
+
+import sys
+
+from envcoder_bench.auto_shape import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""The command eval-shapers from a checkout: python eval_shapers.py --help"""
+
+import sys
+
+from envcoder_bench.eval_shapers import main
+
+if __name__ == "__main__":
+    sys.exit(main())

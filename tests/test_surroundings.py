@@ -1,0 +1,203 @@
+"""A run survives its surroundings: readers that go, terminals that close, disks that fill, streams that never were."""
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import pytest
+from helpers import QUICK, run, write_candidates
+
+from envcoder_bench import eval_shapers, evaluate
+from envcoder_bench.command_line import command
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.report import files
+
+GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
+COMMAND = [sys.executable, eval_shapers.__file__]
+
+
+def words(folder, iterations):
+    path = write_candidates(folder / "files", {"good": GOOD})
+    size = ["--num_envs_per_candidate", 2, "--learning_iterations", iterations, "--no_baselines"]
+    return [*map(str, [*QUICK, "--task", "Cartpole", "--candidates", *path, *size])]
+
+
+def shell(folder, redirection, iterations=3, **environment):
+    """Run the command with its streams redirected; returns its exit code and what came out."""
+    line = f'"$@" {redirection}'
+    args = ["bash", "-o", "pipefail", "-c", line, "bash", *COMMAND, *words(folder, iterations)]
+    args += ["--output_dir", str(folder / "run")]
+    done = subprocess.run(args, capture_output=True, env={**os.environ, **environment}, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "redirection",
+    ["2>&1 | head -n 1", ">&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full", ">/dev/full 2>/dev/full"],
+)
+def test_what_becomes_of_its_output_does_not_matter_to_a_run(tmp_path, redirection):
+    code, _ = shell(tmp_path, redirection)
+    assert code == 0
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"summary.json", "results.csv", "ranking.png"} <= names and "checkpoint.pth" not in names
+
+
+def test_a_pipe_that_closes_early_does_not_end_a_training(tmp_path):
+    """The reader takes one line and goes; the training has lines to print for long after."""
+    output = tmp_path / "run"
+    process = subprocess.Popen(
+        [*COMMAND, *words(tmp_path, 400), "--output_dir", str(output)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=300) == 0
+    assert (output / "summary.json").exists()
+
+
+def test_an_encoding_without_the_characters_of_the_table_spells_them_out(tmp_path):
+    code, told = shell(tmp_path, "", PYTHONIOENCODING="ascii")
+    assert code == 0
+    assert b" +- " in told
+
+
+@pytest.mark.parametrize("redirection", ["| head -n 1", ">/dev/full", ">&-"])
+@pytest.mark.parametrize("flags", ["--help", "--task Anymal --describe"])
+def test_help_and_descriptions_need_no_reader(redirection, flags):
+    line = f"{sys.executable} {eval_shapers.__file__} {flags} {redirection}"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def stopped_by(folder, number, times=1, ignored=False, iterations=100_000):
+    """Signal a training that is under way; returns its exit code and what was said."""
+    output = folder / "run"
+    process = subprocess.Popen(
+        [*COMMAND, *words(folder, iterations), "--output_dir", str(output)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=(lambda: signal.signal(number, signal.SIG_IGN)) if ignored else None,
+    )
+    curves, deadline = output / "curves.csv", time.monotonic() + 120
+    while time.monotonic() < deadline and not (curves.exists() and curves.read_bytes().count(b"\n") > 1):
+        time.sleep(0.01)
+    for _ in range(times):
+        process.send_signal(number)
+    told = process.communicate(timeout=120)[1]
+    return process.returncode, told
+
+
+@pytest.mark.parametrize(
+    "number, times", [(signal.SIGHUP, 1), (signal.SIGHUP, 3), (signal.SIGTERM, 1), (signal.SIGINT, 1)]
+)
+def test_signals_stop_a_training_with_a_checkpoint(tmp_path, number, times):
+    code, told = stopped_by(tmp_path, number, times)
+    assert code == 128 + number
+    assert "stopped after iteration" in told and f"--resume {tmp_path / 'run'}" in told
+    assert (tmp_path / "run" / "checkpoint.pth").exists()
+
+
+def test_nohup_is_respected(tmp_path):
+    code, _ = stopped_by(tmp_path, signal.SIGHUP, ignored=True, iterations=60)
+    assert code == 0
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+# disks
+
+
+def test_files_that_may_not_grow_end_a_run_with_one_message_and_it_goes_on(tmp_path, capsys):
+    whole = run(tmp_path / "whole", *words(tmp_path, 6))
+    output, capped = tmp_path / "run", 12_000
+    done = subprocess.run(
+        [*COMMAND, *words(tmp_path, 6), "checkpoint_minutes=0", "--output_dir", str(output)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        # the checkpoint is larger; the tables are not
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (capped, capped)),
+    )
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"eval-shapers: error: {output / 'checkpoint.pth'}: File too large. What was saved")
+    assert f"--resume {output}" in last and "Traceback" not in done.stderr
+    assert main(["--resume", str(output)]) == 0
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+        assert (output / name).read_bytes() == (whole / name).read_bytes()
+
+
+def full(path, *_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4, 6, 8, 10, 12, 14])
+def test_a_disk_that_fills_at_any_write_loses_nothing(tmp_path, monkeypatch, capsys, nth):
+    """The nth atomic write of a run fails: of its folder, a result, a checkpoint, a policy, a picture, the summary."""
+    whole = run(tmp_path / "whole", *words(tmp_path, 4), "checkpoint_minutes=0")
+    count, fsync = iter(range(1, 10_000)), os.fsync
+    monkeypatch.setattr(files.os, "fsync", lambda fd: full(fd) if next(count) == nth else fsync(fd))
+    output = tmp_path / "run"
+    capsys.readouterr()
+    code = main([*words(tmp_path, 4), "checkpoint_minutes=0", "--output_dir", str(output)])
+    monkeypatch.undo()
+    told = capsys.readouterr().err
+    assert code == 2, "so many files are written"
+    errors = [line for line in told.splitlines() if line.startswith("eval-shapers: error: ")]
+    assert len(errors) == 1 and "No space left on device" in errors[0] and str(output) in errors[0]
+    if not output.exists():  # nothing was begun, and nothing is left of it
+        assert "cannot be written" in errors[0]
+        return
+    assert f"go on with: {evaluate.resume_command(output)}" in errors[0]
+    assert main(["--resume", str(output)]) == 0
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+        assert (output / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_an_error_that_is_not_the_disks_stays_a_traceback():
+    def fails(words):
+        raise FileNotFoundError(errno.ENOENT, "a mistake of ours", "somewhere")
+
+    with pytest.raises(FileNotFoundError):
+        command("eval-shapers", fails, [])
+
+
+@pytest.mark.parametrize("place", ["{long}", "runs/{long}", "{file}/run", "{file}"])
+def test_a_folder_that_cannot_be_is_refused_before_anything_is_loaded(tmp_path, monkeypatch, capsys, place):
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(evaluate, "start", lambda *args, **kwargs: pytest.fail("too late"))
+    output = place.format(long="x" * 300, file=tmp_path / "file")
+    assert main(["--task", "Cartpole", "--output_dir", output]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("eval-shapers: error: --output_dir ") and told.count("\n") == 1 and len(told) < 400
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
+    (tmp_path / "file").write_text("")
+    code, told = shell(tmp_path, "", ENVCODER_BENCH_CACHE=str(tmp_path / "file" / "cache"))
+    assert code == 0, told
+
+
+def test_warnings_of_the_program_are_lines_for_its_user(capsys):
+    def warns(_):
+        package = os.path.dirname(files.__file__)
+        warnings.warn_explicit("this is slow", RuntimeWarning, os.path.join(package, "files.py"), 7)
+        warnings.warn_explicit("that is old", UserWarning, "/elsewhere/module.py", 9)
+        return 0
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda m, c, f, n, file=None, line=None: print(
+            warnings.formatwarning(m, c, f, n, line), end="", file=sys.stderr
+        )
+        assert command("eval-shapers", warns, []) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "warning: this is slow"
+    assert told[1] == "/elsewhere/module.py:9: UserWarning: that is old"
