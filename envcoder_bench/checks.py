@@ -7,8 +7,8 @@ from typing import Any, Dict
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from envcoder_bench.config import project_folder
 from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.folders import project_folder
 from envcoder_bench.learning.learner import GroupedLearner
 from envcoder_bench.memory import parse_size
 from envcoder_bench.shaping.contract import SHAPER_TYPES

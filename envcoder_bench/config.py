@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import List, Sequence
 
 from hydra import compose, initialize_config_dir
@@ -12,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import COMMON_KEYS, covers
 
@@ -23,14 +23,6 @@ OPTIONAL_TRAIN_KEYS = tuple(
         "use_smooth_clamp", "schedule_entropy",
     )
 )  # fmt: skip
-_PACKAGE = Path(__file__).resolve().parent
-
-
-def project_folder(name: str) -> Path:
-    """``cfg`` or ``user_functions``: beside the package in a checkout, inside it where a wheel was installed."""
-    beside = _PACKAGE.parent / name
-    return beside if beside.is_dir() else _PACKAGE / name
-
 
 def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
     """Compose the config of a task.

@@ -16,10 +16,11 @@ from envcoder_bench import outcome
 from envcoder_bench.checkpoint import Checkpoint, save_checkpoint
 from envcoder_bench.checks import check_task, check_training, check_values, share_out
 from envcoder_bench.command_line import resume_command, shown
-from envcoder_bench.config import compose_config, project_folder, with_defaults
+from envcoder_bench.config import compose_config, with_defaults
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.errors import Stopped, UserError, user_input
 from envcoder_bench.fitness import read_fitness
+from envcoder_bench.folders import project_folder
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.memory import Footprint, Plan, release, used_bytes
 from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
@@ -223,7 +224,7 @@ class _Run:
         """Train, evaluate and save wave after wave, and then rank; returns the exit code."""
         saved, stopped_by = self.saved, None
         if plan.waves:
-            print(plan, file=sys.stderr)
+            print(plan, *plan.wide, sep="\n", file=sys.stderr)
             saved.needed = max(saved.needed, plan.needed)
             stopped_by = self._train(plan.waves)
         else:

@@ -13,8 +13,9 @@ from yaml import MarkedYAMLError, YAMLError
 
 from envcoder_bench.checks import check_task
 from envcoder_bench.command_line import quoted
-from envcoder_bench.config import OPTIONAL_TRAIN_KEYS, config_keys, project_folder
+from envcoder_bench.config import OPTIONAL_TRAIN_KEYS, config_keys
 from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.folders import project_folder
 from envcoder_bench.learning.ranges import check_ranges
 from envcoder_bench.learning.settings import check_supported
 from envcoder_bench.tasks.registry import get_spec

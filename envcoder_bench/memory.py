@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import psutil  # rl_games' own dependency
 import torch
@@ -22,6 +22,7 @@ PROGRAM = {"cpu": 0.64 * 2**30, "cuda": 1.0 * 2**30}
 _CPU_WORKSPACE = 1.45  # torch's CPU kernels pack and copy matrices: so much more than the learner's own tensors
 _NOISE_BYTES = 44  # of one number while a rollout's noise is drawn: float32, and the int64 counters it comes from
 _PROBE_ENVS = 16
+WIDE_SHARE = 0.1  # of all memory: padding to the widest candidate that costs more is told
 _UNITS = {"": 2**30, "b": 1, **{f"{p}b": 1000**k for k, p in enumerate("kmgt", 1)}}
 _UNITS.update({f"{p}{b}": 1024**k for k, p in enumerate("kmgt", 1) for b in ("", "i", "ib")})
 
@@ -44,12 +45,14 @@ class Plan:
         waves: groups that train together; evaluated and saved whole before the next wave is allocated.
         needed: bytes of the largest wave, about; ``at_once``: of all groups together.
         available: bytes that the run may take.
+        wide: a line for each candidate whose width makes the others take much more memory.
     """
 
     waves: List[List[Group]]
     needed: int
     at_once: int
     available: int
+    wide: Tuple[str, ...] = ()
 
     def __str__(self) -> str:
         groups = _groups(sum(map(len, self.waves)))
@@ -135,7 +138,26 @@ class Footprint:
                 break
         waves = [list(begun)] * bool(begun) + waves
         needed = max(map(self._needed, waves), default=0)
-        return Plan(waves, needed, self._needed([*begun, *groups]) if waves else 0, self.available)
+        everyone = [*begun, *groups]
+        return Plan(waves, needed, self._needed(everyone) if waves else 0, self.available, tuple(self._wide(everyone)))
+
+    def _wide(self, groups: Sequence[Group]) -> Iterator[str]:
+        """Name the widest candidate, for observations and for actions, where the padding of the others costs much."""
+        widths = {group.name: _widths(group) for group in groups}
+        needed = self._needed(groups) if groups else 0
+        for axis, what in enumerate(("observations", "actions")):
+            ordered = sorted(widths, key=lambda name: widths[name][axis])
+            if len(ordered) < 2:
+                return
+            name, most, next_most = ordered[-1], widths[ordered[-1]][axis], widths[ordered[-2]][axis]
+            others = [group for group in groups if group.name != name]
+            alone = self._needed([group for group in groups if group.name == name]) - self._program
+            cost = needed - self._needed(others) - alone  # what the others take because of it
+            if most >= 2 * next_most and cost > WIDE_SHARE * needed:
+                yield (
+                    f"{name} has {most:,} {what} and the next widest candidate {next_most:,}: all are padded to the"
+                    f" widest, which costs {_size(cost)} of the {_size(needed)}"
+                )
 
     def _needed(self, groups: Sequence[Group]) -> int:
         return self.bytes([_widths(group) for group in groups])

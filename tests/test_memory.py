@@ -94,6 +94,25 @@ def test_a_plan_has_the_fewest_waves_that_fit(count):
     assert (f"{waves} waves" if waves > 1 else "one wave") in str(plan)
 
 
+@pytest.mark.parametrize("obs, act", [(20_000, 12), (48, 6_000)])
+def test_a_candidate_whose_width_pads_all_is_named_with_what_it_costs(obs, act):
+    wide = Group("wide", Width(obs, act))
+    groups = [*GROUPS[:3], wide, *GROUPS[4:]]
+    plan = footprint("Anymal", "max_memory=100TB").plan(groups)
+    (told,) = plan.wide
+    others = [group for group in groups if group is not wide]
+    program = int(memory.PROGRAM["cpu"])
+    cost = footprint_bytes(groups) - (footprint_bytes(others) + footprint_bytes([wide]) - program)
+    kind = f"{obs:,} observations" if obs > 48 else f"{act:,} actions"
+    assert told.startswith(f"wide has {kind} and the next widest candidate {60 if obs > 48 else 12}: all are padded")
+    assert f"costs {memory._size(cost)} of the {memory._size(footprint_bytes(groups))}" in told
+
+
+def test_a_candidate_of_an_ordinary_width_is_not_named():
+    assert footprint().plan(GROUPS).wide == ()
+    assert footprint().plan(GROUPS[3:4]).wide == ()
+
+
 def test_one_group_that_does_not_fit_is_named_with_what_it_needs():
     alone = max(footprint_bytes([group]) for group in GROUPS)
     tight = footprint("Anymal", f"max_memory={alone - 1}B")

@@ -15,8 +15,8 @@ from typing import Dict, List, Mapping, Optional, Sequence, Type
 from omegaconf import DictConfig
 
 from envcoder_bench import torch_utils
-from envcoder_bench.config import project_folder
 from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.folders import project_folder
 from envcoder_bench.search.briefing import of_the_baseline, robot, training
 from envcoder_bench.search.feedback import explain, feedback
 from envcoder_bench.search.records import Archive

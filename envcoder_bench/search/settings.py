@@ -10,8 +10,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from envcoder_bench.config import config_keys, project_folder
+from envcoder_bench.config import config_keys
 from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.folders import project_folder
 
 _WHOLE: Dict[str, int] = {  # key: least value
     "num_iters": 1,

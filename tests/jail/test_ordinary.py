@@ -14,7 +14,7 @@ from jail_fakes import NUM_ENVS, baseline_of, judged, make_task, state_of
 from ordinary import ORDINARY
 
 from envcoder_bench import stream
-from envcoder_bench.config import project_folder
+from envcoder_bench.folders import project_folder
 from envcoder_bench.preparation import baseline_sources
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import Probe, check

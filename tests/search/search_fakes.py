@@ -40,3 +40,10 @@ def random_archive(seed, rounds=4, count=8):
     seeds = {number: 0.5 for number in range(1, rounds + 1)}
     baselines = {name: Attempt(name, 0, "x", fitness=0.5, by_seed=seeds) for name in ("human", "unshaped")}
     return Archive(attempts, baselines)
+
+
+def cuts(text):
+    """Lengths to cut a file of lines at: around the ends of its lines, and every 41 bytes between."""
+    ends = [i + 1 for i, byte in enumerate(text) if byte == ord("\n")]
+    around = {end + k for end in ends for k in (-2, -1, 0, 1, 2)}
+    return sorted(size for size in {0, *range(0, len(text), 41), *around} if size <= len(text))

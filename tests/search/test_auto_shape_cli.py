@@ -51,7 +51,7 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --num_envs_per_candidate 2000000000", "environments fit; lower --num_envs_per_candidate"),
         (f"{EVOLVE} --max_memory 1MB", "lower --num_envs_per_candidate or raise --max_memory"),
         (f"{EVOLVE} --device cuda:97", "cuda:97"),
-        (f"{EVOLVE} train.params.config.mini_epochs=0", "params.config.mini_epochs: must be at least 1, got 0"),
+        (f"{EVOLVE} train.params.config.mini_epochs=0", "params.config.mini_epochs: must be a whole number"),
         (f"{EVOLVE} --output_dir {{folder}}", "{folder} is not empty; give a new folder"),
         (f"{EVOLVE} --output_dir {{folder}}/raises.py", "is a file; give a new folder"),
         ("--task Cartpole --llm replay:{folder}/nothing.py --sim mujoco_cpu", "nothing.py"),

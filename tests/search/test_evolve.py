@@ -12,8 +12,9 @@ import torch
 from helpers import results, write_candidates
 
 from envcoder_bench import evaluate
-from envcoder_bench.config import compose_config, project_folder
+from envcoder_bench.config import compose_config
 from envcoder_bench.errors import UserError
+from envcoder_bench.folders import project_folder
 from envcoder_bench.preparation import baseline_sources, prepare
 from envcoder_bench.run_folder import CandidateSource
 from envcoder_bench.search.evolve import EvolveProposer

@@ -9,7 +9,7 @@ import textwrap
 import code_by_patterns
 import pytest
 
-from envcoder_bench.config import project_folder
+from envcoder_bench.folders import project_folder
 from envcoder_bench.search.providers.base import Reply
 from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
 from envcoder_bench.search.providers.complete import no_code

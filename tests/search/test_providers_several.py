@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from llm_server import CODE, answer, cut_connection, held, status
+from search_fakes import cuts
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.search.providers.base import BUDGET, STOP, Message, ProviderError, Reply, Request
@@ -188,13 +189,13 @@ def test_a_server_that_fails_whenever_n_is_there_is_asked_one_by_one(several, tm
     assert [body.get("n") for body in several.bodies] == [8, 4, 2, *[None] * 8]
 
 
-def test_cut_at_any_byte_only_what_is_lost_is_asked_again(tmp_path, monkeypatch):
+def test_cut_anywhere_only_what_is_lost_is_asked_again(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
     path = tmp_path / "t.jsonl"
     requests = samples(5)
     first = complete(Model(), requests, path)
     whole = path.read_bytes()
-    for size in range(len(whole) + 1):
+    for size in cuts(whole):
         path.write_bytes(whole[:size])
         known = [record["hash"] for record in read_records(path)[0] if record["type"] == "reply"]
         model = Model()

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from llm_server import CODE, answer, held, status
+from search_fakes import cuts
 
 from envcoder_bench.errors import UserError
 from envcoder_bench.search.providers.base import BUDGET, ERROR, STOP, Message, ProviderError, Reply, Request
@@ -99,14 +100,14 @@ def test_a_search_that_is_resumed_pays_nothing_again_and_gets_the_same(tmp_path)
     assert len(other.asked) == 1
 
 
-def test_cut_at_any_byte_a_transcript_goes_on_and_only_what_is_lost_is_paid_again(tmp_path, monkeypatch):
+def test_cut_anywhere_a_transcript_goes_on_and_only_what_is_lost_is_paid_again(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
     path = tmp_path / "transcript.jsonl"
     model = Model({"b": [ProviderError("server", "down")], "c": ["no code"]}, tokens=(3, 4))
     first = complete(model, questions("a", "b", "c"), Transcript(path, {"task": "T"}), concurrency=1)
     whole = path.read_bytes()
     header = len(lines(path)[0])
-    for size in range(len(whole) + 1):
+    for size in cuts(whole):
         path.write_bytes(whole[:size])
         left, _ = read_records(path)
         known = {record["hash"] for record in left if record["type"] == "reply"}

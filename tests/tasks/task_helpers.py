@@ -8,7 +8,7 @@ import torch
 import yaml
 from fake_simulator import FakeSimulator
 
-from envcoder_bench.config import project_folder
+from envcoder_bench.folders import project_folder
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.state import StateDict, own_constants

@@ -7,7 +7,7 @@ import pytest
 import torch
 from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
 
-from envcoder_bench.config import project_folder
+from envcoder_bench.folders import project_folder
 from envcoder_bench.tasks.registry import make_task
 
 BOTH = pytest.mark.parametrize("name", ["Ant", "Humanoid"])

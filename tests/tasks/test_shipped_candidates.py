@@ -10,7 +10,7 @@ from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench import stream
-from envcoder_bench.config import project_folder
+from envcoder_bench.folders import project_folder
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.tasks.registry import baseline_path, make_task, task_names

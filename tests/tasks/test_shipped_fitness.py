@@ -8,10 +8,11 @@ import pytest
 import torch
 from task_helpers import fake, shipped, whole_state
 
-from envcoder_bench.config import compose_config, project_folder
+from envcoder_bench.config import compose_config
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.fitness import fitness_meaning, load_fitness, read_fitness
+from envcoder_bench.folders import project_folder
 from envcoder_bench.groups import GroupLayout
 from envcoder_bench.preparation import baseline_sources, build_task, prepare
 from envcoder_bench.shaping.binding import bind

@@ -9,8 +9,8 @@ from typing import Dict, Optional
 
 import yaml
 
-from envcoder_bench.config import project_folder
 from envcoder_bench.errors import UserError
+from envcoder_bench.folders import project_folder
 
 # gpt-4o-2024-11-20, claude-haiku-4-5-20251001, gpt-4-turbo-preview are priced as the name without it
 _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest|preview)$")
