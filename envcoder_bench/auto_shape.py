@@ -7,7 +7,7 @@ import gc
 import json
 import sys
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Sequence
 
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/auto_shape.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -22,7 +22,7 @@ from envcoder_bench.command_line import (
     as_words,
     common_overrides,
 )
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
@@ -105,7 +105,7 @@ def build_parser() -> Parser:
     return parser
 
 
-def overrides(args: argparse.Namespace) -> List[str]:
+def overrides(args: argparse.Namespace) -> list[str]:
     """The flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, followed by the user's own key=value."""
     search = {name: getattr(args, name) for name in SEARCH_FLAGS}
     search["prompt.dir"] = None if args.prompt_dir is None else json.dumps(args.prompt_dir)  # a text, whatever is in it
@@ -118,13 +118,13 @@ SEARCH_FLAGS = (
 )  # fmt: skip
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     with best_effort_output():
         return _main(argv)
 
 
-def _main(argv: Optional[Sequence[str]]) -> int:
+def _main(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = build_parser().parse(words)

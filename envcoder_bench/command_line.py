@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import shlex
-import shutil
 import sys
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
-from envcoder_bench.errors import UserError, near_matches, user_input
+from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.files import disk_trouble
+from envcoder_bench.core.shell import invocation, quoted
 from envcoder_bench.output import best_effort_output
-from envcoder_bench.report.files import disk_trouble
 from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
 
 
@@ -59,7 +57,7 @@ class Parser(argparse.ArgumentParser):
         return args
 
 
-def command(name: str, run: Callable[[List[str]], int], words: Sequence[str]) -> int:
+def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) -> int:
     """Run a command and return its exit code; mistakes of the user, a stop and a full disk are a line on stderr.
 
     A reader of what is printed that has gone, or a closed terminal, changes neither the run nor its exit code.
@@ -93,41 +91,6 @@ def _plain_warnings() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = before
-
-
-def invocation(name: str) -> str:
-    """How to start a command from a shell as it is now, such as ``eval-shapers`` or ``python eval_shapers.py``."""
-    module = name.replace("-", "_")
-    given = Path(sys.argv[0])
-    if given.name == f"{module}.py":
-        return f"{_python()} {shlex.quote(sys.argv[0])}"
-    for script in ([given] if given.name == name else []) + [Path(sys.executable).with_name(name)]:
-        on_path = shutil.which(name)
-        if on_path is not None and script.exists() and os.path.samefile(on_path, script):
-            return name
-        if script.exists():
-            return shlex.quote(shown(script))
-    return f"{_python()} -m envcoder_bench.{module}"
-
-
-def resume_command(folder: Path, name: str = "eval-shapers") -> str:
-    """What goes on with the run in ``folder``, to be pasted into the shell."""
-    return f"{invocation(name)} --resume {shlex.quote(shown(folder))}"
-
-
-def shown(path: Path) -> str:
-    """A path as a person would write it: relative where it is below the working folder."""
-    path, here = Path(os.path.abspath(path)), Path.cwd()
-    return str(path.relative_to(here) if here in path.parents else path)
-
-
-def _python() -> str:
-    """This Python as the shell finds it."""
-    for name in ("python", "python3"):
-        found = shutil.which(name)
-        if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):
-            return name
-    return shlex.quote(shown(Path(sys.executable)))
 
 
 def _takes_one(action: argparse.Action) -> bool:
@@ -177,13 +140,13 @@ def add_fitness(group: Any) -> None:
     )
 
 
-def common_overrides(args: argparse.Namespace) -> Dict[str, object]:
+def common_overrides(args: argparse.Namespace) -> dict[str, object]:
     """The values of the flags above as keys of cfg/config.yaml; None for those that were not given."""
     if args.gpu_id is not None and args.device not in (None, "auto"):
         raise UserError("--gpu_id and --device both choose the device: give one of them")
-    files: Dict[str, object] = {}
+    files: dict[str, object] = {}
     if args.task_config is not None or args.train_config is not None:
-        from envcoder_bench.isaac_yaml import file_overrides  # here: --help must not wait for it
+        from envcoder_bench.run.isaac_yaml import file_overrides  # here: --help must not wait for it
         from envcoder_bench.tasks.registry import check_task_name
 
         with user_input():
@@ -203,22 +166,17 @@ def common_overrides(args: argparse.Namespace) -> Dict[str, object]:
     }
 
 
-def as_words(values: Dict[str, object]) -> List[str]:
+def as_words(values: dict[str, object]) -> list[str]:
     """The given ones as key=value."""
     return [f"{key}={value}" for key, value in values.items() if value is not None]
 
 
-def quoted(text: str) -> str:
-    """A text as a value of Hydra's override grammar, whatever characters it has."""
-    return "'" + text.replace("'", "\\'") + "'"
-
-
-def listed(words: Sequence[str]) -> List[str]:
+def listed(words: Sequence[str]) -> list[str]:
     """The items of a flag's values, which may stand apart or be joined by commas: ``a,b c``."""
     return [item.strip() for word in words for item in word.split(",") if item.strip()]
 
 
-def shaper_types(words: Sequence[str]) -> List[str]:
+def shaper_types(words: Sequence[str]) -> list[str]:
     """Their names without aliases. Raises UserError with near matches."""
     names = listed(words)
     if not names:

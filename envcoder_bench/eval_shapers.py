@@ -7,7 +7,7 @@ import gc
 import shutil
 import sys
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Sequence
 
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_shapers.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -24,8 +24,8 @@ from envcoder_bench.command_line import (
     common_overrides,
     listed,
 )
-from envcoder_bench.errors import UserError, user_input
-from envcoder_bench.report.files import refuse_taken
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import refuse_taken
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 
 EPILOG = """\
@@ -105,7 +105,7 @@ def build_parser() -> Parser:
     return parser
 
 
-def config_overrides(args: argparse.Namespace) -> List[str]:
+def config_overrides(args: argparse.Namespace) -> list[str]:
     """The flags as overrides of cfg/config.yaml, followed by the user's own key=value."""
     own = {
         "baseline": args.baseline,
@@ -117,24 +117,24 @@ def config_overrides(args: argparse.Namespace) -> List[str]:
 
 
 def _describe(task: str, overrides: Sequence[str]) -> int:
-    from envcoder_bench.report.describe import describe
+    from envcoder_bench.run.describe import describe
 
     with user_input():
         print(describe(task, shutil.get_terminal_size((110, 24)).columns, overrides))
     return 0
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     return command("eval-shapers", _main, sys.argv[1:] if argv is None else argv)
 
 
-def _main(words: List[str]) -> int:
+def _main(words: list[str]) -> int:
     args = build_parser().parse(words)
     if args.output_dir is not None:
         with user_input():
             refuse_taken(Path(args.output_dir))  # before anything is imported that takes seconds
-    from envcoder_bench import evaluate  # torch and the simulators load here, so that --help is instant
+    from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
     gc.freeze()  # what was imported stays: the collector need not look at it again
     if args.resume:

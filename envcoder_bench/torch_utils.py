@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from envcoder_bench import stream
+from envcoder_bench.core import stream
 
 
 def to_torch(x, dtype=torch.float, device=None, requires_grad: bool = False) -> Tensor:

@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 
 TESTS = Path(__file__).resolve().parent
-sys.path[:0] = [str(TESTS.parent / "scripts"), str(TESTS / "learning")]
+sys.path[:0] = [str(TESTS.parent / "scripts"), str(TESTS / "trainers")]
 
 from bench import ppo_loop, records, tables  # noqa: E402
 from bench.candidates import make_candidates, structure  # noqa: E402
 from bench.report import report  # noqa: E402
 from oracle import Recording, StockAgent, make_params  # noqa: E402
 
-from envcoder_bench.config import compose_config  # noqa: E402
-from envcoder_bench.preparation import prepare  # noqa: E402
+from envcoder_bench.run.config import compose_config  # noqa: E402
+from envcoder_bench.run.prepare import prepare  # noqa: E402
 
 
 def test_a_thousand_candidates_of_which_no_two_are_alike():

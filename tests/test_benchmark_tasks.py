@@ -19,7 +19,7 @@ from bench.report import report  # noqa: E402
 from bench.session import Session  # noqa: E402
 from bench.tables import table  # noqa: E402
 
-from envcoder_bench.preparation import baseline_sources  # noqa: E402
+from envcoder_bench.run.prepare import baseline_sources  # noqa: E402
 
 QUICK = ["task.env.episodeLength=40"]
 

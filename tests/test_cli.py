@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from helpers import QUICK, results, run, write_candidates
 
-from envcoder_bench import eval_shapers, evaluate
-from envcoder_bench.command_line import invocation, resume_command
+from envcoder_bench import eval_shapers
+from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.eval_shapers import main
+from envcoder_bench.run import evaluate
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 

@@ -10,12 +10,12 @@ from omegaconf import OmegaConf
 from rl_games.common import env_configurations, vecenv
 from rl_games.torch_runner import Runner
 
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.noise import EVALUATION_STEP
-from envcoder_bench.preparation import build_task, prepare
-from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.prepare import build_task, prepare
 
 COLUMNS = [
     "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",

@@ -12,10 +12,11 @@ import warnings
 import pytest
 from helpers import QUICK, run, write_candidates
 
-from envcoder_bench import eval_shapers, evaluate
+from envcoder_bench import eval_shapers
 from envcoder_bench.command_line import command
+from envcoder_bench.core import files
 from envcoder_bench.eval_shapers import main
-from envcoder_bench.report import files
+from envcoder_bench.run import evaluate
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 COMMAND = [sys.executable, eval_shapers.__file__]

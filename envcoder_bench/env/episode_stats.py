@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Dict
-
 import torch
 from torch import Tensor
 
-from envcoder_bench.groups import GroupLayout
+from envcoder_bench.core.groups import GroupLayout
 
 
 class EpisodeStats:
@@ -52,10 +50,10 @@ class EpisodeStats:
         self._sums.zero_()
         return self.last_return
 
-    def get_state(self) -> Dict[str, Tensor]:
+    def get_state(self) -> dict[str, Tensor]:
         names = ("_return", "_sums", "_counted", "last_return", "unstable_resets", "contact_overflows")
         return {name: getattr(self, name).cpu().clone() for name in names}
 
-    def set_state(self, state: Dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         for name, value in state.items():
             getattr(self, name).copy_(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 import numpy as np
 import torch
@@ -10,12 +10,12 @@ from rl_games.common.gym_compat import gym  # gymnasium, or gym on Python 3.8
 from rl_games.common.ivecenv import IVecEnv
 from torch import Tensor
 
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.profiling import span
+from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.profiling import span
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.shaping.dispatch import Dispatcher
 from envcoder_bench.tasks.base import Task
 
 
@@ -56,7 +56,7 @@ class GroupedVecTask(IVecEnv):
 
     # what rl_games asks for
 
-    def get_env_info(self) -> Dict[str, Any]:
+    def get_env_info(self) -> dict[str, Any]:
         width, action_width = max(self.obs_dims), max(self.action_dims)
         return {
             "observation_space": gym.spaces.Box(-np.inf, np.inf, (width,), np.float32),
@@ -66,12 +66,12 @@ class GroupedVecTask(IVecEnv):
     def get_number_of_agents(self) -> int:
         return 1
 
-    def reset(self) -> Dict[str, Tensor]:
+    def reset(self) -> dict[str, Tensor]:
         """Begin an episode in every environment and return the first observations."""
         self.begin_episodes(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
         return {"obs": self.observe()}
 
-    def step(self, actions: Tensor) -> Tuple[Dict[str, Tensor], Tensor, Tensor, Dict[str, Tensor]]:
+    def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Tensor]]:
         """Advance one control step.
 
         Args:
@@ -99,7 +99,7 @@ class GroupedVecTask(IVecEnv):
         """Control steps until the time-out; as in IsaacGymEnvs, one less than ``max_episode_length``."""
         return self.task.max_episode_length - 1
 
-    def advance(self, actions: Tensor, mask: Optional[Tensor] = None) -> None:
+    def advance(self, actions: Tensor, mask: Tensor | None = None) -> None:
         """Apply actions and simulate: the state is then the one that reward and terminal judge.
 
         ``mask`` here and in ``observe`` is the dispatcher's: groups without a True are not called on the CPU.
@@ -111,7 +111,7 @@ class GroupedVecTask(IVecEnv):
             self.task.step(command)
         self.progress_buf += 1
 
-    def observe(self, mask: Optional[Tensor] = None) -> Tensor:
+    def observe(self, mask: Tensor | None = None) -> Tensor:
         """Observations ``(num_envs, max(obs_dims))``, clipped to the task's ``clip_observations``."""
         limit = self.task.clip_observations
         return self.dispatch.observation(self.step_count, mask).clamp(-limit, limit)
@@ -142,16 +142,16 @@ class GroupedVecTask(IVecEnv):
     # faults, and what a checkpoint needs
 
     @property
-    def alive(self) -> List[bool]:
+    def alive(self) -> list[bool]:
         """For each group, whether its candidate has not failed."""
         return self.dispatch.alive
 
     @property
-    def failures(self) -> Dict[int, CandidateError]:
+    def failures(self) -> dict[int, CandidateError]:
         """The faults so far, by group."""
         return self.dispatch.failures
 
-    def get_env_state(self) -> Dict[str, Any]:
+    def get_env_state(self) -> dict[str, Any]:
         """Everything a later ``set_env_state`` needs to go on as if uninterrupted."""
         return {
             "task": self.task.get_state(),

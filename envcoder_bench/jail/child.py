@@ -11,7 +11,7 @@ import select
 import signal
 import socket
 import sys
-from typing import Any, Dict, List, NoReturn, Tuple
+from typing import Any, NoReturn
 
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits, confine
@@ -38,7 +38,7 @@ def main(control_fd: int) -> None:
     _serve(control, workshop, limits, scan)
 
 
-def _workshop(header: Dict[str, Any], content: bytes) -> Any:
+def _workshop(header: dict[str, Any], content: bytes) -> Any:
     """Make the workshop from the header and the tensors' bytes, one after the other."""
     import enum
 
@@ -52,7 +52,7 @@ def _workshop(header: Dict[str, Any], content: bytes) -> Any:
     enum.EnumMeta._create_ = check_members(enum.EnumMeta._create_)  # type: ignore[attr-defined]
     _redirect_helpers()
     buffer, at = bytearray(content), 0
-    made: Dict[str, Dict[str, Any]] = {"state": {}, "constants": {}}
+    made: dict[str, dict[str, Any]] = {"state": {}, "constants": {}}
     for kind, tensors in made.items():
         for name, dtype, shape in header[kind]:
             own = getattr(torch, dtype)
@@ -87,7 +87,7 @@ def _redirect_helpers() -> None:
 
 
 def _serve(control: socket.socket, workshop: Any, limits: Limits, scan: bool) -> None:
-    running: Dict[int, int] = {}  # numbers by process
+    running: dict[int, int] = {}  # numbers by process
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -114,7 +114,7 @@ def _serve(control: socket.socket, workshop: Any, limits: Limits, scan: bool) ->
         os.kill(process, signal.SIGKILL)
 
 
-def _receive(control: socket.socket) -> Tuple[bytes, List[int]]:
+def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
     fds = array.array("i")
     message, ancillary, _, _ = control.recvmsg(4096, socket.CMSG_SPACE(2 * fds.itemsize))
     for level, kind, data in ancillary:
@@ -123,7 +123,7 @@ def _receive(control: socket.socket) -> Tuple[bytes, List[int]]:
     return message, list(fds)
 
 
-def _report_ended(control: socket.socket, running: Dict[int, int]) -> None:
+def _report_ended(control: socket.socket, running: dict[int, int]) -> None:
     while running:
         process, status, used = os.wait4(-1, os.WNOHANG)
         if process == 0:
@@ -132,7 +132,7 @@ def _report_ended(control: socket.socket, running: Dict[int, int]) -> None:
         control.send(json.dumps({"ended": running.pop(process), "status": status, "cpu": seconds}).encode())
 
 
-def _start(fds: List[int], workshop: Any, limits: Limits, scan: bool) -> int:
+def _start(fds: list[int], workshop: Any, limits: Limits, scan: bool) -> int:
     """Fork a process that answers; returns its number."""
     parent = os.getpid()
     process = os.fork()

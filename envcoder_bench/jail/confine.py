@@ -11,14 +11,14 @@ import os
 import signal
 import struct
 import sys
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import NamedTuple, Sequence
 
 if sys.platform != "win32":
     import resource
 
 # what remains after confinement: memory, time, the pipes that are open, and an end. Numbers on x86-64 and on ARM64,
 # from Linux' arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h
-SYSTEM_CALLS: Dict[str, Tuple[int, int]] = {
+SYSTEM_CALLS: dict[str, tuple[int, int]] = {
     "read": (0, 63), "write": (1, 64), "close": (3, 57),
     "munmap": (11, 215), "mremap": (25, 216), "brk": (12, 214), "sched_yield": (24, 124), "getcpu": (309, 168),
     "getrandom": (318, 278), "gettimeofday": (96, 169),
@@ -27,10 +27,10 @@ SYSTEM_CALLS: Dict[str, Tuple[int, int]] = {
     "exit": (60, 93), "exit_group": (231, 94),
 }  # fmt: skip
 # let through unless they make memory executable
-NOT_EXECUTABLE: Dict[str, Tuple[int, int]] = {"mmap": (9, 222), "mprotect": (10, 226)}
+NOT_EXECUTABLE: dict[str, tuple[int, int]] = {"mmap": (9, 222), "mprotect": (10, 226)}
 _PRIVATE, _REALTIME = 128, 256  # bits of futex' operation: of this process alone; by the wall clock
 # let through if one argument is one of some values: the call's numbers, which argument (from 0), which values
-WITH_ARGUMENT: Dict[str, Tuple[Tuple[int, int], int, Sequence[int]]] = {
+WITH_ARGUMENT: dict[str, tuple[tuple[int, int], int, Sequence[int]]] = {
     # normal, random, sequential, will need, don't need, free, huge pages and none, no dump: of this process' own pages.
     # Others share pages with strangers, or tell what they hold by the time they take
     "madvise": ((28, 233), 2, (0, 1, 2, 3, 4, 8, 14, 15, 16)),
@@ -168,7 +168,7 @@ def seccomp() -> None:
     checked(libc().prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0), "seccomp")
 
 
-def _filter() -> List[Tuple[int, int, int, int]]:
+def _filter() -> list[tuple[int, int, int, int]]:
     """The filter as steps of classic BPF: (code, steps to skip if true, if false, number).
 
     It reads ``struct seccomp_data``: the call's number at 0, the architecture at 4, the arguments from 16 on, 8 bytes

@@ -7,10 +7,9 @@ text says: a file computes, and does not reach into the interpreter, into memory
 from __future__ import annotations
 
 import re
-from typing import Dict, FrozenSet
 
 
-def _words(text: str) -> FrozenSet[str]:
+def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -24,7 +23,7 @@ OPEN = (
     "torch.special", "typing", "typing_extensions", "warnings",
 )  # fmt: skip
 # modules of which a file may use these names alone
-PARTS: Dict[str, FrozenSet[str]] = {
+PARTS: dict[str, frozenset[str]] = {
     "types": _words("SimpleNamespace MappingProxyType"),
     "torch.cuda": _words("is_available device_count"),
     "torch.jit": _words("script ignore unused export annotate is_scripting Final"),
@@ -37,7 +36,7 @@ Tensor FloatTensor DoubleTensor BoolTensor LongTensor IntTensor Size device dtyp
 is_tensor no_grad enable_grad inference_mode is_grad_enabled get_default_dtype vmap Generator
 """)
 # reach into memory, files, other modules' functions, or the text of the program
-LEFT_OUT: Dict[str, FrozenSet[str]] = {
+LEFT_OUT: dict[str, frozenset[str]] = {
     "contextlib": _words("chdir redirect_stdout redirect_stderr"),
     "dataclasses": _words("make_dataclass"),
     "enum": _words("EnumMeta EnumType EnumDict global_enum global_str"),

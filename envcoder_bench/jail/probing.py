@@ -8,9 +8,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Dict, List, Tuple
+from typing import Callable
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.jail import confine
 from envcoder_bench.jail.confine import SYSTEM_CALLS, WITH_ARGUMENT, Limits
 
@@ -28,7 +28,7 @@ def announce() -> None:
     print("untrusted candidates are confined by", *confinement(), sep="\n  ", file=sys.stderr)
 
 
-def confinement() -> List[str]:
+def confinement() -> list[str]:
     """Say what is in force here, a line for each wall, for the user to read.
 
     Raises:
@@ -57,7 +57,7 @@ def confinement() -> List[str]:
 
 
 @functools.lru_cache(maxsize=None)
-def _probe() -> Dict[str, object]:
+def _probe() -> dict[str, object]:
     """Run this file as a process that confines itself and tries everything; what it found, by name."""
     root = str(Path(__file__).resolve().parent.parent.parent)
     boot = f"import sys; sys.path.insert(0, {root!r}); from envcoder_bench.jail.probing import _report; _report()"
@@ -77,12 +77,12 @@ def _probe() -> Dict[str, object]:
 
 def _report() -> None:
     """Print what two processes find: one with Landlock alone, one confined as untrusted code is."""
-    found: Dict[str, object] = _in_a_fork(_try_landlock)
+    found: dict[str, object] = _in_a_fork(_try_landlock)
     found.update(_in_a_fork(_try_all))
     print(json.dumps(found))
 
 
-def _in_a_fork(attempt: Callable[[int], Dict[str, object]]) -> Dict[str, object]:
+def _in_a_fork(attempt: Callable[[int], dict[str, object]]) -> dict[str, object]:
     reads, writes = os.pipe()
     process = os.fork()
     if process == 0:
@@ -100,13 +100,13 @@ def _in_a_fork(attempt: Callable[[int], Dict[str, object]]) -> Dict[str, object]
     return json.loads(told) if told else {"error": "a process that tries the walls out died"}
 
 
-def _try_landlock(_: int) -> Dict[str, object]:
+def _try_landlock(_: int) -> dict[str, object]:
     confine.drop_privileges()
     version = confine.landlock()
     return {"landlock": version, "landlock alone": version > 0 and _refused(lambda: os.open("/", os.O_RDONLY))}
 
 
-def _try_all(answer: int) -> Dict[str, object]:
+def _try_all(answer: int) -> dict[str, object]:
     limits = Limits(memory=256 << 20, cpu=20)
     parent, page = os.getppid(), 4096
     confine.confine(limits, (answer,))
@@ -117,7 +117,7 @@ def _try_all(answer: int) -> Dict[str, object]:
 
     # numbers on x86-64 and ARM64; the newer calls have one number everywhere
     place = 0 if confine.MACHINE == "x86_64" else 1
-    numbers: Dict[str, Tuple[int, int]] = {
+    numbers: dict[str, tuple[int, int]] = {
         "socket": (41, 198), "ptrace": (101, 117), "process_vm_readv": (310, 270), "mmap": (9, 222), "dup": (32, 23),
         "unshare": (272, 97), "mount": (165, 40), "bpf": (321, 280), "prctl": (157, 167), "memfd_create": (319, 279),
         "io_uring_setup": (425, 425), "pidfd_open": (434, 434), "clone3": (435, 435), "ioctl": (16, 29),

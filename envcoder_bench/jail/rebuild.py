@@ -8,11 +8,13 @@ import math
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from envcoder_bench.compile.interpret import Interpreter
+from envcoder_bench.compile.program import ACTION, FLOATS, KINDS, Node, Output, Program, reachable
 from envcoder_bench.jail import wire
 from envcoder_bench.shaping.contract import (
     ACTION_TYPES,
@@ -28,8 +30,6 @@ from envcoder_bench.shaping.contract import (
     CandidateError,
     CandidateFunction,
 )
-from envcoder_bench.shaping.tracing.interpret import Interpreter
-from envcoder_bench.shaping.tracing.program import ACTION, FLOATS, KINDS, Node, Output, Program, reachable
 from envcoder_bench.tasks.base import Task
 
 MAX_NODES = 10_000  # numbers that all functions of a file compute for one environment
@@ -48,7 +48,7 @@ _LOWEST = {"i64": -(2**63), "i32": -(2**31), "u8": 0, "b": 0}
 _HIGHEST = {"i64": 2**63 - 1, "i32": 2**31 - 1, "u8": 255, "b": 1}
 
 # what operations there are: how many arguments of the node's own kind, and which kinds
-_SAME: Dict[str, Tuple[int, Tuple[str, ...]]] = {
+_SAME: dict[str, tuple[int, tuple[str, ...]]] = {
     **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"), (1, FLOATS)),
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "erf", "erfc"), (1, FLOATS)),
     **dict.fromkeys(("floor", "ceil", "trunc", "round"), (1, (*FLOATS, *_WHOLE))),
@@ -79,15 +79,15 @@ class Contract:
         types: the functions that are asked for.
     """
 
-    reads: Mapping[str, Tuple[str, int]]
-    parts: Mapping[str, Mapping[str, Tuple[Tuple[int, ...], bool]]]
+    reads: Mapping[str, tuple[str, int]]
+    parts: Mapping[str, Mapping[str, tuple[tuple[int, ...], bool]]]
     num_dofs: int
     action_dim: int
-    types: Tuple[str, ...] = SHAPER_TYPES
+    types: tuple[str, ...] = SHAPER_TYPES
 
     @classmethod
     def of(
-        cls, task: Task, state: Mapping[str, Tensor], action_dim: int, types: Optional[Sequence[str]] = None
+        cls, task: Task, state: Mapping[str, Tensor], action_dim: int, types: Sequence[str] | None = None
     ) -> Contract:
         """The contract of a task, whose ``state`` is as functions see it; ``types`` None: all."""
         keys = {
@@ -159,7 +159,7 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
     _require(_is_whole(given["action_dim"], 1, MAX_ACTION_DIM), "its action has no width")
     action_dim = given["action_dim"] if actions else contract.action_dim
     names = _components(components, file)
-    made: Dict[str, CandidateFunction] = {}
+    made: dict[str, CandidateFunction] = {}
     budget = MAX_NODES
     for type_, own in functions.items():
         _require(isinstance(own, dict) and set(own) == {"line", "nodes", "outputs"}, f"{type_} is incomplete")
@@ -189,13 +189,13 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
     return Candidate(name, file, source, made, action_dim if actions else None)
 
 
-def _components(given: Any, file: str) -> Tuple[str, ...]:
+def _components(given: Any, file: str) -> tuple[str, ...]:
     """The names of components, with plain characters alone; no two are the same."""
     _require(isinstance(given, list) and all(isinstance(one, str) for one in given), "its components have no names")
     if len(given) > MAX_COMPONENTS:
         raise CandidateError(f"returns more than {MAX_COMPONENTS} components, untrusted code's limit", file)
     _require(len(set(given)) == len(given), "two components have one name")
-    names: List[str] = []
+    names: list[str] = []
     for one in given:
         if not one or not one[:MAX_COMPONENT_NAME].isprintable():
             message = f"names a component {clean(one, 70)!r}: use up to {MAX_COMPONENT_NAME} printable characters"
@@ -216,8 +216,8 @@ def _plain_name(given: str, taken: Sequence[str]) -> str:
     raise AssertionError
 
 
-def _nodes(given: List[Any], reads: Mapping[str, Tuple[str, int]]) -> List[Node]:
-    nodes: List[Node] = []
+def _nodes(given: list[Any], reads: Mapping[str, tuple[str, int]]) -> list[Node]:
+    nodes: list[Node] = []
     for own in given:
         _require(isinstance(own, list) and len(own) == 6, "a node is incomplete")
         op, kind, args, value, name, column = own
@@ -236,7 +236,7 @@ def _nodes(given: List[Any], reads: Mapping[str, Tuple[str, int]]) -> List[Node]
     return nodes
 
 
-def _fits(op: str, kind: str, args: List[str]) -> bool:
+def _fits(op: str, kind: str, args: list[str]) -> bool:
     """Whether an operation takes arguments of these kinds, and gives this one."""
     if op in _SAME:
         count, kinds = _SAME[op]
@@ -260,9 +260,9 @@ def _number(value: Any, kind: str) -> float:
 
 def _outputs(
     given: Any, program: Program, type_: str, file: str, line: int, components: int, contract: Contract
-) -> Dict[str, Output]:
+) -> dict[str, Output]:
     _require(isinstance(given, dict) and bool(given), f"{type_} gives nothing")
-    made: Dict[str, Output] = {}
+    made: dict[str, Output] = {}
     for name, own in given.items():
         _require(isinstance(own, list) and len(own) == 2 and isinstance(own[0], list), f"{type_} gives nothing")
         nodes, kind = own
@@ -283,7 +283,7 @@ def _outputs(
 def most_live(program: Program) -> int:
     """The most numbers that are computed already and needed later, but for results, at any place of a program."""
     results = {node for output in program.outputs.values() for node in output.nodes}
-    last: Dict[int, int] = {}
+    last: dict[int, int] = {}
     for place in reachable(program, list(results)):
         last.update(dict.fromkeys(program.nodes[place].args, place))
     change = [0] * (len(program.nodes) + 1)
@@ -294,7 +294,7 @@ def most_live(program: Program) -> int:
     return max(itertools.accumulate(change))
 
 
-def _wanted(type_: str, made: Mapping[str, Output], components: int, contract: Contract) -> Dict[str, Tuple[int, bool]]:
+def _wanted(type_: str, made: Mapping[str, Output], components: int, contract: Contract) -> dict[str, tuple[int, bool]]:
     """The outputs of a function: how many numbers, and whether they must be floating point."""
     if type_ in contract.parts:
         allowed = contract.parts[type_]
@@ -314,9 +314,9 @@ _PARAMETERS = tuple(
 class _Call:
     """In place of a function: its program, interpreted, and its results as the function returned them."""
 
-    def __init__(self, type_: str, program: Program, components: Tuple[str, ...], contract: Contract) -> None:
+    def __init__(self, type_: str, program: Program, components: tuple[str, ...], contract: Contract) -> None:
         self._interpreter = Interpreter(program)
-        self._shape: Callable[[Dict[str, Tensor]], object] = lambda made: made["value"]
+        self._shape: Callable[[dict[str, Tensor]], object] = lambda made: made["value"]
         if type_ == REWARD:
             self._shape = lambda made: _reward(made, components)
         elif type_ == TERMINAL:
@@ -330,7 +330,7 @@ class _Call:
             return self._shape(self._interpreter(state_dict, action))
 
 
-def _reward(made: Dict[str, Tensor], components: Tuple[str, ...]) -> object:
+def _reward(made: dict[str, Tensor], components: tuple[str, ...]) -> object:
     total = made["value"][:, 0]
     if not components:
         return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Iterator
 
 import torch
 
@@ -19,7 +19,7 @@ class Seal:
     """
 
     def __init__(self) -> None:
-        self._kept: List[Tuple[Any, Dict[str, object]]] = [(owner, _parts(owner)) for owner in _owners()]
+        self._kept: list[tuple[Any, dict[str, object]]] = [(owner, _parts(owner)) for owner in _owners()]
 
     def broken(self) -> str:
         """The first thing that has changed since; an empty string: nothing has."""
@@ -41,7 +41,7 @@ def _owners() -> Iterator[Any]:
     yield torch.Tensor
 
 
-def _parts(owner: Any) -> Dict[str, object]:
+def _parts(owner: Any) -> dict[str, object]:
     """What can be called in a module; all that a class has."""
     if isinstance(owner, types.ModuleType):
         return {name: x for name, x in vars(owner).items() if callable(x)}

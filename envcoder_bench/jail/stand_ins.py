@@ -10,7 +10,7 @@ import builtins
 import dataclasses
 import functools
 import types
-from typing import Any, Callable, Dict, Mapping, NoReturn, Tuple
+from typing import Any, Callable, Mapping, NoReturn
 
 import numpy as np
 
@@ -23,7 +23,7 @@ _ABSENT = (
 _NOT_GIVEN = ("__loader__", "__spec__", "copyright", "credits", "license")
 
 
-def own_builtins() -> Dict[str, object]:
+def own_builtins() -> dict[str, object]:
     """The builtins of untrusted files, but for ``__import__``."""
     own = {name: value for name, value in vars(builtins).items() if name not in _NOT_GIVEN}
     own.update({name: _absent(name) for name in _ABSENT})
@@ -115,7 +115,7 @@ def _own(x: Any) -> Any:
     return x
 
 
-def _vars(*given: Any) -> Dict[str, object]:
+def _vars(*given: Any) -> dict[str, object]:
     if len(given) != 1 or isinstance(given[0], (type, types.ModuleType, types.FunctionType)):
         raise NameError(f"untrusted code may not use vars but for an object of a class{hint('vars')}")
     return dict(vars(given[0]))  # a copy
@@ -171,7 +171,7 @@ Namespace.__name__ = Namespace.__qualname__ = "SimpleNamespace"
 class AbstractKind(abc.ABCMeta):
     """``abc.ABCMeta``, which is a way to make classes."""
 
-    def __new__(cls, name: str, bases: Tuple[type, ...], namespace: Dict[str, Any], /, **more: Any) -> Any:
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **more: Any) -> Any:
         _refuse_names(namespace)
         return super().__new__(cls, name, bases, namespace, **more)
 
@@ -206,7 +206,7 @@ def _dataclass(cls: Any = None, **options: Any) -> Any:
     return made if cls is None else made(cls)
 
 
-STAND_INS: Dict[str, Any] = {
+STAND_INS: dict[str, Any] = {
     "dataclasses.dataclass": _dataclass,
     "abc.ABCMeta": AbstractKind,
     "functools.wraps": _wraps,

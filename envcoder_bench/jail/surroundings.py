@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import types
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -33,18 +33,18 @@ class Shown(types.ModuleType):
 
     __delattr__ = __setattr__  # type: ignore[assignment]
 
-    def __dir__(self) -> List[str]:
+    def __dir__(self) -> list[str]:
         return sorted(_NAMES.get(self.__name__, ()))
 
 
 _IMPORTABLE = " (a candidate is one file; torch, numpy, math, typing, dataclasses and the like can be imported)"
 # by the name of a module: what files see of it, the names that they may use, and what stands for some of them
-_SHOWN: Dict[str, Shown] = {}
-_NAMES: Dict[str, FrozenSet[str]] = {}
-_REAL: Dict[str, Any] = {}
+_SHOWN: dict[str, Shown] = {}
+_NAMES: dict[str, frozenset[str]] = {}
+_REAL: dict[str, Any] = {}
 
 
-def prepare(libraries: Mapping[str, FrozenSet[str]]) -> Dict[str, object]:
+def prepare(libraries: Mapping[str, frozenset[str]]) -> dict[str, object]:
     """Import all that files may use, while files can be opened, and return the names that a file finds.
 
     Args:
@@ -62,7 +62,7 @@ def prepare(libraries: Mapping[str, FrozenSet[str]]) -> Dict[str, object]:
     return {**given, "__builtins__": {**own_builtins(), "__import__": _import}}
 
 
-def _public(module: Any, name: str) -> FrozenSet[str]:
+def _public(module: Any, name: str) -> frozenset[str]:
     """The names of a module that files may use."""
     if name == "torch":
         kinds = (torch.dtype, torch.layout, torch.memory_format)
@@ -113,7 +113,7 @@ def _near(module: str, name: str) -> str:
 
 
 def _import(
-    name: str, globals: object = None, locals: object = None, fromlist: Optional[Sequence[str]] = (), level: int = 0
+    name: str, globals: object = None, locals: object = None, fromlist: Sequence[str] | None = (), level: int = 0
 ) -> Shown:
     """In place of ``__import__``: what is not there is an ImportError, and no file is looked for."""
     if isinstance(fromlist, list):  # torch's or numpy's C code (PyImport_Import), which alone gets the result

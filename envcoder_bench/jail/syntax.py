@@ -6,7 +6,7 @@ This is for clear reasons and against accidents. The wall is the process (``conf
 from __future__ import annotations
 
 import ast
-from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, NamedTuple
 
 from envcoder_bench.jail.names import hint, is_refused
 from envcoder_bench.shaping.loading import GIVEN
@@ -24,14 +24,14 @@ class Refusal(NamedTuple):
     reason: str
 
 
-def refusal(tree: ast.Module) -> Optional[Refusal]:
+def refusal(tree: ast.Module) -> Refusal | None:
     """The first thing in a file that untrusted code may not say; None: there is none."""
     size = _too_large(tree)
     return size if size is not None else min(_refusals(tree), default=None)
 
 
-def _too_large(tree: ast.Module) -> Optional[Refusal]:
-    level: List[ast.AST] = [tree]
+def _too_large(tree: ast.Module) -> Refusal | None:
+    level: list[ast.AST] = [tree]
     count = 0
     for _ in range(MAX_DEPTH):
         count += len(level)
@@ -58,9 +58,9 @@ def _refusals(tree: ast.Module) -> Iterator[Refusal]:
             yield Refusal(line, column, f"changes {what}, which untrusted code may not: define one of your own")
 
 
-def _placed(tree: ast.Module) -> Iterator[Tuple[ast.AST, int, int]]:
+def _placed(tree: ast.Module) -> Iterator[tuple[ast.AST, int, int]]:
     """All nodes with their lines and columns; those without are where their parents are."""
-    todo: List[Tuple[ast.AST, int, int]] = [(tree, 1, 0)]
+    todo: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
     while todo:
         node, line, column = todo.pop()
         line, column = getattr(node, "lineno", line), getattr(node, "col_offset", column)
@@ -77,7 +77,7 @@ def _refused_names(node: ast.AST) -> Iterator[str]:
         yield from (name for name in names if is_refused(name) and (attributes or name[:2] == "__"))
 
 
-def _foreign(nodes: List[ast.AST]) -> Set[str]:
+def _foreign(nodes: list[ast.AST]) -> set[str]:
     """Names that stand for modules, or for classes and functions of modules."""
     imported = {
         alias.asname or alias.name.split(".")[0]

@@ -6,11 +6,12 @@ import hashlib
 import os
 import zlib
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 
+from envcoder_bench.compile.cache import cache_folder, own_code
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.rebuild import Contract, rebuild
@@ -18,7 +19,6 @@ from envcoder_bench.jail.syntax import MAX_CHARACTERS
 from envcoder_bench.jail.warden import Answer, Failure, Jail
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.text import misleading, unreadable
-from envcoder_bench.shaping.tracing.cache import cache_folder, own_code
 from envcoder_bench.tasks.base import Task
 
 Verdict = Union[Candidate, CandidateError]
@@ -31,12 +31,12 @@ def judge(
     state: Mapping[str, Tensor],
     baseline: str,
     action_dim: int,
-    shaper_types: Optional[Sequence[str]] = None,
+    shaper_types: Sequence[str] | None = None,
     seed: int = 0,
-    limits: Optional[Limits] = None,
+    limits: Limits | None = None,
     scan: bool = True,
     sizes: Sequence[int] = (),
-) -> Dict[str, Verdict]:
+) -> dict[str, Verdict]:
     """Have files read, loaded, checked and traced in the jail.
 
     An answer that was a candidate is kept on disk by content, and checked again whenever it is used.
@@ -55,8 +55,8 @@ def judge(
     contract = Contract.of(task, state, action_dim, shaper_types)
     asked = (baseline, shaper_types, seed, scan, limits, list(sizes))
     context = repr((own_code(), torch.__version__, _facts(task, state), asked))
-    verdicts: Dict[str, Verdict] = {}
-    left: List[Source] = []
+    verdicts: dict[str, Verdict] = {}
+    left: list[Source] = []
     for name, file, source in sources:
         if len(source) > MAX_CHARACTERS:
             verdicts[name] = CandidateError(f"has more than {MAX_CHARACTERS} characters", file)

@@ -16,13 +16,13 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Union
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.cpus import usable_cpus
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.rebuild import clean
@@ -53,10 +53,10 @@ class _Job:
 
     number: int
     until: float
-    content: List[bytes] = field(default_factory=list)
+    content: list[bytes] = field(default_factory=list)
     length: int = 0
     open: bool = True
-    status: Optional[int] = None  # as of waitpid, once the process has ended
+    status: int | None = None  # as of waitpid, once the process has ended
     cpu: float = 0.0  # seconds of processor time that it took
     reason: str = ""  # why it was killed
 
@@ -88,12 +88,12 @@ class Jail:
         task: Task,
         state: Mapping[str, Tensor],
         baseline: str,
-        shaper_types: Optional[Sequence[str]] = None,
+        shaper_types: Sequence[str] | None = None,
         seed: int = 0,
-        limits: Optional[Limits] = None,
+        limits: Limits | None = None,
         scan: bool = True,
         sizes: Sequence[int] = (),
-        parallel: Optional[int] = None,
+        parallel: int | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self._parallel = parallel or usable_cpus()
@@ -127,19 +127,19 @@ class Jail:
     def close(self) -> None:
         """End all its processes: without the first, the kernel kills those that it forked."""
         self._control.close()
-        process: Optional[subprocess.Popen] = getattr(self, "_process", None)
+        process: subprocess.Popen | None = getattr(self, "_process", None)
         if process is not None:
             process.kill()
             process.wait()
 
-    def answers(self, sources: Sequence[str]) -> Iterator[Tuple[int, Answer]]:
+    def answers(self, sources: Sequence[str]) -> Iterator[tuple[int, Answer]]:
         """What the jail answers to each text, as it comes, with the text's place; ``rebuild`` tells what it is worth.
 
         No more than the answers to the files that are in the jail at one time are kept here.
         """
-        places: Dict[int, int] = {}
-        jobs: Dict[int, _Job] = {}
-        waiting: Deque[int] = deque(range(len(sources)))
+        places: dict[int, int] = {}
+        jobs: dict[int, _Job] = {}
+        waiting: deque[int] = deque(range(len(sources)))
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             while waiting or jobs:
@@ -177,7 +177,7 @@ class Jail:
             raise UserError(f"the jail for untrusted code cannot be started: {clean(told[-1])}")
         self._process.stderr.close()
 
-    def _hand_over(self, source: str) -> Tuple[int, _Job]:
+    def _hand_over(self, source: str) -> tuple[int, _Job]:
         """Have a process forked for a text; returns the descriptor of its answer."""
         self._numbers += 1
         given, gives = os.pipe()
@@ -196,7 +196,7 @@ class Jail:
                 os.close(gives)
         return answer, _Job(self._numbers, time.monotonic() + self.limits.wall)
 
-    def _note_end(self, jobs: Dict[int, _Job]) -> None:
+    def _note_end(self, jobs: dict[int, _Job]) -> None:
         said = self._control.recv(4096)
         if not said:
             raise UserError("the jail for untrusted code ended unexpectedly: is there enough memory?")
@@ -266,9 +266,9 @@ def _start(control: int, setup: bytes) -> subprocess.Popen:
     return process
 
 
-def _setup(header: Dict[str, Any], state: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> bytes:
+def _setup(header: dict[str, Any], state: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> bytes:
     """A header and the tensors' bytes, see ``child._workshop``."""
-    blobs: List[bytes] = []
+    blobs: list[bytes] = []
     for kind, tensors in (("state", state), ("constants", constants)):
         header[kind] = [[name, str(x.dtype).split(".")[1], list(x.shape)] for name, x in tensors.items()]
         blobs += [_bytes_of(x) for x in tensors.values()]

@@ -6,28 +6,29 @@ import importlib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 import torch
 from torch import Tensor
 
-from envcoder_bench import noise, stream, tasks
+from envcoder_bench import tasks
+from envcoder_bench.compile.interpret import Interpreter
+from envcoder_bench.compile.program import FLOATS, Program
+from envcoder_bench.compile.trace import Memo, Sample, trace
+from envcoder_bench.core import noise, stream
+from envcoder_bench.core.random_calls import FromStream
+from envcoder_bench.env.compiled import disagreeing
 from envcoder_bench.jail import surroundings
 from envcoder_bench.jail.names import HELPERS, remedy
 from envcoder_bench.jail.seal import Seal
 from envcoder_bench.jail.syntax import MAX_CHARACTERS, refusal
-from envcoder_bench.random_calls import FromStream
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import Probe, check
-from envcoder_bench.shaping.compiled import disagreeing
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.loading import GIVEN, load_candidate, parse
-from envcoder_bench.shaping.tracing.interpret import Interpreter
-from envcoder_bench.shaping.tracing.program import FLOATS, Program
-from envcoder_bench.shaping.tracing.trace import Memo, Sample, trace
 from envcoder_bench.tasks.base import BASELINES
 
 FILE = "candidate.py"  # what a file is called in here
@@ -56,11 +57,11 @@ class Workshop:
 
     def __init__(
         self,
-        facts: Dict[str, Any],
-        state: Dict[str, Tensor],
-        constants: Dict[str, Tensor],
+        facts: dict[str, Any],
+        state: dict[str, Tensor],
+        constants: dict[str, Tensor],
         baseline: str,
-        shaper_types: Optional[Sequence[str]],
+        shaper_types: Sequence[str] | None,
         seed: int,
         sizes: Sequence[int],
     ) -> None:
@@ -87,7 +88,7 @@ class Workshop:
         self._verify(shaping)
         self.judge(_WARM_UP, scan=False)
 
-    def judge(self, source: str, scan: bool = True) -> Dict[str, Any]:
+    def judge(self, source: str, scan: bool = True) -> dict[str, Any]:
         """Describe a file's functions as plain data, or say what is wrong with it.
 
         Args:
@@ -98,7 +99,7 @@ class Workshop:
         broken = self._seal.broken() if scan else ""
         return _error(f"changes {broken}, which untrusted code may not: define one of your own") if broken else answer
 
-    def _answered(self, source: str, scan: bool) -> Dict[str, Any]:
+    def _answered(self, source: str, scan: bool) -> dict[str, Any]:
         try:
             return {"candidate": self._judged(source, scan)}
         except CandidateError as error:
@@ -106,7 +107,7 @@ class Workshop:
         except FAULTS as error:  # MemoryError, and whatever a candidate makes of our own code
             return _error(f"raised {type(error).__name__}")
 
-    def _judged(self, source: str, scan: bool) -> Dict[str, Any]:
+    def _judged(self, source: str, scan: bool) -> dict[str, Any]:
         if len(source) > MAX_CHARACTERS:
             raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
         tree = parse(source, FILE)
@@ -132,7 +133,7 @@ class Workshop:
                 self._fresh, self._constants, self._task, torch.device("cpu"), shaping.action_dim, rows=size
             )
             for field, (stage, purpose) in PURPOSES.items():
-                function: Optional[CandidateFunction] = getattr(shaping, field)
+                function: CandidateFunction | None = getattr(shaping, field)
                 if function is not None and stage in shaping.programs:
                     _hold_against(function, shaping, stage, purpose, sample)
 
@@ -153,7 +154,7 @@ def _hold_against(function: CandidateFunction, shaping: Shaping, stage: str, pur
         raise CandidateError(message, FILE, function.line, function.type)
 
 
-def _error(message: str, line: Optional[int] = None, function: str = "") -> Dict[str, Any]:
+def _error(message: str, line: int | None = None, function: str = "") -> dict[str, Any]:
     return {"error": {"message": message, "line": line, "function": function}}
 
 
@@ -162,7 +163,7 @@ def _no_drives(*_: object) -> Tensor:
     raise NotImplementedError
 
 
-def _libraries() -> Dict[str, FrozenSet[str]]:
+def _libraries() -> dict[str, frozenset[str]]:
     """The modules of this package that files may import from: the helpers, and every task's baselines."""
     found = {name: redirect.helper_names() for name in HELPERS}
     for file in sorted(Path(tasks.__file__).parent.glob("*/*.py")):
@@ -173,12 +174,12 @@ def _libraries() -> Dict[str, FrozenSet[str]]:
     return {name: frozenset(key for key in own if key[0] != "_") for name, own in found.items()}
 
 
-def _rows(parts: Dict[str, Tensor], made: Dict[str, Tensor], n: int) -> Tuple[List[Tensor], List[Tensor]]:
+def _rows(parts: dict[str, Tensor], made: dict[str, Tensor], n: int) -> tuple[list[Tensor], list[Tensor]]:
     whole = [parts[name].expand(n) if parts[name].dim() == 0 else parts[name] for name in made]
     return [x.reshape(n, -1) for x in whole], [made[name].reshape(n, -1) for name in made]
 
 
-def _disturbed(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def _disturbed(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """A state near a real one, of which no number is the same."""
     fresh = {}
     for key, x in state.items():
@@ -194,10 +195,10 @@ def _own(shaping: Shaping) -> Shaping:
     return replace(shaping, **absent)  # type: ignore[arg-type]
 
 
-def _plain(shaping: Shaping) -> Dict[str, Any]:
+def _plain(shaping: Shaping) -> dict[str, Any]:
     functions, components = {}, list(shaping.components)
     for field, (stage, _) in PURPOSES.items():
-        function: Optional[CandidateFunction] = getattr(shaping, field)
+        function: CandidateFunction | None = getattr(shaping, field)
         if function is not None:
             program = shaping.programs[stage]
             if stage == "reward":
@@ -206,7 +207,7 @@ def _plain(shaping: Shaping) -> Dict[str, Any]:
     return {"functions": functions, "action_dim": shaping.action_dim, "components": components}
 
 
-def _named(components: List[str], program: Program) -> Tuple[List[str], Program]:
+def _named(components: list[str], program: Program) -> tuple[list[str], Program]:
     """The names of the components that could be traced, and the program with these numbered anew."""
     kept = [i for i in range(len(components)) if f"component{i}" in program.outputs]
     outputs = {"value": program.outputs["value"]}
@@ -214,7 +215,7 @@ def _named(components: List[str], program: Program) -> Tuple[List[str], Program]
     return [components[i] for i in kept], replace(program, outputs=outputs)
 
 
-def _plain_program(program: Program) -> Dict[str, Any]:
+def _plain_program(program: Program) -> dict[str, Any]:
     nodes = []
     for node in program.nodes:
         value = float(node.value) if node.op == "const" and node.kind in FLOATS else int(node.value)

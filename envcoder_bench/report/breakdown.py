@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Sequence
 
-from envcoder_bench.profiling import EVALUATION, REST, RESULTS
+from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
 from envcoder_bench.report.progress import si
 from envcoder_bench.report.table import shorten
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Collection, Sequence, Tuple, TypeVar
+from typing import Collection, Sequence, TypeVar
 
-from envcoder_bench.report.files import naming, write_atomic
+from envcoder_bench.core.files import naming, write_atomic
 
 Log = TypeVar("Log", bound="CsvLog")
 
@@ -26,7 +26,7 @@ class CsvLog:
         lost: how many rows ``resume`` expected and did not find.
     """
 
-    columns: Tuple[str, ...]
+    columns: tuple[str, ...]
 
     def __init__(self, path: str | Path) -> None:
         """Begin a new file; an old one is replaced."""

@@ -8,8 +8,8 @@ from typing import Mapping
 
 import pandas as pd
 
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.csv_log import KEYS, CsvLog, line, one_line
-from envcoder_bench.report.files import write_atomic
 from envcoder_bench.report.results import number
 
 SCALARS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
-from envcoder_bench.report.files import write_atomic
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
 from envcoder_bench.report.table import decimal_places, fixed, half_width, numbers, shorten, split_place

@@ -6,7 +6,7 @@ import csv
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Tuple
+from typing import Mapping, NamedTuple
 
 from envcoder_bench.report.csv_log import KEYS, CsvLog, one_line
 from envcoder_bench.report.results import number
@@ -38,7 +38,7 @@ class Point:
     env_steps: int
     fitness: float
     episode_length: float
-    components: Mapping[str, Tuple[float, float, float]] = field(default_factory=dict)
+    components: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     shaped_return: float = math.nan
 
 
@@ -59,7 +59,7 @@ class PointLog(CsvLog):
             self.write(point.iteration, point.env_steps, point.candidate, point.seed, cells)
 
 
-def read_points(path: str | Path) -> List[Point]:
+def read_points(path: str | Path) -> list[Point]:
     """Read points.csv: iteration by iteration, in each the candidates and seeds in their order.
 
     Raises:
@@ -70,12 +70,12 @@ def read_points(path: str | Path) -> List[Point]:
         if tuple(reader.fieldnames or ()) != (*KEYS, *_COLUMNS):
             raise ValueError(f"{path}: not a points.csv; its columns must be {', '.join((*KEYS, *_COLUMNS))}")
         rows = list(reader)
-    components: Dict[Tuple[str, ...], Dict[str, ComponentStats]] = {}
+    components: dict[tuple[str, ...], dict[str, ComponentStats]] = {}
     for row in rows:
         own = components.setdefault(tuple(row[name] for name in (*KEYS, *_NUMBERS)), {})
         if row["component"]:
             own[row["component"]] = ComponentStats(*(_value(row[name]) for name in ComponentStats._fields))
-    points: List[Point] = []
+    points: list[Point] = []
     for (iteration, env_steps, candidate, seed, *numbers), own in components.items():
         fitness, episode_length, shaped_return = map(_value, numbers)
         when = (int(seed), int(iteration), int(env_steps))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Sequence
 
-from envcoder_bench.report.files import write_atomic
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, Result
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 

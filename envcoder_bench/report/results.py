@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Sequence
 
-from envcoder_bench.report.files import write_atomic
+from envcoder_bench.core.files import write_atomic
 
 OK = "ok"
 RUNNING = "running"

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Mapping
 
-from envcoder_bench.report.files import naming
+from envcoder_bench.core.files import naming
 
 FLUSH_EVENTS = 64
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from omegaconf import DictConfig
 
@@ -77,5 +77,5 @@ def _reward_scale(config: DictConfig) -> str:
 
 def of_the_baseline(fields: Mapping[str, Field]) -> Sequence[str]:
     """The keys of constants that tell of the human baseline's formulas, which a prompt without it leaves out."""
-    found: List[str] = [key for key, field in fields.items() if field.shape is None and OF_BASELINE in field.meaning]
+    found: list[str] = [key for key, field in fields.items() if field.shape is None and OF_BASELINE in field.meaning]
     return found

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from random import Random
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Iterable, Mapping, Sequence
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.genome import Genome, Unsuitable, require_unparse
 from envcoder_bench.search.mutate import mutate
 from envcoder_bench.search.recombine import RECOMBINATIONS
@@ -43,7 +43,7 @@ class EvolveProposer:
     """
 
     def __init__(
-        self, shaper_types: Optional[Iterable[str]] = None, starts: Optional[Mapping[str, str]] = None, seed: int = 0
+        self, shaper_types: Iterable[str] | None = None, starts: Mapping[str, str] | None = None, seed: int = 0
     ) -> None:
         """Choose what evolves.
 
@@ -55,9 +55,9 @@ class EvolveProposer:
             UserError: a start is not what can be changed; this Python is too old.
         """
         require_unparse()
-        self._types: Tuple[str, ...] = tuple(shaper_types or SHAPER_TYPES)
+        self._types: tuple[str, ...] = tuple(shaper_types or SHAPER_TYPES)
         self._seed = seed
-        self._starts: Dict[str, Genome] = {}
+        self._starts: dict[str, Genome] = {}
         for name, source in (starts or {}).items():
             try:
                 genome = Genome(source, self._types)
@@ -67,14 +67,14 @@ class EvolveProposer:
                 raise UserError(f"evolve cannot start from {name}: it defines none of {', '.join(self._types)}")
             self._starts[name] = genome
 
-    def propose(self, archive: Archive, round: int, count: int) -> List[Proposal]:
+    def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
         """Write ``count`` candidates; fewer where no others are found that are new.
 
         Raises:
             UserError: there is nothing to change: neither a baseline nor a start defines an asked function.
         """
         known = self._known(archive)
-        proposals: List[Proposal] = []
+        proposals: list[Proposal] = []
         if round == 1:
             for name, genome in list(self._starts.items())[:count]:
                 if genome.fingerprint() not in known:
@@ -92,7 +92,7 @@ class EvolveProposer:
             proposals.append(made)
         return proposals
 
-    def repair(self, archive: Archive, failures: Sequence[Tuple[Proposal, str]]) -> List[Optional[Proposal]]:
+    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
         """Another variant of the same parents for each proposal that failed."""
         known = self._known(archive)
         for proposal, _ in failures:
@@ -109,8 +109,8 @@ class EvolveProposer:
         return Random(f"{self._seed} {what}")  # a text seeds by its SHA-512, the same in every process
 
     def _make(
-        self, name: str, population: List[Individual], known: Set[str], rng: Random, parents: List[Individual]
-    ) -> Optional[Proposal]:
+        self, name: str, population: list[Individual], known: set[str], rng: Random, parents: list[Individual]
+    ) -> Proposal | None:
         """A new variant of one of ``parents``, which are in order of rank, or None if none was found."""
         for _ in range(TRIES):
             parent = parents[min(rng.randrange(len(parents)) for _ in range(TOURNAMENT))]
@@ -124,10 +124,10 @@ class EvolveProposer:
             return Proposal(name, genome.source(f"{name}, evolved from {origin}."), names, origin)
         return None
 
-    def _population(self, archive: Archive) -> List[Individual]:
+    def _population(self, archive: Archive) -> list[Individual]:
         """Possible parents in the order of ``Archive.order``, no two with the same code; the unmeasured come last."""
         order = {name: place for place, name in enumerate(archive.order())}
-        found: List[Tuple[int, Individual]] = []
+        found: list[tuple[int, Individual]] = []
         for attempt in _all(archive):
             individual = self._individual(attempt, attempt.name in archive.baselines)
             if individual is not None:
@@ -139,12 +139,12 @@ class EvolveProposer:
             )
         ranked = [individual for _, individual in sorted(found, key=lambda pair: pair[0])]
         ranked += [Individual(name, genome) for name, genome in self._starts.items() if not archive.attempts]
-        first: Dict[str, Individual] = {}
+        first: dict[str, Individual] = {}
         for individual in ranked:
             first.setdefault(individual.genome.fingerprint(), individual)
         return list(first.values())
 
-    def _individual(self, attempt: Attempt, baseline: bool) -> Optional[Individual]:
+    def _individual(self, attempt: Attempt, baseline: bool) -> Individual | None:
         if not baseline and (attempt.status != "ok" or attempt.fitness is None or math.isnan(attempt.fitness)):
             return None
         try:
@@ -153,10 +153,10 @@ class EvolveProposer:
             return None
         return Individual(attempt.name, genome) if genome.definitions else None
 
-    def _known(self, archive: Archive) -> Set[str]:
+    def _known(self, archive: Archive) -> set[str]:
         return self._fingerprints([attempt.source for attempt in _all(archive)])
 
-    def _fingerprints(self, sources: Sequence[str]) -> Set[str]:
+    def _fingerprints(self, sources: Sequence[str]) -> set[str]:
         found = set()
         for source in sources:
             try:
@@ -166,18 +166,18 @@ class EvolveProposer:
         return found
 
 
-def _all(archive: Archive) -> List[Attempt]:
+def _all(archive: Archive) -> list[Attempt]:
     return [*archive.baselines.values(), *archive.attempts]
 
 
-def vary(parent: Individual, other: Individual, rng: Random) -> Optional[Tuple[Genome, List[str], Tuple[str, ...]]]:
+def vary(parent: Individual, other: Individual, rng: Random) -> tuple[Genome, list[str], tuple[str, ...]] | None:
     """A changed copy of ``parent``, perhaps with something of ``other``.
 
     Returns:
         The copy, what was changed, and the names of its parents; None if nothing could be changed.
     """
     genome, changes = parent.genome.copy(), []
-    names: Tuple[str, ...] = (parent.name,)
+    names: tuple[str, ...] = (parent.name,)
     if other.name != parent.name and rng.random() < RECOMBINED:
         recombine = rng.choices([x for x, _ in RECOMBINATIONS], [weight for _, weight in RECOMBINATIONS])[0]
         try:

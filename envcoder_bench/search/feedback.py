@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Sequence
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.ranking import mean_interval
@@ -43,8 +43,8 @@ class Piece:
 
 def feedback(archive: Archive, max_chars: int) -> str:
     """Tell what came of all rounds so far in at most ``max_chars`` characters: the least useful is left out first."""
-    chosen: List[Tuple[int, int, str]] = []  # section, place in it, text
-    begun: Set[int] = set()
+    chosen: list[tuple[int, int, str]] = []  # section, place in it, text
+    begun: set[int] = set()
     left = max_chars + 2  # the last line has no end, and the first title no empty line
     for piece in _pieces(archive):
         title = 0 if piece.section in begun else len(_title(piece.section)) + 2  # an empty line before it
@@ -55,7 +55,7 @@ def feedback(archive: Archive, max_chars: int) -> str:
             begun.add(piece.section)
             chosen.append((piece.section, piece.place, text))
             left -= len(text) + 1 + title
-    lines: List[str] = []
+    lines: list[str] = []
     last = -1
     for section, _, text in sorted(chosen):
         lines += [text] if section == last else ["", _title(section), text]
@@ -67,7 +67,7 @@ def _title(section: int) -> str:
     return f"## {SECTIONS[section]}"
 
 
-def _pieces(archive: Archive) -> List[Piece]:
+def _pieces(archive: Archive) -> list[Piece]:
     """All there is to tell, the most useful first."""
     ranked, rounds = archive.ranked(), {attempt.round for attempt in archive.attempts}
     last = archive.of_round(max(rounds)) if rounds else []
@@ -99,7 +99,7 @@ def _pieces(archive: Archive) -> List[Piece]:
     return pieces + [Piece(OTHERS, 2 * places[a.name] + 1, course(a)) for a in others if a.points]
 
 
-def _whole(section: int, attempt: Attempt, archive: Archive) -> List[Piece]:
+def _whole(section: int, attempt: Attempt, archive: Archive) -> list[Piece]:
     """An attempt with its source and its training; of a source too long to tell, the first lines."""
     pieces = [Piece(section, 0, summary(attempt, archive)), Piece(section, 1, _block(attempt), cut=section == BEST)]
     return pieces + ([Piece(section, 2, course(attempt))] if attempt.points else [])
@@ -107,7 +107,7 @@ def _whole(section: int, attempt: Attempt, archive: Archive) -> List[Piece]:
 
 def _others(
     archive: Archive, ranked: Sequence[Attempt], of_last: Sequence[Attempt], told: Sequence[Attempt]
-) -> List[Attempt]:
+) -> list[Attempt]:
     """Attempts whose sources are told besides: the next best, the worst of the last round, then the rest by rank."""
     names = {attempt.name for attempt in told}
     left = [attempt for attempt in ranked if attempt.name not in names]
@@ -187,9 +187,9 @@ def course(attempt: Attempt) -> str:
     return "\n".join([told, *(f"{name}: {', '.join(values)}" for name, values in rows.items())])
 
 
-def _over_seeds(points: Sequence[Point]) -> List[Point]:
+def _over_seeds(points: Sequence[Point]) -> list[Point]:
     """One point for each iteration: the means over the seeds, but least minimum and greatest maximum."""
-    by_iteration: Dict[int, List[Point]] = {}
+    by_iteration: dict[int, list[Point]] = {}
     for point in points:
         by_iteration.setdefault(point.iteration, []).append(point)
     joined = []
@@ -207,7 +207,7 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _thinned(points: List[Point], most: int) -> List[Point]:
+def _thinned(points: list[Point], most: int) -> list[Point]:
     """At most so many, spread evenly, the last one included."""
     if len(points) <= most:
         return points
@@ -271,7 +271,7 @@ def _first_lines(text: str, room: int) -> str:
     return "\n".join([*lines[:kept], f"# ... {counted(len(lines) - kept - 1, 'more line')}", "```"])
 
 
-def _number(value: Optional[float]) -> str:
+def _number(value: float | None) -> str:
     return "unknown" if value is None or math.isnan(value) else f"{value:.3g}"
 
 

@@ -20,15 +20,15 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from envcoder_bench.errors import UserError
-from envcoder_bench.report.files import write_atomic
-from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.records import Archive, Proposal, read_archive, write_archive
 
@@ -54,9 +54,9 @@ class Round:
     """
 
     number: int
-    ready: List[Proposal] = field(default_factory=list)
-    failed: List[Tuple[Proposal, str, str]] = field(default_factory=list)
-    mended: Dict[str, str] = field(default_factory=dict)
+    ready: list[Proposal] = field(default_factory=list)
+    failed: list[tuple[Proposal, str, str]] = field(default_factory=list)
+    mended: dict[str, str] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     stopped: str = ""
 
@@ -97,7 +97,7 @@ class SearchFolder:
         return folder
 
     @classmethod
-    def open(cls, path: Path) -> Tuple[SearchFolder, DictConfig]:
+    def open(cls, path: Path) -> tuple[SearchFolder, DictConfig]:
         """Open a search to go on with it.
 
         Raises:
@@ -171,7 +171,7 @@ class SearchFolder:
 
     def write_round(self, round: Round) -> None:
         failed = [{"proposal": asdict(p), "status": status, "error": error} for p, status, error in round.failed]
-        content: Dict[str, Any] = {"ready": [asdict(p) for p in round.ready], "failed": failed}
+        content: dict[str, Any] = {"ready": [asdict(p) for p in round.ready], "failed": failed}
         content.update(mended=round.mended, usage=asdict(round.usage), stopped=round.stopped)
         path = self.round(round.number) / "round.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ class SearchFolder:
             shutil.rmtree(run.path)
 
 
-def _proposal(row: Dict[str, Any]) -> Proposal:
+def _proposal(row: dict[str, Any]) -> Proposal:
     return Proposal(**{**row, "parents": tuple(row["parents"])})
 
 

@@ -6,9 +6,9 @@ import ast
 import copy
 import sys
 import textwrap
-from typing import Dict, Iterable, List, Optional, Sequence, Set, Union
+from typing import Iterable, Sequence, Union
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.layout import WIDTH, to_source
 from envcoder_bench.shaping.contract import ACTION_TYPES, ALIASES, SHAPER_TYPES
 
@@ -39,8 +39,8 @@ class Genome:
     def __init__(self, source: str, types: Iterable[str]) -> None:
         """Parse ``source``; raises Unsuitable."""
         self.types = tuple(t for t in SHAPER_TYPES if t in set(types))
-        self.imports: Dict[str, Import] = {}
-        self.definitions: Dict[str, ast.stmt] = {}
+        self.imports: dict[str, Import] = {}
+        self.definitions: dict[str, ast.stmt] = {}
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -73,21 +73,21 @@ class Genome:
         else:
             raise Unsuitable(f"line {statement.lineno}: {type(statement).__name__} at the top level")
 
-    def function(self, name: str) -> Optional[ast.FunctionDef]:
+    def function(self, name: str) -> ast.FunctionDef | None:
         """The function of this name, if there is one."""
         found = self.definitions.get(name)
         return found if isinstance(found, ast.FunctionDef) else None
 
-    def shapers(self) -> List[ast.FunctionDef]:
+    def shapers(self) -> list[ast.FunctionDef]:
         """The functions of the shaper types, in the contract's order."""
         return [f for f in map(self.function, self.types) if f is not None]
 
     def copy(self) -> Genome:
         return copy.deepcopy(self)
 
-    def reachable(self, roots: Iterable[str]) -> List[str]:
+    def reachable(self, roots: Iterable[str]) -> list[str]:
         """Names of definitions that ``roots`` and what they use stand for, in their order."""
-        found: Set[str] = set()
+        found: set[str] = set()
         todo = [name for name in roots if name in self.definitions]
         while todo:
             name = todo.pop()
@@ -108,7 +108,7 @@ class Genome:
             roots.append(ACTION_DIM)
         self.definitions = {name: self.definitions[name] for name in self.reachable(roots)}
 
-    def take(self, donor: Genome, roots: Sequence[str], rename: Dict[str, str]) -> None:
+    def take(self, donor: Genome, roots: Sequence[str], rename: dict[str, str]) -> None:
         """Add copies of the donor's definitions that ``roots`` need; what is called as something else here is renamed.
 
         Args:
@@ -151,7 +151,7 @@ class Genome:
 
     def source(self, docstring: str) -> str:
         """The text of a candidate file that begins with ``docstring``."""
-        statements: List[ast.stmt] = []
+        statements: list[ast.stmt] = []
         for statement in self.definitions.values():
             if all(statement is not other for other in statements):
                 statements.append(statement)
@@ -173,7 +173,7 @@ def same(a: ast.AST, b: ast.AST) -> bool:
     return ast.dump(_undocumented(a)) == ast.dump(_undocumented(b))
 
 
-def loaded(node: ast.AST) -> Set[str]:
+def loaded(node: ast.AST) -> set[str]:
     """Names that are read within a node."""
     return {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
 
@@ -203,7 +203,7 @@ def _only_binds(statement: ast.stmt) -> bool:
     return all(isinstance(node, (ast.Name, ast.Tuple, ast.expr_context)) for node in nodes)
 
 
-def _stored(statement: ast.stmt) -> List[str]:
+def _stored(statement: ast.stmt) -> list[str]:
     return [x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
 
 
@@ -230,11 +230,11 @@ def _docstring(text: str) -> str:
     return '"""' + textwrap.fill(plain + '"""', WIDTH, initial_indent="   ", break_on_hyphens=False).lstrip() + "\n"
 
 
-def _import_block(imports: Dict[str, Import], statements: Sequence[ast.stmt]) -> str:
+def _import_block(imports: dict[str, Import], statements: Sequence[ast.stmt]) -> str:
     """Import lines of the names that statements use: one line for each module."""
-    used: Set[str] = set().union(*(loaded(s) for s in statements))
-    modules: Dict[str, List[ast.alias]] = {}
-    lines: List[str] = []
+    used: set[str] = set().union(*(loaded(s) for s in statements))
+    modules: dict[str, list[ast.alias]] = {}
+    lines: list[str] = []
     for name in sorted(used & set(imports)):
         statement = imports[name]
         if isinstance(statement, ast.ImportFrom):
@@ -252,7 +252,7 @@ def _import_block(imports: Dict[str, Import], statements: Sequence[ast.stmt]) ->
 
 
 class _Renamer(ast.NodeTransformer):
-    def __init__(self, names: Dict[str, str]) -> None:
+    def __init__(self, names: dict[str, str]) -> None:
         self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:

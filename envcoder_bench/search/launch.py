@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 from omegaconf import DictConfig
 
-from envcoder_bench import evaluate
-from envcoder_bench.checks import check_training, check_values
-from envcoder_bench.command_line import quoted
-from envcoder_bench.errors import UserError, user_input
-from envcoder_bench.fitness import fitness_meaning, read_fitness
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.shell import quoted
 from envcoder_bench.jail.probing import announce, confinement
-from envcoder_bench.memory import Footprint
-from envcoder_bench.preparation import prepare
 from envcoder_bench.report.words import counted
-from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.run import evaluate
+from envcoder_bench.run.checks import check_training, check_values
+from envcoder_bench.run.fitness import fitness_meaning, read_fitness
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.plan import Footprint
+from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder, shown
@@ -33,7 +33,7 @@ from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Proposer
 from envcoder_bench.search.screen import say
 from envcoder_bench.search.settings import completed, compose_settings
-from envcoder_bench.shaping.finding import find_candidates
+from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import check_task_name
 
@@ -53,9 +53,9 @@ class Asked:
     task: str
     llm: str
     task_description: str
-    base_url: Optional[str]
+    base_url: str | None
     settings: DictConfig
-    overrides: List[str]
+    overrides: list[str]
     templates: Mapping[str, str]
     starts: Mapping[str, str]
 
@@ -69,14 +69,14 @@ class Asked:
         check_values(final)
         return cfg
 
-    def provider(self) -> Optional[Provider]:
+    def provider(self) -> Provider | None:
         """The model's; None for evolve. Raises UserError for a missing key and the like."""
         return None if kind_of(self.llm) == EVOLVE else make_provider(self.llm, self.base_url)
 
     def budget(self) -> Budget:
         return Budget(self.settings.max_tokens, self.settings.max_cost)
 
-    def meta(self, cfg: DictConfig) -> Dict[str, Any]:
+    def meta(self, cfg: DictConfig) -> dict[str, Any]:
         """What makes two searches comparable."""
         kinds = None if cfg.shaper_types is None else list(cfg.shaper_types)
         return {
@@ -98,7 +98,7 @@ class Asked:
     def evolve(self, cfg: DictConfig) -> EvolveProposer:
         return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed)
 
-    def check(self, cfg: DictConfig, provider: Optional[Provider]) -> None:
+    def check(self, cfg: DictConfig, provider: Provider | None) -> None:
         """Raise UserError for what would come up in the course of the search."""
         if len(self.starts) > self.settings.shapers_per_iter:
             most = self.settings.shapers_per_iter
@@ -119,7 +119,7 @@ class Asked:
         prepare(trusted, [], read_fitness(cfg))  # the fitness function is tried on a state of the task
         confinement()
 
-    def proposer(self, cfg: DictConfig, provider: Optional[Provider], transcript: Path) -> Proposer:
+    def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path) -> Proposer:
         """Who writes the candidates, on from what the transcript has."""
         if provider is None:
             return self.evolve(cfg)
@@ -134,11 +134,11 @@ class Asked:
 def start(
     task: str,
     llm: str,
-    task_description: Optional[str] = None,
+    task_description: str | None = None,
     overrides: Sequence[str] = (),
-    base_url: Optional[str] = None,
-    candidates: Optional[Sequence[Path]] = None,
-    output_dir: Optional[Path] = None,
+    base_url: str | None = None,
+    candidates: Sequence[Path] | None = None,
+    output_dir: Path | None = None,
 ) -> int:
     """Begin a search and see it through.
 
@@ -214,13 +214,13 @@ def _rounds_left(folder: SearchFolder, count: int) -> bool:
     return False
 
 
-def _own_fitness(folder: SearchFolder) -> List[str]:
+def _own_fitness(folder: SearchFolder) -> list[str]:
     """The override for the search's copy of the fitness file: what becomes of the user's meanwhile does not matter."""
     copy = folder.path / FITNESS
     return [f"fitness={quoted(str(copy))}"] if copy.is_file() else []
 
 
-def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Optional[Provider], left: bool) -> int:
+def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Provider | None, left: bool) -> int:
     """See a search through; ``left``: there are rounds to propose."""
     with RunFolder(folder.path).locked():
         proposer = asked.proposer(cfg, provider, folder.transcript) if left else None
@@ -241,7 +241,7 @@ def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Option
         return code
 
 
-def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> Dict[str, str]:
+def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> dict[str, str]:
     """What the user should know before it begins."""
     search = asked.settings
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
@@ -262,7 +262,7 @@ def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> Dict[str, str
     return {name: text for name, text in facts.items() if text}
 
 
-def _read_starts(task: str, candidates: Optional[Sequence[Path]]) -> Dict[str, str]:
+def _read_starts(task: str, candidates: Sequence[Path] | None) -> dict[str, str]:
     if not candidates:
         return {}
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator
 
 WIDTH = 100
 _STRING = re.compile(r"""("(?:[^"\\]|\\.)*")|'([^'"\\]*)'""")
@@ -17,7 +17,7 @@ def to_source(statement: ast.stmt) -> str:
 
     Comments are not part of a syntax tree, and are lost. Needs Python 3.9 (``ast.unparse``).
     """
-    lines: List[str] = []
+    lines: list[str] = []
     in_docstring = False
     for line in ast.unparse(statement).splitlines():  # novermin
         quotes = line.count('"""')
@@ -30,7 +30,7 @@ def to_source(statement: ast.stmt) -> str:
     return "\n".join(lines)
 
 
-def _wrap(text: str, indent: int, within: bool = False) -> List[str]:
+def _wrap(text: str, indent: int, within: bool = False) -> list[str]:
     """Break a line; ``within`` brackets it may also be broken before any operator."""
     prefix, value = ("", text) if within else _split_prefix(text)
     if prefix and value.startswith("(") and _group(value) == (0, len(value) - 1):
@@ -64,7 +64,7 @@ def _wrap(text: str, indent: int, within: bool = False) -> List[str]:
     return [*lines, " " * indent + text[end:]]
 
 
-def _split_prefix(text: str) -> Tuple[str, str]:
+def _split_prefix(text: str) -> tuple[str, str]:
     """``x = `` or ``return `` and what follows it."""
     if text.startswith("return "):
         return "return ", text[7:]
@@ -74,7 +74,7 @@ def _split_prefix(text: str) -> Tuple[str, str]:
     return "", text
 
 
-def _split(text: str, separators: Tuple[str, ...]) -> List[str]:
+def _split(text: str, separators: tuple[str, ...]) -> list[str]:
     """Cut at separators outside of brackets and strings: a comma stays with what is before it, an operator after."""
     cuts = [0]
     for position, _, depth in _scan(text):
@@ -86,7 +86,7 @@ def _split(text: str, separators: Tuple[str, ...]) -> List[str]:
     return [part for part in parts if part]
 
 
-def _group(text: str) -> Optional[Tuple[int, int]]:
+def _group(text: str) -> tuple[int, int] | None:
     """Where the last outermost pair of brackets that holds something opens and closes; of a ``def`` the first."""
     found, start = None, 0
     for position, char, depth in _scan(text):
@@ -99,7 +99,7 @@ def _group(text: str) -> Optional[Tuple[int, int]]:
     return found
 
 
-def _scan(text: str) -> Iterator[Tuple[int, str, int]]:
+def _scan(text: str) -> Iterator[tuple[int, str, int]]:
     """Every character outside of strings with the depth of brackets after it."""
     depth, quote, position = 0, "", 0
     while position < len(text):

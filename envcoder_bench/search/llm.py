@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Mapping, Sequence
 
 from tqdm import tqdm
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.prompt import Prompts
 from envcoder_bench.search.providers.base import BUDGET, ERROR, LENGTH, Message, Provider, Reply, Request
 from envcoder_bench.search.providers.budget import Budget, Spent
@@ -24,8 +24,8 @@ EACH_REPAIR = 100_000  # what the sample numbers of one repair are apart from th
 class Sampling:
     """How a model is asked; see cfg/auto_shape.yaml."""
 
-    temperature: Optional[float] = None
-    max_output_tokens: Optional[int] = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
     concurrency: int = 8
     replies_per_request: int = 16
 
@@ -40,7 +40,7 @@ class Usage:
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: Optional[float] = 0.0
+    cost: float | None = 0.0
 
     def add(self, reply: Reply) -> None:
         """Count a reply with all its attempts."""
@@ -69,15 +69,15 @@ class LLMProposer:
         budget: Budget,
         prompts: Prompts,
         sampling: Sampling = Sampling(),
-        starts: Optional[Mapping[str, str]] = None,
-        notify: Optional[Callable[[str], None]] = None,
+        starts: Mapping[str, str] | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> None:
         self._provider, self._transcript, self._budget = provider, transcript, budget
         self._prompts, self._sampling, self._starts, self._notify = prompts, sampling, dict(starts or {}), notify
         self.usage = Usage()
         self._repairs = 0  # of this round so far
 
-    def propose(self, archive: Archive, round: int, count: int) -> List[Proposal]:
+    def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
         """Sample candidates from one prompt; those that the budget does not allow are not among them.
 
         Raises:
@@ -101,7 +101,7 @@ class LLMProposer:
         ]
         return given + sampled
 
-    def repair(self, archive: Archive, failures: Sequence[Tuple[Proposal, str]]) -> List[Optional[Proposal]]:
+    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
         """Show each candidate that failed its error, and ask for the file anew."""
         texts = [self._prompts.repair(error, proposal.source) for proposal, error in failures]
         self._repairs += 1
@@ -110,7 +110,7 @@ class LLMProposer:
         samples = [int(p.name.split("_")[1]) + (self._repairs - 1) * EACH_REPAIR for p, _ in failures]
         asked = [place for place, text in enumerate(texts) if text]
         replies = self._ask([self._request(labels[place], texts[place], samples[place]) for place in asked])
-        repaired: List[Optional[Proposal]] = [None] * len(failures)
+        repaired: list[Proposal | None] = [None] * len(failures)
         for place, reply in zip(asked, replies):
             failed = failures[place][0]
             mended = self._proposal(failed.name, failed.parents, failed.origin + REPAIRED, reply)
@@ -132,7 +132,7 @@ class LLMProposer:
         temperature, most = self._sampling.temperature, self._sampling.max_output_tokens
         return Request(self._prompts.system, messages, temperature, most, sample=sample, label=label)
 
-    def _ask(self, requests: List[Request]) -> List[Reply]:
+    def _ask(self, requests: list[Request]) -> list[Reply]:
         """Get all replies, with a bar where there is a terminal."""
         with tqdm(total=len(requests), desc="replies", leave=False, disable=None) as bar:
 
@@ -154,7 +154,7 @@ class LLMProposer:
                 self.usage.add(reply)
         return replies
 
-    def _proposal(self, name: str, parents: Tuple[str, ...], how: str, reply: Reply) -> Proposal:
+    def _proposal(self, name: str, parents: tuple[str, ...], how: str, reply: Reply) -> Proposal:
         code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
         source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may bring halves of characters
         why = "" if source else reply.error or "there is no code in the reply"

@@ -6,22 +6,22 @@ import contextlib
 import io
 import time
 from dataclasses import asdict
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 from omegaconf import DictConfig
 
-from envcoder_bench import evaluate
-from envcoder_bench.errors import UserError
-from envcoder_bench.preparation import baseline_sources
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.report.results import read_results
-from envcoder_bench.report.search import write_report
 from envcoder_bench.report.words import counted
-from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.run import evaluate
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.prepare import baseline_sources
 from envcoder_bench.search import screen
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.records import Archive, Attempt, Proposer
+from envcoder_bench.search.report import write_report
 from envcoder_bench.search.rounds import Checker, check_and_mend, recorded
 from envcoder_bench.search.screen import say
 
@@ -44,7 +44,7 @@ class Search:
         settings: DictConfig,
         cfg: DictConfig,
         overrides: Sequence[str],
-        proposer: Optional[Proposer],
+        proposer: Proposer | None,
         asked: str,
         about: Mapping[str, Any],
     ) -> None:
@@ -155,10 +155,10 @@ class Search:
         say(screen.paths([self._folder.best, *paths, self._folder.path]))
         return 0
 
-    def _report(self, final: Sequence[Ranked] = ()) -> List[Any]:
+    def _report(self, final: Sequence[Ranked] = ()) -> list[Any]:
         rounds = [self._folder.read_round(number) for number in range(1, self._settings.num_iters + 1)]
         usage = [{"round": r.number, **asdict(r.usage)} for r in rounds if r is not None and r.usage.requests]
-        meta: Dict[str, Any] = {**self._about, "usage": usage}
+        meta: dict[str, Any] = {**self._about, "usage": usage}
         meta["stopped"] = next((r.stopped for r in rounds if r is not None and r.stopped), "")
         if final:
             meta["final"] = [

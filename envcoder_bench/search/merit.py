@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Sequence
 
 BySeed = Mapping[int, float]
 
@@ -30,7 +30,7 @@ class Merit:
             stand above what has proved itself over several.
     """
 
-    differences: Tuple[float, ...]
+    differences: tuple[float, ...]
     paired: bool
     score: float
 
@@ -39,12 +39,12 @@ class Merit:
         return _mean(self.differences)
 
     @property
-    def rank(self) -> Tuple[bool, float]:
+    def rank(self) -> tuple[bool, float]:
         """The higher the better: what cannot be compared with a baseline comes after all that can."""
         return self.paired, self.score
 
 
-def levels(anchors: Sequence[BySeed]) -> Dict[int, float]:
+def levels(anchors: Sequence[BySeed]) -> dict[int, float]:
     """What the baseline's fitness is with each seed, without the luck that it alone has.
 
     Each anchor says so: its fitness minus what it is above the baseline where both were trained. The median of them
@@ -58,12 +58,12 @@ def levels(anchors: Sequence[BySeed]) -> Dict[int, float]:
     if not known:
         return {}
     baseline = known[0]
-    told: Dict[int, List[float]] = {}
+    told: dict[int, list[float]] = {}
     for anchor in known:
         above = [fitness - baseline[seed] for seed, fitness in anchor.items() if seed in baseline]
         for seed, fitness in anchor.items() if above else ():
             told.setdefault(seed, []).append(fitness - _mean(above))
-    found: Dict[int, float] = {}
+    found: dict[int, float] = {}
     for seed, values in told.items():
         middle = (statistics.median_low(values), statistics.median_high(values))
         own = baseline.get(seed)
@@ -72,7 +72,7 @@ def levels(anchors: Sequence[BySeed]) -> Dict[int, float]:
     return {seed: level - drift for seed, level in found.items()}
 
 
-def merits(measured: Mapping[str, Tuple[float, BySeed]], level: BySeed, judged: Sequence[str]) -> Dict[str, Merit]:
+def merits(measured: Mapping[str, tuple[float, BySeed]], level: BySeed, judged: Sequence[str]) -> dict[str, Merit]:
     """What each of ``measured`` is worth, by name.
 
     Args:
@@ -80,12 +80,12 @@ def merits(measured: Mapping[str, Tuple[float, BySeed]], level: BySeed, judged: 
         level: from ``levels``.
         judged: the attempts whose median counts as one seed more of each.
     """
-    found: Dict[str, Tuple[Tuple[float, ...], bool]] = {}
+    found: dict[str, tuple[tuple[float, ...], bool]] = {}
     for name, (fitness, by_seed) in measured.items():
         differences = tuple(x - level[seed] for seed, x in by_seed.items() if seed in level)
         found[name] = (differences, True) if differences else (tuple(by_seed.values()) or (fitness,), False)
     middle = {paired: _median([found[name] for name in judged], paired) for paired in (True, False)}
-    worth: Dict[str, Merit] = {}
+    worth: dict[str, Merit] = {}
     for name, (differences, paired) in found.items():
         prior, count = middle[paired], len(differences)
         score = _mean(differences) if prior is None else (math.fsum(differences) + prior) / (count + 1)
@@ -97,6 +97,6 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _median(found: Sequence[Tuple[Tuple[float, ...], bool]], paired: bool) -> Optional[float]:
+def _median(found: Sequence[tuple[tuple[float, ...], bool]], paired: bool) -> float | None:
     means = [_mean(differences) for differences, own in found if own == paired]
     return statistics.median(means) if means else None

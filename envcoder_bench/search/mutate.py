@@ -6,7 +6,7 @@ import ast
 import copy
 import math
 from random import Random
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Mapping, Optional, Sequence
 
 from envcoder_bench.search import terms as where
 from envcoder_bench.search.expressions import changed, factor, number, rounded, shown, times, torch_call
@@ -28,7 +28,7 @@ Mutation = Callable[[Genome, str, Random], Optional[str]]
 ZERO = 0.04  # how often a constant becomes zero
 
 
-def mutate(genome: Genome, rng: Random) -> Optional[str]:
+def mutate(genome: Genome, rng: Random) -> str | None:
     """Change one of the functions, each as often as another, the reward twice."""
     names = [function.name for function in genome.shapers()]
     if not names:
@@ -39,7 +39,7 @@ def mutate(genome: Genome, rng: Random) -> Optional[str]:
     return mutation(genome, name, rng)
 
 
-def scale_constant(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def scale_constant(genome: Genome, name: str, rng: Random) -> str | None:
     """Scale a number of a function, or of what it uses, by a log-normal factor; its sign stays."""
     found = {}
     for used in genome.reachable([name]):
@@ -58,7 +58,7 @@ def scale_constant(genome: Genome, name: str, rng: Random) -> Optional[str]:
     return f"{shown(before)} to {shown(slot.node.value)} in {used}"
 
 
-def drop_part(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def drop_part(genome: Genome, name: str, rng: Random) -> str | None:
     """Remove one of several parts of the observation."""
     function = genome.function(name)
     found = None if function is None else where.parts(function)
@@ -69,7 +69,7 @@ def drop_part(genome: Genome, name: str, rng: Random) -> Optional[str]:
     return f"observation without {where.label_of(dropped)!r}"
 
 
-def add_part(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def add_part(genome: Genome, name: str, rng: Random) -> str | None:
     """Add a function of a part to the observation."""
     function = genome.function(name)
     found = None if function is None else where.parts(function)
@@ -82,7 +82,7 @@ def add_part(genome: Genome, name: str, rng: Random) -> Optional[str]:
     return f"observation with {kernel} of {where.label_of(part)!r}"
 
 
-def scale_input(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def scale_input(genome: Genome, name: str, rng: Random) -> str | None:
     """Put a factor on what has none: actions, bounds of a terminal condition, random ranges."""
     function = genome.function(name)
     found = [] if function is None else _unscaled(function)
@@ -95,7 +95,7 @@ def scale_input(genome: Genome, name: str, rng: Random) -> Optional[str]:
     return f"{shown(weight)} times {what} in {function.name}"
 
 
-def drop_condition(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def drop_condition(genome: Genome, name: str, rng: Random) -> str | None:
     """Remove one of several conditions that end an episode."""
     function = genome.function(name)
     if function is None:
@@ -110,7 +110,7 @@ def drop_condition(genome: Genome, name: str, rng: Random) -> Optional[str]:
     return f"no end for {where.label_of(dropped)!r}"
 
 
-def drop_entry(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def drop_entry(genome: Genome, name: str, rng: Random) -> str | None:
     """Leave a part of initial state or goal to the task's default."""
     function = genome.function(name)
     last = function.body[-1] if function is not None else None
@@ -130,7 +130,7 @@ def _step(value: int, rng: Random) -> int:
     return int(math.copysign(rng.choice([x for x in (size - 1, size + 1, 2 * size) if x > 0]), value))
 
 
-def _unscaled(function: ast.FunctionDef) -> List[Tuple[Slot, str]]:
+def _unscaled(function: ast.FunctionDef) -> list[tuple[Slot, str]]:
     """What of a function a factor makes sense on."""
     found = []
     for slot, parents in where.slots(function):
@@ -150,10 +150,10 @@ def _unscaled(function: ast.FunctionDef) -> List[Tuple[Slot, str]]:
     return found
 
 
-_OF_ACTIONS: Sequence[Tuple[Mutation, float]] = ((scale_constant, 1.5), (scale_input, 1.5))
-_OF_EPISODES: Sequence[Tuple[Mutation, float]] = ((scale_constant, 2.0), (scale_input, 1.0), (drop_entry, 0.5))
+_OF_ACTIONS: Sequence[tuple[Mutation, float]] = ((scale_constant, 1.5), (scale_input, 1.5))
+_OF_EPISODES: Sequence[tuple[Mutation, float]] = ((scale_constant, 2.0), (scale_input, 1.0), (drop_entry, 0.5))
 # for each function what can be done to it, and how often; what does not apply is passed over
-MUTATIONS: Mapping[str, Sequence[Tuple[Mutation, float]]] = {
+MUTATIONS: Mapping[str, Sequence[tuple[Mutation, float]]] = {
     REWARD: (
         (scale_constant, 2.0),
         (reweight_term, 2.0),

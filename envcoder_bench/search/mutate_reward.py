@@ -7,7 +7,6 @@ import copy
 import itertools
 import keyword
 from random import Random
-from typing import List, Optional, Tuple
 
 from envcoder_bench.search import terms as where
 from envcoder_bench.search.expressions import changed, factor, number, rounded, scale, shown, torch_call
@@ -15,7 +14,7 @@ from envcoder_bench.search.genome import Genome
 from envcoder_bench.search.terms import Slot, Term
 
 
-def reweight_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def reweight_term(genome: Genome, name: str, rng: Random) -> str | None:
     """Scale one of several terms of the reward."""
     function, found = _terms_of(genome, name)
     if function is None or len(found) < 2:  # the scale of all is normalized away
@@ -26,7 +25,7 @@ def reweight_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
     return f"{shown(weight)} times the term {term.label!r}"
 
 
-def drop_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def drop_term(genome: Genome, name: str, rng: Random) -> str | None:
     """Remove one of several terms of the reward."""
     function, found = _terms_of(genome, name)
     if function is None or len(found) < 2:
@@ -42,7 +41,7 @@ def drop_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
     return None
 
 
-def double_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def double_term(genome: Genome, name: str, rng: Random) -> str | None:
     """Add a copy of a term with another weight and shape."""
     function, found = _terms_of(genome, name)
     found = [term for term in found if _has_shape(term.value.node)]
@@ -59,7 +58,7 @@ def double_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
     return f"a term {label!r} beside {term.label!r}"
 
 
-def reshape_term(genome: Genome, name: str, rng: Random) -> Optional[str]:
+def reshape_term(genome: Genome, name: str, rng: Random) -> str | None:
     """Change how a term grows: absolute value, square, exponential, tanh, and the temperature of those."""
     function, found = _terms_of(genome, name)
     kernels = [] if function is None else _kernels(function)
@@ -99,7 +98,7 @@ def add_term(genome: Genome, function: ast.FunctionDef, beside: Term, label: str
     return label
 
 
-def _terms_of(genome: Genome, name: str) -> Tuple[Optional[ast.FunctionDef], List[Term]]:
+def _terms_of(genome: Genome, name: str) -> tuple[ast.FunctionDef | None, list[Term]]:
     function = genome.function(name)
     return function, [] if function is None else where.terms(function)
 
@@ -124,7 +123,7 @@ def _remove(function: ast.FunctionDef, term: Term) -> bool:
     return slot is not None
 
 
-def _kernels(function: ast.FunctionDef) -> List[Slot]:
+def _kernels(function: ast.FunctionDef) -> list[Slot]:
     """Where a function has an absolute value, a square, or an exponential of something negative."""
     found = []
     for slot, parents in where.slots(function):

@@ -10,13 +10,13 @@ import math
 import re
 from pathlib import Path
 from string import Template
-from typing import Dict, List, Mapping, Optional, Sequence, Type
+from typing import Mapping, Sequence
 
 from omegaconf import DictConfig
 
 from envcoder_bench import torch_utils
-from envcoder_bench.errors import UserError, near_matches
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.search.briefing import of_the_baseline, robot, training
 from envcoder_bench.search.feedback import explain, feedback
 from envcoder_bench.search.records import Archive
@@ -67,7 +67,7 @@ class Prompts:
         return text if len(self.system) + len(text) <= self._max_chars else ""
 
 
-def load_templates(folder: Optional[Path] = None) -> Dict[str, str]:
+def load_templates(folder: Path | None = None) -> dict[str, str]:
     """Read the templates by name; those in ``folder`` take the place of the shipped ones.
 
     Raises:
@@ -119,7 +119,7 @@ def system_prompt(
     task: str,
     task_description: str,
     fitness_meaning: str,
-    shaper_types: Optional[Sequence[str]],
+    shaper_types: Sequence[str] | None,
     baseline: str,
     cfg: DictConfig,
     show_baseline: bool = True,
@@ -138,7 +138,7 @@ def system_prompt(
     values = _contract_values(spec.task_class, cfg)
     if not values["goal_keys"]:
         asked = [kind for kind in asked if kind != "compute_goal"] or asked
-    own: Dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
+    own: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
         own["baseline_source"] = baseline_path(task, baseline).read_text(encoding="utf-8").strip()
     section = fill(templates, BASELINE, **own)  # a mistake in it is said either way
@@ -161,7 +161,7 @@ def system_prompt(
     )
 
 
-def helper_lines() -> List[str]:
+def helper_lines() -> list[str]:
     """The helper functions by signature, each with what it does."""
     source = inspect.getsource(torch_utils)
     found = [row for row in _HELPER.findall(source) if row[0] not in _NO_HELPERS]
@@ -171,7 +171,7 @@ def helper_lines() -> List[str]:
     ]
 
 
-def _contract_values(task: Type[SimTask], cfg: DictConfig) -> Dict[str, object]:
+def _contract_values(task: type[SimTask], cfg: DictConfig) -> dict[str, object]:
     """What the contracts of the functions say of this task."""
 
     def keys(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import ast
 import copy
 import re
 from random import Random
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence
 
 from envcoder_bench.search import terms as where
 from envcoder_bench.search.expressions import factor, number, rounded, scale
@@ -18,7 +18,7 @@ from envcoder_bench.shaping.contract import ACTION_TYPES, OBSERVATION, REWARD
 Recombination = Callable[[Genome, Genome, str, Random], Optional[str]]
 
 
-def take_function(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Optional[str]:
+def take_function(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> str | None:
     """Take a whole function of the donor's, with the helpers and constants that it uses."""
     found = []
     for name in donor.types:
@@ -39,7 +39,7 @@ def take_function(genome: Genome, donor: Genome, donor_name: str, rng: Random) -
     return f"{name} of {donor_name}"
 
 
-def graft_term(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Optional[str]:
+def graft_term(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> str | None:
     """Add one term of the donor's reward, as a function of its own."""
     function, other = genome.function(REWARD), donor.function(REWARD)
     if function is None or other is None or same(function, other):
@@ -63,7 +63,7 @@ def graft_term(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> O
     return f"the term {label!r} of {donor_name}"
 
 
-def graft_part(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Optional[str]:
+def graft_part(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> str | None:
     """Add one part of the donor's observation, as a function of its own."""
     function, other = genome.function(OBSERVATION), donor.function(OBSERVATION)
     if function is None or other is None or same(function, other):
@@ -87,12 +87,12 @@ def graft_part(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> O
     return f"observation with {label!r} of {donor_name}"
 
 
-RECOMBINATIONS: Sequence[Tuple[Recombination, float]] = ((take_function, 2.0), (graft_term, 1.5), (graft_part, 1.0))
+RECOMBINATIONS: Sequence[tuple[Recombination, float]] = ((take_function, 2.0), (graft_term, 1.5), (graft_part, 1.0))
 
 
 def _graft(
     genome: Genome, host: ast.FunctionDef, donor: Genome, other: ast.FunctionDef, slot: Slot, name: str, origin: str
-) -> Optional[ast.expr]:
+) -> ast.expr | None:
     """Make a helper of an expression in the donor's function ``other``; returns the host's call of it, or None."""
     statements = _slice(other, slot.node)
     if statements is None:
@@ -115,7 +115,7 @@ def _graft(
     return ast.Call(ast.Name(name, ast.Load()), arguments, [])
 
 
-def _slice(function: ast.FunctionDef, node: ast.expr) -> Optional[List[ast.stmt]]:
+def _slice(function: ast.FunctionDef, node: ast.expr) -> list[ast.stmt] | None:
     """The statements of a function that the value of ``node`` depends on; None if it is in no plain statement."""
     at = next(k for k, s in enumerate(function.body) if any(x is node for x in ast.walk(s)))
     if not isinstance(function.body[at], (ast.Assign, ast.AnnAssign, ast.Return)):
@@ -128,14 +128,14 @@ def _slice(function: ast.FunctionDef, node: ast.expr) -> Optional[List[ast.stmt]
     return found[::-1]
 
 
-def _parameters(function: ast.FunctionDef) -> List[Tuple[ast.arg, Optional[ast.expr]]]:
+def _parameters(function: ast.FunctionDef) -> list[tuple[ast.arg, ast.expr | None]]:
     a = function.args
     positional = [*a.posonlyargs, *a.args]
     defaults = [None] * (len(positional) - len(a.defaults)) + list(a.defaults)
     return [*zip(positional, defaults), *zip(a.kwonlyargs, a.kw_defaults)]
 
 
-def _pass(host: ast.FunctionDef, parameter: ast.arg, default: Optional[ast.expr]) -> Optional[ast.expr]:
+def _pass(host: ast.FunctionDef, parameter: ast.arg, default: ast.expr | None) -> ast.expr | None:
     """How the host function gets at a parameter of another: its own, from the state, or a new one."""
     name = parameter.arg
     own = {p.arg for p, _ in _parameters(host)}

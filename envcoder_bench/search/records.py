@@ -6,9 +6,9 @@ import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, Protocol, Sequence
 
-from envcoder_bench.report.files import write_atomic
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.ranking import mean_interval
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK
@@ -34,7 +34,7 @@ class Proposal:
 
     name: str
     source: str
-    parents: Tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
     origin: str = ""
     error: str = ""
 
@@ -57,22 +57,22 @@ class Attempt:
     name: str
     round: int
     source: str
-    parents: Tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
     origin: str = ""
     status: str = OK
-    fitness: Optional[float] = None
+    fitness: float | None = None
     error: str = ""
-    episode_length: Optional[float] = None
-    points: Tuple[Point, ...] = ()
-    by_seed: Dict[int, float] = field(default_factory=dict)
-    over_episodes: Optional[Tuple[float, float]] = None
+    episode_length: float | None = None
+    points: tuple[Point, ...] = ()
+    by_seed: dict[int, float] = field(default_factory=dict)
+    over_episodes: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", _BEFORE.get(self.status, self.status))
         if self.status not in STATUSES:
             raise ValueError(f"{self.name}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
 
-    def measured_again(self, by_seed: Dict[int, float]) -> Attempt:
+    def measured_again(self, by_seed: dict[int, float]) -> Attempt:
         """The attempt with the fitness of further seeds in its mean."""
         known = {**self.by_seed, **by_seed}
         if not known:
@@ -81,7 +81,7 @@ class Attempt:
         return replace(self, by_seed=known, fitness=math.fsum(known.values()) / len(known), over_episodes=one)
 
     @property
-    def interval(self) -> Optional[Tuple[float, float]]:
+    def interval(self) -> tuple[float, float] | None:
         """95 % interval of the fitness: over the seeds where there are several, else over the episodes of the one."""
         if len(self.by_seed) < 2:
             return self.over_episodes
@@ -98,12 +98,12 @@ class Archive:
         seeds: those of each round.
     """
 
-    attempts: List[Attempt] = field(default_factory=list)
-    baselines: Dict[str, Attempt] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    baselines: dict[str, Attempt] = field(default_factory=dict)
     reference: str = HUMAN
-    seeds: Dict[int, Tuple[int, ...]] = field(default_factory=dict)
+    seeds: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
-    def merits(self) -> Dict[str, Merit]:
+    def merits(self) -> dict[str, Merit]:
         """What every attempt and baseline that has a fitness is worth, by name; see merit.py."""
         attempts, baselines = _measured(self.attempts), _measured(list(self.baselines.values()))
         values = {a.name: (fitness, a.by_seed) for a, fitness in [*baselines, *attempts]}
@@ -113,21 +113,21 @@ class Archive:
             anchors += [a.by_seed for a, _ in attempts if len(a.by_seed) > fewest]  # trained again in later rounds
         return merits(values, levels(anchors), [a.name for a, _ in attempts])
 
-    def order(self) -> List[str]:
+    def order(self) -> list[str]:
         """The names of all baselines and attempts that have a fitness: the best first, the earlier first of equals."""
         worth = self.merits()
         return sorted(worth, key=lambda name: worth[name].rank, reverse=True)  # stable, also reversed
 
-    def ranked(self, attempts: Optional[Sequence[Attempt]] = None) -> List[Attempt]:
+    def ranked(self, attempts: Sequence[Attempt] | None = None) -> list[Attempt]:
         """Attempts that have a fitness, the best first; of all, or of those given."""
         known = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
         return [known[name] for name in self.order() if name in known]
 
-    def best(self) -> Optional[Attempt]:
+    def best(self) -> Attempt | None:
         """The first of ``ranked``; None before there is any."""
         return next(iter(self.ranked()), None)
 
-    def of_round(self, number: int) -> List[Attempt]:
+    def of_round(self, number: int) -> list[Attempt]:
         """The attempts that were made in a round; rounds count from 1."""
         return [attempt for attempt in self.attempts if attempt.round == number]
 
@@ -135,7 +135,7 @@ class Archive:
         """The archive without the attempts of later rounds, measured as they are by now."""
         return replace(self, attempts=[a for a in self.attempts if a.round <= number])
 
-    def in_round(self, attempt: Attempt, number: int) -> Optional[float]:
+    def in_round(self, attempt: Attempt, number: int) -> float | None:
         """The mean fitness of an attempt or baseline with the seeds of a round; None where it has none."""
         values = [attempt.by_seed[seed] for seed in self.seeds.get(number, ()) if seed in attempt.by_seed]
         return math.fsum(values) / len(values) if values else None
@@ -145,21 +145,21 @@ class Archive:
         return {**{attempt.name: attempt for attempt in self.attempts}, **self.baselines}[name]
 
 
-def best_of(attempts: Sequence[Attempt]) -> Optional[Attempt]:
+def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
     """The one with the highest fitness, whatever its seeds, the earliest of equals; None where none has a fitness."""
     return max(_measured(attempts), key=lambda pair: pair[1], default=(None, 0.0))[0]
 
 
-def _measured(attempts: Sequence[Attempt]) -> List[Tuple[Attempt, float]]:
+def _measured(attempts: Sequence[Attempt]) -> list[tuple[Attempt, float]]:
     return [(a, a.fitness) for a in attempts if a.fitness is not None and a.status == OK and math.isfinite(a.fitness)]
 
 
-def differences(attempt: Attempt, other: Attempt) -> List[float]:
+def differences(attempt: Attempt, other: Attempt) -> list[float]:
     """By how much the first's fitness is above the other's, for each seed that both were trained with."""
     return [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
 
 
-def difference(attempt: Attempt, other: Attempt) -> Optional[float]:
+def difference(attempt: Attempt, other: Attempt) -> float | None:
     """The mean of ``differences``; None where there are none."""
     found = differences(attempt, other)
     return math.fsum(found) / len(found) if found else None
@@ -168,11 +168,11 @@ def difference(attempt: Attempt, other: Attempt) -> Optional[float]:
 class Proposer(Protocol):
     """Writes candidates. The same archive, round and count give the same proposals, so that a search can be resumed."""
 
-    def propose(self, archive: Archive, round: int, count: int) -> List[Proposal]:
+    def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
         """Write ``count`` candidates for a round, named ``proposal_name(round, k)``."""
         ...
 
-    def repair(self, archive: Archive, failures: Sequence[Tuple[Proposal, str]]) -> List[Optional[Proposal]]:
+    def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
         """For each proposal that failed with an error, one that may not, under the same name; None: there is none."""
         ...
 
@@ -210,18 +210,18 @@ def read_archive(path: Path) -> Archive:
         raise ValueError(f"{path}: not a search's archive: {error}") from error
 
 
-def _seeds_of_rounds(attempts: Sequence[Attempt]) -> Dict[int, List[int]]:
+def _seeds_of_rounds(attempts: Sequence[Attempt]) -> dict[int, list[int]]:
     """The seeds of each round: they ascend, and all rounds have as many; only the best so far has more than its own."""
     measured = [attempt for attempt in attempts if attempt.by_seed]
     count = min((len(attempt.by_seed) for attempt in measured), default=0)
     return {attempt.round: sorted(attempt.by_seed)[:count] for attempt in measured}
 
 
-def _plain(attempt: Attempt) -> Dict[str, Any]:
+def _plain(attempt: Attempt) -> dict[str, Any]:
     return _without_nan(asdict(attempt))
 
 
-def _attempt(row: Dict[str, Any]) -> Attempt:
+def _attempt(row: dict[str, Any]) -> Attempt:
     known = dict(row)
     known["parents"] = tuple(row["parents"])
     known["by_seed"] = {int(seed): fitness for seed, fitness in row["by_seed"].items()}
@@ -231,8 +231,8 @@ def _attempt(row: Dict[str, Any]) -> Attempt:
     return Attempt(**known)
 
 
-def _point(row: Dict[str, Any]) -> Point:
-    known: Dict[str, Any] = {key: math.nan if value is None else value for key, value in row.items()}
+def _point(row: dict[str, Any]) -> Point:
+    known: dict[str, Any] = {key: math.nan if value is None else value for key, value in row.items()}
     known["components"] = {
         name: tuple(math.nan if x is None else x for x in three) for name, three in row["components"].items()
     }

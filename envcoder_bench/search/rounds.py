@@ -7,17 +7,17 @@ import io
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Sequence
 
 from omegaconf import DictConfig
 
-from envcoder_bench.errors import UserError
-from envcoder_bench.memory import Footprint, release
-from envcoder_bench.preparation import Group, prepare
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.points import Point, read_points
 from envcoder_bench.report.results import Result, read_results
 from envcoder_bench.report.words import without_folders
-from envcoder_bench.run_folder import CandidateSource
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.plan import Footprint, release
+from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal, Proposer
 
@@ -39,7 +39,7 @@ class Checker:
         self._footprint = Footprint(self._cfg)
         self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
 
-    def errors(self, proposals: Sequence[Proposal]) -> Dict[str, str]:
+    def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
         """Write candidates to their files, and tell what is wrong with those that cannot be trained, by name."""
         self._folder.write_sources(proposals)
         twins = {p.name: self._known.setdefault(p.source.strip(), p.name) for p in proposals}
@@ -61,7 +61,7 @@ class Checker:
             release(self._cfg.device)
         return {name: without_folders(error) for name, error in errors.items()}
 
-    def _too_large(self, groups: Sequence[Group]) -> Dict[str, str]:
+    def _too_large(self, groups: Sequence[Group]) -> dict[str, str]:
         """One that does not fit into memory by itself would end the round for all."""
         errors = {}
         for group in groups:
@@ -95,8 +95,8 @@ def check_and_mend(
 
 def recorded(archive: Archive, round: Round, run: Path) -> Archive:
     """The archive with a round's attempts in it, and what its run measured of the baselines and the best so far."""
-    rows: Dict[str, List[Result]] = {}
-    points: List[Point] = []
+    rows: dict[str, list[Result]] = {}
+    points: list[Point] = []
     if round.ready:
         for row in read_results(run / "results.csv"):
             rows.setdefault(row.candidate, []).append(row)

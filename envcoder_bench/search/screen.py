@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from pathlib import Path
-from typing import Iterable, List, Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
 
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
@@ -39,7 +39,7 @@ def opening(facts: Mapping[str, str]) -> str:
 
 def candidates(round: Round) -> str:
     """Each candidate of a round: ready, repaired, failed or without code, and why."""
-    lines: List[str] = []
+    lines: list[str] = []
     for proposal in round.ready:
         what = "repaired" if proposal.name in round.mended else "ready"
         told, prefix = idea(proposal.source) or proposal.origin, f"{proposal.name}, "  # which evolve begins with
@@ -106,12 +106,12 @@ def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
     return "" if by is None else f"; {by:+.3g} against {name}"
 
 
-def _rivals(archive: Archive, best: Attempt) -> List[str]:
+def _rivals(archive: Archive, best: Attempt) -> list[str]:
     """Attempts with higher numbers than the best, and why they are not: see merit.py."""
     worth, ranked = archive.merits(), archive.ranked()
     baseline = archive.baselines.get(archive.reference)
     against = {a.name: x for a in ranked if baseline is not None and (x := difference(a, baseline)) is not None}
-    told: List[str] = []
+    told: list[str] = []
     further = max(against, key=lambda name: against[name], default=best.name)
     if against.get(further, 0.0) > against.get(best.name, math.inf):
         merit, seeds = worth[further], len(archive.find(further).by_seed)

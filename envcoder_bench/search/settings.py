@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Sequence
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from envcoder_bench.config import config_keys
-from envcoder_bench.errors import UserError, near_matches
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.run.config import config_keys
 
-_WHOLE: Dict[str, int] = {  # key: least value
+_WHOLE: dict[str, int] = {  # key: least value
     "num_iters": 1,
     "shapers_per_iter": 1,
     "repair": 0,
@@ -24,10 +24,10 @@ _WHOLE: Dict[str, int] = {  # key: least value
     "final_episodes": 1,
     "prompt.max_chars": 1,
 }
-_OPTIONAL: Dict[str, int] = {"max_output_tokens": 1, "max_tokens": 1}
+_OPTIONAL: dict[str, int] = {"max_output_tokens": 1, "max_tokens": 1}
 
 
-def compose_settings(words: Sequence[str]) -> Tuple[DictConfig, List[str]]:
+def compose_settings(words: Sequence[str]) -> tuple[DictConfig, list[str]]:
     """Apply the overrides that are for keys of cfg/auto_shape.yaml.
 
     Returns:
@@ -37,7 +37,7 @@ def compose_settings(words: Sequence[str]) -> Tuple[DictConfig, List[str]]:
         UserError: an override is malformed, names an unknown key, or has a value of the wrong kind or range.
     """
     settings = _defaults()
-    others: List[str] = []
+    others: list[str] = []
     for word in words:
         key = word.split("=")[0]
         if key.split(".")[0] not in settings:

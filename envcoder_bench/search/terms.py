@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Optional, Set, Tuple
+from typing import Any, Iterator
 
 _PASS_ON = {"clamp", "clip", "clamp_min", "clamp_max", "relu", "nan_to_num", "tanh", "float", "squeeze"}
 _JOIN = {"cat": "cat", "concat": "cat", "concatenate": "cat", "hstack": "cat", "stack": "stack"}
@@ -20,7 +20,7 @@ class Slot:
 
     parent: ast.AST
     field: str
-    index: Optional[int] = None
+    index: int | None = None
 
     @property
     def node(self) -> Any:
@@ -61,11 +61,11 @@ class Parts:
     kind: str
     holder: Any  # a tuple or list
 
-    def slots(self) -> List[Slot]:
+    def slots(self) -> list[Slot]:
         return [Slot(self.holder, "elts", i) for i in range(len(self.holder.elts))]
 
 
-def slots(node: ast.AST, parents: Tuple[Slot, ...] = ()) -> Iterator[Tuple[Slot, Tuple[Slot, ...]]]:
+def slots(node: ast.AST, parents: tuple[Slot, ...] = ()) -> Iterator[tuple[Slot, tuple[Slot, ...]]]:
     """Every place of an expression within ``node``, in the order of the text, with those that it is in."""
     for field, held in ast.iter_fields(node):
         for index, child in enumerate(held) if isinstance(held, list) else ((None, held),):
@@ -77,12 +77,12 @@ def slots(node: ast.AST, parents: Tuple[Slot, ...] = ()) -> Iterator[Tuple[Slot,
                 yield from slots(child, parents)
 
 
-def slot_of(function: ast.AST, node: ast.AST) -> Optional[Slot]:
+def slot_of(function: ast.AST, node: ast.AST) -> Slot | None:
     """Where a node is."""
     return next((slot for slot, _ in slots(function) if slot.node is node), None)
 
 
-def constants(node: ast.AST) -> Iterator[Tuple[Slot, bool, bool]]:
+def constants(node: ast.AST) -> Iterator[tuple[Slot, bool, bool]]:
     """Numbers within ``node`` that may be scaled: not zeros, sizes, indices, exponents.
 
     Yields: where, whether it must stay an int, whether it may be zero.
@@ -120,7 +120,7 @@ def callee(call: ast.AST) -> str:
     return f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else ""
 
 
-def argument(call: ast.Call) -> Optional[Slot]:
+def argument(call: ast.Call) -> Slot | None:
     """What ``torch.f(x, ...)`` or ``x.f(...)`` is of."""
     f = call.func
     is_method = isinstance(f, ast.Attribute) and not (isinstance(f.value, ast.Name) and f.value.id in ("torch", "F"))
@@ -129,7 +129,7 @@ def argument(call: ast.Call) -> Optional[Slot]:
     return Slot(call, "args", 0) if call.args else None
 
 
-def terms(function: ast.FunctionDef) -> List[Term]:
+def terms(function: ast.FunctionDef) -> list[Term]:
     """The summands of what a reward function returns, as far as names and usual wrappers lead to a sum.
 
     A single one where there is no sum; none where the end of the function is no ``return``.
@@ -140,14 +140,14 @@ def terms(function: ast.FunctionDef) -> List[Term]:
     slot = Slot(last, "value")
     if isinstance(slot.node, ast.Tuple) and slot.node.elts:
         slot = Slot(slot.node, "elts", 0)
-    found: List[Term] = []
+    found: list[Term] = []
     for term in _terms(function, slot, len(function.body) - 1):
         if all(term.place != other.place for other in found):
             found.append(term)
     return found
 
 
-def _terms(function: ast.FunctionDef, slot: Slot, line: int) -> List[Term]:
+def _terms(function: ast.FunctionDef, slot: Slot, line: int) -> list[Term]:
     """Terms of the expression in ``slot``, which is in the ``line``-th statement of the function or before."""
     node = slot.node
     if isinstance(node, ast.Name):
@@ -164,7 +164,7 @@ def _terms(function: ast.FunctionDef, slot: Slot, line: int) -> List[Term]:
         return max(branches, key=len)  # the other one is what holds in a special case
     if isinstance(node, ast.Call) and callee(node) == "sum" and len(node.args) == 1:
         return _values(function, node.args[0], line) or [_leaf(slot)]
-    inner: List[Slot] = []
+    inner: list[Slot] = []
     if isinstance(node, ast.Call) and callee(node) in _PASS_ON:
         inner = [x for x in [argument(node)] if x]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
@@ -173,7 +173,7 @@ def _terms(function: ast.FunctionDef, slot: Slot, line: int) -> List[Term]:
     return [term for below in found for term in below] or [_leaf(slot)]
 
 
-def _operand(function: ast.FunctionDef, slot: Slot, line: int) -> List[Term]:
+def _operand(function: ast.FunctionDef, slot: Slot, line: int) -> list[Term]:
     below = _terms(function, slot, line)
     if len(below) > 1 and not slot.subtracted:
         return below
@@ -182,7 +182,7 @@ def _operand(function: ast.FunctionDef, slot: Slot, line: int) -> List[Term]:
     return [Term(slot, value, slot.node.id if isinstance(slot.node, ast.Name) else below[0].label)]
 
 
-def _values(function: ast.FunctionDef, node: ast.expr, line: int) -> List[Term]:
+def _values(function: ast.FunctionDef, node: ast.expr, line: int) -> list[Term]:
     """Entries of the dict in ``sum(components.values())``."""
     if isinstance(node, ast.Call) and callee(node) == "list" and node.args:
         node = node.args[0]
@@ -191,7 +191,7 @@ def _values(function: ast.FunctionDef, node: ast.expr, line: int) -> List[Term]:
     return _entries(function, holder.id, line) if isinstance(holder, ast.Name) else []
 
 
-def _entries(function: ast.FunctionDef, name: str, line: int) -> List[Term]:
+def _entries(function: ast.FunctionDef, name: str, line: int) -> list[Term]:
     source, at = assigned(function, name, line)
     held = source.node if source else None
     if isinstance(held, ast.DictComp) and len(held.generators) == 1:
@@ -206,7 +206,7 @@ def _entries(function: ast.FunctionDef, name: str, line: int) -> List[Term]:
     ]
 
 
-def assigned(function: ast.FunctionDef, name: str, line: int) -> Tuple[Optional[Slot], int]:
+def assigned(function: ast.FunctionDef, name: str, line: int) -> tuple[Slot | None, int]:
     """What a name stands for in the ``line``-th statement, and in which one it was assigned; None if not plainly."""
     for at in range(line - 1, -1, -1):
         statement = function.body[at]
@@ -217,7 +217,7 @@ def assigned(function: ast.FunctionDef, name: str, line: int) -> Tuple[Optional[
     return None, -1
 
 
-def writes(statement: ast.stmt) -> Set[str]:
+def writes(statement: ast.stmt) -> set[str]:
     """Names that a statement binds or whose object it may change."""
     names = {x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Load)}
     for x in ast.walk(statement):
@@ -245,10 +245,10 @@ def label_of(node: ast.expr) -> str:
     return "constant" if isinstance(node, (ast.Constant, ast.UnaryOp)) else "term"
 
 
-def parts(function: ast.FunctionDef) -> Optional[Parts]:
+def parts(function: ast.FunctionDef) -> Parts | None:
     """The tensors that an observation function joins, if that is how it ends."""
     last = function.body[-1]
-    slot: Optional[Slot] = Slot(last, "value") if isinstance(last, ast.Return) else None
+    slot: Slot | None = Slot(last, "value") if isinstance(last, ast.Return) else None
     line = len(function.body) - 1
     while slot is not None:
         node = slot.node

@@ -1,7 +1,8 @@
 """From a candidate and a baseline to the functions that shape one group."""
+
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence
+from typing import Sequence
 
 from envcoder_bench.shaping.contract import (
     ACTION_TYPES,
@@ -25,7 +26,7 @@ from envcoder_bench.shaping.contract import (
 __all__ = ["Shaping", "assemble"]
 
 
-def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Optional[Sequence[str]] = None) -> Shaping:
+def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[str] | None = None) -> Shaping:
     """Take the functions of ``shaper_types`` (None: all it defines) from the candidate, the rest from the baseline.
 
     ``compute_torque`` and ``compute_dof_target`` do one thing: whichever the candidate gives replaces either of the
@@ -43,7 +44,7 @@ def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Optional[S
     own = {name: function for name, function in candidate.functions.items() if name in asked}
     if not own:
         raise nothing_asked(asked, list(candidate.functions), candidate.file)
-    functions: Dict[str, CandidateFunction] = dict(baseline.functions)
+    functions: dict[str, CandidateFunction] = dict(baseline.functions)
     if any(name in own for name in ACTION_TYPES):
         functions = {name: function for name, function in functions.items() if name not in ACTION_TYPES}
     functions.update(own)

@@ -1,13 +1,14 @@
 """Parameters of candidate functions, bound by name and once: state tensors never move, so no call looks them up."""
+
 from __future__ import annotations
 
 from functools import partial
 from inspect import Parameter
-from typing import Callable, Dict, List, Optional
+from typing import Callable
 
 from torch import Tensor
 
-from envcoder_bench.errors import near_matches
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
 from envcoder_bench.shaping.state import StateDict
 
@@ -15,7 +16,7 @@ STATE_NAMES = ("state_dict", "state")
 ACTION_NAMES = ("action", "actions")
 
 
-def bind(function: CandidateFunction, state: StateDict, action: Optional[Tensor] = None) -> Callable[[], object]:
+def bind(function: CandidateFunction, state: StateDict, action: Tensor | None = None) -> Callable[[], object]:
     """Give ``function`` its inputs: the returned callable takes no arguments.
 
     A parameter is ``state_dict`` (or ``state``), ``action`` / ``actions`` (``action`` if given, else the state's
@@ -25,10 +26,10 @@ def bind(function: CandidateFunction, state: StateDict, action: Optional[Tensor]
     Raises:
         CandidateError: a parameter without default is none of these.
     """
-    by_name: Dict[str, object] = {**state, **{name: state for name in STATE_NAMES}}
+    by_name: dict[str, object] = {**state, **{name: state for name in STATE_NAMES}}
     by_name.update({name: state["actions"] if action is None else action for name in ACTION_NAMES})
-    positional: List[object] = []
-    named: Dict[str, object] = {}
+    positional: list[object] = []
+    named: dict[str, object] = {}
     for parameter in function.parameters:
         if parameter.kind is Parameter.VAR_POSITIONAL:
             continue
@@ -42,7 +43,7 @@ def bind(function: CandidateFunction, state: StateDict, action: Optional[Tensor]
     return partial(function.call, *positional, **named)
 
 
-def _value(parameter: Parameter, by_name: Dict[str, object], function: CandidateFunction, state: StateDict) -> object:
+def _value(parameter: Parameter, by_name: dict[str, object], function: CandidateFunction, state: StateDict) -> object:
     if parameter.name not in by_name:
         if parameter.default is not Parameter.empty:
             return parameter.default

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, List, Optional, Tuple, TypeVar
+from typing import Callable, Iterator, TypeVar
 
 import torch
 from torch import Tensor
 
-from envcoder_bench import noise, stream
-from envcoder_bench.random_calls import FromStream
+from envcoder_bench.core import noise, stream
+from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import (
@@ -32,10 +32,10 @@ CPU = torch.device("cpu")
 
 def check(
     shaping: Shaping,
-    probe_state: Dict[str, Tensor],
-    constants: Dict[str, Tensor],
+    probe_state: dict[str, Tensor],
+    constants: dict[str, Tensor],
     task: Task,
-    probe: Optional[Probe] = None,
+    probe: Probe | None = None,
 ) -> Shaping:
     """Return ``shaping`` with ``obs_dim``, ``action_dim``, ``effort`` and ``components`` filled in.
 
@@ -103,7 +103,7 @@ def check_fitness(function: CandidateFunction, probe: Probe, task: Task, action_
 class Probe:
     """A state on which functions are tried out."""
 
-    def __init__(self, state: Dict[str, Tensor], constants: Dict[str, Tensor], task: Task) -> None:
+    def __init__(self, state: dict[str, Tensor], constants: dict[str, Tensor], task: Task) -> None:
         self.n = next(iter(state.values())).shape[0]
         self.device, self.action_dim = task.device, 0
         state = {**state}
@@ -115,7 +115,7 @@ class Probe:
         self._actions = {device: actions.to(device) for device in devices}
         self._constants = {device: own_constants(constants, device) for device in devices}
 
-    def inputs(self, device: torch.device, rows: Optional[int] = None) -> Dict[str, Tensor]:
+    def inputs(self, device: torch.device, rows: int | None = None) -> dict[str, Tensor]:
         """The state with actions of the width at hand, of the first ``rows`` environments; the caller must copy it."""
         state = {key: x[:rows] for key, x in self._states[device].items()}
         actions = self._actions[device][:rows, : self.action_dim]
@@ -127,7 +127,7 @@ class Probe:
             self._refuse_out_of_bounds(function)
         return self._run(function, parse, self.device)
 
-    def widths_that_fit(self, function: CandidateFunction, num_dofs: int) -> List[int]:
+    def widths_that_fit(self, function: CandidateFunction, num_dofs: int) -> list[int]:
         """Action widths with which a function gives commands of the right shape for a few environments on the CPU.
 
         A quick look, so that a hundred widths need not be tried in earnest; empty if it cannot run there at all.
@@ -231,14 +231,14 @@ def _action_dim(shaping: Shaping, probe: Probe, task: Task) -> int:
 
 def _try_width(function: CandidateFunction, width: int, probe: Probe, task: Task) -> None:
     probe.action_dim = width
-    shape: Tuple[int, int] = (probe.n, task.num_dofs)
+    shape: tuple[int, int] = (probe.n, task.num_dofs)
     command = probe.run(function, lambda value: outputs.floating(value, shape, task.device.type == "cuda"))
     probe.finite(function, command)
 
 
 def _explain_no_width(function: CandidateFunction, probe: Probe, task: Task) -> int:
     """Raise what an action as wide as the joints, the likeliest, meets."""
-    cause: Optional[CandidateError] = None
+    cause: CandidateError | None = None
     try:
         _try_width(function, task.num_dofs, probe, task)
     except CandidateError as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 if TYPE_CHECKING:  # torch, which the command line's --help does without
-    from envcoder_bench.shaping.tracing.program import Program
+    from envcoder_bench.compile.program import Program
 
 REWARD = "compute_reward"
 OBSERVATION = "compute_observation"
@@ -18,10 +18,10 @@ INITIAL_STATE = "compute_initial_state"
 GOAL = "compute_goal"
 TERMINAL = "compute_terminal"
 
-SHAPER_TYPES: Tuple[str, ...] = (REWARD, OBSERVATION, TORQUE, DOF_TARGET, INITIAL_STATE, GOAL, TERMINAL)
-ACTION_TYPES: Tuple[str, ...] = (TORQUE, DOF_TARGET)  # two ways to do one thing: a shaping has at most one of them
-ALIASES: Dict[str, str] = {"compute_done": TERMINAL}
-INITIAL_STATE_KEYS: Tuple[str, ...] = ("root_states", "dof_pos", "dof_vel")
+SHAPER_TYPES: tuple[str, ...] = (REWARD, OBSERVATION, TORQUE, DOF_TARGET, INITIAL_STATE, GOAL, TERMINAL)
+ACTION_TYPES: tuple[str, ...] = (TORQUE, DOF_TARGET)  # two ways to do one thing: a shaping has at most one of them
+ALIASES: dict[str, str] = {"compute_done": TERMINAL}
+INITIAL_STATE_KEYS: tuple[str, ...] = ("root_states", "dof_pos", "dof_vel")
 MAX_ACTION_DIM = 100
 FITNESS = "compute_fitness"  # no shaping: the user's own, of a file beside the candidates
 
@@ -41,7 +41,7 @@ class CandidateError(Exception):
 
     message: str
     file: str = ""
-    line: Optional[int] = None
+    line: int | None = None
     function: str = ""
 
     def __post_init__(self) -> None:
@@ -85,12 +85,12 @@ class CandidateFunction:
     file: str
     line: int
     call: Callable[..., Any]
-    parameters: Tuple[inspect.Parameter, ...]
-    action_dim: Optional[int] = None
-    random_line: Optional[int] = None
-    generator_line: Optional[int] = None
-    memory_line: Optional[int] = None
-    program: Optional[Program] = None
+    parameters: tuple[inspect.Parameter, ...]
+    action_dim: int | None = None
+    random_line: int | None = None
+    generator_line: int | None = None
+    memory_line: int | None = None
+    program: Program | None = None
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class Candidate:
     name: str
     file: str
     source: str
-    functions: Dict[str, CandidateFunction]
-    action_dim: Optional[int] = None
+    functions: dict[str, CandidateFunction]
+    action_dim: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ class Shaping:
     file: str
     reward: CandidateFunction
     observation: CandidateFunction
-    action: Optional[CandidateFunction] = None
-    initial_state: Optional[CandidateFunction] = None
-    goal: Optional[CandidateFunction] = None
-    terminal: Optional[CandidateFunction] = None
-    fitness: Optional[CandidateFunction] = None
+    action: CandidateFunction | None = None
+    initial_state: CandidateFunction | None = None
+    goal: CandidateFunction | None = None
+    terminal: CandidateFunction | None = None
+    fitness: CandidateFunction | None = None
     obs_dim: int = 0
     action_dim: int = 0
     effort: bool = False
-    components: Tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
     programs: Mapping[str, Program] = field(default_factory=dict)

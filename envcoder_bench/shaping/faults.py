@@ -1,14 +1,15 @@
 """From an exception to a CandidateError: which line of the candidate's file, and what it says in one line."""
+
 from __future__ import annotations
 
 import re
 import traceback
 from contextlib import contextmanager
-from typing import Iterator, Optional, Union
+from typing import Iterator
 
 import torch
 
-from envcoder_bench import noise
+from envcoder_bench.core import noise
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
 
 FAULTS = (Exception, SystemExit)  # what a candidate may raise; KeyboardInterrupt is the user's
@@ -29,7 +30,7 @@ class Mutation(Exception):
     """A function changed its input in place; the message says which."""
 
 
-def line_in(error: BaseException, file: str) -> Optional[int]:
+def line_in(error: BaseException, file: str) -> int | None:
     """The line of ``file`` where ``error`` came up: the innermost frame there, or the one TorchScript names."""
     script = [int(line) for name, line in _SCRIPT_FRAME.findall(str(error)) if name == file]
     frames = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
@@ -45,7 +46,7 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def at_step(step: Optional[int]) -> str:
+def at_step(step: int | None) -> str:
     """When a fault came up, for the end of its message."""
     if step is None:
         return ""
@@ -55,7 +56,7 @@ def at_step(step: Optional[int]) -> str:
 
 
 def from_exception(
-    error: BaseException, function: Union[CandidateFunction, None], file: str = "", step: Optional[int] = None
+    error: BaseException, function: CandidateFunction | None, file: str = "", step: int | None = None
 ) -> CandidateError:
     """Tell what ``function`` (None: a file while it was loaded) did wrong, and at which environment step."""
     when = at_step(step)

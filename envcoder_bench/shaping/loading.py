@@ -12,12 +12,12 @@ import warnings
 import weakref
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 
-from envcoder_bench import noise, stream
+from envcoder_bench.core import noise, stream
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import (
     ACTION_TYPES,
@@ -34,7 +34,7 @@ from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
 
 # names that candidate files use without importing
-GIVEN: Dict[str, object] = {
+GIVEN: dict[str, object] = {
     "torch": torch, "Tensor": torch.Tensor, "math": math, "np": np,
     "Dict": Dict, "List": List, "Optional": Optional, "Tuple": Tuple,
 }  # fmt: skip
@@ -60,7 +60,7 @@ def load_source(path: Path) -> str:
 def load_candidate(
     name: str,
     source: str,
-    file: Union[str, Path],
+    file: str | Path,
     seed: int = 0,
     types: Sequence[str] = (*SHAPER_TYPES, *ALIASES),
     given: Mapping[str, object] = GIVEN,
@@ -86,7 +86,7 @@ def load_candidate(
         message = f"uses {setter[1]}, which changes torch for all candidates: remove it"
         raise CandidateError(message, file, setter[0])
     action_dim = _action_dim(module, scan, file)
-    functions: Dict[str, CandidateFunction] = {}
+    functions: dict[str, CandidateFunction] = {}
     for name_in_file in types:
         call: Any = module.get(name_in_file)
         if name_in_file not in module:
@@ -132,7 +132,7 @@ def parse(source: str, file: str) -> ast.Module:
         raise CandidateError(f"cannot be parsed: {error}", file) from None
 
 
-def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, object]) -> Dict[str, object]:
+def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, object]) -> dict[str, object]:
     """Run the file's top level and return its globals."""
     redirect.install()
     # TorchScript and tracebacks read the source from linecache; without an mtime the entry is never checked on disk
@@ -166,7 +166,7 @@ def _unload_after(functions: Iterable[CandidateFunction], module: str) -> None:
         weakref.finalize(function, dropped, id(function)).atexit = False
 
 
-def _parameters(call: Any, name: str, file: str, line: int) -> Tuple[inspect.Parameter, ...]:
+def _parameters(call: Any, name: str, file: str, line: int) -> tuple[inspect.Parameter, ...]:
     if not callable(call):
         raise CandidateError(f"{name} must be a function, not {type(call).__name__}", file, line)
     unawaited = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
@@ -180,7 +180,7 @@ def _parameters(call: Any, name: str, file: str, line: int) -> Tuple[inspect.Par
         raise CandidateError("has no readable parameters: define it with def", file, line, name) from None
 
 
-def _script_parameters(call: Any) -> Tuple[inspect.Parameter, ...]:
+def _script_parameters(call: Any) -> tuple[inspect.Parameter, ...]:
     """Parameters of a TorchScript function, which ``inspect`` cannot see."""
     return tuple(
         inspect.Parameter(
@@ -193,7 +193,7 @@ def _script_parameters(call: Any) -> Tuple[inspect.Parameter, ...]:
     )
 
 
-def _action_dim(module: Dict[str, object], scan: Scan, file: str) -> Optional[int]:
+def _action_dim(module: dict[str, object], scan: Scan, file: str) -> int | None:
     value = module.get("ACTION_DIM")
     if value is None or (type(value) is int and 1 <= value <= MAX_ACTION_DIM):
         return value
@@ -202,8 +202,8 @@ def _action_dim(module: Dict[str, object], scan: Scan, file: str) -> Optional[in
 
 
 def _refuse_bad_sets(
-    functions: Dict[str, CandidateFunction],
-    action_dim: Optional[int],
+    functions: dict[str, CandidateFunction],
+    action_dim: int | None,
     scan: Scan,
     file: str,
     types: Sequence[str],

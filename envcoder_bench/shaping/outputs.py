@@ -1,12 +1,13 @@
 """What a function may return: cheap tests at every call, and exact words where one fails."""
+
 from __future__ import annotations
 
-from typing import Dict, Iterable, Tuple
+from typing import Iterable, Tuple
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.errors import near_matches
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.faults import BadReturn
 
 Shape = Tuple[int, ...]
@@ -14,12 +15,7 @@ Shape = Tuple[int, ...]
 
 def floating(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
     """Return ``value`` if it is a floating-point tensor of ``shape``; ``what`` names a part of the result."""
-    if (
-        isinstance(value, Tensor)
-        and value.shape == shape
-        and value.is_floating_point()
-        and value.is_cuda == on_cuda
-    ):
+    if isinstance(value, Tensor) and value.shape == shape and value.is_floating_point() and value.is_cuda == on_cuda:
         return value
     raise BadReturn(_complaint(value, shape, on_cuda, what))
 
@@ -31,7 +27,7 @@ def real(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
     raise BadReturn(_complaint(value, shape, on_cuda, what))
 
 
-def reward(value: object, n: int, on_cuda: bool) -> Tuple[Tensor, Dict[str, Tensor]]:
+def reward(value: object, n: int, on_cuda: bool) -> tuple[Tensor, dict[str, Tensor]]:
     """Split what ``compute_reward`` returned into the reward ``(n,)`` and its components, each ``(n,)``."""
     if not isinstance(value, (tuple, list)):
         return floating(value, (n,), on_cuda), {}
@@ -63,7 +59,7 @@ def observation(value: object, n: int, on_cuda: bool) -> Tensor:
     return floating(value, (n, width), on_cuda)
 
 
-def parts(value: object, shapes: Dict[str, Tensor], n: int, on_cuda: bool) -> Dict[str, Tensor]:
+def parts(value: object, shapes: dict[str, Tensor], n: int, on_cuda: bool) -> dict[str, Tensor]:
     """Check a dict of some of the keys of ``shapes``, whose values are examples of shape and kind of number."""
     if not isinstance(value, dict):
         raise BadReturn(f"returned {_kind(value)}; return a dict of some of {_listed(shapes)}")

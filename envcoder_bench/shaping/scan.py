@@ -3,10 +3,11 @@
 Both questions are answered conservatively, for the function and everything at the file's top level that it reaches.
 A wrong yes costs speed alone (the function is run with seeded generators and outside CUDA graphs).
 """
+
 from __future__ import annotations
 
 import ast
-from typing import Callable, Container, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Container, Iterator, NamedTuple
 
 from envcoder_bench.shaping.trees import (
     FUNCTIONS,
@@ -64,12 +65,12 @@ class Scan:
     """
 
     def __init__(
-        self, tree: ast.Module, helpers: FrozenSet[str] = frozenset(), loaded: Optional[Container[str]] = None
+        self, tree: ast.Module, helpers: frozenset[str] = frozenset(), loaded: Container[str] | None = None
     ) -> None:
         self.tree, self.helpers, self._loaded = tree, helpers, loaded
-        self._walked: Dict[ast.AST, List[ast.AST]] = {}
-        self._memories: Dict[ast.AST, List[int]] = {}
-        self.definitions: Dict[str, List[ast.stmt]] = {}
+        self._walked: dict[ast.AST, list[ast.AST]] = {}
+        self._memories: dict[ast.AST, list[int]] = {}
+        self.definitions: dict[str, list[ast.stmt]] = {}
         for statement in top_level(tree.body):
             for name in bound_names(statement):
                 self.definitions.setdefault(name, []).append(statement)
@@ -83,7 +84,7 @@ class Scan:
         self._opaque = any(name_of(x) in _MAKERS or getattr(x, "name", "") in _MAKERS for x in ast.walk(tree))
         self._shared = {name for node in ast.walk(tree) for name in self._shared_attributes(node)}
 
-    def setter(self) -> Optional[Tuple[int, str]]:
+    def setter(self) -> tuple[int, str] | None:
         """The first use of a function that changes torch for the whole process: (line, name)."""
         inside = [x for statement in self.tree.body for x in self._walk(statement)]
         found = [(x.lineno, x.attr) for x in inside if isinstance(x, ast.Attribute) and x.attr in _SETTERS]
@@ -94,15 +95,15 @@ class Scan:
         """The line that defines a top-level name; 1 if none is to be seen."""
         return self.definitions[name][-1].lineno if name in self.definitions else 1
 
-    def random_line(self, name: str) -> Optional[int]:
+    def random_line(self, name: str) -> int | None:
         """The first line that may draw random numbers, among all that function ``name`` reaches."""
         return self._first_line(name, self._sounds_random)
 
-    def generator_line(self, name: str) -> Optional[int]:
+    def generator_line(self, name: str) -> int | None:
         """The first line that may draw them from a generator: what random_calls cannot draw from the stream."""
         return self._first_line(name, lambda word: word not in _FROM_STREAM and self._sounds_random(word))
 
-    def _first_line(self, name: str, sounds_random: Callable[[str], bool]) -> Optional[int]:
+    def _first_line(self, name: str, sounds_random: Callable[[str], bool]) -> int | None:
         reached = self._reached(name)
         inside = [x for node in reached for x in self._walk(node)]
         local = {x.id for x in inside if isinstance(x, ast.Name) and stored(x)}
@@ -114,7 +115,7 @@ class Scan:
         ]
         return min(lines, default=None)
 
-    def memory_line(self, name: str) -> Optional[int]:
+    def memory_line(self, name: str) -> int | None:
         """The first line that may keep something for the next call, among all that function ``name`` reaches."""
         reached = self._reached(name)
         for node in reached:
@@ -136,20 +137,20 @@ class Scan:
         classes = {x.name for x in own if isinstance(x, ast.ClassDef) and x is not node and self._is_made_by_calls(x)}
         return not bases - classes - _PLAIN_BASES
 
-    def _walk(self, node: ast.AST) -> List[ast.AST]:
+    def _walk(self, node: ast.AST) -> list[ast.AST]:
         """All nodes within ``node``, found once."""
         if node not in self._walked:
             self._walked[node] = list(ast.walk(node))
         return self._walked[node]
 
-    def _reached(self, name: str) -> List[ast.stmt]:
+    def _reached(self, name: str) -> list[ast.stmt]:
         if name not in self.definitions:  # defined by other means than a def or an assignment: look everywhere
             return list(self.tree.body)
         return self._reached_from({name})
 
-    def _reached_from(self, names: Set[str]) -> List[ast.stmt]:
+    def _reached_from(self, names: set[str]) -> list[ast.stmt]:
         """What the names stand for, and what that names."""
-        reached: List[ast.stmt] = []
+        reached: list[ast.stmt] = []
         todo = [node for name in names & set(self.definitions) for node in self.definitions[name]]
         while todo:
             node = todo.pop()
@@ -159,7 +160,7 @@ class Scan:
                 todo += [other for known in found & set(self.definitions) for other in self.definitions[known]]
         return reached
 
-    def _is_random(self, node: ast.AST, known: Set[str], sounds_random: Callable[[str], bool]) -> bool:
+    def _is_random(self, node: ast.AST, known: set[str], sounds_random: Callable[[str], bool]) -> bool:
         if isinstance(node, ast.Attribute):
             return sounds_random(node.attr)
         if isinstance(node, ast.Name):
@@ -176,7 +177,7 @@ class Scan:
         tried = any(node in nodes for nodes in self.definitions.values())  # at the top level, where all has been run
         return not _safe_module(module) and not (tried and self._loaded is not None and root not in self._loaded)
 
-    def _is_plain(self, node: ast.Call, known: Set[str], sounds_random: Callable[[str], bool]) -> bool:
+    def _is_plain(self, node: ast.Call, known: set[str], sounds_random: Callable[[str], bool]) -> bool:
         """Whether this is ``getattr(x, name)`` of no module, or of a name that does not draw; or ``vars(x)``."""
         root = root_of(node.args[0]) if node.args else ""
         if not (isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars") and root):
@@ -229,17 +230,17 @@ class Scan:
         for child in node.body if isinstance(node.body, list) else [node.body]:
             yield from self._memory(child, _Scope(own, scope.per_call))
 
-    def _is_own(self, node: ast.AST, own: Set[str]) -> bool:
+    def _is_own(self, node: ast.AST, own: set[str]) -> bool:
         """Whether ``a`` of ``a.b[c].d``, which is written to, is the function's own, and ``b`` no attribute of many."""
-        attributes: Set[str] = set()
+        attributes: set[str] = set()
         while isinstance(node, (ast.Attribute, ast.Subscript)):
             node = node.value
             attributes.update([node.attr] if isinstance(node, ast.Attribute) else [])
         return isinstance(node, ast.Name) and node.id in own and not attributes & self._shared
 
-    def _aliases(self, function: Function) -> Set[str]:
+    def _aliases(self, function: Function) -> set[str]:
         """Names that a function gives to variables and classes of the file, or to parts of them."""
-        found: Set[str] = set()
+        found: set[str] = set()
         for node in self._walk(function):
             if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and self._is_variable(node.value):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -248,7 +249,7 @@ class Scan:
                 found |= names_of([node.target])
         return found
 
-    def _is_variable(self, node: Optional[ast.AST]) -> bool:
+    def _is_variable(self, node: ast.AST | None) -> bool:
         """Whether an expression is a variable or class of the file, or a part of one."""
         if isinstance(node, ast.IfExp):
             return self._is_variable(node.body) or self._is_variable(node.orelse)
@@ -275,7 +276,7 @@ class _Scope(NamedTuple):
             objects and inner functions are made by calls, and end with them.
     """
 
-    own: Set[str]
+    own: set[str]
     per_call: bool
     in_class: bool = False
 

@@ -1,12 +1,13 @@
 """The ``state_dict`` that candidate functions read, and what keeps it as it should be."""
+
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NoReturn, Optional
+from typing import Dict, Iterable, NoReturn
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.errors import near_matches
+from envcoder_bench.core.errors import near_matches
 
 
 class StateDict(Dict[str, Tensor]):
@@ -26,12 +27,12 @@ class StateDict(Dict[str, Tensor]):
     __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
     clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
 
-    def copy(self) -> Dict[str, Tensor]:
+    def copy(self) -> dict[str, Tensor]:
         """A plain dict of the same tensors, which may be changed."""
         return dict(self)
 
 
-def own_constants(constants: Dict[str, Tensor], device: torch.device) -> Dict[str, Tensor]:
+def own_constants(constants: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
     """Clone the task's constants for one group.
 
     Single numbers stay on the CPU, where ``.item()`` and arithmetic with device tensors cost no sync. Index tensors go
@@ -48,14 +49,14 @@ class Watch:
     """
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
-        self._tensors: List[Tensor] = list({id(base): base for base in map(base_of, tensors)}.values())
+        self._tensors: list[Tensor] = list({id(base): base for base in map(base_of, tensors)}.values())
         self.mark()
 
     def mark(self) -> None:
         """Take the tensors as they are now."""
         self._versions = [x._version for x in self._tensors]
 
-    def changed(self) -> Optional[Tensor]:
+    def changed(self) -> Tensor | None:
         """The base of a tensor that was changed since it was last marked; then all are marked."""
         versions = [x._version for x in self._tensors]
         if versions == self._versions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 MAX_BYTES = 1 << 20
 
@@ -27,10 +27,10 @@ class TextFault(NamedTuple):
     """What is wrong with a text, and in which line."""
 
     message: str
-    line: Optional[int]
+    line: int | None
 
 
-def unreadable(source: str) -> Optional[TextFault]:
+def unreadable(source: str) -> TextFault | None:
     """Why a text cannot be a candidate's; None: it can. It takes time in proportion to its length."""
     if 4 * len(source) > MAX_BYTES and len(source.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return TextFault(f"is larger than {MAX_BYTES >> 20} MiB: a candidate is a short file of functions", None)
@@ -47,7 +47,7 @@ def unreadable(source: str) -> Optional[TextFault]:
     return None
 
 
-def misleading(source: str) -> Optional[TextFault]:
+def misleading(source: str) -> TextFault | None:
     """The first character that makes an editor or a terminal show another text than the one that runs."""
     found = _MISLEADING.search(source)
     if found is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Iterable, Iterator, List, Set, Union
+from typing import Iterable, Iterator, Union
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
@@ -32,7 +32,7 @@ def _is_main(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and name_of(test.left) == "__name__"
 
 
-def top_level(body: List[ast.stmt]) -> Iterator[ast.stmt]:
+def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements that run when the file is loaded, those within if, try, with and loops included."""
     for statement in body:
         yield statement
@@ -52,7 +52,7 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
         yield from (x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and stored(x))
 
 
-def own_names(node: Function, inside: List[ast.AST]) -> Set[str]:
+def own_names(node: Function, inside: list[ast.AST]) -> set[str]:
     """Parameters and names that the function itself assigns; never empty, so that it tells a body from a file.
 
     ``inside`` are all nodes within it.
@@ -67,14 +67,14 @@ def own_names(node: Function, inside: List[ast.AST]) -> Set[str]:
 
 def _directly_in(function: Function) -> Iterator[ast.AST]:
     """Nodes of a function's body, but for those of functions within it."""
-    todo: List[ast.AST] = list(function.body) if isinstance(function.body, list) else [function.body]
+    todo: list[ast.AST] = list(function.body) if isinstance(function.body, list) else [function.body]
     while todo:
         node = todo.pop()
         yield node
         todo += [] if isinstance(node, FUNCTIONS) else ast.iter_child_nodes(node)
 
 
-def names_of(nodes: Iterable[ast.AST]) -> Set[str]:
+def names_of(nodes: Iterable[ast.AST]) -> set[str]:
     return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from envcoder_bench.errors import near_matches
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import Simulator
 
 __all__ = ["SIMULATORS", "Simulator", "make_simulator", "pick_simulator"]

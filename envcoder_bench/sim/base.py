@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Dict, List, Optional
 
 import torch
 from torch import Tensor
@@ -50,11 +49,11 @@ class Simulator(ABC):
     num_envs: int
     device: torch.device
     dt: float
-    dof_names: List[str]
-    body_names: List[str]
-    sensor_names: List[str]
-    object_names: List[str]
-    site_names: List[str]
+    dof_names: list[str]
+    body_names: list[str]
+    sensor_names: list[str]
+    object_names: list[str]
+    site_names: list[str]
     dof_limits_lower: Tensor
     dof_limits_upper: Tensor
     effort_limits: Tensor
@@ -70,7 +69,7 @@ class Simulator(ABC):
     mass_matrix: Tensor
     unstable: Tensor
     contact_overflows: Tensor
-    engine_warnings: Dict[str, int]
+    engine_warnings: dict[str, int]
 
     @property
     def num_dofs(self) -> int:
@@ -96,10 +95,10 @@ class Simulator(ABC):
     def write(
         self,
         mask: Tensor,
-        root_states: Optional[Tensor] = None,
-        dof_pos: Optional[Tensor] = None,
-        dof_vel: Optional[Tensor] = None,
-        object_states: Optional[Tensor] = None,
+        root_states: Tensor | None = None,
+        dof_pos: Tensor | None = None,
+        dof_vel: Tensor | None = None,
+        object_states: Tensor | None = None,
     ) -> None:
         """Overwrite the state of environments where ``mask`` ``(num_envs,)`` is True; leave the others bitwise alone.
 
@@ -112,9 +111,9 @@ class Simulator(ABC):
         """
 
     @abstractmethod
-    def get_state(self) -> Dict[str, Tensor]:
+    def get_state(self) -> dict[str, Tensor]:
         """Everything a later ``set_state`` needs to go on as if uninterrupted, as CPU tensors (own memory)."""
 
     @abstractmethod
-    def set_state(self, state: Dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         """Restore what ``get_state`` returned and refresh the state tensors."""

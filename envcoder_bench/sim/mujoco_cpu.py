@@ -19,7 +19,7 @@ import torch
 from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
-from envcoder_bench.cpus import usable_cpus
+from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_log import collected

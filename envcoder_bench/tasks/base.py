@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ HUMAN, UNSHAPED = BASELINES = ("human", "unshaped")  # every task's folder has a
 class Field:
     """One key of ``state_dict``: shape without the environment axis (None: a constant), unit and meaning."""
 
-    shape: Optional[Tuple[int, ...]]
+    shape: tuple[int, ...] | None
     unit: str
     meaning: str
 
@@ -58,21 +57,21 @@ class Task(ABC):
     device: torch.device
     dt: float
     max_episode_length: int
-    state: Dict[str, Tensor]
-    default_state: Dict[str, Tensor]
-    object_keys: Tuple[str, ...] = ()
-    constants: Dict[str, Tensor]
-    fields: Dict[str, Field]
-    goal_keys: Tuple[str, ...]
-    new_goal: Optional[Tensor] = None
-    default_action_dim: Optional[int]
+    state: dict[str, Tensor]
+    default_state: dict[str, Tensor]
+    object_keys: tuple[str, ...] = ()
+    constants: dict[str, Tensor]
+    fields: dict[str, Field]
+    goal_keys: tuple[str, ...]
+    new_goal: Tensor | None = None
+    default_action_dim: int | None
     fitness_meaning: str
     fitness_reduction: str = "mean"
     clip_actions: float
     clip_observations: float
     unstable: Tensor
     contact_overflows: Tensor
-    engine_warnings: Dict[str, int]
+    engine_warnings: dict[str, int]
 
     @property
     @abstractmethod
@@ -84,7 +83,7 @@ class Task(ABC):
         """Choose per environment ``(num_envs,)`` bool whether ``step`` commands effort (True) or position targets."""
 
     @abstractmethod
-    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         """Map ``(n, default_action_dim)`` actions to ``(n, num_dofs)`` position targets of the task's own drives."""
 
     @abstractmethod
@@ -92,7 +91,7 @@ class Task(ABC):
         """Advance one control step with ``command`` ``(num_envs, num_dofs)`` held, and refresh ``state``."""
 
     @abstractmethod
-    def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
+    def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         """Begin episodes, or give new goals, where ``mask`` ``(num_envs,)`` is True.
 
         ``initial`` holds keys of ``default_state`` for all environments where episodes begin, and nothing where there
@@ -101,7 +100,7 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+    def fitness(self, state: dict[str, Tensor]) -> Tensor:
         """Score one control step from a state dict of n environments: ``(n,)``.
 
         The step on which an episode ends early, and those after it, count 0. A full episode has
@@ -109,9 +108,9 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def get_state(self) -> Dict[str, Tensor]:
+    def get_state(self) -> dict[str, Tensor]:
         """Everything a later ``set_state`` needs to go on as if uninterrupted, as CPU tensors."""
 
     @abstractmethod
-    def set_state(self, state: Dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         """Restore what ``get_state`` returned and refresh ``state``."""

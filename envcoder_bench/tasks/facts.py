@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Mapping
 
 from envcoder_bench.tasks.registry import make_task
 from envcoder_bench.tasks.sim_task import SimTask, control_timing, read
@@ -21,13 +21,13 @@ class Facts:
         dt, substeps, max_episode_length: seconds of a control step, its physics steps, and control steps of an episode.
     """
 
-    constants: Dict[str, str]
-    default_state: Dict[str, str]
-    drives: Dict[str, str]
-    joints: Tuple[str, ...]
-    bodies: Tuple[str, ...]
-    sensors: Tuple[str, ...]
-    sites: Tuple[str, ...]
+    constants: dict[str, str]
+    default_state: dict[str, str]
+    drives: dict[str, str]
+    joints: tuple[str, ...]
+    bodies: tuple[str, ...]
+    sensors: tuple[str, ...]
+    sites: tuple[str, ...]
     dt: float
     substeps: int
     max_episode_length: int
@@ -65,7 +65,7 @@ def shown(value: Any) -> str:
     """A number, or a list of them, with five digits: ``0.0166``, ``[3, 6, 9, 12]``, ``16 times 0.5``."""
     if not isinstance(value, (list, tuple)):
         return f"{value:.5g}" if isinstance(value, float) else str(value)
-    items: List[str] = [shown(x) for x in value]
+    items: list[str] = [shown(x) for x in value]
     if len(items) > 3 and len(set(items)) == 1:
         return f"{len(items)} times {items[0]}"
     return f"[{', '.join(items)}]"

@@ -2,9 +2,10 @@
 
 Source of names, formulas and constants: IsaacGymEnvs, tasks/ant.py and tasks/humanoid.py (NVIDIA, BSD-3-Clause).
 """
+
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 import torch
 from torch import Tensor
@@ -41,7 +42,7 @@ class Locomotion(SimTask):
     """
 
     start_height: float
-    scales: Dict[str, str] = SCALES
+    scales: dict[str, str] = SCALES
     goal_keys = ("targets",)
     kept_keys = ("potentials", "prev_potentials", "up_vec", "heading_vec")
     default_action_dim = None  # torques, as in IsaacGymEnvs; or a candidate may command the model's drives
@@ -97,7 +98,7 @@ class Locomotion(SimTask):
         self._refresh({**self._directions(), **self._potentials()})
         self.state["prev_potentials"].copy_(self.state["potentials"])
 
-    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         raise ValueError(f"{self.name} has no position drives of its own: define compute_torque or compute_dof_target")
 
     def step(self, command: Tensor) -> None:
@@ -105,14 +106,14 @@ class Locomotion(SimTask):
         self.state["prev_potentials"].copy_(self.state["potentials"])
         self._refresh({**self._directions(), **self._potentials()})
 
-    def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
+    def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         super().reset(mask, initial, goal)
         if initial:
             self._refresh(self._directions(), mask)
         potentials = self._potentials()["potentials"]
         self._refresh({"potentials": potentials, "prev_potentials": potentials}, mask)
 
-    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+    def fitness(self, state: dict[str, Tensor]) -> Tensor:
         offset, distance = _to_target(state)
         along = state["root_states"][:, 7:9] * offset
         return (along[:, 0] + along[:, 1]) / distance
@@ -120,7 +121,7 @@ class Locomotion(SimTask):
     # Below are products, sums, quotients and roots alone, one operation at a time: these round the same for any number
     # of neighbours. And they are few, because each is a launch on CUDA.
 
-    def _directions(self) -> Dict[str, Tensor]:
+    def _directions(self) -> dict[str, Tensor]:
         """The torso's x and z axes, columns of its rotation matrix; it begins unturned, so they are forward and up."""
         quat = self.state["root_states"][:, 3:7]
         products = ((2.0 * quat).unsqueeze(2) * quat.unsqueeze(1)).flatten(1)
@@ -128,10 +129,10 @@ class Locomotion(SimTask):
         axes = self._ones + pairs.view(-1, 2, 6).sum(dim=1)
         return {"heading_vec": axes[:, :3], "up_vec": axes[:, 3:]}
 
-    def _potentials(self) -> Dict[str, Tensor]:
+    def _potentials(self) -> dict[str, Tensor]:
         return {"potentials": _to_target(self.state)[1] / -self.dt}
 
-    def _refresh(self, values: Dict[str, Tensor], mask: Optional[Tensor] = None) -> None:
+    def _refresh(self, values: dict[str, Tensor], mask: Tensor | None = None) -> None:
         """Write to the state in place, everywhere or where ``mask`` is True."""
         for key, value in values.items():
             live = self.state[key]
@@ -140,14 +141,14 @@ class Locomotion(SimTask):
             live.copy_(value)
 
 
-def _to_target(state: Mapping[str, Tensor]) -> Tuple[Tensor, Tensor]:
+def _to_target(state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Horizontal vector from torso to target ``(n, 2)``, and its length ``(n,)``, m, at least a nanometre."""
     offset = state["targets"][:, :2] - state["root_states"][:, :2]
     squares = offset * offset
     return offset, torch.sqrt(squares[:, 0] + squares[:, 1]).clamp(min=1e-9)
 
 
-def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors: int) -> Dict[str, Field]:
+def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors: int) -> dict[str, Field]:
     """Fields of the state that Ant and Humanoid share.
 
     ``dofs`` and ``sensors`` say which joints and sensors there are, in order.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Collection, Dict, List, Mapping, Optional, Type
+from typing import Any, Collection, Mapping
 
-from envcoder_bench.errors import near_matches
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.allegro_hand.task import AllegroHand
 from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
@@ -22,14 +22,14 @@ class TaskSpec:
     """Where a task lives: its folder (model and baselines) and its class."""
 
     folder: Path
-    task_class: Type[SimTask]
+    task_class: type[SimTask]
 
     @property
     def model_path(self) -> Path:
         return self.folder / self.task_class.model
 
 
-_TASKS: Dict[str, TaskSpec] = {}
+_TASKS: dict[str, TaskSpec] = {}
 
 
 def register(name: str, spec: TaskSpec) -> None:
@@ -52,7 +52,7 @@ register("FrankaCubeStack", TaskSpec(_HERE / "franka_cube_stack", FrankaCubeStac
 register("Humanoid", TaskSpec(_HERE / "humanoid", Humanoid))
 
 
-def task_names() -> List[str]:
+def task_names() -> list[str]:
     """The registered tasks, sorted."""
     return sorted(_TASKS)
 
@@ -116,7 +116,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     return task
 
 
-def state_table(name: str, values: Optional[Mapping[str, str]] = None, without: Collection[str] = ()) -> str:
+def state_table(name: str, values: Mapping[str, str] | None = None, without: Collection[str] = ()) -> str:
     """The keys of a task's ``state_dict`` as a Markdown table; n is the environments of a candidate's group.
 
     Args:

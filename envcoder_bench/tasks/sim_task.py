@@ -1,14 +1,15 @@
 """A task over a Simulator: what all tasks here share."""
+
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.errors import near_matches
+from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Task
 
@@ -58,14 +59,14 @@ class SimTask(Task):
     """
 
     model: str
-    dof_names: Tuple[str, ...]
-    body_names: Tuple[str, ...]
-    sensor_names: Tuple[str, ...] = ()
-    site_names: Tuple[str, ...] = ()
-    kept_keys: Tuple[str, ...] = ()
-    config_keys: Tuple[str, ...]
-    ignored_keys: Tuple[str, ...] = ()
-    only: Mapping[str, Tuple[Any, str]] = {}
+    dof_names: tuple[str, ...]
+    body_names: tuple[str, ...]
+    sensor_names: tuple[str, ...] = ()
+    site_names: tuple[str, ...] = ()
+    kept_keys: tuple[str, ...] = ()
+    config_keys: tuple[str, ...]
+    ignored_keys: tuple[str, ...] = ()
+    only: Mapping[str, tuple[Any, str]] = {}
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         for kind in ("dof_names", "body_names", "sensor_names", "site_names"):
@@ -82,9 +83,9 @@ class SimTask(Task):
         self.clip_observations = float(read(cfg, "env.clipObservations", math.inf))  # as in IsaacGymEnvs
         self.unstable = sim.unstable
         self.contact_overflows, self.engine_warnings = sim.contact_overflows, sim.engine_warnings
-        self.state: Dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
-        self.default_state: Dict[str, Tensor] = {}
-        self.constants: Dict[str, Tensor] = {}
+        self.state: dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
+        self.default_state: dict[str, Tensor] = {}
+        self.constants: dict[str, Tensor] = {}
 
     @property
     def bytes_per_env(self) -> int:
@@ -96,7 +97,7 @@ class SimTask(Task):
     def step(self, command: Tensor) -> None:
         self.sim.step(command)
 
-    def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
+    def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         if initial:
             written = {key: x for key, x in initial.items() if key not in self.object_keys}
             if len(written) < len(initial):
@@ -110,11 +111,11 @@ class SimTask(Task):
             rows = mask.view(-1, *[1] * (buffer.dim() - 1))
             buffer.copy_(torch.where(rows, value, buffer))  # in place: views of the buffer stay valid
 
-    def get_state(self) -> Dict[str, Tensor]:
+    def get_state(self) -> dict[str, Tensor]:
         own = {f"task.{key}": self.state[key].to("cpu", copy=True) for key in self.goal_keys + self.kept_keys}
         return {**{f"sim.{key}": x for key, x in self.sim.get_state().items()}, **own}
 
-    def set_state(self, state: Dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         self.sim.set_state({key[len("sim.") :]: x for key, x in state.items() if key.startswith("sim.")})
         for key in self.goal_keys + self.kept_keys:
             self.state[key].copy_(state[f"task.{key}"])
@@ -124,7 +125,7 @@ class SimTask(Task):
         return torch.tensor(row, dtype=torch.float32, device=self.device).repeat(self.num_envs, 1)
 
 
-def read(cfg: Mapping[str, Any], key: str, default: Optional[Any] = None) -> Any:
+def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
     """Look a dotted key up in a task's config.
 
     Raises:
@@ -140,7 +141,7 @@ def read(cfg: Mapping[str, Any], key: str, default: Optional[Any] = None) -> Any
     return node
 
 
-def control_timing(cfg: Mapping[str, Any]) -> Tuple[float, int]:
+def control_timing(cfg: Mapping[str, Any]) -> tuple[float, int]:
     """Seconds and physics substeps of one control step: IsaacGymEnvs' ``sim.dt`` times ``controlFrequencyInv``.
 
     Its Anymal has that key under ``env.control``, its other tasks under ``env``.
@@ -149,7 +150,7 @@ def control_timing(cfg: Mapping[str, Any]) -> Tuple[float, int]:
     return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
 
 
-def check_only(cfg: Mapping[str, Any], only: Mapping[str, Tuple[Any, str]]) -> None:
+def check_only(cfg: Mapping[str, Any], only: Mapping[str, tuple[Any, str]]) -> None:
     """Refuse other values than the one that ``only`` has for a key. Raises ValueError."""
     for key, (value, instead) in only.items():
         given = read(cfg, key, value)
@@ -157,7 +158,7 @@ def check_only(cfg: Mapping[str, Any], only: Mapping[str, Tuple[Any, str]]) -> N
             raise ValueError(f"task.{key} is {given!r}, but can only be {value!r}: {instead}")
 
 
-def check_config(cfg: Mapping[str, Any], used: Tuple[str, ...], ignored: Tuple[str, ...]) -> None:
+def check_config(cfg: Mapping[str, Any], used: tuple[str, ...], ignored: tuple[str, ...]) -> None:
     """Refuse keys that are misspelt, and warn of those that have no effect here.
 
     Raises:
@@ -166,7 +167,7 @@ def check_config(cfg: Mapping[str, Any], used: Tuple[str, ...], ignored: Tuple[s
     file = f"cfg/task/{cfg['name']}.yaml"
     if read(cfg, "task.randomize", False):
         raise ValueError(f"{file}: task.randomize is True, but domain randomization is not available: set it to False")
-    without_effect: List[str] = []
+    without_effect: list[str] = []
     for key in _leaves(cfg):
         if covers(used, key):
             continue
@@ -177,13 +178,13 @@ def check_config(cfg: Mapping[str, Any], used: Tuple[str, ...], ignored: Tuple[s
         warnings.warn(f"{file}: these keys have no effect here: {', '.join(without_effect)}", stacklevel=2)
 
 
-def covers(prefixes: Tuple[str, ...], key: str) -> bool:
+def covers(prefixes: tuple[str, ...], key: str) -> bool:
     """Whether a dotted key is one of these, or below one."""
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-def _leaves(cfg: Mapping[str, Any], prefix: str = "") -> List[str]:
-    keys: List[str] = []
+def _leaves(cfg: Mapping[str, Any], prefix: str = "") -> list[str]:
+    keys: list[str] = []
     for name, value in cfg.items():
         keys += _leaves(value, f"{prefix}{name}.") if hasattr(value, "items") else [f"{prefix}{name}"]
     return keys

@@ -12,9 +12,9 @@ import ast
 import random
 import re
 from pathlib import Path
-from typing import List, Sequence
+from typing import Sequence
 
-from envcoder_bench.run_folder import CandidateSource
+from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.tasks.anymal.task import FIELDS
 
 from . import pool
@@ -24,7 +24,7 @@ from isaacgymenvs.utils.torch_jit_utils import get_euler_xyz, quat_axis, quat_ro
 '''
 
 
-def make_candidates(count: int) -> List[CandidateSource]:
+def make_candidates(count: int) -> list[CandidateSource]:
     """The first ``count`` candidates."""
     return [CandidateSource(f"bench_{k:04d}", f"bench_{k:04d}.py", _source(k)) for k in range(count)]
 
@@ -67,7 +67,7 @@ def _source(k: int) -> str:
     )
 
 
-def _reward(rng: random.Random) -> List[str]:
+def _reward(rng: random.Random) -> list[str]:
     terms = {"lin_vel": rng.choice(pool.TRACK_LINEAR), "ang_vel": rng.choice(pool.TRACK_YAW)}
     for name in rng.sample(sorted(pool.STYLE), rng.randint(3, 9)):
         terms[name] = pool.STYLE[name]
@@ -76,7 +76,7 @@ def _reward(rng: random.Random) -> List[str]:
     return ["components = {", *entries, "}", f"total = {rng.choice(pool.TOTALS)}", returned]
 
 
-def _observation(rng: random.Random) -> List[str]:
+def _observation(rng: random.Random) -> list[str]:
     parts = [rng.choice(choices) for choices in pool.OBSERVED] + rng.sample(pool.EXTRAS, rng.randint(0, 4))
     rng.shuffle(parts)
     lines = ["obs = torch.cat((", *(f"    {part}," for part in parts), "), dim=-1)"]
@@ -97,14 +97,14 @@ def _action(rng: random.Random, by_name: bool) -> str:
     return "ACTION_DIM = 12\n\n\n" + _function(name, lines, rng, by_name, ["action"])
 
 
-def _terminal(rng: random.Random) -> List[str]:
+def _terminal(rng: random.Random) -> list[str]:
     return [f"return {' | '.join(f'({rule})' for rule in rng.sample(pool.ENDINGS, rng.randint(1, 3)))}"]
 
 
 def _function(name: str, body: Sequence[str], rng: random.Random, by_name: bool, parameters: Sequence[str] = ()) -> str:
     """A function from its last lines: finds out what they use, and draws the numbers."""
     used = set(_names(body))
-    lines: List[str] = []
+    lines: list[str] = []
     for local in reversed(pool.LOCALS):  # what a local uses comes before it
         if local in used:
             lines.insert(0, f"{local} = {pool.LOCALS[local]}")
@@ -116,7 +116,7 @@ def _function(name: str, body: Sequence[str], rng: random.Random, by_name: bool,
     return "\n".join([head, *(f"    {_drawn(line, rng)}" for line in [*lines, *body])])
 
 
-def _names(lines: Sequence[str]) -> List[str]:
+def _names(lines: Sequence[str]) -> list[str]:
     return re.findall(r"[A-Za-z_]\w*", re.sub(r"'\w+':|\"\w+\"", "", "\n".join(lines)))
 
 

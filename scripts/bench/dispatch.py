@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from statistics import median
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Iterator
 
 import torch
 from tqdm import tqdm
@@ -30,7 +30,7 @@ def dispatch(args: Namespace) -> Iterator[Record]:
     yield {"kind": "dispatch", **size, **time_functions(session), **records.describe(session.cfg.device)}
 
 
-def time_functions(session: Session) -> Dict[str, Any]:
+def time_functions(session: Session) -> dict[str, Any]:
     """Microseconds per call of one candidate's function of each kind, ``batched`` and in a ``loop``.
 
     A step calls every kind, for all groups: initial state and goal too, as where all episodes begin anew (on CUDA
@@ -39,7 +39,7 @@ def time_functions(session: Session) -> Dict[str, Any]:
     env, groups = session.env, len(session.groups)
     every = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     step, run = env.step_count, env.dispatch
-    batched: Dict[str, Callable[[], object]] = {
+    batched: dict[str, Callable[[], object]] = {
         "action": lambda: run.command(env.actions, step),
         "reward": lambda: run.reward(step),
         "terminal": lambda: run.terminal(step),
@@ -48,7 +48,7 @@ def time_functions(session: Session) -> Dict[str, Any]:
         "observation": lambda: run.observation(step),
     }
     loops = _loops(session)
-    result: Dict[str, Dict[str, float]] = {"batched_us": {}, "loop_us": {}}
+    result: dict[str, dict[str, float]] = {"batched_us": {}, "loop_us": {}}
     for kind in tqdm(KINDS, desc="candidate functions", unit=" kinds", leave=False, disable=None):
         result["batched_us"][kind] = _seconds(batched[kind], CALLS, env.device) / groups * 1e6
         result["loop_us"][kind] = _seconds(loops[kind], 1, env.device) / groups * 1e6
@@ -56,12 +56,12 @@ def time_functions(session: Session) -> Dict[str, Any]:
     return result
 
 
-def _loops(session: Session) -> Dict[str, Callable[[], None]]:
+def _loops(session: Session) -> dict[str, Callable[[], None]]:
     """For each kind, what calls the functions one after another, eagerly, on views of the live state."""
     env, task = session.env, session.env.task
     # single numbers stay on the CPU, where .item() is free; index tensors go to the device
     constants = {key: x if x.dim() == 0 else x.to(env.device) for key, x in task.constants.items()}
-    calls: Dict[str, List[Callable[[], object]]] = {kind: [] for kind in KINDS}
+    calls: dict[str, list[Callable[[], object]]] = {kind: [] for kind in KINDS}
     for group, view in zip(session.groups, env.views):
         state = StateDict({**view, **constants})
         action = view["actions"].contiguous()
@@ -84,7 +84,7 @@ def _loops(session: Session) -> Dict[str, Callable[[], None]]:
 def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> float:
     """Time of a call, after one that warms up."""
     call()
-    rounds: List[float] = []
+    rounds: list[float] = []
     for _ in range(ROUNDS):
         began = now(device)
         for _ in range(calls):

@@ -12,11 +12,11 @@ from rl_games.common import env_configurations, vecenv
 from rl_games.torch_runner import Runner
 from torch import Tensor
 
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.noise import EVALUATION_STEP
-from envcoder_bench.preparation import baseline_sources, build_task, prepare
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 
 from . import records
 from .records import Record

@@ -8,12 +8,12 @@ from typing import Iterator
 from rl_games.common.algo_observer import AlgoObserver
 from tqdm import tqdm
 
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.noise import EVALUATION_STEP
-from envcoder_bench.preparation import baseline_sources, build_task, prepare
-from envcoder_bench.training import make_agent
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.session import make_agent
 
 from . import records
 from .records import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from statistics import median
-from typing import Any, Dict, Iterator, List
+from typing import Any, Iterator
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from rl_games.common.ivecenv import IVecEnv
 from torch import Tensor
 from tqdm import tqdm
 
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.training import make_agent
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.run.session import make_agent
 
 from . import records
 from .ppo_loop import Learner
@@ -42,7 +42,7 @@ class Playback(IVecEnv):
         self.time_outs = self.dones & (torch.rand(steps, n, generator=rng) < 0.1).to(device)
         self.t = 0
 
-    def get_env_info(self) -> Dict[str, Any]:
+    def get_env_info(self) -> dict[str, Any]:
         return {
             "observation_space": gym.spaces.Box(-np.inf, np.inf, (OBS_DIM,), np.float32),
             "action_space": gym.spaces.Box(-1.0, 1.0, (ACTION_DIM,), np.float32),
@@ -51,7 +51,7 @@ class Playback(IVecEnv):
     def get_number_of_agents(self) -> int:
         return 1
 
-    def reset(self) -> Dict[str, Tensor]:
+    def reset(self) -> dict[str, Tensor]:
         return {"obs": self.obs[0]}
 
     def step(self, actions: Tensor):
@@ -69,7 +69,7 @@ def learner(args: Namespace) -> Iterator[Record]:
     env: Any = Playback(args.candidates, args.envs, steps, cfg.device)
     agent = make_agent(cfg, env, AlgoObserver())
     agent.obs = agent.env_reset()
-    batched: List[float] = []
+    batched: list[float] = []
     for _ in tqdm(
         range(args.warmup + args.iterations), desc="one batch", unit=" iterations", leave=False, disable=None
     ):
@@ -96,7 +96,7 @@ def _loop(cfg: Any, env: Playback, iterations: int) -> float:
     params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
     n = env.layout.envs_per_group
     learners = [Learner(params, OBS_DIM, ACTION_DIM, n, cfg.device) for _ in range(env.layout.num_groups)]
-    seconds: List[float] = []
+    seconds: list[float] = []
     for _ in tqdm(range(1 + iterations), desc="a loop over candidates", unit=" iterations", leave=False, disable=None):
         began = now(cfg.device)
         for t in range(len(env.obs)):

@@ -8,19 +8,19 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Iterator
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from envcoder_bench.checkpoint import save_state
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.memory import release
-from envcoder_bench.noise import EVALUATION_STEP
-from envcoder_bench.preparation import Group, baseline_sources, build_task, prepare
+from envcoder_bench.run.checkpoint import save_state
+from envcoder_bench.run.plan import release
+from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
 from envcoder_bench.sim import SIMULATORS, pick_simulator
 
 from . import records
@@ -90,7 +90,7 @@ class _Progress:
         complete: whether all seconds are over.
     """
 
-    def __init__(self, args: Namespace, session: Session, state: Optional[Dict[str, Any]]) -> None:
+    def __init__(self, args: Namespace, session: Session, state: dict[str, Any] | None) -> None:
         self._args, self._session = args, session
         self.about = records.describe(session.cfg.device)
         known = state or {"run": time.strftime("%Y-%m-%d %H:%M:%S"), "seconds": 0.0, "iteration": 0, "number": 0}
@@ -131,18 +131,18 @@ class _Progress:
             yield {"kind": "learning", "what": what, "candidate": name, **size, **when, **scores, **self.about}
 
 
-def _due(seconds: float, points: int) -> List[float]:
+def _due(seconds: float, points: int) -> list[float]:
     """When to evaluate: closer together at the beginning, where curves are steep."""
     return [seconds * ((k + 1) / points) ** 1.5 for k in range(points - 1)] + [seconds]
 
 
-def _by_seed(session: Session, name: str, values: Tensor) -> List[Optional[float]]:
+def _by_seed(session: Session, name: str, values: Tensor) -> list[float | None]:
     """A candidate's mean over episodes for each of its seeds; None for one that has failed."""
     alive, means = session.env.alive, values.double().mean(dim=1).tolist()
     return [means[g] if alive[g] else None for g, group in enumerate(session.groups) if group.name == name]
 
 
-def _evaluation(cfg: Any, groups: List[Group], episodes: int) -> GroupedVecTask:
+def _evaluation(cfg: Any, groups: list[Group], episodes: int) -> GroupedVecTask:
     layout = GroupLayout(len(groups), episodes)
     task = build_task(cfg, layout.num_envs)
     return GroupedVecTask(task, layout, [group.evaluation for group in groups], [group.seed for group in groups])
@@ -151,12 +151,12 @@ def _evaluation(cfg: Any, groups: List[Group], episodes: int) -> GroupedVecTask:
 # parts
 
 
-def _what(args: Namespace) -> Dict[str, Any]:
+def _what(args: Namespace) -> dict[str, Any]:
     """What must be the same in all parts of a training."""
     return {name: getattr(args, name) for name in ("task", "candidates", "seeds", "envs", "overrides")}
 
 
-def _load(args: Namespace) -> Optional[Dict[str, Any]]:
+def _load(args: Namespace) -> dict[str, Any] | None:
     """The state to go on from, if this is to be a later part."""
     if not args.resume:
         return None

@@ -20,7 +20,7 @@ PANEL = 6.5  # inches, the names of the lines included
 Series = List[Tuple[float, float]]
 
 
-def plot_scaling(records: List[Record], path: Path) -> None:
+def plot_scaling(records: list[Record], path: Path) -> None:
     """Draw env-steps/s over candidates, a panel per machine: physics, this tool, a process per candidate."""
     rows = _rows(records)
     labels = sorted({row["label"] for row in rows}, key=lambda label: -max(r["physics"] for r in _of(rows, label)))
@@ -66,7 +66,7 @@ def plot_scaling(records: List[Record], path: Path) -> None:
     figure.savefig(path)
 
 
-def plot_memory(records: List[Record], path: Path) -> bool:
+def plot_memory(records: list[Record], path: Path) -> bool:
     """Draw GPU memory over candidates; False if nothing was measured on a GPU."""
     rows = [row for row in _rows(records) if row["device"] == "cuda"]
     if not rows:
@@ -88,18 +88,18 @@ def plot_memory(records: List[Record], path: Path) -> bool:
     return True
 
 
-def _rows(records: List[Record]) -> List[Record]:
+def _rows(records: list[Record]) -> list[Record]:
     """The latest scaling records, of each machine those with its most usual number of environments per candidate."""
     rows = latest(records, "scaling", "envs", "candidates")
     usual = {label: Counter(r["envs"] for r in _of(rows, label)).most_common(1)[0][0] for label in _labels(rows)}
     return [row for row in rows if row["envs"] == usual[row["label"]]]
 
 
-def _of(rows: Sequence[Record], label: str) -> List[Record]:
+def _of(rows: Sequence[Record], label: str) -> list[Record]:
     return [row for row in rows if row["label"] == label]
 
 
-def _labels(rows: Sequence[Record]) -> List[str]:
+def _labels(rows: Sequence[Record]) -> list[str]:
     return sorted({row["label"] for row in rows})
 
 
@@ -119,7 +119,7 @@ def style(axes: Any, title: str) -> None:
     axes.tick_params(labelsize=9, color=MUTED)
 
 
-def _label_ends(axes: Any, x: float, ends: List[Tuple[float, str, str]]) -> None:
+def _label_ends(axes: Any, x: float, ends: list[tuple[float, str, str]]) -> None:
     """Name the lines at their right ends, moved apart where they would overlap."""
     low, high = axes.get_ylim()
     gap = (high / low) ** 0.08  # a line of text and some, on the logarithmic axis

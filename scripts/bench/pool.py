@@ -6,10 +6,8 @@ state and the names in LOCALS; ``@low~high@`` is a number that every candidate d
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
-
 # in an order in which each only uses those before it
-LOCALS: Dict[str, str] = {
+LOCALS: dict[str, str] = {
     "base_quat": "root_states[:, 3:7]",
     "lin_vel": "quat_rotate_inverse(base_quat, root_states[:, 7:10])",
     "ang_vel": "quat_rotate_inverse(base_quat, root_states[:, 10:13])",
@@ -27,21 +25,21 @@ LOCALS: Dict[str, str] = {
 }
 
 # rewards for following the commanded velocity: every candidate has one of each
-TRACK_LINEAR: Tuple[str, ...] = (
+TRACK_LINEAR: tuple[str, ...] = (
     "@0.8~1.5@ * torch.exp(-lin_vel_error / @0.1~0.5@)",
     "@0.8~1.5@ / (1.0 + @2.0~8.0@ * lin_vel_error)",
     "@0.8~1.5@ * torch.exp(-torch.sqrt(lin_vel_error + 1e-6) / @0.2~0.7@)",
     "@0.5~1.0@ * torch.sum(torch.exp(-torch.square(commands[:, :2] - lin_vel[:, :2]) / @0.1~0.4@), dim=1)",
     "@1.0~1.5@ * torch.clamp(1.0 - torch.sqrt(lin_vel_error + 1e-6), min=0.0)",
 )
-TRACK_YAW: Tuple[str, ...] = (
+TRACK_YAW: tuple[str, ...] = (
     "@0.3~0.8@ * torch.exp(-yaw_error / @0.1~0.5@)",
     "@0.3~0.8@ / (1.0 + @2.0~8.0@ * yaw_error)",
     "@0.3~0.8@ * torch.exp(-torch.abs(commands[:, 2] - ang_vel[:, 2]) / @0.2~0.7@)",
     "-@0.05~0.2@ * yaw_error",
 )
 # terms that shape how: each candidate takes some
-STYLE: Dict[str, str] = {
+STYLE: dict[str, str] = {
     "lin_vel_z": "-@0.5~4.0@ * torch.square(lin_vel[:, 2])",
     "ang_vel_xy": "-@0.02~0.1@ * torch.sum(torch.square(ang_vel[:, :2]), dim=1)",
     "orientation": "-@0.2~2.0@ * torch.sum(torch.square(gravity[:, :2]), dim=1)",
@@ -75,7 +73,7 @@ STYLE: Dict[str, str] = {
     "level_heading": "-@0.2~1.0@ * torch.square(forward[:, 2])",
     "alive": "@0.02~0.1@ * torch.ones_like(root_states[:, 2])",
 }
-TOTALS: Tuple[str, ...] = (
+TOTALS: tuple[str, ...] = (
     "torch.clamp(sum(components.values()), min=0.0)",
     "dt * sum(components.values())",
     "torch.clamp(dt * sum(components.values()), min=0.0)",
@@ -84,7 +82,7 @@ TOTALS: Tuple[str, ...] = (
 )
 
 # parts of the observation: every candidate has one of each, in its own order, and some of the extras
-OBSERVED: Tuple[Tuple[str, ...], ...] = (
+OBSERVED: tuple[tuple[str, ...], ...] = (
     ("lin_vel * @1.0~2.5@", "torch.clamp(lin_vel, -2.0, 2.0)", "commands[:, :2] - lin_vel[:, :2]"),
     ("ang_vel * @0.2~0.5@", "torch.tanh(ang_vel * @0.2~0.5@)"),
     ("gravity", "base_quat", "gravity[:, :2]", "quat_axis(base_quat, 2)"),
@@ -92,7 +90,7 @@ OBSERVED: Tuple[Tuple[str, ...], ...] = (
     ("stance_error", "dof_pos * @0.5~1.5@", "torch.cat((torch.sin(dof_pos), torch.cos(dof_pos)), dim=-1)"),
     ("dof_vel * @0.03~0.08@", "torch.clamp(dof_vel * @0.05~0.1@, -1.0, 1.0)"),
 )
-EXTRAS: Tuple[str, ...] = (
+EXTRAS: tuple[str, ...] = (
     "actions",
     "torques * @0.005~0.02@",
     "root_states[:, 2:3] - @0.45~0.6@",
@@ -105,7 +103,7 @@ EXTRAS: Tuple[str, ...] = (
     "torch.stack(get_euler_xyz(base_quat)[:2], dim=-1) * 0.1",
 )
 
-TARGETS: Tuple[str, ...] = (
+TARGETS: tuple[str, ...] = (
     "default_dof_pos + @0.25~0.6@ * action",
     "default_dof_pos + @0.5~1.0@ * torch.tanh(@0.5~1.0@ * action)",
     "default_dof_pos + torch.clamp(@0.3~0.8@ * action, -@0.4~0.7@, @0.4~0.7@)",
@@ -114,14 +112,14 @@ TARGETS: Tuple[str, ...] = (
     "default_dof_pos + action * torch.tensor([@0.2~0.4@, @0.4~0.7@, @0.4~0.7@] * 4, device=action.device)",
     "default_dof_pos + torch.cat((action[:, :6], action[:, :6] * @0.8~1.0@), dim=-1) * @0.3~0.6@",
 )
-TORQUES: Tuple[str, ...] = (
+TORQUES: tuple[str, ...] = (
     "@70.0~95.0@ * (@0.3~0.6@ * action - stance_error) - @1.5~2.5@ * dof_vel",
     "torch.clamp(@70.0~95.0@ * (@0.3~0.6@ * action - stance_error) - @1.5~2.5@ * dof_vel, -@60.0~80.0@, 80.0)",
     "@70.0~95.0@ * (torch.tanh(action) - stance_error) - @1.5~2.5@ * dof_vel - @2.0~5.0@ * torch.sign(default_dof_pos)",
     "@20.0~40.0@ * action - @60.0~85.0@ * stance_error - @1.5~2.5@ * dof_vel",
 )
 
-ENDINGS: Tuple[str, ...] = (
+ENDINGS: tuple[str, ...] = (
     "base_force > @1.0~5.0@",
     "torch.any(knee_force > @1.0~5.0@, dim=1)",
     "gravity[:, 2] > -@0.3~0.6@",
@@ -132,23 +130,23 @@ ENDINGS: Tuple[str, ...] = (
 )
 
 # uniform numbers, and noise of the observation, as people write them
-DRAWS: Tuple[str, ...] = (
+DRAWS: tuple[str, ...] = (
     "(high - low) * torch.rand(shape, device=device) + low",
     "low + (high - low) * torch.rand(*shape, device=device)",
     "torch.empty(shape, device=device).uniform_(low, high)",
 )
-NOISES: Tuple[str, ...] = (
+NOISES: tuple[str, ...] = (
     "torch_rand_float(-@0.01~0.03@, @0.01~0.03@, obs.shape, obs.device)",
     "(2.0 * torch.rand_like(obs) - 1.0) * @0.01~0.03@",
     "@0.01~0.03@ * torch.randn_like(obs)",
 )
 DRAW_12 = "torch_rand_float(@{low}@, @{high}@, (default_dof_pos.shape[0], 12), default_dof_pos.device)"
-STARTS: Tuple[str, ...] = (
+STARTS: tuple[str, ...] = (
     f"'dof_pos': default_dof_pos * {DRAW_12.format(low='0.4~0.8', high='1.2~1.6')}",
     f"'dof_pos': default_dof_pos + {DRAW_12.format(low='-0.3~-0.1', high='0.1~0.3')}",
     f"'dof_pos': torch.clamp(default_dof_pos + {DRAW_12.format(low='-0.5~-0.2', high='0.2~0.5')}, -1.0, 1.0)",
 )
-START_EXTRAS: Tuple[str, ...] = (
+START_EXTRAS: tuple[str, ...] = (
     f"'dof_vel': {DRAW_12.format(low='-0.5~-0.1', high='0.1~0.5')}",
     "'dof_vel': torch.zeros_like(default_dof_pos)",
     "'root_states': initial_root_states",
@@ -157,7 +155,7 @@ START_EXTRAS: Tuple[str, ...] = (
 )
 DRAW_3 = "torch_rand_float(-1.0, 1.0, (commands.shape[0], 3), commands.device)"
 DRAW_1 = "torch_rand_float(0.0, 1.0, (commands.shape[0], 1), commands.device)"
-GOALS: Tuple[str, ...] = (
+GOALS: tuple[str, ...] = (
     f"@0.5~1.5@ * {DRAW_3}",
     f"{DRAW_3} * torch.tensor([@1.0~2.0@, @0.4~1.0@, @0.5~1.0@], device=commands.device)",
     f"torch.cat((@0.5~2.0@ * {DRAW_3}[:, :1].abs(), @0.2~0.6@ * {DRAW_3}[:, 1:]), dim=-1)",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
-from typing import Any, Dict, List
+from typing import Any
 
 import torch
 from rl_games.algos_torch.model_builder import ModelBuilder
@@ -22,7 +22,7 @@ from torch import Tensor
 class Learner:
     """One candidate's policy, and what it remembers of a rollout: lists of ``(n, ...)``, one entry per step."""
 
-    def __init__(self, params: Dict[str, Any], obs_dim: int, action_dim: int, num_envs: int, device: Any) -> None:
+    def __init__(self, params: dict[str, Any], obs_dim: int, action_dim: int, num_envs: int, device: Any) -> None:
         self.config = config = params["config"]
         with contextlib.redirect_stdout(io.StringIO()):  # rl_games prints what it builds
             network = ModelBuilder().load(copy.deepcopy(params))
@@ -39,7 +39,7 @@ class Learner:
         self.lr = float(config["learning_rate"])
         self.optimizer = torch.optim.Adam(self.model.parameters(), self.lr, eps=1e-8, fused=True)
         self.scheduler = AdaptiveScheduler(config["kl_threshold"])
-        self.steps: List[Dict[str, Tensor]] = []
+        self.steps: list[dict[str, Tensor]] = []
 
     @torch.no_grad()
     def act(self, obs: Tensor) -> Tensor:
@@ -69,13 +69,13 @@ class Learner:
                 self._minibatch({key: x[rows] for key, x in batch.items()})
 
     @torch.no_grad()
-    def _batch(self, last_obs: Tensor) -> Dict[str, Tensor]:
+    def _batch(self, last_obs: Tensor) -> dict[str, Tensor]:
         """Advantages by GAE, and everything as ``(n * steps, ...)``, environment by environment."""
         self.model.eval()
         last = self.model({"is_train": False, "prev_actions": None, "obs": last_obs, "rnn_states": None})["values"]
         gamma, tau = self.config["gamma"], self.config["tau"]
         advantage = torch.zeros_like(last)
-        advantages: List[Tensor] = []
+        advantages: list[Tensor] = []
         for step in reversed(self.steps):
             alive = 1.0 - step["done"]
             advantage = step["reward"] + gamma * last * alive - step["values"] + gamma * tau * alive * advantage
@@ -93,7 +93,7 @@ class Learner:
         self.steps = []
         return batch
 
-    def _minibatch(self, batch: Dict[str, Tensor]) -> None:
+    def _minibatch(self, batch: dict[str, Tensor]) -> None:
         config, clip = self.config, self.config["e_clip"]
         new = self.model({"is_train": True, "prev_actions": batch["actions"], "obs": batch["obs"]})
         policy = actor_loss(batch["neglogpacs"], new["prev_neglogp"], batch["advantages"], True, clip)

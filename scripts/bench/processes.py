@@ -6,7 +6,7 @@ import multiprocessing
 import queue
 import time
 from argparse import Namespace
-from typing import Any, Iterator, List
+from typing import Any, Iterator
 
 from tqdm import tqdm
 
@@ -31,7 +31,7 @@ def _measure(args: Namespace, count: int) -> Record:
     workers = [context.Process(target=_train, args=(args, k, barrier, messages)) for k in range(count)]
     for worker in workers:
         worker.start()
-    rates: List[float] = []
+    rates: list[float] = []
     about: Record = {}
     deadline = time.monotonic() + START_SECONDS + args.seconds + 60
     try:

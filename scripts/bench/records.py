@@ -9,7 +9,7 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict
 
 import torch
 
@@ -41,7 +41,7 @@ def command_line() -> str:
     return f"python scripts/benchmark.py {' '.join(kept)}"
 
 
-def append(path: Optional[Path], record: Record) -> None:
+def append(path: Path | None, record: Record) -> None:
     """Add a record to a file, if there is one."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,16 +49,16 @@ def append(path: Optional[Path], record: Record) -> None:
             file.write(json.dumps(record) + "\n")
 
 
-def read(path: Path) -> List[Record]:
+def read(path: Path) -> list[Record]:
     """All records of a file, in the order of their measurement; none if there is no file."""
     if not path.is_file():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-def latest(records: List[Record], kind: str, *keys: str) -> List[Record]:
+def latest(records: list[Record], kind: str, *keys: str) -> list[Record]:
     """Of each machine and combination of ``keys`` the last record of a kind, sorted by them."""
-    found: Dict[Any, Record] = {}
+    found: dict[Any, Record] = {}
     for record in records:
         if record["kind"] == kind:
             found[(record["label"], *(record[key] for key in keys))] = record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import groupby
 from pathlib import Path
-from typing import List, Sequence
+from typing import Sequence
 
 from .plots import plot_memory, plot_scaling
 from .records import Record, read
@@ -16,7 +16,7 @@ CORES = re.compile(r", \d+ CPU cores")  # what a policy learns on a GPU does not
 BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def report(records: Path, pages: Sequence[Path], images: Path) -> List[Path]:
+def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
     """Write every ``<!-- KIND DEVICE --> ... <!-- end -->`` block of the pages anew, and the pictures.
 
     Returns what was written. A block without records stays empty.
@@ -38,7 +38,7 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> List[Path]:
     return written
 
 
-def _block(measured: List[Record], kind: str, device: str) -> str:
+def _block(measured: list[Record], kind: str, device: str) -> str:
     """A table for each machine and day, under the commands that measured it; of ``curves``, the pictures.
 
     ``gap`` is a part of ``learning`` for the README, without the commands.
@@ -52,7 +52,7 @@ def _block(measured: List[Record], kind: str, device: str) -> str:
         machine = CORES.sub("", row["machine"]) if (kind, device) == ("gap", "cuda") else row["machine"]
         return machine, row["date"].split()[0]
 
-    parts: List[str] = []
+    parts: list[str] = []
     for (machine, day), same in groupby(sorted(rows, key=origin), origin):
         group = list(same)
         commands = [*dict.fromkeys(f"    {row['command']}" for row in group), ""] if kind != "gap" else []

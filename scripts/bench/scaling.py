@@ -8,15 +8,15 @@ import tempfile
 from argparse import Namespace
 from pathlib import Path
 from statistics import median
-from typing import Iterator, List
+from typing import Iterator
 
 import torch
 from tqdm import tqdm
 
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.memory import release
-from envcoder_bench.preparation import baseline_sources, build_task, prepare
+from envcoder_bench.run.plan import release
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.tasks.base import UNSHAPED
 from envcoder_bench.tasks.registry import task_names
 
@@ -65,7 +65,7 @@ def scaling(args: Namespace) -> Iterator[Record]:
 
 def _one(args: Namespace, count: int) -> Iterator[Record]:
     session = Session.build(args, make_candidates(count), args.envs)
-    seconds: List[float] = []
+    seconds: list[float] = []
     startup = 0.0
     for _ in tqdm(
         range(args.warmup + args.iterations),

@@ -8,7 +8,7 @@ import time
 from argparse import Namespace
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, Sequence
 
 import psutil  # rl_games' own dependency
 import torch
@@ -16,15 +16,15 @@ from rl_games.common.algo_observer import AlgoObserver
 from torch import Tensor
 from tqdm import tqdm
 
-from envcoder_bench.config import compose_config
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.memory import release
-from envcoder_bench.preparation import Group, build_task, prepare
-from envcoder_bench.run_folder import CandidateSource
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.plan import release
+from envcoder_bench.run.prepare import Group, build_task, prepare
+from envcoder_bench.run.session import make_agent
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.training import make_agent
 
 MIN_SECONDS, MIN_ROUNDS = 1.0, 3  # of a measurement of physics
 
@@ -51,12 +51,12 @@ class Session:
     """Candidates in training."""
 
     cfg: Any
-    groups: List[Group]
+    groups: list[Group]
     env: GroupedVecTask
     agent: Any
 
     @classmethod
-    def build(cls, args: Namespace, candidates: List[CandidateSource], envs: int, seeds: int = 1) -> Session:
+    def build(cls, args: Namespace, candidates: list[CandidateSource], envs: int, seeds: int = 1) -> Session:
         """Load, check and set up; ends the program if a candidate fails."""
         cfg = make_config(args, num_envs_per_candidate=envs, learning_iterations=100_000, seeds=seeds)
         groups, failed = prepare(cfg, candidates)
@@ -95,7 +95,7 @@ def physics_rate(task: Task, commands: Sequence[Tensor], begin: Callable[[], obj
         commands: ``(num_envs, num_dofs)`` each, given in turn.
         begin: begins episodes, before each round, which is not timed.
     """
-    seconds: List[float] = []
+    seconds: list[float] = []
     with tqdm(desc=f"bare physics of {task.num_envs:,}", unit=" rounds", leave=False, disable=None) as bar:
         while len(seconds) < MIN_ROUNDS or sum(seconds) < MIN_SECONDS:
             begin()

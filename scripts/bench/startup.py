@@ -13,7 +13,7 @@ import termios
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional
+from typing import Iterator
 
 import psutil  # rl_games' own dependency
 from tqdm import tqdm
@@ -58,7 +58,7 @@ def _record(args: Namespace, iterations: int, to_the_end: bool) -> Record:
     return {**record, **records.describe(cfg.device)}
 
 
-def watch(command: List[str], out: Path, iterations: int, to_the_end: bool, device: str) -> Dict[str, float]:
+def watch(command: list[str], out: Path, iterations: int, to_the_end: bool, device: str) -> dict[str, float]:
     """Start a run on a terminal of its own and watch it.
 
     Returns the seconds until the candidates were checked, ``checked_s``, until the first iteration was done,
@@ -71,7 +71,7 @@ def watch(command: List[str], out: Path, iterations: int, to_the_end: bool, devi
     began = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=slave)
     os.close(slave)
-    seen: Dict[str, float] = {"memory_gib": 0.0}
+    seen: dict[str, float] = {"memory_gib": 0.0}
     look_at = 0.0
     said = b""
     with tqdm(total=iterations, desc="eval_shapers.py", unit=" iterations", leave=False, disable=None) as bar:
@@ -103,7 +103,7 @@ def watch(command: List[str], out: Path, iterations: int, to_the_end: bool, devi
     return {**seen, "seconds": time.monotonic() - began}
 
 
-def _read(master: int) -> Optional[bytes]:
+def _read(master: int) -> bytes | None:
     """What the run has written; None once it has ended."""
     if not select.select([master], [], [], 0.02)[0]:
         return b""

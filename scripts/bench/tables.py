@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import mean
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Sequence, Tuple
 
 from . import task_tables
 from .records import Record, latest
@@ -13,7 +13,7 @@ Column = Tuple[str, Callable[[Record], str]]
 
 _SIZE: Column = ("candidates x environments", lambda r: f"{r['candidates']:,} x {r['envs']:,}")
 
-COLUMNS: Dict[str, List[Column]] = {
+COLUMNS: dict[str, list[Column]] = {
     "scaling": [
         _SIZE,
         ("training, env-steps/s", lambda r: f"{r['training']:,.0f}"),
@@ -68,7 +68,7 @@ COLUMNS: Dict[str, List[Column]] = {
         ("fitness of 256 episodes", lambda r: f"{r['fitness']:.3f}"),
     ],
 }
-IDENTITY: Dict[str, Tuple[str, ...]] = {  # what tells two measurements of a kind apart
+IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
     "processes": ("envs", "processes"),
     "human": ("envs", "seed", "point"),
     "run": ("candidates", "envs", "iterations"),
@@ -76,7 +76,7 @@ IDENTITY: Dict[str, Tuple[str, ...]] = {  # what tells two measurements of a kin
 }
 
 
-def table(kind: str, rows: Sequence[Record]) -> List[str]:
+def table(kind: str, rows: Sequence[Record]) -> list[str]:
     """Markdown lines, a row per record; those of ``dispatch`` give two."""
     columns = COLUMNS.get(kind) or task_tables.COLUMNS[kind]
     lines = [" | ".join(name for name, _ in columns), "|".join("---" for _ in columns)]
@@ -86,7 +86,7 @@ def table(kind: str, rows: Sequence[Record]) -> List[str]:
     return [f"|{line}|" if line.startswith("---") else f"| {line} |" for line in lines]
 
 
-def select(kind: str, records: List[Record], known: Sequence[Record] = ()) -> List[Record]:
+def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> list[Record]:
     """The latest record of every measurement of a kind; processes compared to the scaling that is ``known``."""
     if kind in task_tables.ROWS:
         return task_tables.ROWS[kind](records)
@@ -97,7 +97,7 @@ def select(kind: str, records: List[Record], known: Sequence[Record] = ()) -> Li
     return rows
 
 
-def _tool(row: Record, tools: List[Record]) -> Dict[str, Any]:
+def _tool(row: Record, tools: list[Record]) -> dict[str, Any]:
     """This tool's training with 250 candidates, or the most that were measured up to there."""
     same = [t for t in tools if t["label"] == row["label"] and t["envs"] == row["envs"] and t["candidates"] <= 250]
     if not same:
@@ -105,7 +105,7 @@ def _tool(row: Record, tools: List[Record]) -> Dict[str, Any]:
     return {"tool": same[-1]["training"], "tool_candidates": same[-1]["candidates"]}
 
 
-def _both_ways(record: Record) -> List[Record]:
+def _both_ways(record: Record) -> list[Record]:
     return [
         {**record, "how": "all in one batch", "us": record["batched_us"]},
         {**record, "how": "a loop over candidates", "us": record["loop_us"]},

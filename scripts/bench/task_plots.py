@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Sequence
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -20,9 +20,9 @@ WIDTH, HEIGHT = 11.0, 4.4
 OTHERS = (PHYSICS, "#009e73", "#cc79a7")  # colours of what is no baseline
 
 
-def pictures(records: Sequence[Record]) -> Dict[str, List[Points]]:
+def pictures(records: Sequence[Record]) -> dict[str, list[Points]]:
     """For each task the curves of its picture: those from a GPU, where there are any."""
-    by_task: Dict[str, List[Points]] = {}
+    by_task: dict[str, list[Points]] = {}
     for points in curves(records):
         by_task.setdefault(points[0]["task"], []).append(points)
     for task, own in by_task.items():
@@ -34,7 +34,7 @@ def file_name(task: str) -> str:
     return f"{task.lower()}_training.png"
 
 
-def plot_learning(records: Sequence[Record], images: Path) -> List[Path]:
+def plot_learning(records: Sequence[Record], images: Path) -> list[Path]:
     """Draw a picture for each task; returns the files."""
     paths = []
     for task, own in pictures(records).items():
@@ -43,7 +43,7 @@ def plot_learning(records: Sequence[Record], images: Path) -> List[Path]:
     return paths
 
 
-def _plot(task: str, own: List[Points], path: Path) -> None:
+def _plot(task: str, own: list[Points], path: Path) -> None:
     figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)  # no pyplot: nothing global, and no display is looked for
     figure.text(0.02, 0.93, f"{task}: how the baselines learn", fontsize=14, fontweight="bold")
@@ -70,21 +70,21 @@ def _plot(task: str, own: List[Points], path: Path) -> None:
     figure.savefig(path)
 
 
-def _time(own: List[Points]) -> Tuple[str, float, str]:
+def _time(own: list[Points]) -> tuple[str, float, str]:
     """The axis of time; the star on it is the target."""
     minutes = max(points[-1]["seconds"] for points in own) > 180
     unit = "minutes" if minutes else "seconds"
     return "seconds", 60.0 if minutes else 1.0, f"{unit} of training, of all policies of a run"
 
 
-def _limits(own: List[Points], target: Optional[float]) -> Tuple[float, float]:
+def _limits(own: list[Points], target: float | None) -> tuple[float, float]:
     """Of the fitness: all means, and room around them; an interval of few seeds may reach far beyond."""
     means = [mean_fitness(p) for points in own for p in points if measured(p["fitness"])]
     top = max([*means, target or 0.0]) or 1.0
     return min([*means, 0.0]) - 0.05 * top, (1.1 + 0.09 * len(own)) * top  # the legend stands above
 
 
-def _looks(own: List[Points]) -> List[Dict[str, Any]]:
+def _looks(own: list[Points]) -> list[dict[str, Any]]:
     """Colour, line and label of each curve: a colour for each name, lines for the trainings of one."""
     others = sorted({name(points[0]) for points in own} - {HUMAN, UNSHAPED})
     colors = {HUMAN: TOOL, UNSHAPED: PROCESSES, **dict(zip(others, cycle(OTHERS)))}
@@ -99,7 +99,7 @@ def _looks(own: List[Points]) -> List[Dict[str, Any]]:
     return looks
 
 
-def _draw(axes: Any, points: Points, key: str, scale: float, look: Dict[str, Any]) -> None:
+def _draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any]) -> None:
     x = [p[key] / scale for p in points]
     bounds = [mean_interval(measured(p["fitness"])) for p in points]
     axes.plot(x, [mean_fitness(p) for p in points], linewidth=2.2, **look)

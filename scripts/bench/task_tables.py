@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, List, Sequence, Tuple
 
 from envcoder_bench.report.ranking import mean_interval
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
@@ -10,7 +10,7 @@ from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
 from .records import Record, latest
 
 # fitness of the human baseline that is to be reached, and within how many seconds of training
-TARGETS: Dict[str, Tuple[float, Optional[float]]] = {
+TARGETS: dict[str, tuple[float, float | None]] = {
     "Cartpole": (0.95, 10),
     "Ant": (5.0, 60),
     "Humanoid": (3.0, 300),
@@ -32,9 +32,9 @@ Points = List[Record]  # of one candidate in one training, in order
 Column = Tuple[str, Callable[[Record], str]]
 
 
-def curves(records: Sequence[Record]) -> List[Points]:
+def curves(records: Sequence[Record]) -> list[Points]:
     """The curve of every candidate, from the latest training of each kind."""
-    found: Dict[Tuple[str, str], Dict[str, Dict[str, Points]]] = {}
+    found: dict[tuple[str, str], dict[str, dict[str, Points]]] = {}
     for record in records:
         if record["kind"] == "learning":
             runs = found.setdefault((record["label"], record["what"]), {})
@@ -56,12 +56,12 @@ def _order(task: str) -> int:
     return list(TARGETS).index(task) if task in TARGETS else len(TARGETS)
 
 
-def measured(fitness: Sequence[Optional[float]]) -> List[float]:
+def measured(fitness: Sequence[float | None]) -> list[float]:
     """Without those that failed."""
     return [x for x in fitness if x is not None]
 
 
-def interval(fitness: Sequence[Optional[float]]) -> str:
+def interval(fitness: Sequence[float | None]) -> str:
     """Mean and 95 % interval over seeds."""
     known = measured(fitness)
     mean, low, _ = mean_interval(known)
@@ -74,7 +74,7 @@ def mean_fitness(record: Record) -> float:
     return mean_interval(measured(record["fitness"]))[0]
 
 
-def learning_rows(records: Sequence[Record]) -> List[Record]:
+def learning_rows(records: Sequence[Record]) -> list[Record]:
     """A row for each curve: its end, and when it was first at its task's target."""
     rows = []
     for points in curves(records):
@@ -85,7 +85,7 @@ def learning_rows(records: Sequence[Record]) -> List[Record]:
     return rows
 
 
-def gap_rows(records: Sequence[Record]) -> List[Record]:
+def gap_rows(records: Sequence[Record]) -> list[Record]:
     """A row for each task: human against unshaped, of the trainings with most seeds, both in one if there is one.
 
     They are compared after as many env-steps, those of the shorter training. Changed settings are left out.
@@ -96,7 +96,7 @@ def gap_rows(records: Sequence[Record]) -> List[Record]:
         own = [r for r in ends if (r["label"], r["task"]) == (label, task)]
         both = [r for r in own if {p["candidate"] for p in own if p["run"] == r["run"]} == set(BASELINES)]
 
-        def best(candidate: str, own: List[Record] = own, both: List[Record] = both) -> Optional[Record]:
+        def best(candidate: str, own: list[Record] = own, both: list[Record] = both) -> Record | None:
             of = [r for r in own if r["candidate"] == candidate]
             return max(of, key=lambda r: (r["seeds"], r in both, r["env_steps"]), default=None)
 
@@ -115,16 +115,16 @@ def _last_before(env_steps: float, points: Points) -> Record:
     return {key: last[key] for key in ("fitness", "env_steps", "seconds")}
 
 
-def transfer_rows(records: Sequence[Record]) -> List[Record]:
+def transfer_rows(records: Sequence[Record]) -> list[Record]:
     shipped = [r for r in records if not r.get("overrides")]
     return sorted(latest(shipped, "transfer", "task", "candidate"), key=lambda r: _order(r["task"]))
 
 
-def physics_rows(records: Sequence[Record]) -> List[Record]:
+def physics_rows(records: Sequence[Record]) -> list[Record]:
     return sorted(latest(list(records), "physics", "task", "sim", "envs"), key=lambda r: _order(r["task"]))
 
 
-def finer_rows(records: Sequence[Record]) -> List[Record]:
+def finer_rows(records: Sequence[Record]) -> list[Record]:
     """A row for each policy, with the record of every number of physics steps in ``by_substeps``."""
     rows = []
     found = latest(list(records), "finer", "task", "candidate", "substeps")
@@ -176,11 +176,11 @@ def _both_steps(row: Record) -> str:
     return human if human == unshaped else f"{human}, {unshaped}"
 
 
-ROWS: Dict[str, Callable[[Sequence[Record]], List[Record]]] = {
+ROWS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
     "learning": learning_rows, "gap": gap_rows, "transfer": transfer_rows, "physics": physics_rows,
     "finer": finer_rows,
 }  # fmt: skip
-COLUMNS: Dict[str, List[Column]] = {
+COLUMNS: dict[str, list[Column]] = {
     "learning": [
         ("task, baseline", lambda r: f"{r['task']}, {name(r)}"),
         ("seeds x environments", _seeds),

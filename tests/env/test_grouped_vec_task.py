@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Dict, Sequence
+from typing import Sequence
 
 import numpy as np
 import pytest
 import torch
 
-from envcoder_bench.config import compose_config
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.preparation import build_task, prepare
-from envcoder_bench.run_folder import CandidateSource
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.prepare import build_task, prepare
 
 N = 6
 STATE_AS_REWARD = "def compute_reward(dof_pos):\n    return dof_pos[:, 0] + 10.0 * dof_pos[:, 1]\n"
@@ -22,7 +22,7 @@ NEVER_ENDS = COSINE + "def compute_terminal(pole_angle):\n    return torch.zeros
 
 
 def make_env(
-    sources: Dict[str, str],
+    sources: dict[str, str],
     seeds: int = 1,
     evaluation: bool = False,
     overrides: Sequence[str] = (),

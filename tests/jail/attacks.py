@@ -8,7 +8,7 @@ reason of a failure is what comes out of the jail.
 from __future__ import annotations
 
 from textwrap import dedent
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 GOOD = """
 def compute_reward(state_dict):
@@ -31,7 +31,7 @@ class Attack(NamedTuple):
     bare: str = ""
 
 
-ATTACKS: List[Attack] = []
+ATTACKS: list[Attack] = []
 
 
 def attack(kind: str, told: str, bare: str = "", good: bool = True, **codes: str) -> None:
@@ -581,7 +581,7 @@ def _forged(nodes: str = _NODE, components: str = "[]", action_dim: str = "12", 
     return f'{{"candidate": {{"functions": {{"{name}": {_FUNCTION % nodes}}}, {rest}}}}}'
 
 
-FORGERIES: Dict[str, str] = {
+FORGERIES: dict[str, str] = {
     "no_json": "what is this",
     "empty": "{}",
     "two": '{"candidate": {}, "error": {}}',

@@ -7,7 +7,6 @@ with it they are refused, so that a program is what its text says.
 from __future__ import annotations
 
 from textwrap import dedent
-from typing import Dict
 
 from attacks import GOOD, MAY_NOT, attack
 
@@ -231,7 +230,7 @@ attack(
 )
 
 # what looks like an attack and is none: these pass
-HARMLESS: Dict[str, str] = {
+HARMLESS: dict[str, str] = {
     name: dedent(code).strip("\n") + "\n" + GOOD
     for name, code in dict(
         prints_a_lot="for _ in range(2000):\n    print('x' * 1_000_000)",

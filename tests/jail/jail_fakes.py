@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Mapping
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.config import compose_config
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.verdicts import Verdict, judge
-from envcoder_bench.preparation import baseline_sources, build_task
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare import baseline_sources, build_task
 from envcoder_bench.tasks.base import Task
 
 NUM_ENVS = 8
@@ -22,7 +22,7 @@ def make_task(name: str = "Anymal") -> Task:
     return build_task(compose_config(name, ["sim=mujoco_cpu", "device=cpu"]), NUM_ENVS)
 
 
-def state_of(task: Task) -> Dict[str, Tensor]:
+def state_of(task: Task) -> dict[str, Tensor]:
     """The task's state, which its simulator may overwrite, as functions see it."""
     state = {key: x.clone() for key, x in task.state.items()}
     return {**state, "progress_buf": torch.ones(NUM_ENVS, dtype=torch.int64)}
@@ -33,8 +33,8 @@ def baseline_of(task: Task) -> str:
 
 
 def judged(
-    sources: Mapping[str, str], limits: Optional[Limits] = None, scan: bool = True, task: str = "Anymal", **given: Any
-) -> Dict[str, Verdict]:
+    sources: Mapping[str, str], limits: Limits | None = None, scan: bool = True, task: str = "Anymal", **given: Any
+) -> dict[str, Verdict]:
     """What the jail makes of files, by their names."""
     own = make_task(task)
     named = [(name, f"{name}.py", source) for name, source in sources.items()]

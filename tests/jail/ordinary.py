@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from textwrap import dedent
-from typing import Dict, Tuple
 
-ORDINARY: Dict[str, Tuple[str, str]] = {}  # by name, the task and the code
+ORDINARY: dict[str, tuple[str, str]] = {}  # by name, the task and the code
 
 
 def ordinary(task: str, **codes: str) -> None:

@@ -13,15 +13,15 @@ import torch
 from jail_fakes import NUM_ENVS, baseline_of, judged, make_task, state_of
 from ordinary import ORDINARY
 
-from envcoder_bench import stream
-from envcoder_bench.folders import project_folder
-from envcoder_bench.preparation import baseline_sources
+from envcoder_bench.compile.interpret import Interpreter
+from envcoder_bench.compile.trace import Memo, trace
+from envcoder_bench.core import stream
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.run.prepare import baseline_sources
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import Probe, check
 from envcoder_bench.shaping.contract import SHAPER_TYPES, Candidate, CandidateError
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.tracing.interpret import Interpreter
-from envcoder_bench.shaping.tracing.trace import Memo, trace
 from envcoder_bench.tasks.registry import task_names
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")

@@ -13,13 +13,13 @@ from jail_fakes import NUM_ENVS, make_task, state_of
 from tracing_fakes import Compiled, make_state
 from tracing_operations import every_node
 
-from envcoder_bench import stream
+from envcoder_bench.compile.interpret import BINARY, OTHERS, UNARY, Interpreter
+from envcoder_bench.compile.program import FLOATS, Node, Output, Program
+from envcoder_bench.compile.source import write_source
+from envcoder_bench.core import stream
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.rebuild import MAX_LIVE, MAX_NODES, OPERATIONS, Contract, clean, most_live, rebuild
 from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.shaping.tracing.interpret import BINARY, OTHERS, UNARY, Interpreter
-from envcoder_bench.shaping.tracing.program import FLOATS, Node, Output, Program
-from envcoder_bench.shaping.tracing.source import write_source
 
 
 @pytest.fixture(scope="module")
@@ -281,9 +281,9 @@ def test_the_tracers_programs_fit(contract):
     from tracing_fakes import function, record
     from tracing_table import TABLE
 
+    from envcoder_bench.compile.program import KINDS
     from envcoder_bench.jail.rebuild import _nodes
     from envcoder_bench.jail.work import _plain_program
-    from envcoder_bench.shaping.tracing.program import KINDS
 
     state = make_state(20)
     reads = {key: (KINDS[x.dtype], math.prod(x.shape[1:])) for key, x in state.items()}

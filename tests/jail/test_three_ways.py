@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Dict, List
 
 import pytest
 import torch
@@ -12,18 +11,18 @@ from shaping_fakes import BASELINE, FakeTask, Groups, load
 from torch import Tensor
 from tricky import TRICKY
 
+from envcoder_bench.compile.trace import trace
 from envcoder_bench.jail.verdicts import judge
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import Candidate
-from envcoder_bench.shaping.tracing.trace import trace
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
 SIZES = (64, 131, 256)
 STEPS = 6
 
 
-def jailed(n: int) -> Dict[str, Candidate]:
+def jailed(n: int) -> dict[str, Candidate]:
     task = FakeTask(n)
     sources = [(name, "candidate.py", code) for name, code in TRICKY.items()]
     state = {**task.state, "progress_buf": torch.zeros(n, dtype=torch.int64)}
@@ -47,7 +46,7 @@ class Jailed(Groups):
 
 
 @pytest.fixture(scope="module", params=SIZES)
-def runs(request) -> List[List[Dict[str, Tensor]]]:
+def runs(request) -> list[list[dict[str, Tensor]]]:
     n, codes = request.param, [*TRICKY.values()]
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # none is taken back

@@ -12,10 +12,10 @@ from helpers import QUICK, assert_same_weights, results, run, weights, write_can
 from jail_fakes import judged
 from test_ordinary import REFUSED, TYPICAL
 
+from envcoder_bench.compile import kernels
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.jail import probing, wire
 from envcoder_bench.shaping.contract import Candidate
-from envcoder_bench.shaping.tracing import kernels
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
 WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 7, "--learning_iterations", 4, "--no_baselines"]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from envcoder_bench.profiling import EVALUATION, REST, RESULTS
+from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
 from envcoder_bench.report.breakdown import BAR, LABELS, Breakdown, CandidateCost, bar, render_breakdown, to_json
 
 # two iterations of horizon 4: 20 s in all, of which 8 s are training

@@ -203,8 +203,7 @@ def test_a_wide_file_of_format_1_becomes_the_two_files_of_today(tmp_path):
     for _ in range(2):  # doing it again changes nothing
         split_wide(curves, components)
         assert curves.read_text() == (
-            f"{HEADER}\n"
-            '1,100,a,0,,1,2,3,4,5\n2,200,b,0,0.5,1,2,3,4,5\n2,200,"c, d",0,,1,2,3,4,5\n'
+            f'{HEADER}\n1,100,a,0,,1,2,3,4,5\n2,200,b,0,0.5,1,2,3,4,5\n2,200,"c, d",0,,1,2,3,4,5\n'
         )
         assert components.read_text() == (
             "iteration,env_steps,candidate,seed,component,mean\n2,200,b,0,effort,6\n"

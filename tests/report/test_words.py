@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.report.words import counted, without_folders
 
 

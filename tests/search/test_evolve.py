@@ -11,17 +11,17 @@ import pytest
 import torch
 from helpers import results, write_candidates
 
-from envcoder_bench import evaluate
-from envcoder_bench.config import compose_config
-from envcoder_bench.errors import UserError
-from envcoder_bench.folders import project_folder
-from envcoder_bench.preparation import baseline_sources, prepare
-from envcoder_bench.run_folder import CandidateSource
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.run import evaluate
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.genome import Genome
 from envcoder_bench.search.records import Archive, Attempt, Proposal
 from envcoder_bench.shaping.contract import SHAPER_TYPES
-from envcoder_bench.shaping.finding import find_candidates
+from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.registry import task_names
 
@@ -130,7 +130,7 @@ def test_the_same_archive_round_and_seed_give_the_same_proposals():
 
 def test_the_order_of_sets_has_no_influence():
     script = (
-        "import json, sys\nsys.path[:0] = ['tests', 'tests/search']\n"
+        "import json, sys\nsys.path[:0] = ['tests/fakes', 'tests/search']\n"
         "from test_evolve import told, with_shipped\nprint(json.dumps(told(with_shipped('Anymal'))))"
     )
     root = project_folder("user_functions").parent

@@ -2,8 +2,8 @@
 
 import pytest
 
-from envcoder_bench.errors import UserError
-from envcoder_bench.run_folder import RunFolder
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.search.folder import Round, SearchFolder, shown
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.records import FAILED_AT_LOAD, Archive, Attempt, Proposal

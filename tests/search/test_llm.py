@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from search_fakes import random_archive, source
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.prompt import Prompts, load_templates
 from envcoder_bench.search.providers.base import ProviderError, Reply, most_input_tokens

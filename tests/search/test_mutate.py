@@ -6,7 +6,7 @@ from random import Random
 import pytest
 import torch
 
-from envcoder_bench.preparation import baseline_sources
+from envcoder_bench.run.prepare import baseline_sources
 from envcoder_bench.search import expressions, mutate, mutate_reward, recombine
 from envcoder_bench.search import terms as where
 from envcoder_bench.search.genome import Genome, Unsuitable

@@ -4,8 +4,8 @@ import pytest
 from omegaconf import open_dict
 from search_fakes import random_archive
 
-from envcoder_bench.config import compose_config
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.config import compose_config
 from envcoder_bench.search import prompt
 from envcoder_bench.search.prompt import Prompts, fill, helper_lines, load_templates, system_prompt
 from envcoder_bench.search.records import Archive

@@ -7,7 +7,7 @@ from email.utils import formatdate
 import pytest
 from llm_server import answer, cut_connection, drip, raw, reset, silent, status, truncated
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers import transport
 from envcoder_bench.search.providers.base import ERROR, LENGTH, REFUSAL, STOP, Message, ProviderError, Request
 from envcoder_bench.search.providers.choice import kind_of, make_provider

@@ -9,7 +9,7 @@ import textwrap
 import code_by_patterns
 import pytest
 
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.search.providers.base import Reply
 from envcoder_bench.search.providers.code import MAX_CHARS, extract_code
 from envcoder_bench.search.providers.complete import no_code
@@ -220,7 +220,7 @@ def bombs():
 
 EXTRACT_ALL = """
 import sys
-sys.path[:0] = ["tests/search"]
+sys.path[:0] = ["tests/search", "tests/fakes"]
 from test_providers_code import bombs
 from envcoder_bench.search.providers.code import extract_code
 for name, text in bombs():

@@ -14,7 +14,7 @@ import pytest
 from llm_server import CODE, answer, held, status
 from search_fakes import cuts
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import BUDGET, ERROR, STOP, Message, ProviderError, Reply, Request
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.choice import make_provider

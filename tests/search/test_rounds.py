@@ -2,10 +2,10 @@
 
 import pytest
 
-from envcoder_bench.config import compose_config
 from envcoder_bench.report.points import Point, PointLog
 from envcoder_bench.report.results import FAILED as ROW_FAILED
 from envcoder_bench.report.results import Result, write_results
+from envcoder_bench.run.config import compose_config
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
 from envcoder_bench.search.rounds import Checker, check_and_mend, recorded

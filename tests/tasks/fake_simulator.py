@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence
+from typing import Sequence
 
 import torch
 from torch import Tensor
@@ -45,8 +45,8 @@ class FakeSimulator(Simulator):
         self.mass_matrix = torch.eye(len(dof_names)).repeat(num_envs, 1, 1)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32)
-        self.engine_warnings: Dict[str, int] = {}
-        self.effort: Optional[Tensor] = None
+        self.engine_warnings: dict[str, int] = {}
+        self.effort: Tensor | None = None
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self.effort = effort
@@ -59,19 +59,19 @@ class FakeSimulator(Simulator):
     def write(
         self,
         mask: Tensor,
-        root_states: Optional[Tensor] = None,
-        dof_pos: Optional[Tensor] = None,
-        dof_vel: Optional[Tensor] = None,
-        object_states: Optional[Tensor] = None,
+        root_states: Tensor | None = None,
+        dof_pos: Tensor | None = None,
+        dof_vel: Tensor | None = None,
+        object_states: Tensor | None = None,
     ) -> None:
         own = (self.root_states, self.dof_pos, self.dof_vel, self.object_states)
         for live, new in zip(own, (root_states, dof_pos, dof_vel, object_states)):
             if new is not None:
                 live[mask] = new[mask]
 
-    def get_state(self) -> Dict[str, Tensor]:
+    def get_state(self) -> dict[str, Tensor]:
         return {name: getattr(self, name).clone() for name in TENSORS}
 
-    def set_state(self, state: Dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         for name in TENSORS:
             getattr(self, name).copy_(state[name])

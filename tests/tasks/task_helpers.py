@@ -1,14 +1,15 @@
 """What the tests of tasks share."""
+
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import torch
 import yaml
 from fake_simulator import FakeSimulator
 
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.shaping.state import StateDict, own_constants
@@ -16,7 +17,7 @@ from envcoder_bench.tasks.base import Task
 from envcoder_bench.tasks.registry import baseline_path, get_spec
 
 
-def shipped(name: str) -> Dict[str, Any]:
+def shipped(name: str) -> dict[str, Any]:
     """The shipped YAML of a task."""
     return yaml.safe_load((project_folder("cfg") / "task" / f"{name}.yaml").read_text(encoding="utf-8"))
 

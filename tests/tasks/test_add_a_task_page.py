@@ -1,4 +1,5 @@
 """docs/add_a_task.md is complete: its files make a task that passes the check and moves as it should."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -14,10 +15,10 @@ from task_helpers import Functions, begin, whole_state
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
-from envcoder_bench.report.describe import describe
+from envcoder_bench.compile.trace import trace
+from envcoder_bench.run.describe import describe
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
-from envcoder_bench.shaping.tracing.trace import trace
 from envcoder_bench.tasks import registry
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
 
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import make_task
 from envcoder_bench.torch_utils import quat_apply, quat_diff_rad
 

@@ -1,4 +1,5 @@
 """What every registered task must do, on every simulator that runs here: a new task is in these tests by its name."""
+
 from __future__ import annotations
 
 import sys
@@ -7,11 +8,11 @@ import pytest
 import torch
 from task_helpers import baseline, begin, shipped, whole_state
 
-from envcoder_bench.config import compose_config
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.eval_shapers import main
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.preparation import baseline_sources, build_task, prepare
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 if sys.version_info < (3, 11):

@@ -1,4 +1,5 @@
 """FrankaCubeStack against IsaacGymEnvs' formulas by hand, over a fake simulator."""
+
 from __future__ import annotations
 
 import math
@@ -7,7 +8,7 @@ import pytest
 import torch
 from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
 
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import make_task
 
 TABLE, REST_A, REST_B = 1.025, 1.025 + 0.025, 1.025 + 0.035  # m, the table's surface and the cubes' centres on it

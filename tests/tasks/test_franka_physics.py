@@ -15,7 +15,7 @@ import torch
 from stacking_script import LIFT, LOWER, RELEASE, StackingScript
 from task_helpers import Functions, baseline, begin, shipped, whole_state
 
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
 from envcoder_bench.torch_utils import quat_axis, quat_rotate, quat_rotate_inverse
 

@@ -1,4 +1,5 @@
 """Ant and Humanoid against IsaacGymEnvs' formulas by hand, over a fake simulator, and with the physics."""
+
 from __future__ import annotations
 
 import math
@@ -7,7 +8,7 @@ import pytest
 import torch
 from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
 
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import make_task
 
 BOTH = pytest.mark.parametrize("name", ["Ant", "Humanoid"])

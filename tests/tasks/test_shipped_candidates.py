@@ -1,4 +1,5 @@
 """Every shipped candidate passes the check that a run makes, and does what its first lines say."""
+
 from __future__ import annotations
 
 import ast
@@ -9,8 +10,8 @@ import torch
 from task_helpers import Functions, baseline, begin, fake, shipped, whole_state
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from envcoder_bench import stream
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core import stream
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.tasks.registry import baseline_path, make_task, task_names

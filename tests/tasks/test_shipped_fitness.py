@@ -8,16 +8,16 @@ import pytest
 import torch
 from task_helpers import fake, shipped, whole_state
 
-from envcoder_bench.config import compose_config
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.fitness import fitness_meaning, load_fitness, read_fitness
-from envcoder_bench.folders import project_folder
-from envcoder_bench.groups import GroupLayout
-from envcoder_bench.preparation import baseline_sources, build_task, prepare
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.fitness import fitness_meaning, load_fitness, read_fitness
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import FITNESS
-from envcoder_bench.shaping.finding import find_candidates
+from envcoder_bench.shaping.discovery import find_candidates
 
 FOLDER = project_folder("user_functions") / "fitness"
 FILES = {"Anymal": FOLDER / "anymal_speed.py", "Humanoid": FOLDER / "humanoid_speed.py"}

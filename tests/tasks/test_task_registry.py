@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks import registry
 
 TASKS = ["AllegroHand", "Ant", "Anymal", "Cartpole", "FrankaCubeStack", "Humanoid"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any, Dict, Optional, Set
+from typing import Any
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers import sdk, transport
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, Reply, Request, most_input_tokens
 
@@ -19,9 +19,7 @@ class AnthropicMessages:
 
     recorded = False
 
-    def __init__(
-        self, model: str, base_url: Optional[str], timeout: float, max_output_tokens: Optional[int] = None
-    ) -> None:
+    def __init__(self, model: str, base_url: str | None, timeout: float, max_output_tokens: int | None = None) -> None:
         """Raises UserError where the key, the SDK or a sound address is missing."""
         url = sdk.read_base_url(base_url, "ANTHROPIC_BASE_URL")
         key = sdk.read_key("ANTHROPIC_API_KEY", url)
@@ -33,7 +31,7 @@ class AnthropicMessages:
             http_client=transport.http_client(self._sdk, timeout),
         )
         self._timeout = timeout
-        self._not_taken: Set[str] = set()
+        self._not_taken: set[str] = set()
         self.model = model
         self.name = sdk.provider_name("anthropic", model, url)
         self.default_output_tokens = max_output_tokens or (4096 if _FIRST_GENERATIONS.match(model) else 32000)
@@ -51,8 +49,8 @@ class AnthropicMessages:
                 return Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")
         raise UserError(f"{self.name} does not take {', '.join(sorted(self._not_taken))}")
 
-    def _parameters(self, request: Request) -> Dict[str, Any]:
-        parameters: Dict[str, Any] = {
+    def _parameters(self, request: Request) -> dict[str, Any]:
+        parameters: dict[str, Any] = {
             "model": self.model,
             "max_tokens": request.max_output_tokens or self.default_output_tokens,
             "messages": [{"role": m.role, "content": m.text} for m in request.messages],

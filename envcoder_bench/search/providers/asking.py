@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import dataclass, replace
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Sequence
 
 from envcoder_bench.search.providers.base import (
     BUDGET,
@@ -41,7 +41,7 @@ class Retry:
     max_wait: float = 60.0
     most_patience: float = 300.0
 
-    def wait(self, failures: int, retry_after: Optional[float] = None) -> float:
+    def wait(self, failures: int, retry_after: float | None = None) -> float:
         """Seconds to wait after so many failures: at least what the server asked for."""
         backoff = min(self.max_wait, self.first_wait * 2 ** (failures - 1)) * random.uniform(0.5, 1.0)
         return max(backoff, retry_after + random.uniform(0, self.first_wait)) if retry_after is not None else backoff
@@ -67,14 +67,14 @@ class Asker:
     budget: Budget
     unusable: Callable[[Reply], str]
     retry: Retry
-    notify: Optional[Callable[[str], None]]
+    notify: Callable[[str], None] | None
     given_up: threading.Event
     sleep: Sleep
-    refused: List[str]
+    refused: list[str]
 
     def answer(self, request: Request) -> Reply:
         """Ask until a reply does; tokens and cost are of all attempts."""
-        answers: List[Reply] = []
+        answers: list[Reply] = []
         reason = ""
         for attempt in range(self.retry.asks):
             reply = self._ask(replace(request, attempt=attempt))
@@ -130,7 +130,7 @@ class Asker:
                 if fault is not None and not self._bear(fault, left[:count], failures):
                     return
 
-    def _bear(self, error: ProviderError, asked: Sequence[Tuple[Key, Request]], failures: int) -> bool:
+    def _bear(self, error: ProviderError, asked: Sequence[tuple[Key, Request]], failures: int) -> bool:
         """Record that a request for several replies failed, and wait; False where it is not to be sent again."""
         (key, first), (_, last) = asked[0], asked[-1]
         request = replace(first, label=f"{first.label} to {last.label}" if first.label else "")

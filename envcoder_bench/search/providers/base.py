@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Optional, Protocol, Tuple, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 STOP = "stop"
 LENGTH = "length"
@@ -36,9 +36,9 @@ class Request:
     """
 
     system: str
-    messages: Tuple[Message, ...]
-    temperature: Optional[float] = None
-    max_output_tokens: Optional[int] = None
+    messages: tuple[Message, ...]
+    temperature: float | None = None
+    max_output_tokens: int | None = None
     sample: int = 0
     attempt: int = 0
     label: str = field(default="", compare=False)
@@ -60,7 +60,7 @@ class Reply:
     text: str
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: Optional[float] = None
+    cost: float | None = None
     finish: str = STOP
     error: str = ""
 
@@ -79,7 +79,7 @@ class ProviderError(Exception):
         again: whether another try makes sense.
     """
 
-    def __init__(self, kind: str, message: str, retry_after: Optional[float] = None, again: bool = True) -> None:
+    def __init__(self, kind: str, message: str, retry_after: float | None = None, again: bool = True) -> None:
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after
@@ -130,7 +130,7 @@ class SeveralReplies(Provider, Protocol):
     @property
     def most_replies(self) -> int: ...
 
-    def complete_several(self, request: Request, count: int) -> List[Reply]:
+    def complete_several(self, request: Request, count: int) -> list[Reply]:
         """Ask once for ``count`` replies; as ``Provider.complete`` otherwise.
 
         Returns:

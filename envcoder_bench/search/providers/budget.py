@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import Provider, Reply, Request, most_input_tokens
 from envcoder_bench.search.providers.prices import Price, price_of, prices_file, read_prices
 
@@ -36,9 +36,9 @@ class Budget:
 
     def __init__(
         self,
-        max_tokens: Optional[int] = None,
-        max_cost: Optional[float] = None,
-        prices: Optional[Dict[str, Price]] = None,
+        max_tokens: int | None = None,
+        max_cost: float | None = None,
+        prices: dict[str, Price] | None = None,
     ) -> None:
         if max_tokens is not None and max_tokens < 1:
             raise UserError(f"--max_tokens {max_tokens}: give at least 1 token")
@@ -59,7 +59,7 @@ class Budget:
                 "or limit tokens with --max_tokens"
             )
 
-    def priced(self, provider: Provider, reply: Reply) -> Optional[float]:
+    def priced(self, provider: Provider, reply: Reply) -> float | None:
         """What a reply cost: as recorded, or by the price of its tokens; None where that is unknown."""
         price = price_of(provider.model, self._prices)
         if reply.cost is not None or price is None:
@@ -100,7 +100,7 @@ class Budget:
 
     def reserve_several(
         self, provider: Provider, request: Request, count: int, spent: Callable[[], Spent]
-    ) -> Tuple[int, Spent]:
+    ) -> tuple[int, Spent]:
         """As ``reserve``, for two to ``count`` replies to one request: as many as fit now, without waiting.
 
         Returns:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Optional
 
-from envcoder_bench.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.prices import read_prices
 
@@ -40,7 +39,7 @@ def kind_of(llm: str) -> str:
 
 
 def make_provider(
-    llm: str, base_url: Optional[str] = None, timeout: float = 600.0, max_output_tokens: Optional[int] = None
+    llm: str, base_url: str | None = None, timeout: float = 600.0, max_output_tokens: int | None = None
 ) -> Provider:
     """Make the provider that a value of ``--llm`` names; nothing is sent yet.
 

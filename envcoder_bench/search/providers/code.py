@@ -6,7 +6,6 @@ import heapq
 import re
 import textwrap
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Set, Tuple
 
 MAX_CHARS = 1_000_000  # of a reply; a longer one is not looked at. The longest that models write has about half of it
 
@@ -36,12 +35,12 @@ class _Block:
     """A piece of Python: the names that its functions use and do not set themselves, and what it defines."""
 
     code: str
-    uses: Set[str]
-    local: Set[str]
-    defines: Set[str]
+    uses: set[str]
+    local: set[str]
+    defines: set[str]
 
 
-def extract_code(text: str, cut_off: bool = False) -> Optional[str]:
+def extract_code(text: str, cut_off: bool = False) -> str | None:
     """The source of the candidate in a reply, or None where there is none, or the reply has over MAX_CHARS characters.
 
     Of several fenced blocks those with ``compute_*`` functions are joined, in their order, without earlier versions of
@@ -57,8 +56,8 @@ def extract_code(text: str, cut_off: bool = False) -> Optional[str]:
     blocks, fenced = _fenced_blocks(text, cut_off)
     if not fenced and not cut_off:
         blocks = [_bare(text)]
-    chosen: List[int] = []
-    functions: Set[str] = set()
+    chosen: list[int] = []
+    functions: set[str] = set()
     for index in reversed(range(len(blocks))):
         new = set(_COMPUTE.findall(blocks[index])) - functions
         if new:
@@ -69,17 +68,17 @@ def extract_code(text: str, cut_off: bool = False) -> Optional[str]:
     return "\n\n".join(blocks[index] for index in sorted(_with_helpers(blocks, chosen))) + "\n"
 
 
-def _with_helpers(blocks: List[str], chosen: List[int]) -> Set[int]:
+def _with_helpers(blocks: list[str], chosen: list[int]) -> set[int]:
     """The chosen blocks, and of the others the last that defines a name which is missing, until none is."""
     read = [_read(block) for block in blocks]
-    definers: Dict[str, List[int]] = {}
+    definers: dict[str, list[int]] = {}
     for index, block in enumerate(read):
         for name in block.defines:
             definers.setdefault(name, []).append(index)
-    taken: Set[int] = set()
-    known: Set[str] = set()  # defined or local
-    met: Set[str] = set()  # used by a block that is taken
-    wanted: List[Tuple[int, str]] = []  # blocks that define a missing name, the last one first
+    taken: set[int] = set()
+    known: set[str] = set()  # defined or local
+    met: set[str] = set()  # used by a block that is taken
+    wanted: list[tuple[int, str]] = []  # blocks that define a missing name, the last one first
     todo = list(chosen)
     while todo:
         for index in todo:
@@ -97,10 +96,10 @@ def _with_helpers(blocks: List[str], chosen: List[int]) -> Set[int]:
     return taken
 
 
-def _fenced_blocks(text: str, cut_off: bool) -> Tuple[List[str], bool]:
+def _fenced_blocks(text: str, cut_off: bool) -> tuple[list[str], bool]:
     """The Python blocks of a text, and whether there is any fence."""
-    blocks: List[str] = []
-    lines: List[str] = []
+    blocks: list[str] = []
+    lines: list[str] = []
     marks, python, fenced = "", False, False
 
     def close() -> None:
@@ -124,7 +123,7 @@ def _fenced_blocks(text: str, cut_off: bool) -> Tuple[List[str], bool]:
     return blocks, fenced
 
 
-def _fence(line: str) -> Optional[Tuple[str, str]]:
+def _fence(line: str) -> tuple[str, str] | None:
     """The marks of a line that opens or closes a block, three backticks or tildes at least, and the language."""
     line = line.lstrip(" \t")
     rest = line.lstrip(line[:1]) if line[:1] in ("`", "~") else line
@@ -137,7 +136,7 @@ def _fence(line: str) -> Optional[Tuple[str, str]]:
 
 def _bare(text: str) -> str:
     """The top-level Python of a text without fences, with what is indented below it."""
-    lines: List[str] = []
+    lines: list[str] = []
     for line in text.split("\n"):
         if _TOP_LEVEL.match(line) or (lines and (not line.strip() or line[0] in " \t")):
             lines.append(line)
@@ -153,7 +152,7 @@ def _read(code: str) -> _Block:
     return _Block(code, set(_NAME.findall(bare)), _locals(bare), _defines(code))
 
 
-def _defines(code: str) -> Set[str]:
+def _defines(code: str) -> set[str]:
     """Names that a block defines or imports at its top level."""
     names = {name for pair in _DEFINED.findall(code) for name in pair if name}
     for imported in _IMPORTED.findall(code):
@@ -164,7 +163,7 @@ def _defines(code: str) -> Set[str]:
 
 def _without_texts(code: str) -> str:
     """The code without string literals and comments; one that has no end goes to the end of its line, or of all."""
-    kept: List[str] = []
+    kept: list[str] = []
     position = 0
     while True:
         found = _TEXT.search(code, position)
@@ -178,9 +177,9 @@ def _without_texts(code: str) -> str:
                 break
 
 
-def _locals(code: str) -> Set[str]:
+def _locals(code: str) -> set[str]:
     """Names that are assigned to within functions, and their parameters."""
-    names: Set[str] = set()
+    names: set[str] = set()
     for line in code.split("\n"):
         found = _TARGETS.match(line)
         if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Callable, Iterator, Sequence, TypeVar
 
 from envcoder_bench.search.providers.asking import Asker, Retry, Sleep
 from envcoder_bench.search.providers.base import LENGTH, REFUSAL, Provider, Reply, Request
@@ -34,15 +34,15 @@ def complete_all(
     provider: Provider,
     requests: Sequence[Request],
     transcript: Transcript,
-    budget: Optional[Budget] = None,
+    budget: Budget | None = None,
     unusable: Callable[[Reply], str] = no_code,
     concurrency: int = 8,
-    retry: Optional[Retry] = None,
-    on_reply: Optional[Callable[[int, Reply], None]] = None,
-    notify: Optional[Callable[[str], None]] = None,
-    sleep: Optional[Sleep] = None,
+    retry: Retry | None = None,
+    on_reply: Callable[[int, Reply], None] | None = None,
+    notify: Callable[[str], None] | None = None,
+    sleep: Sleep | None = None,
     replies_per_request: int = 16,
-) -> List[Reply]:
+) -> list[Reply]:
     """Get a reply for every request, from the transcript where it is there, else from the provider.
 
     A reply is on disk as soon as it has arrived. Ctrl-C ends this at once; requests in flight are lost, replies not.
@@ -66,13 +66,13 @@ def complete_all(
     budget = Budget() if budget is None else budget
     budget.check_price(provider)
     given_up = threading.Event()
-    refused: List[str] = []
+    refused: list[str] = []
     asker = Asker(
         provider, transcript, budget, unusable, retry or Retry(), notify, given_up, sleep or given_up.wait, refused
     )
     limit = provider.default_output_tokens
     asked = [r if r.max_output_tokens is not None else replace(r, max_output_tokens=limit) for r in requests]
-    replies: List[Optional[Reply]] = [None] * len(asked)
+    replies: list[Reply | None] = [None] * len(asked)
 
     def answer_together(group: Sequence[Request]) -> None:
         asker.answer_together(group, replies_per_request)
@@ -91,9 +91,9 @@ def complete_all(
     return [reply for reply in replies if reply is not None]
 
 
-def _same_prompts(requests: Sequence[Request]) -> List[List[Request]]:
+def _same_prompts(requests: Sequence[Request]) -> list[list[Request]]:
     """Requests that differ in ``sample`` alone, two and more of them, in their order."""
-    groups: Dict[Request, Dict[int, Request]] = {}
+    groups: dict[Request, dict[int, Request]] = {}
     for request in requests:
         groups.setdefault(replace(request, sample=0), {}).setdefault(request.sample, request)
     return [list(group.values()) for group in groups.values() if len(group) > 1]
@@ -101,11 +101,11 @@ def _same_prompts(requests: Sequence[Request]) -> List[List[Request]]:
 
 def _in_threads(
     work: Callable[[Item], Result], items: Sequence[Item], concurrency: int, given_up: threading.Event
-) -> Iterator[Tuple[int, Result]]:
+) -> Iterator[tuple[int, Result]]:
     """Do the work for each item in so many threads; yields its index and result as they come, and raises its errors."""
     todo = iter(enumerate(items))
     taking = threading.Lock()
-    outcomes: SimpleQueue[Tuple[int, Union[Result, _Raised]]] = SimpleQueue()
+    outcomes: SimpleQueue[tuple[int, Result | _Raised]] = SimpleQueue()
 
     def run() -> None:
         while not given_up.is_set():

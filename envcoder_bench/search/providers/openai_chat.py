@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers import sdk, transport
 from envcoder_bench.search.providers.base import (
     LENGTH,
@@ -27,9 +27,7 @@ class OpenAIChat:
 
     recorded = False
 
-    def __init__(
-        self, model: str, base_url: Optional[str], timeout: float, max_output_tokens: Optional[int] = None
-    ) -> None:
+    def __init__(self, model: str, base_url: str | None, timeout: float, max_output_tokens: int | None = None) -> None:
         """Raises UserError where the key, the SDK or a sound address is missing."""
         url = sdk.read_base_url(base_url, "OPENAI_BASE_URL")
         key = sdk.read_key("OPENAI_API_KEY", url)
@@ -43,7 +41,7 @@ class OpenAIChat:
         self._timeout = timeout
         self._most_replies = MOST_REPLIES
         reasons = _REASONING.match(model.split("/")[-1]) is not None
-        self._not_taken: Set[str] = {"temperature"} if reasons else set()
+        self._not_taken: set[str] = {"temperature"} if reasons else set()
         self._limits = _LIMITS if reasons or not url else _LIMITS[::-1]
         self.model = model
         self.name = sdk.provider_name("openai", model, url)
@@ -57,7 +55,7 @@ class OpenAIChat:
         """Ask once; see Provider."""
         return self.complete_several(request, 1)[0]
 
-    def complete_several(self, request: Request, count: int) -> List[Reply]:
+    def complete_several(self, request: Request, count: int) -> list[Reply]:
         """Ask once for several replies; see SeveralReplies. A server that takes no ``n`` is asked for one."""
         create = self._client.chat.completions.create
         for _ in range(len(_LIMITS) + 3):
@@ -71,10 +69,10 @@ class OpenAIChat:
                 return [Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")]
         raise UserError(f"{self.name} takes neither {' nor '.join(_LIMITS)}")
 
-    def _parameters(self, request: Request, count: int) -> Dict[str, Any]:
+    def _parameters(self, request: Request, count: int) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
         limit = next((name for name in self._limits if name not in self._not_taken), self._limits[0])
-        parameters: Dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "model": self.model,
             "messages": system + [{"role": m.role, "content": m.text} for m in request.messages],
             limit: request.max_output_tokens or self.default_output_tokens,
@@ -85,7 +83,7 @@ class OpenAIChat:
             parameters["temperature"] = request.temperature
         return parameters
 
-    def _replies(self, request: Request, count: int, response: Any) -> List[Reply]:
+    def _replies(self, request: Request, count: int, response: Any) -> list[Reply]:
         """A reply for each choice. Of several, only the sum of their tokens is known."""
         choices = [response.choices[k] for k in range(min(max(len(response.choices), 1), count))]
         if len(choices) < count:  # Ollama, for one, takes n and gives one reply
@@ -102,7 +100,7 @@ class OpenAIChat:
             replies.append(Reply(text, inputs[k], outputs[k], finish=finish, error=error))
         return replies
 
-    def _end(self, request: Request, choice: Any, tokens: int) -> Tuple[str, str]:
+    def _end(self, request: Request, choice: Any, tokens: int) -> tuple[str, str]:
         """How a reply ended, and what is wrong with it; ``tokens``: 0 where they are not known."""
         refusal = getattr(choice.message, "refusal", None)
         if refusal or choice.finish_reason == "content_filter":

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Optional
 
 import yaml
 
-from envcoder_bench.errors import UserError
-from envcoder_bench.folders import project_folder
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.folders import project_folder
 
 # gpt-4o-2024-11-20, claude-haiku-4-5-20251001, gpt-4-turbo-preview are priced as the name without it
 _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest|preview)$")
@@ -32,7 +31,7 @@ def prices_file() -> Path:
     return project_folder("cfg") / "prices.yaml"
 
 
-def read_prices(path: Optional[Path] = None) -> Dict[str, Price]:
+def read_prices(path: Path | None = None) -> dict[str, Price]:
     """Read the prices of all models.
 
     Raises:
@@ -57,6 +56,6 @@ def _price(path: Path, name: str, entry: object) -> Price:
     raise UserError(f"{path}: models.{name} is {entry!r}; write {{input: DOLLARS, output: DOLLARS}} per million tokens")
 
 
-def price_of(model: str, prices: Dict[str, Price]) -> Optional[Price]:
+def price_of(model: str, prices: dict[str, Price]) -> Price | None:
     """The price of a model, or of the name that it is a version of; None where neither is known."""
     return prices.get(model) or prices.get(_VERSION.sub("", model))

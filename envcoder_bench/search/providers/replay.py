@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import Reply, Request
 from envcoder_bench.search.providers.transcript import (
     as_json,
@@ -45,20 +45,20 @@ class ReplayProvider:
         replies = [record for record in records if record["type"] == "reply"]
         if not replies:
             raise UserError(f"--llm replay:{path}: there is no reply in this transcript")
-        self.meta: Dict[str, Any] = records[0]["meta"]
+        self.meta: dict[str, Any] = records[0]["meta"]
         self.name: str = replies[0]["provider"]
         self.model: str = self.name.split("@")[0].split(":", 1)[-1]
         self.default_output_tokens: int = replies[0]["request"]["max_output_tokens"]  # complete_all fills it in
         self._system: str = replies[0]["request"]["system"]
         self.by_label = 0
-        self._by_content: Dict[str, Reply] = {}
-        self._by_label: Dict[Tuple[str, int], Tuple[Request, Reply]] = {}
+        self._by_content: dict[str, Reply] = {}
+        self._by_label: dict[tuple[str, int], tuple[Request, Reply]] = {}
         for record in replies:  # of several replies the last: a search that was resumed asked anew after an error
             request = request_of(record)
             self._by_content[record["hash"]] = reply_of(record)
             self._by_label[request.label, request.attempt] = request, reply_of(record)
 
-    def check(self, meta: Mapping[str, Any], system: Optional[str] = None) -> None:
+    def check(self, meta: Mapping[str, Any], system: str | None = None) -> None:
         """Raise UserError where the transcript is of a search that was asked for something else.
 
         Args:
@@ -94,7 +94,7 @@ class ReplayProvider:
         return reply
 
 
-def _natural(label: str) -> Tuple[Tuple[int, str], ...]:
+def _natural(label: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", label))
 
 

@@ -9,9 +9,9 @@ import os
 import re
 import time
 from email.utils import parsedate_to_datetime
-from typing import Any, Callable, List, Mapping, Optional, TypeVar
+from typing import Any, Callable, Mapping, TypeVar
 
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.words import counted
 from envcoder_bench.search.providers.base import ProviderError
 from envcoder_bench.search.providers.transport import TooLarge
@@ -64,7 +64,7 @@ def provider_name(kind: str, model: str, base_url: str) -> str:
     return f"{kind}:{model}" + ("@" + re.sub(r"//[^/@]*@", "//", base_url) if base_url else "")
 
 
-def read_base_url(base_url: Optional[str], variable: str) -> str:
+def read_base_url(base_url: str | None, variable: str) -> str:
     """The address of ``--base_url``, else of the SDK's own environment variable, else an empty string.
 
     Raises:
@@ -180,7 +180,7 @@ def one_line(text: object, most: int = 300) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def _retry_after(headers: Mapping[str, str]) -> Optional[float]:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a reply's headers ask to wait (numbers, or RFC 9110's date); None where they do not."""
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         value = headers.get(name)
@@ -211,11 +211,11 @@ def cut_off(tokens: int) -> str:
     )
 
 
-def shares(total: int, count: int) -> List[int]:
+def shares(total: int, count: int) -> list[int]:
     """A number of tokens in so many parts, as equal as can be."""
     return [total // count + (k < total % count) for k in range(count)]
 
 
-def clean_text(text: Optional[str]) -> str:
+def clean_text(text: str | None) -> str:
     """A reply's text with question marks for halves of surrogate pairs, which no file and no request can hold."""
     return (text or "").encode("utf-8", "replace").decode("utf-8")

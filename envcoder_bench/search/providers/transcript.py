@@ -24,10 +24,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Iterator, Mapping, Sequence, Tuple
 
 from envcoder_bench import __version__
-from envcoder_bench.errors import UserError
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers.base import BUDGET, ERROR, Message, ProviderError, Reply, Request
 from envcoder_bench.search.providers.budget import Spent
 
@@ -42,7 +42,7 @@ def content_hash(request: Request) -> str:
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
-def _content(request: Request) -> Dict[str, Any]:
+def _content(request: Request) -> dict[str, Any]:
     content = asdict(request)
     del content["label"]
     if request.temperature is not None:
@@ -66,10 +66,10 @@ class Transcript:
         self.path = Path(path)
         self.meta = as_json(meta)
         self._lock = threading.Condition()
-        self._replies: Dict[Key, Reply] = {}
-        self._asked: Set[Key] = set()
+        self._replies: dict[Key, Reply] = {}
+        self._asked: set[Key] = set()
         self._spent = Spent()
-        records: List[Dict[str, Any]] = []
+        records: list[dict[str, Any]] = []
         size = 0
         if self.path.exists():
             records, size = read_records(self.path)
@@ -117,7 +117,7 @@ class Transcript:
         with self._lock:
             return self._replies.get(key)
 
-    def add_replies(self, replies: Sequence[Tuple[Key, Request, Reply]]) -> None:
+    def add_replies(self, replies: Sequence[tuple[Key, Request, Reply]]) -> None:
         """Append replies; they are on disk when this returns. Raises UserError where the disk does not take them."""
         records = [
             {"type": "reply", **_who(key, request), "request": _content(request), "reply": asdict(reply)}
@@ -138,7 +138,7 @@ class Transcript:
         if reply.finish not in (ERROR, BUDGET):
             self._replies[key] = reply
 
-    def _append(self, *records: Dict[str, Any]) -> None:
+    def _append(self, *records: dict[str, Any]) -> None:
         lines = "".join(json.dumps(record, ensure_ascii=True) + "\n" for record in records).encode("ascii")
         try:
             size = os.fstat(self._file).st_size
@@ -150,12 +150,12 @@ class Transcript:
             raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
 
 
-def _who(key: Key, request: Request) -> Dict[str, Any]:
+def _who(key: Key, request: Request) -> dict[str, Any]:
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return {"time": now, "label": request.label, "provider": key[0], "hash": key[1]}
 
 
-def read_records(path: Path) -> Tuple[List[Dict[str, Any]], int]:
+def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
     """Read the whole lines of a transcript.
 
     Returns:
@@ -169,7 +169,7 @@ def read_records(path: Path) -> Tuple[List[Dict[str, Any]], int]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     size = content.rfind(b"\n") + 1
-    records: List[Dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for number, line in enumerate(content[:size].splitlines(), 1):
         try:
             record = json.loads(line)
@@ -205,7 +205,7 @@ def request_of(record: Mapping[str, Any]) -> Request:
     return Request(**content, label=record["label"])
 
 
-def as_json(meta: Mapping[str, Any]) -> Dict[str, Any]:
+def as_json(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The same in JSON's types: lists for tuples."""
     return json.loads(json.dumps(dict(meta)))
 

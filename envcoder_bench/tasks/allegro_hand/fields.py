@@ -1,4 +1,5 @@
 """What AllegroHand's ``state_dict`` holds."""
+
 from __future__ import annotations
 
 from envcoder_bench.tasks.base import Field

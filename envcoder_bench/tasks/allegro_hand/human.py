@@ -4,6 +4,7 @@ Source: IsaacGymEnvs, tasks/allegro_hand.py and cfg/task/AllegroHand.yaml (NVIDI
 observations ("full_state"). The action is IsaacGymEnvs' too, which is the task's own: -1 and 1 are the ends of a
 joint's range. One difference: a goal that is reached is renewed before the next observation, not after it.
 """
+
 import math
 
 import torch

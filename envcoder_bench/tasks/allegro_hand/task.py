@@ -3,10 +3,11 @@
 Source of names, formulas and constants: IsaacGymEnvs, tasks/allegro_hand.py and cfg/task/AllegroHand.yaml (NVIDIA,
 BSD-3-Clause).
 """
+
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping
+from typing import Any, Mapping
 
 import torch
 from torch import Tensor
@@ -156,7 +157,7 @@ class AllegroHand(SimTask):
         super().set_drive_mode(effort)
         self._effort.copy_(effort.unsqueeze(1))
 
-    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         """-1 and 1 are the ends of a joint's range; averaged with the target before."""
         lower, upper = self._lower, self._upper
         target = self._average * scale(action, lower, upper) + (1.0 - self._average) * state["prev_targets"]
@@ -170,7 +171,7 @@ class AllegroHand(SimTask):
         self.new_goal.copy_(reached)
         self.state["successes"].add_(reached)
 
-    def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
+    def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         super().reset(mask, initial, goal)
         if not initial:
             return
@@ -182,7 +183,7 @@ class AllegroHand(SimTask):
         successes.masked_fill_(mask, 0.0)
         targets.copy_(torch.where(mask.unsqueeze(1), self.sim.dof_pos, targets))
 
-    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+    def fitness(self, state: dict[str, Tensor]) -> Tensor:
         return self._reached(state).float()
 
     def _reached(self, state: Mapping[str, Tensor]) -> Tensor:

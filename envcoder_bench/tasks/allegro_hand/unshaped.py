@@ -3,6 +3,7 @@
 Its initial states, goals and terminal function also make the environment in which every candidate's fitness is
 measured: they are IsaacGymEnvs' (tasks/allegro_hand.py), as in human.py, which has the source.
 """
+
 import math
 
 import torch

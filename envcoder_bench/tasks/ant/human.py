@@ -3,6 +3,7 @@
 Source: IsaacGymEnvs, tasks/ant.py and cfg/task/Ant.yaml (NVIDIA, BSD-3-Clause). One difference: reward and observation
 see the state after the physics step they judge.
 """
+
 import torch
 
 from envcoder_bench.torch_utils import compute_heading_and_up, compute_rot, tensor_clamp, torch_rand_float, unscale

@@ -1,4 +1,5 @@
 """The Ant runs towards a far target: state and fitness, with IsaacGymEnvs' names."""
+
 from __future__ import annotations
 
 from typing import Any, Mapping

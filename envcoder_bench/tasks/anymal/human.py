@@ -4,6 +4,7 @@ Source: IsaacGymEnvs, tasks/anymal.py and cfg/task/Anymal.yaml (NVIDIA, BSD-3-Cl
 observation see the state after the physics step they judge, and episodes last 20 s (cfg/task/Anymal.yaml). The action
 is IsaacGymEnvs' too, which is the task's own: joint position target = default_dof_pos + actionScale * action.
 """
+
 import torch
 
 from envcoder_bench.torch_utils import quat_rotate, quat_rotate_inverse, torch_rand_float

@@ -1,7 +1,8 @@
 """ANYmal C tracks velocity commands on flat ground: state, drives and fitness, with IsaacGymEnvs' names."""
+
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Mapping
 
 import torch
 from torch import Tensor
@@ -52,7 +53,6 @@ FIELDS = {
     "command_y_range": Field(None, "m/s", "lowest and highest command to the left, (2,)"),
     "command_yaw_range": Field(None, "rad/s", "lowest and highest turning command, (2,)"),
 }
-
 
 
 class Anymal(SimTask):
@@ -117,10 +117,10 @@ class Anymal(SimTask):
             **{key: torch.tensor([float(x) for x in read(cfg, source)]) for key, source in COMMAND_RANGES.items()},
         }
 
-    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         return self.action_scale * action + state["default_dof_pos"]
 
-    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+    def fitness(self, state: dict[str, Tensor]) -> Tensor:
         root, commands = state["root_states"], state["commands"]
         lin_vel = quat_rotate_inverse(root[:, 3:7], root[:, 7:10])
         ang_vel = quat_rotate_inverse(root[:, 3:7], root[:, 10:13])

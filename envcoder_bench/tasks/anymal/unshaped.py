@@ -3,6 +3,7 @@
 Its initial states, goals and terminal function also make the environment in which every candidate's fitness is
 measured: so commands cover the task's whole range, and an episode ends with a fall and nothing else.
 """
+
 import torch
 
 from envcoder_bench.torch_utils import quat_rotate_inverse, torch_rand_float

@@ -3,6 +3,7 @@
 Source: IsaacGymEnvs, tasks/cartpole.py and cfg/task/Cartpole.yaml (NVIDIA, BSD-3-Clause). One difference: reward and
 observation see the state after the physics step they judge.
 """
+
 import math
 
 import torch

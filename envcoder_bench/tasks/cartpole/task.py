@@ -1,8 +1,9 @@
 """A cart on a rail balances a pole: state and fitness, with IsaacGymEnvs' names."""
+
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping
+from typing import Any, Mapping
 
 import torch
 from torch import Tensor
@@ -26,7 +27,6 @@ FIELDS = {
     "max_episode_length": Field(None, "control steps", "an episode times out after so many"),
     "dt": Field(None, "s", "one control step"),
 }
-
 
 
 class Cartpole(SimTask):
@@ -64,10 +64,10 @@ class Cartpole(SimTask):
             "dt": torch.tensor(self.dt),
         }
 
-    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         raise ValueError("Cartpole has no position drives: define compute_torque")
 
-    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+    def fitness(self, state: dict[str, Tensor]) -> Tensor:
         # by cosine, so that a pole that is upright again after a whole turn counts as upright
         upright = torch.cos(state["pole_angle"]) >= math.cos(UPRIGHT)
         return (upright & (torch.abs(state["cart_pos"]) <= self.reset_dist)).float()

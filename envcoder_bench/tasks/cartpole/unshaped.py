@@ -2,6 +2,7 @@
 
 Its initial states and terminal function also make the environment in which every candidate's fitness is measured.
 """
+
 import math
 
 import torch

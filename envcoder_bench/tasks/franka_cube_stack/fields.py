@@ -1,4 +1,5 @@
 """What every key of FrankaCubeStack's ``state_dict`` is."""
+
 from __future__ import annotations
 
 from envcoder_bench.tasks.base import Field

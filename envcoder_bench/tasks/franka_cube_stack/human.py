@@ -12,6 +12,7 @@ user_functions/FrankaCubeStack/007_ends_with_a_stack.py). Here 16 is paid for ev
 stands where hand and fingers touch nothing, with a reward that grows until the gripper is 4 cm away: those 4 cm alone,
 as there, can be had by holding the cube by its edge.
 """
+
 import math
 
 import torch

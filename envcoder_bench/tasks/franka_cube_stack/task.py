@@ -3,10 +3,11 @@
 Source of names, formulas and constants: IsaacGymEnvs, tasks/franka_cube_stack.py and cfg/task/FrankaCubeStack.yaml
 (NVIDIA, BSD-3-Clause).
 """
+
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping
+from typing import Any, Mapping
 
 import torch
 from torch import Tensor
@@ -146,7 +147,7 @@ class FrankaCubeStack(SimTask):
         self._gripper = slice(self.body_names.index("panda_link7"), self.body_names.index("cubeA"))
         self._refresh_derived()
 
-    def default_dof_target(self, action: Tensor, state: Dict[str, Tensor]) -> Tensor:
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         raise ValueError(f"{self.name} has no position drives of its own: define compute_torque or compute_dof_target")
 
     def step(self, command: Tensor) -> None:
@@ -158,17 +159,17 @@ class FrankaCubeStack(SimTask):
         self.state["just_stacked"].copy_(now * (1.0 - stacked))
         stacked.copy_(torch.maximum(stacked, now))
 
-    def reset(self, mask: Tensor, initial: Dict[str, Tensor], goal: Dict[str, Tensor]) -> None:
+    def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         super().reset(mask, initial, goal)
         if initial:
             self._refresh_derived()
             for key in ("stand_steps", "stacked", "just_stacked"):
                 self.state[key].masked_fill_(mask, 0.0)
 
-    def fitness(self, state: Dict[str, Tensor]) -> Tensor:
+    def fitness(self, state: dict[str, Tensor]) -> Tensor:
         return state["just_stacked"]
 
-    def set_state(self, state: Dict[str, Tensor]) -> None:
+    def set_state(self, state: dict[str, Tensor]) -> None:
         super().set_state(state)
         self._refresh_derived()
 

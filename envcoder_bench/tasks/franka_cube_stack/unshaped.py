@@ -3,6 +3,7 @@
 Its initial states also make the environment in which every candidate's fitness is measured. Nothing but the time-out
 ends an episode: what succeeds early has succeeded.
 """
+
 import math
 
 import torch

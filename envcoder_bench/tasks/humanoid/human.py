@@ -3,6 +3,7 @@
 Source: IsaacGymEnvs, tasks/humanoid.py and cfg/task/Humanoid.yaml (NVIDIA, BSD-3-Clause). One difference: reward and
 observation see the state after the physics step they judge.
 """
+
 import torch
 
 from envcoder_bench.torch_utils import (

@@ -3,6 +3,7 @@
 Its initial states and terminal function also make the environment in which every candidate's fitness is measured: an
 episode ends with a fall and nothing else.
 """
+
 import torch
 
 from envcoder_bench.torch_utils import tensor_clamp, torch_rand_float

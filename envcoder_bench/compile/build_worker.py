@@ -1,0 +1,39 @@
+"""A process that compiles kernels into Warp's cache, and can be killed: a compiler may take years over a program.
+
+Run by ``building``: a line of JSON ``{"code": ..., "target": ...}`` comes over standard input, and ``{"error": ...}``
+goes back over standard output when it is done, with an empty text where all went well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+
+MEMORY = 4 << 30  # bytes of data
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+    if sys.platform.startswith("linux"):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG: end with the parent
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what compilers print
+    from envcoder_bench.compile import warp_kernel
+
+    for line in sys.stdin:
+        order, error = json.loads(line), ""
+        try:
+            warp_kernel.build(order["code"], order["target"])
+        except Exception as fault:
+            error = " ".join(str(fault).split()) or type(fault).__name__
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps({"error": error[:500]}), file=answers, flush=True)

@@ -1,0 +1,158 @@
+"""Have kernels compiled by processes that are killed when one takes too long or too much memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Sequence
+
+import psutil  # rl_games' own dependency
+
+from envcoder_bench.core.cpus import usable_cpus
+
+# processor seconds for one kernel, and for each of its lines: ordinary code takes less than a tenth of that
+LIMIT, LIMIT_PER_LINE = 20.0, 0.005
+PATIENCE = 6.0  # wall-clock seconds for each of these, where the machine is busy with other things
+TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
+BROKEN_OFF = "its compiler "  # so begins what is said of a kernel at which a compiler came to no end
+_BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.compile.build_worker import main; main()"
+_log = logging.getLogger(__name__)
+_failed: dict[str, str] = {}  # what could not be compiled in this process' life, and why
+
+
+def build(codes: Sequence[str], target: str) -> list[str]:
+    """Compile kernels into Warp's cache, as many at a time as there are processors.
+
+    Args:
+        codes: as ``warp_kernel.make_kernel`` takes them; ``target``: as ``warp_kernel.target`` gives it.
+
+    Returns:
+        For each, why it was not compiled; empty where it was.
+    """
+    waiting = deque(code for code in dict.fromkeys(codes) if code not in _failed)
+    if waiting:
+        _Building(waiting, target).see_through()
+    return [_failed.get(code, "") for code in codes]
+
+
+@dataclass
+class _Worker:
+    """A process, and the kernel that it is at work on."""
+
+    process: subprocess.Popen
+    code: str | None = None
+    seconds: float = 0.0  # processor time before this kernel
+    until: float = 0.0  # of the monotonic clock
+
+    def used(self) -> float:
+        """Seconds of processor time for this kernel."""
+        with contextlib.suppress(psutil.Error):
+            return self.total() - self.seconds
+        return 0.0
+
+    def total(self) -> float:
+        times = psutil.Process(self.process.pid).cpu_times()
+        return times.user + times.system
+
+
+class _Building:
+    def __init__(self, waiting: deque[str], target: str) -> None:
+        self._waiting, self._target, self._total = waiting, target, len(waiting)
+        self._workers: list[_Worker] = []
+        self._selector = selectors.DefaultSelector()
+        self._began = time.monotonic()
+        self._tell_at = self._began + TELL_AFTER
+
+    def see_through(self) -> None:
+        """Compile all; Ctrl-C ends it at once."""
+        try:
+            while self._waiting or any(worker.code is not None for worker in self._workers):
+                self._share_out()
+                for key, _ in self._selector.select(timeout=0.1):
+                    self._take(key.data)
+                for worker in [own for own in self._workers if own.code is not None]:
+                    self._watch(worker)
+                self._tell()
+        finally:
+            for worker in self._workers:
+                _end(worker.process)
+            self._selector.close()
+
+    def _share_out(self) -> None:
+        """Give every free process a kernel, and start as many as there may be."""
+        idle = [worker for worker in self._workers if worker.code is None]
+        while self._waiting and (idle or len(self._workers) < usable_cpus()):
+            worker = idle.pop() if idle else self._start()
+            code = self._waiting.popleft()
+            worker.code, worker.seconds = code, worker.total()
+            worker.until = time.monotonic() + PATIENCE * _limit(code)
+            assert worker.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # its end shows when its answer is read
+                worker.process.stdin.write(json.dumps({"code": code, "target": self._target}).encode() + b"\n")
+                worker.process.stdin.flush()
+
+    def _start(self) -> _Worker:
+        path = [os.path.abspath(entry) for entry in sys.path]
+        process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT.format(path=path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # not Ctrl-C's
+        )
+        worker = _Worker(process)
+        self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
+        self._workers.append(worker)
+        return worker
+
+    def _take(self, worker: _Worker) -> None:
+        """Read an answer; without one the process has died."""
+        assert worker.process.stdout is not None and worker.code is not None
+        line = worker.process.stdout.readline()
+        error = json.loads(line)["error"] if line else f"{BROKEN_OFF}crashes or takes too much memory"
+        if error:
+            _failed[worker.code] = error
+        worker.code = None
+        if not line:
+            self._drop(worker)
+
+    def _watch(self, worker: _Worker) -> None:
+        """Kill a process that takes too long."""
+        assert worker.code is not None
+        limit = _limit(worker.code)
+        if worker.used() > limit or time.monotonic() > worker.until:
+            _failed[worker.code] = f"{BROKEN_OFF}takes more than {limit:.0f} s of processor time"
+            self._drop(worker)
+
+    def _drop(self, worker: _Worker) -> None:
+        self._selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
+        _end(worker.process)
+        self._workers.remove(worker)
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_EVERY
+            left = len(self._waiting) + sum(worker.code is not None for worker in self._workers)
+            done = f"{self._total - left} of {self._total} kernels done"
+            _log.warning("compiling candidate functions for %.0f s: %s", now - self._began, done)
+
+
+def _limit(code: str) -> float:
+    return LIMIT + LIMIT_PER_LINE * code.count("\n")
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            pipe.close()  # type: ignore[union-attr]

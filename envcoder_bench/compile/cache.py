@@ -1,0 +1,124 @@
+"""Programs on disk: a function that was traced before, by the same code on the same task, is not traced again."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import os
+import re
+import sys
+import zlib
+from pathlib import Path
+from typing import Any, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import envcoder_bench
+from envcoder_bench.compile.program import Node, Output, Program
+from envcoder_bench.shaping import redirect
+from envcoder_bench.shaping.contract import CandidateFunction
+
+# what else than its own text a file may depend on: then its text does not tell what its functions compute
+_READS = re.compile(
+    r"\b(open|load\w*|from_?file|genfromtxt|memmap|hub|eval|exec|compile|__import__|import_module)\s*[.(]"
+)
+# modules whose versions the key holds, or that are the same wherever this Python is
+_KNOWN_MODULES = {
+    "__future__", "abc", "collections", "contextlib", "copy", "dataclasses", "enum", "envcoder_bench", "functools",
+    "itertools", "logging", "math", "numbers", "numpy", "operator", "torch", "typing", "typing_extensions", "warnings",
+}  # fmt: skip
+
+
+def cache_folder() -> Path:
+    """Where results of earlier processes are kept."""
+    root = os.environ.get("ENVCODER_BENCH_CACHE")
+    return Path(root) if root else Path.home() / ".cache" / "envcoder_bench"
+
+
+class ProgramCache:
+    """Programs by the text of their file and all that tracing it depends on.
+
+    The folder is ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``; without access to it nothing is kept.
+
+    Args:
+        texts: of candidate files, by their names.
+        state: what functions read, by name; ``constants``: the task's, whose numbers become part of programs.
+        seed: what modules are loaded with.
+    """
+
+    def __init__(
+        self, texts: Mapping[str, str], state: dict[str, Tensor], constants: dict[str, Tensor], seed: int
+    ) -> None:
+        self._texts = texts
+        self._folder = cache_folder() / "programs"
+        shapes = {key: (tuple(x.shape[1:]), str(x.dtype)) for key, x in sorted(state.items())}
+        known = {key: (str(x.dtype), x.tolist()) for key, x in sorted(constants.items())}
+        versions = (torch.__version__, np.__version__, sys.version, torch.cuda.is_available())
+        self._context = repr((versions, own_code(), shapes, known, seed))
+
+    def _path(self, function: CandidateFunction, *parts: object) -> Path | None:
+        text = self._texts.get(function.file)
+        if text is None or not stands_alone(text):
+            return None
+        key = repr((self._context, text, function.type, parts))
+        return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
+
+    def load(self, function: CandidateFunction, *parts: object) -> Program | None:
+        """The program of a function that was saved with equal ``parts``, if there is one."""
+        path = self._path(function, *parts)
+        try:
+            return None if path is None else _program(json.loads(zlib.decompress(path.read_bytes())))
+        except (OSError, ValueError, zlib.error, TypeError, KeyError, IndexError):  # absent, or damaged
+            return None
+
+    def save(self, program: Program, function: CandidateFunction, *parts: object) -> None:
+        """Keep a program for later processes."""
+        path = self._path(function, *parts)
+        if path is None:
+            return
+        scratch = path.with_suffix(f".{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_bytes(zlib.compress(json.dumps(_plain(program)).encode(), 1))
+            os.replace(scratch, path)
+        except OSError:
+            pass
+
+
+def _plain(program: Program) -> dict[str, object]:
+    outputs = {name: [output.nodes, output.kind] for name, output in program.outputs.items()}
+    return {"nodes": program.nodes, "outputs": outputs}
+
+
+def _program(plain: dict[str, Any]) -> Program:
+    nodes = [Node(op, kind, tuple(args), *rest) for op, kind, args, *rest in plain["nodes"]]
+    return Program(nodes, {name: Output(*output) for name, output in plain["outputs"].items()})
+
+
+@functools.lru_cache(maxsize=None)
+def stands_alone(text: str) -> bool:
+    """Whether what a file's functions compute depends on its text, known modules and this package alone.
+
+    A helper module beside the file may change while the text stays as it is.
+    """
+    if _READS.search(text):
+        return False
+    known = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(redirect.helper_names())}
+    for node in ast.walk(ast.parse(text)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = ["." * node.level + (node.module or "")]
+        if any(name.split(".")[0] not in known for name in names):
+            return False
+    return True
+
+
+@functools.lru_cache(maxsize=None)
+def own_code() -> str:
+    """A digest of all code of this package: candidates may import any of it."""
+    root = Path(envcoder_bench.__file__).parent
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(root.rglob("*.py")))).hexdigest()

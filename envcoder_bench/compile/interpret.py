@@ -1,0 +1,137 @@
+"""Run a program with torch, operation by operation: what a function is where its code is not."""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.compile.program import ACTION, FLOATS, KINDS, Node, Program, reachable
+from envcoder_bench.core import stream
+
+DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
+_BITS = {"i64": 64, "i32": 32, "u8": 8, "b": 8}
+
+# operations that torch has as they are
+UNARY: dict[str, Callable[..., Tensor]] = {
+    "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos, "atan": torch.atan,
+    "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "exp": torch.exp, "exp2": torch.exp2,
+    "log": torch.log, "log2": torch.log2, "log10": torch.log10, "sqrt": torch.sqrt, "erf": torch.erf,
+    "erfc": torch.erfc, "log1p": torch.log1p, "expm1": torch.expm1,
+    "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc, "round": torch.round,
+    "neg": torch.neg, "abs": torch.abs, "not": torch.bitwise_not,
+}  # fmt: skip
+BINARY: dict[str, Callable[..., Tensor]] = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum,
+    "atan2": torch.atan2, "pow": torch.pow, "fmod": torch.fmod, "div": torch.div,
+    "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor,
+    "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
+}  # fmt: skip
+_DIVISIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "div": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "floordiv": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "fmod": torch.fmod,
+    "remainder": torch.remainder,
+}
+_SHIFTS: dict[str, Callable[..., Tensor]] = {"shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift}
+OTHERS = ("load", "const", "lane", "rows", "seed", "step", "cast", "select", *_DIVISIONS, *_SHIFTS)
+
+
+class Interpreter:
+    """Computes the outputs of a program for the environments of one group.
+
+    It gives the numbers that the program's kernel gives, but for the roundings of functions such as ``sin``. Random
+    numbers are those of the stream in use (``stream.use``).
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
+        kept = {node for output in program.outputs.values() for node in output.nodes}
+        last = {arg: node for node in order for arg in program.nodes[node].args}
+        self._steps: list[tuple[int, Node, list[int]]] = []  # a node, and those that nothing reads after it
+        done: dict[int, list[int]] = {}
+        for arg, node in last.items():
+            if arg not in kept:
+                done.setdefault(node, []).append(arg)
+        self._steps = [(node, program.nodes[node], done.get(node, [])) for node in order]
+        self._constants: dict[torch.device, dict[int, Tensor]] = {}
+
+    def __call__(self, state: Mapping[str, Tensor], action: Tensor) -> dict[str, Tensor]:
+        """Compute every output that has numbers: ``(n, how many)``.
+
+        Args:
+            state: ``(n, ...)`` tensors by name.
+            action: ``(n, action_dim)``, of the policy.
+        """
+        n, device = action.shape[0], action.device
+        values = dict(self._numbers(device))
+        rows: dict[str, Tensor] = {}
+        for place, node, done in self._steps:
+            if node.op == "load":
+                if node.name not in rows:
+                    rows[node.name] = (action if node.name == ACTION else state[node.name]).reshape(n, -1)
+                values[place] = rows[node.name][:, node.column]
+            elif node.op == "lane":
+                values[place] = torch.arange(n, device=device)
+            elif node.op == "rows":
+                values[place] = torch.full((), n, device=device)
+            elif node.op in ("seed", "step"):
+                values[place] = torch.as_tensor(_counter(node.op), dtype=torch.int64, device=device)
+            elif node.op != "const":
+                values[place] = _compute(node, [values[arg] for arg in node.args])
+            for arg in done:
+                del values[arg]
+        return {
+            name: torch.stack([values[node].expand(n) for node in output.nodes], dim=1).to(DTYPES[output.kind])
+            for name, output in self._program.outputs.items()
+            if output.nodes
+        }
+
+    def _numbers(self, device: torch.device) -> dict[int, Tensor]:
+        """The constants as tensors, made once."""
+        if device not in self._constants:
+            self._constants[device] = {
+                place: torch.full((), node.value, dtype=DTYPES[node.kind], device=device)
+                for place, node, _ in self._steps
+                if node.op == "const"
+            }
+        return self._constants[device]
+
+
+def _counter(name: str) -> object:
+    own = stream.current()
+    if own is None:
+        raise RuntimeError("draws random numbers outside a stream")
+    return getattr(own, name)
+
+
+def _compute(node: Node, x: list[Tensor]) -> Tensor:
+    op, kind = node.op, node.kind
+    if op == "cast":
+        return x[0].to(DTYPES[kind])
+    if op == "select":
+        return torch.where(x[0], x[1], x[2])
+    if kind == "b" and op in ("add", "sub", "mul", "neg"):  # as whole numbers, which C makes of them
+        x = [own.long() for own in x]
+        return (UNARY[op](*x) if op in UNARY else BINARY[op](*x)) != 0
+    if kind not in FLOATS:
+        if op in _DIVISIONS:
+            return _divided(op, kind, *x)
+        if op in _SHIFTS:
+            here = (x[1] >= 0) & (x[1] < _BITS[kind])
+            if op == "shl":
+                return torch.where(here, torch.bitwise_left_shift(x[0], torch.where(here, x[1], 0)), 0).to(DTYPES[kind])
+            return torch.bitwise_right_shift(x[0], torch.where(here, x[1], _BITS[kind] - 1).to(DTYPES[kind]))
+        if op in ("floor", "ceil", "trunc", "round"):
+            return x[0]
+    return UNARY[op](*x) if op in UNARY else BINARY[op](*x)
+
+
+def _divided(op: str, kind: str, x: Tensor, y: Tensor) -> Tensor:
+    """Divide whole numbers; dividing by zero, and the lowest number by -1, would end the process."""
+    zero, minus_one = y == 0, (y == -1) if kind != "u8" else torch.zeros_like(y, dtype=torch.bool)
+    made = _DIVISIONS[op](x, torch.where(zero | minus_one, torch.ones_like(y), y))
+    turned = -x if op in ("div", "floordiv") else torch.zeros_like(x)
+    return torch.where(zero, torch.zeros_like(made), torch.where(minus_one, turned, made))

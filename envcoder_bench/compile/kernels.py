@@ -1,0 +1,178 @@
+"""Many traced functions as a few kernels, compiled by Warp for the CPU or CUDA and kept in its cache on disk.
+
+One kernel holds up to sixteen different programs and runs each of them for the environments of all groups that have
+it. Constants are data, so a file whose numbers change is not compiled again, and candidates that differ in numbers
+alone share their code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import partial
+from typing import Any, Callable, List, NamedTuple, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.compile.building import BROKEN_OFF
+from envcoder_bench.compile.program import KINDS
+from envcoder_bench.compile.source import C_TYPES, Source
+
+PROGRAMS_PER_KERNEL = 16  # fewer are more launches, more are compiled again when one of them changes
+MAX_LINES = 30_000  # of the programs of one kernel, but for one that is longer by itself
+
+# table T: n, pointers to the slots, the constants, the active groups and the step; then pointer and row stride of every
+# tensor. A slot is one group's program: which case, group, first constant, seed.
+_FIXED = 5
+_HEADER = """
+const long long* T = (const long long*)table.data;
+const int n = (int)T[0];
+const long long* slot = (const long long*)T[1] + 4 * (tid / n);
+const long long lane = tid % n, group = slot[1], seed = slot[3], row = group * n + lane;
+const double* c = (const double*)T[2] + slot[2];
+const long long step = *(const long long*)T[4];
+if (((const unsigned char*)T[3])[group]) switch (slot[0]) {
+"""
+
+
+class Job(NamedTuple):
+    """One group's program, and the seed of its random numbers."""
+
+    group: int
+    seed: int
+    source: Source
+
+
+class Memory(NamedTuple):
+    """What the kernels of a stage read and write; the tensors stay where they are.
+
+    Attributes:
+        state: ``(num_envs, ...)`` tensors by name.
+        outputs: ``(num_envs, ...)`` tensors by name.
+        counts: ``(num_groups, 1 + most components, 3, n)``, of the reward and its components.
+        active: ``(num_groups,)`` uint8, groups to run.
+        step: 0-d int64.
+    """
+
+    state: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+    counts: Tensor
+    active: Tensor
+    step: Tensor
+
+
+def available() -> bool:
+    """Whether Warp is installed, which compiles the kernels."""
+    return importlib.util.find_spec("warp") is not None
+
+
+class Refused(NamedTuple):
+    """A group whose program cannot be compiled, and why; the message completes "it ..."."""
+
+    group: int
+    reason: str
+
+
+Launches = List[Callable[[], None]]
+Chunk = List[List[Job]]  # programs of one kernel, each with the groups that have it
+
+
+def launches(stages: Sequence[tuple[Sequence[Job], Memory]], n: int) -> tuple[list[Launches], list[list[Refused]]]:
+    """Compile every stage's programs, groups of n environments, into functions that each launch one kernel.
+
+    Those of one stage may be called in any order, side by side, and captured in a CUDA graph.
+
+    Returns:
+        For each stage, its launches, and the groups that these leave out because their program cannot be compiled.
+
+    Raises:
+        RuntimeError: none can.
+    """
+    native: Any = importlib.import_module("envcoder_bench.compile.native")
+    device = stages[0][1].step.device
+    chunks = [(i, chunk) for i, (jobs, _) in enumerate(stages) for chunk in _chunks(jobs)]
+    codes = [_code(chunk, stages[i][1]) for i, chunk in chunks]
+    faults = native.build(codes, device)
+    if all(faults) and not any(fault.startswith(BROKEN_OFF) for fault in faults):
+        raise RuntimeError(faults[0])  # no working compiler
+    # of a kernel that cannot be compiled, each program by itself
+    alone = [(i, [jobs]) for (i, chunk), fault in zip(chunks, faults) for jobs in chunk if fault and len(chunk) > 1]
+    chunks = [own for own, fault in zip(chunks, faults) if not fault or len(own[1]) == 1] + alone
+    codes = [_code(chunk, stages[i][1]) for i, chunk in chunks]
+    faults = native.build(codes, device)
+    refused: list[list[Refused]] = [[] for _ in stages]
+    for (i, chunk), fault in zip(chunks, faults):
+        refused[i] += [Refused(job.group, fault) for jobs in chunk for job in jobs if fault]
+    good = [k for k, fault in enumerate(faults) if not fault]
+    made: list[Launches] = [[] for _ in stages]
+    for k, kernel in zip(good, native.load([codes[k] for k in good], device) if good else []):
+        i, chunk = chunks[k]
+        made[i].append(_launch(native, kernel, chunk, stages[i][1], n))
+    return made, refused
+
+
+def _chunks(jobs: Sequence[Job]) -> list[Chunk]:
+    """The different programs, some for each kernel."""
+    by_code: dict[tuple[Any, ...], list[Job]] = {}
+    for job in jobs:
+        by_code.setdefault((job.source.code, job.source.state), []).append(job)
+    chunks: list[Chunk] = []
+    lines = MAX_LINES
+    for own in by_code.values():
+        size = own[0].source.code.count("\n")
+        if lines + size > MAX_LINES or len(chunks[-1]) == PROGRAMS_PER_KERNEL:
+            chunks.append([])
+            lines = 0
+        chunks[-1].append(own)
+        lines += size
+    return chunks
+
+
+def _rows(memory: Memory) -> dict[str, Tensor]:
+    """Every tensor that a program may name, by its name in the code, in an order that does not depend on the run."""
+    state = {f"S_{name}": memory.state[name] for name in sorted(memory.state)}
+    return {**state, **{f"O_{name}": x for name, x in memory.outputs.items()}, "O_counts": memory.counts}
+
+
+def _code(chunk: list[list[Job]], memory: Memory) -> str:
+    cases = [f"case {i}: {{\n{_body(jobs[0].source, memory)}\n}} break;" for i, jobs in enumerate(chunk)]
+    return _HEADER + "\n".join(cases) + "\n}\n"
+
+
+def _body(source: Source, memory: Memory) -> str:
+    read = {f"S_{name}" for name, _ in source.state}
+    lines = []
+    for i, (name, x) in enumerate(_rows(memory).items()):
+        pointer, stride = f"T[{_FIXED + 2 * i}]", f"T[{_FIXED + 2 * i + 1}]"
+        kind = C_TYPES[KINDS[x.dtype]]
+        if name in read:
+            lines.append(f"const {kind}* {name} = (const {kind}*){pointer} + row * {stride};")
+        elif name == "O_counts":
+            lines.append(f"{kind}* {name} = ({kind}*){pointer} + group * {stride} + lane;")
+        elif name.startswith("O_"):
+            lines.append(f"{kind}* {name} = ({kind}*){pointer} + row * {stride};")
+    return "\n".join([*lines, source.code])
+
+
+def _launch(native: Any, kernel: Any, chunk: list[list[Job]], memory: Memory, n: int) -> Callable[[], None]:
+    constants: list[float] = []
+    slots: list[list[int]] = []
+    for case, jobs in enumerate(chunk):
+        for job in jobs:
+            slots.append([case, job.group, len(constants), job.seed])
+            constants += job.source.constants
+    device = memory.step.device
+    slot_table = torch.tensor(slots, dtype=torch.int64, device=device)
+    constant_table = torch.tensor(constants or [0.0], dtype=torch.float64, device=device)
+    fixed = [x.data_ptr() for x in (slot_table, constant_table, memory.active, memory.step)]
+    rows = list(_rows(memory).values())
+    numbers = [n, *fixed, *(number for x in rows for number in (x.data_ptr(), x.stride(0)))]
+    table = torch.tensor(numbers, dtype=torch.int64, device=device)
+    prepared = native.prepare_launch(kernel, len(slots) * n, table)
+    return partial(_run, native, prepared, device, (table, slot_table, constant_table, memory))
+
+
+def _run(native: Any, prepared: Any, device: torch.device, keep: object) -> None:
+    """Launch; ``keep`` is what the kernel's pointers point to."""
+    native.launch(prepared, device)

@@ -1,0 +1,259 @@
+"""Rules for small matrices of each environment: inverses, systems of equations, determinants, Cholesky factors.
+
+Loops are unrolled and rows change places by selects, so that a program stays one without branches. Where torch raises
+(a singular matrix, one that is not positive definite) a program cannot: its numbers are infinite or NaN there, as those
+of ``torch.linalg.inv_ex``, and its ``info`` is torch's.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+from torch import Tensor
+
+from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
+from envcoder_bench.compile.recorder import Recorder, Result, rule
+
+Arguments = Dict[str, Any]
+Matrix = List[List[int]]  # nodes, row by row
+MAX_WIDTH = 16  # of a matrix; the numbers to compute grow with its cube
+
+
+def _matrices(rec: Recorder, x: Tensor, kind: str) -> np.ndarray:
+    """The nodes of (a batch of) matrices, ``(..., rows, columns)``.
+
+    No square matrix holds an axis of environments, which the recorder refuses twice in a tensor; and along the columns
+    of a right side nothing is joined.
+    """
+    nodes = rec.nodes(x, kind)
+    if max(nodes.shape[-2:]) > MAX_WIDTH:
+        raise Untraceable(f"solves with a matrix of {nodes.shape[-2:]}; programs do up to {MAX_WIDTH} rows and columns")
+    return nodes
+
+
+def _each(change: Callable[..., Any], *batches: np.ndarray) -> list[Any]:
+    """What ``change`` makes of the matrices of each place of broadcast batches."""
+    lead = np.broadcast_shapes(*(x.shape[:-2] for x in batches))
+    wide = [np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in batches]
+    return [change(*(x[place].tolist() for x in wide)) for place in np.ndindex(*lead)]
+
+
+def _value(rec: Recorder, nodes: Any, result: Tensor) -> Value:
+    return Value.of(np.array(nodes, dtype=np.int64).reshape(rec.shape(result)), kind_of(result.dtype))
+
+
+def _transposed(x: Matrix) -> Matrix:
+    return [list(column) for column in zip(*x)]
+
+
+def _minus_products(p: Program, kind: str, x: int, left: list[int], right: list[int]) -> int:
+    """``x - sum(left * right)``, from the first on."""
+    for u, v in zip(left, right):
+        x = p.add("sub", kind, x, p.add("mul", kind, u, v))
+    return x
+
+
+# Gaussian elimination
+
+
+def _eliminated(p: Program, kind: str, rows: Matrix) -> tuple[Matrix, int]:
+    """Make the square at the left of ``rows`` upper triangular, with partial pivoting.
+
+    Returns:
+        rows: as many as before.
+        odd: whether an odd number of rows changed places.
+    """
+    rows, odd = [list(row) for row in rows], p.const(False, "b")
+    for k, top in enumerate(rows):
+        for row in rows[k + 1 :]:  # the largest number of the column rises
+            larger = p.add("gt", "b", p.add("abs", kind, row[k]), p.add("abs", kind, top[k]))
+            odd = p.add("xor", "b", odd, larger)
+            for j in range(k, len(top)):
+                x, y = top[j], row[j]
+                if x != y:
+                    top[j], row[j] = p.add("select", kind, larger, y, x), p.add("select", kind, larger, x, y)
+        for row in rows[k + 1 :]:
+            factor = p.add("div", kind, row[k], top[k])
+            row[k + 1 :] = [_minus_products(p, kind, y, [factor], [x]) for x, y in zip(top[k + 1 :], row[k + 1 :])]
+    return rows, odd
+
+
+def _back(p: Program, kind: str, upper: Matrix, right: Matrix, unit: bool = False) -> Matrix:
+    """Solve ``upper @ x = right``; below the diagonal nothing is read."""
+    n, x = len(upper), [list(row) for row in right]
+    for i in range(n - 1, -1, -1):
+        for j, y in enumerate(right[i]):
+            rest = _minus_products(p, kind, y, upper[i][i + 1 :], [row[j] for row in x[i + 1 :]])
+            x[i][j] = rest if unit else p.add("div", kind, rest, upper[i][i])
+    return x
+
+
+def _forward(p: Program, kind: str, lower: Matrix, right: Matrix, unit: bool = False) -> Matrix:
+    """Solve ``lower @ x = right``; above the diagonal nothing is read."""
+    turned = _back(p, kind, [row[::-1] for row in lower[::-1]], right[::-1], unit)
+    return turned[::-1]
+
+
+def _first(p: Program, wrong: list[int]) -> int:
+    """The number (from 1) of the first that is true, else 0: LAPACK's ``info``."""
+    numbered = zip(range(len(wrong), 0, -1), reversed(wrong))
+    return functools.reduce(
+        lambda info, x: p.add("select", "i32", x[1], p.const(x[0], "i32"), info), numbered, p.const(0, "i32")
+    )
+
+
+def _solved(p: Program, kind: str, left: Matrix, right: Matrix) -> tuple[Matrix, int]:
+    """Solve ``left @ x = right``; x and ``info``, the first pivot that is zero."""
+    n, zero = len(left), p.const(0, kind)
+    rows, _ = _eliminated(p, kind, [u + v for u, v in zip(left, right)])
+    info = _first(p, [p.add("eq", "b", rows[k][k], zero) for k in range(n)])
+    return _back(p, kind, [row[:n] for row in rows], [row[n:] for row in rows]), info
+
+
+def _identity(p: Program, kind: str, n: int) -> Matrix:
+    zero, one = p.const(0, kind), p.const(1, kind)
+    return [[one if i == j else zero for j in range(n)] for i in range(n)]
+
+
+@rule("linalg_inv_ex")
+def _inverse(rec: Recorder, a: Arguments, result: Any) -> Result:
+    p, kind, n = rec.program, kind_of(result[0].dtype), a["A"].shape[-1]
+    made = _each(lambda x: _solved(p, kind, x, _identity(p, kind, n)), _matrices(rec, a["A"], kind))
+    return [_value(rec, [x for x, _ in made], result[0]), _value(rec, [info for _, info in made], result[1])]
+
+
+@rule("_linalg_solve_ex")
+def _solve(rec: Recorder, a: Arguments, result: Any) -> Result:
+    """The solution and ``info``; torch gives the factors in between to its derivatives alone: they have no value."""
+    p, kind, left, right = rec.program, kind_of(result[0].dtype), a["A"], a["B"]
+    x = _matrices(rec, left, kind)
+    if right.dim() == 1 or (right.dim() == left.dim() - 1 and right.shape == left.shape[:-1]):
+        y = rec.nodes(right, kind)[..., None]
+    else:
+        y = _matrices(rec, right, kind)
+    if not a["left"]:  # x @ A = B
+        x, y = np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2)
+    made = _each(lambda u, v: _solved(p, kind, u, v), x, y)
+    solutions = [solution if a["left"] else _transposed(solution) for solution, _ in made]
+    return [_value(rec, solutions, result[0]), None, None, _value(rec, [info for _, info in made], result[3])]
+
+
+@rule("_linalg_check_errors")
+def _check_errors(rec: Recorder, a: Arguments, result: None) -> Result:
+    """What torch raises for ``info`` stops the function before; in a kernel its numbers are not finite."""
+    return []
+
+
+def _diagonal_of(p: Program, kind: str, square: Matrix) -> tuple[list[int], int]:
+    """The pivots of a square matrix, and whether their product has the other sign than its determinant."""
+    rows, odd = _eliminated(p, kind, square)
+    return [rows[k][k] for k in range(len(rows))], odd
+
+
+@rule("_linalg_det")
+def _determinant(rec: Recorder, a: Arguments, result: Any) -> Result:
+    p, kind = rec.program, kind_of(result[0].dtype)
+
+    def make(square: Matrix) -> int:
+        pivots, odd = _diagonal_of(p, kind, square)
+        # behind a pivot of zero, where the others are NaN, nothing counts any more
+        product, zero = p.const(1, kind), p.const(0, kind)
+        for pivot in reversed(pivots):
+            product = p.add("select", kind, p.add("eq", "b", pivot, zero), zero, p.add("mul", kind, product, pivot))
+        return p.add("select", kind, odd, p.add("neg", kind, product), product)
+
+    return [_value(rec, _each(make, _matrices(rec, a["A"], kind)), result[0])]
+
+
+@rule("_linalg_slogdet")
+def _sign_and_log_of_determinant(rec: Recorder, a: Arguments, result: Any) -> Result:
+    p, kind = rec.program, kind_of(result[0].dtype)
+
+    def make(square: Matrix) -> tuple[int, int]:
+        pivots, odd = _diagonal_of(p, kind, square)
+        zero, one = p.const(0, kind), p.const(1, kind)
+        sign, log = p.add("select", kind, odd, p.const(-1, kind), one), zero
+        for pivot in reversed(pivots):
+            none = p.add("eq", "b", pivot, zero)
+            size = p.add("log", kind, p.add("abs", kind, pivot))
+            turned = p.add("select", kind, p.add("lt", "b", pivot, zero), p.add("neg", kind, sign), sign)
+            sign = p.add("select", kind, none, zero, turned)
+            log = p.add("select", kind, none, size, p.add("add", kind, log, size))
+        return sign, log
+
+    made = _each(make, _matrices(rec, a["A"], kind))
+    return [_value(rec, [pair[i] for pair in made], result[i]) for i in (0, 1)]
+
+
+# Cholesky factors
+
+
+def _cholesky(p: Program, kind: str, square: Matrix) -> tuple[Matrix, int]:
+    """The lower factor, which reads the lower triangle alone, and ``info``, the first minor that is not positive."""
+    zero, factor, wrong = p.const(0, kind), [], []
+    for i, row in enumerate(square):
+        own: list[int] = []
+        for j in range(i):
+            rest = _minus_products(p, kind, row[j], own, factor[j][:j])
+            own.append(p.add("div", kind, rest, factor[j][j]))
+        rest = _minus_products(p, kind, row[i], own, own)
+        wrong.append(p.add("not", "b", p.add("gt", "b", rest, zero)))
+        factor.append([*own, p.add("sqrt", kind, rest), *([zero] * (len(square) - 1 - i))])
+    return factor, _first(p, wrong)
+
+
+def _lower(rec: Recorder, x: Tensor, kind: str, upper: bool) -> np.ndarray:
+    """The nodes of a matrix of which the lower (else upper) triangle counts, with it below the diagonal."""
+    nodes = _matrices(rec, x, kind)
+    return np.swapaxes(nodes, -1, -2) if upper else nodes
+
+
+@rule("linalg_cholesky_ex")
+def _cholesky_ex(rec: Recorder, a: Arguments, result: Any) -> Result:
+    p, kind = rec.program, kind_of(result[0].dtype)
+    made = _each(lambda x: _cholesky(p, kind, x), _lower(rec, a["self"], kind, a["upper"]))
+    factors = [_transposed(factor) if a["upper"] else factor for factor, _ in made]
+    return [_value(rec, factors, result[0]), _value(rec, [info for _, info in made], result[1])]
+
+
+def _with_factor(p: Program, kind: str, lower: Matrix, right: Matrix) -> Matrix:
+    """Solve ``lower @ lower.T @ x = right``."""
+    return _back(p, kind, _transposed(lower), _forward(p, kind, lower, right))
+
+
+@rule("cholesky_solve")
+def _cholesky_solve(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    p, kind = rec.program, kind_of(result.dtype)
+    lower = _lower(rec, a["input2"], kind, a["upper"])
+    made = _each(lambda x, y: _with_factor(p, kind, x, y), lower, _matrices(rec, a["self"], kind))
+    return _value(rec, made, result)
+
+
+@rule("cholesky_inverse")
+def _cholesky_inverse(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    p, kind, n = rec.program, kind_of(result.dtype), result.shape[-1]
+    lower = _lower(rec, a["self"], kind, a["upper"])
+    return _value(rec, _each(lambda x: _with_factor(p, kind, x, _identity(p, kind, n)), lower), result)
+
+
+@rule("linalg_solve_triangular")
+def _solve_triangular(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    p, kind, upper, left = rec.program, kind_of(result.dtype), a["upper"], a["left"]
+    x, y = (_matrices(rec, a[name], kind) for name in ("self", "B"))
+    if not left:  # x @ A = B
+        x, y, upper = np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2), not upper
+    solve = _back if upper else _forward
+    made = _each(lambda u, v: solve(p, kind, u, v, a["unitriangular"]), x, y)
+    return _value(rec, made if left else [_transposed(solution) for solution in made], result)
+
+
+@rule("diag_embed")
+def _diag_embed(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    kind = kind_of(result.dtype)
+    made = np.full(rec.shape(result), rec.program.const(0, kind), dtype=np.int64)
+    diagonal = np.diagonal(made, a["offset"], a["dim1"], a["dim2"])
+    diagonal.flags.writeable = True
+    diagonal[...] = rec.nodes(a["self"])
+    return Value.of(made, kind)

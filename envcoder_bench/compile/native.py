@@ -1,0 +1,50 @@
+"""Traced programs as Warp kernels of this process: compiled, loaded, launched on torch's streams."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Sequence
+
+import torch
+import warp as wp
+
+from envcoder_bench.compile import building
+from envcoder_bench.compile.warp_kernel import BLOCK, is_built, make_kernel, target
+from envcoder_bench.core.cpus import usable_cpus
+
+
+def build(codes: Sequence[str], device: torch.device) -> list[str]:
+    """Compile what is not in Warp's cache; for each kernel, why it cannot be compiled, or an empty text."""
+    own = str(wp.device_from_torch(device))
+    missing = [code for code in codes if not is_built(make_kernel(code), own)]
+    errors: dict[str, str] = dict(zip(missing, building.build(missing, target(own)))) if missing else {}
+    return [errors.get(code, "") for code in codes]
+
+
+def load(codes: Sequence[str], device: torch.device) -> list[Any]:
+    """Load kernels that are compiled."""
+    kernels = [make_kernel(code) for code in codes]
+    modules = [kernel.module for kernel in kernels]
+    wp.force_load(wp.device_from_torch(device), modules, block_dim=BLOCK, max_workers=usable_cpus())
+    return kernels
+
+
+def prepare_launch(kernel: Any, threads: int, table: torch.Tensor) -> Any:
+    """A launch of a kernel over so many threads, to be repeated with ``launch(...)`` below."""
+    return wp.launch(
+        kernel, dim=threads, inputs=[wp.from_torch(table)], device=wp.device_from_torch(table.device),
+        block_dim=BLOCK, record_cmd=True,
+    )  # fmt: skip
+
+
+def launch(prepared: Any, device: torch.device) -> None:
+    """Launch on torch's current stream."""
+    if device.type == "cpu":
+        prepared.launch()
+    else:
+        prepared.launch(_stream(torch.cuda.current_stream(device).cuda_stream, device))
+
+
+@functools.lru_cache(maxsize=None)
+def _stream(handle: int, device: torch.device) -> Any:
+    return wp.Stream(wp.device_from_torch(device), cuda_stream=handle)

@@ -1,0 +1,302 @@
+"""Rules for operators that compute number by number."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Callable, Dict, Sequence
+
+from torch import Tensor
+
+from envcoder_bench.compile.program import FLOATS, Program, Untraceable, kind_of
+from envcoder_bench.compile.recorder import Recorder, Result, result_kind, rule
+
+Arguments = Dict[str, Any]
+Make = Callable[..., int]  # (program, kind to compute in, arguments by name, nodes...) to a node
+INF = float("inf")
+
+# operators with an operation of their own in source.py, by the number of operands
+_UNARY = (
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
+    "erf", "erfc", "floor", "ceil", "trunc", "neg", "abs",
+)  # fmt: skip
+_BINARY = ("mul", "maximum", "minimum", "atan2", "fmod")
+_BITWISE = {
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "__and__": "and", "__or__": "or", "__xor__": "xor",
+    "bitwise_left_shift": "shl", "__lshift__": "shl", "bitwise_right_shift": "shr", "__rshift__": "shr",
+    "bitwise_not": "not",
+}  # fmt: skip
+_LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "logical_not": "not"}
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+def define(names: Sequence[str], operands: Sequence[str], make: Make, kind: str | None = None) -> None:
+    """Make the rule of elementwise operators.
+
+    Args:
+        operands: names of the arguments that are broadcast; those that are None are left out.
+        kind: in which ``make`` computes: a kind, ``operands`` (what torch promotes the operands to), or None, the
+            result's.
+    """
+
+    @rule(*names)
+    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+        given = [a[name] for name in operands if a.get(name) is not None]
+        own = kind_of(result.dtype)
+        inner = result_kind(*given) if kind == "operands" else kind or own
+        arrays = [rec.nodes(x, inner) for x in given]
+        return rec.elementwise(arrays, own, lambda *nodes: make(rec.program, inner, a, *nodes), result)
+
+
+def direct(op: str, result: str | None = None) -> Make:
+    """The operation ``op`` itself; ``result`` is the kind that it makes, if another than it computes in."""
+    return lambda p, k, a, *nodes: p.add(op, result or k, *nodes)
+
+
+def limited(p: Program, k: str, x: int, low: float | None = None, high: float | None = None) -> int:
+    """Limit ``x``; NaN stays NaN."""
+    x = x if low is None else p.add("maximum", k, x, p.const(low, k))
+    return x if high is None else p.add("minimum", k, x, p.const(high, k))
+
+
+def _number(p: Program, k: str, value: float | None, default: float = 1.0) -> int:
+    return p.const(default if value is None else value, k)
+
+
+def _sum(op: str, swap: bool = False) -> Make:
+    def make(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+        if a.get("alpha", 1) != 1:
+            if swap:
+                x = p.add("mul", k, x, p.const(a["alpha"], k))
+            else:
+                y = p.add("mul", k, y, p.const(a["alpha"], k))
+        return p.add(op, k, y, x) if swap else p.add(op, k, x, y)
+
+    return make
+
+
+def floor_quotient(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    """``x // y`` as torch and Python have it: from the exact remainder, so that 1.0 // 0.1 is 9."""
+    if k not in FLOATS:
+        return p.add("floordiv", k, x, y)
+    zero, one, rest = p.const(0, k), p.const(1, k), p.add("fmod", k, x, y)
+    quotient = p.add("div", k, p.add("sub", k, x, rest), y)
+    opposite = p.add("ne", "b", p.add("lt", "b", y, zero), p.add("lt", "b", rest, zero))
+    lower = p.add("and", "b", p.add("ne", "b", rest, zero), opposite)
+    quotient = p.add("select", k, lower, p.add("sub", k, quotient, one), quotient)
+    whole = p.add("floor", k, quotient)
+    far = p.add("gt", "b", p.add("sub", k, quotient, whole), p.const(0.5, k))
+    whole = p.add("select", k, far, p.add("add", k, whole, one), whole)
+    return p.add("select", k, p.add("eq", "b", y, zero), p.add("div", k, x, y), whole)
+
+
+def _div(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    mode = a.get("rounding_mode")
+    if mode == "floor":
+        return floor_quotient(p, k, a, x, y)
+    if mode == "trunc":
+        return p.add("trunc", k, p.add("div", k, x, y)) if k in FLOATS else p.add("div", k, x, y)
+    return p.add("div", k, x, y)
+
+
+def power(p: Program, k: str, x: int, exponent: float) -> int:
+    """``x ** exponent`` for a number that is known, as torch computes it."""
+    if exponent in (2, 3):
+        square = p.add("mul", k, x, x)
+        return square if exponent == 2 else p.add("mul", k, square, x)
+    if exponent == 0.5:
+        return p.add("sqrt", k, x)
+    if exponent == 1:
+        return x
+    if exponent in (-1, -2, -0.5):
+        return p.add("div", k, p.const(1, k), power(p, k, x, -exponent))
+    if k not in FLOATS:
+        if exponent > 64:
+            raise Untraceable(f"raises integers to the power {exponent}")
+        return functools.reduce(lambda y, _: p.add("mul", k, y, x), range(int(exponent)), p.const(1, k))
+    return p.add("pow", k, x, p.const(exponent, k))
+
+
+def _pow(p: Program, k: str, a: Arguments, *nodes: int) -> int:
+    if not isinstance(a["exponent"], Tensor):
+        return power(p, k, nodes[0], a["exponent"])
+    exponent = p.nodes[nodes[-1]]
+    if exponent.op == "const":
+        return power(p, k, nodes[0], exponent.value)
+    if k not in FLOATS:
+        raise Untraceable("raises integers to a power that depends on the state")
+    return p.add("pow", k, *nodes)
+
+
+def _sigmoid(p: Program, k: str, a: Arguments, x: int) -> int:
+    one = p.const(1, k)
+    return p.add("div", k, one, p.add("add", k, one, p.add("exp", k, p.add("neg", k, x))))
+
+
+def _sign(p: Program, k: str, a: Arguments, x: int) -> int:
+    zero = p.const(0, k)
+    above, below = (p.cast(p.add(op, "b", x, zero), k) for op in ("gt", "lt"))
+    return p.add("sub", k, above, below)
+
+
+def _select(p: Program, k: str, condition: int, yes: int, no: int) -> int:
+    return p.add("select", k, condition, yes, no)
+
+
+def _elu(p: Program, k: str, a: Arguments, x: int) -> int:
+    alpha, scale, input_scale = (a.get(name, 1.0) for name in ("alpha", "scale", "input_scale"))
+    curve = p.add("expm1", k, p.add("mul", k, x, p.const(input_scale, k)))
+    low = p.add("mul", k, curve, p.const(alpha * scale, k))
+    return _select(p, k, p.add("gt", "b", x, p.const(0, k)), p.add("mul", k, x, p.const(scale, k)), low)
+
+
+def _softplus(p: Program, k: str, a: Arguments, x: int) -> int:
+    beta = p.const(a.get("beta", 1), k)
+    scaled = p.add("mul", k, x, beta)
+    curve = p.add("div", k, p.add("log1p", k, p.add("exp", k, scaled)), beta)
+    return _select(p, k, p.add("gt", "b", scaled, p.const(a.get("threshold", 20), k)), x, curve)
+
+
+def _leaky(p: Program, k: str, a: Arguments, x: int) -> int:
+    low = p.add("mul", k, x, p.const(a.get("negative_slope", 0.01), k))
+    return _select(p, k, p.add("gt", "b", x, p.const(0, k)), x, low)
+
+
+def _gelu(p: Program, k: str, a: Arguments, x: int) -> int:
+    if a.get("approximate", "none") != "none":
+        cube = p.add("mul", k, p.const(0.044715, k), power(p, k, x, 3))
+        inner = p.add("mul", k, p.const(math.sqrt(2 / math.pi), k), p.add("add", k, x, cube))
+        curve = p.add("tanh", k, inner)
+    else:
+        curve = p.add("erf", k, p.add("mul", k, x, p.const(math.sqrt(0.5), k)))
+    return p.add("mul", k, p.add("mul", k, x, p.const(0.5, k)), p.add("add", k, p.const(1, k), curve))
+
+
+def _shrink(p: Program, k: str, a: Arguments, x: int) -> int:
+    return p.add("sub", k, x, limited(p, k, x, -a["lambd"], a["lambd"]))
+
+
+def _nan_to_num(p: Program, k: str, a: Arguments, x: int) -> int:
+    if k not in FLOATS:
+        return x
+    largest = 3.4028234663852886e38 if k == "f32" else 1.7976931348623157e308
+    for value, name, default in ((INF, "posinf", largest), (-INF, "neginf", -largest)):
+        x = _select(p, k, p.add("eq", "b", x, p.const(value, k)), _number(p, k, a.get(name), default), x)
+    return _select(p, k, p.add("ne", "b", x, x), _number(p, k, a.get("nan"), 0.0), x)
+
+
+def _magnitude(op: str) -> Make:
+    def make(p: Program, k: str, a: Arguments, x: int) -> int:
+        return p.add(op, "b", p.add("abs", k, x), p.const(INF, k)) if k in FLOATS else p.const(op == "lt", "b")
+
+    return make
+
+
+def _clamp(p: Program, k: str, a: Arguments, x: int, *limits: int) -> int:
+    given = [name for name in ("min", "max") if a.get(name) is not None]
+    for name, limit in zip(given, limits):
+        x = p.add("maximum" if name == "min" else "minimum", k, x, limit)
+    return x
+
+
+def _scaled_sum(op: str) -> Make:
+    def make(p: Program, k: str, a: Arguments, x: int, y: int, z: int) -> int:
+        product = p.add(op, k, p.add("mul", k, y, p.const(a.get("value", 1), k)), z)
+        return p.add("add", k, x, product)
+
+    return make
+
+
+def _lerp(p: Program, k: str, a: Arguments, x: int, end: int, weight: int) -> int:
+    way = p.add("sub", k, end, x)
+    early = p.add("add", k, x, p.add("mul", k, weight, way))
+    late = p.add("sub", k, end, p.add("mul", k, way, p.add("sub", k, p.const(1, k), weight)))
+    return _select(p, k, p.add("lt", "b", p.add("abs", k, weight), p.const(0.5, k)), early, late)
+
+
+def _remainder(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    if k not in FLOATS:
+        return p.add("remainder", k, x, y)
+    zero, rest = p.const(0, k), p.add("fmod", k, x, y)
+    opposite = p.add("ne", "b", p.add("lt", "b", rest, zero), p.add("lt", "b", y, zero))
+    moved = p.add("and", "b", p.add("ne", "b", rest, zero), opposite)
+    return _select(p, k, moved, p.add("add", k, rest, y), rest)
+
+
+def _hypot(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    squares = [p.add("mul", "f64", wide, wide) for wide in (p.cast(x, "f64"), p.cast(y, "f64"))]
+    return p.cast(p.add("sqrt", "f64", p.add("add", "f64", *squares)), k)
+
+
+for _name in _UNARY:
+    define([_name], ["self"], direct(_name))
+for _name in _BINARY:
+    define([_name], ["self", "other"], direct(_name))
+for _name, _op in _BITWISE.items():
+    define([_name], ["self", "other"], direct(_op))
+for _name, _op in _LOGICAL.items():
+    define([_name], ["self", "other"], direct(_op), "b")
+for _name in _COMPARISONS:
+    define([_name], ["self", "other"], direct(_name, "b"), "operands")
+define(["add"], ["self", "other"], _sum("add"))
+define(["sub"], ["self", "other"], _sum("sub"))
+define(["rsub"], ["self", "other"], _sum("sub", swap=True))
+define(["div"], ["self", "other"], _div)
+define(["floor_divide"], ["self", "other"], floor_quotient)
+define(["remainder"], ["self", "other"], _remainder)
+define(["reciprocal"], ["self"], lambda p, k, a, x: p.add("div", k, p.const(1, k), x))
+define(["rsqrt"], ["self"], lambda p, k, a, x: power(p, k, x, -0.5))
+define(["square"], ["self"], lambda p, k, a, x: power(p, k, x, 2))
+define(["pow"], ["self", "exponent"], _pow)
+define(["sigmoid"], ["self"], _sigmoid)
+define(["silu"], ["self"], lambda p, k, a, x: p.add("mul", k, x, _sigmoid(p, k, a, x)))
+define(["relu"], ["self"], lambda p, k, a, x: limited(p, k, x, low=0))
+define(["hardtanh"], ["self"], lambda p, k, a, x: limited(p, k, x, a["min_val"], a["max_val"]))
+define(["elu"], ["self"], _elu)
+define(["softplus"], ["self"], _softplus)
+define(["leaky_relu"], ["self"], _leaky)
+define(["gelu"], ["self"], _gelu)
+define(["softshrink"], ["self"], _shrink)
+define(["sign", "sgn"], ["self"], _sign)
+define(["frac"], ["self"], lambda p, k, a, x: p.add("sub", k, x, p.add("trunc", k, x)))
+define(["clamp"], ["self", "min", "max"], _clamp)
+define(["clamp_min"], ["self", "min"], direct("maximum"))
+define(["clamp_max"], ["self", "max"], direct("minimum"))
+define(["addcmul"], ["self", "tensor1", "tensor2"], _scaled_sum("mul"))
+define(["addcdiv"], ["self", "tensor1", "tensor2"], _scaled_sum("div"))
+define(["lerp"], ["self", "end", "weight"], _lerp)
+define(["hypot"], ["self", "other"], _hypot)
+define(["nan_to_num"], ["self"], _nan_to_num)
+define(["isnan"], ["self"], lambda p, k, a, x: p.add("ne", "b", x, x), "operands")
+define(["isinf"], ["self"], _magnitude("eq"), "operands")
+define(["isfinite"], ["self"], _magnitude("lt"), "operands")
+
+
+@rule("round")
+def _round(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    kind, p = kind_of(result.dtype), rec.program
+    factor = p.const(10.0 ** abs(a.get("decimals") or 0), kind)
+    there, back = ("mul", "div") if (a.get("decimals") or 0) >= 0 else ("div", "mul")
+
+    def make(x: int) -> int:
+        if not a.get("decimals"):
+            return p.add("round", kind, x)
+        return p.add(back, kind, p.add("round", kind, p.add(there, kind, x, factor)), factor)
+
+    return rec.elementwise([rec.nodes(a["self"], kind)], kind, make, result)
+
+
+@rule("where")
+def _where(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _choose(rec, a["condition"], a["self"], a["other"], result)
+
+
+@rule("masked_fill")
+def _masked_fill(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _choose(rec, a["mask"], a["value"], a["self"], result)
+
+
+def _choose(rec: Recorder, condition: Any, yes: Any, no: Any, result: Tensor) -> Result:
+    kind = kind_of(result.dtype)
+    arrays = [rec.nodes(condition, "b"), rec.nodes(yes, kind), rec.nodes(no, kind)]
+    return rec.elementwise(arrays, kind, lambda *nodes: rec.program.add("select", kind, *nodes), result)

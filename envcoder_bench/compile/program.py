@@ -1,0 +1,212 @@
+"""A traced function: what one environment computes, number by number, without tensors and without Python."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import torch
+
+Number = Union[int, float, bool]
+Fault = Tuple[Optional[int], str]  # the line of a function that cannot be a program, and the reason
+
+# the kinds of numbers a program computes with, and their names in it
+KINDS: dict[torch.dtype, str] = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.uint8: "u8",
+    torch.bool: "b",
+}
+FLOATS = ("f32", "f64")
+ACTION = "action"  # the name of the policy's action, beside the state's keys
+MAX_NODES = 30_000  # beyond this a compiler takes longer than the kernel saves
+
+
+class Untraceable(Exception):
+    """A function does what no program can; the message completes "it ..."."""
+
+
+class Escape(Untraceable):
+    """What no program can reaches beyond the numbers of one tensor: Python's control flow, or a tensor that is kept."""
+
+
+class Node(NamedTuple):
+    """One scalar operation.
+
+    ``op`` is an operation of ``source.py``, or: ``load`` (a number of the state: ``name``, ``column``), ``const``
+    (``value``), ``lane`` (the environment's index in its group), ``rows`` (how many environments the group has),
+    ``seed`` and ``step`` (of the random numbers), ``unknown`` (what no program can compute, for the reason ``name``).
+    ``args`` are earlier nodes.
+    """
+
+    op: str
+    kind: str
+    args: tuple[int, ...] = ()
+    value: Number = 0
+    name: str = ""
+    column: int = 0
+
+
+@dataclass
+class Output:
+    """One tensor that a function returns: its numbers for one environment in C order, and their kind."""
+
+    nodes: list[int]
+    kind: str
+
+
+@dataclass
+class Program:
+    """The nodes of a function, in an order in which they can be computed, and its outputs by name.
+
+    ``verified`` are the (seed, environments of a group) for which its kernel has been held against the function;
+    ``sources`` are its C code, by how it stores its outputs; ``lines`` are the lines of the function's file that the
+    nodes come from, where they were recorded, and ``line`` that of the nodes to come; ``sized``: whether the function
+    may have known how many environments there were.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    outputs: dict[str, Output] = field(default_factory=dict)
+    lines: list[int | None] = field(default_factory=list, repr=False, compare=False)
+    line: int | None = field(default=None, repr=False, compare=False)
+    sized: bool = field(default=False, repr=False, compare=False)
+    verified: set[tuple[int, int]] = field(default_factory=set)
+    sources: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _known: dict[Node, int] = field(default_factory=dict, repr=False)
+
+    def add(self, op: str, kind: str, *args: int, **given: object) -> int:
+        """Add a node, or find the same one.
+
+        Floating-point constants are never shared: which of them happen to be equal is not part of the structure, so
+        that programs which differ in constants alone become one kernel.
+        """
+        node = Node(op, kind, args, **given)  # type: ignore[arg-type]
+        if op == "const" and kind in FLOATS:
+            return self._append(node)
+        if node not in self._known:
+            self._known[node] = self._append(node)
+        return self._known[node]
+
+    def _append(self, node: Node) -> int:
+        if len(self.nodes) >= MAX_NODES:
+            raise Untraceable(f"computes more than {MAX_NODES} numbers for one environment")
+        self.nodes.append(node)
+        self.lines.append(self.line)
+        return len(self.nodes) - 1
+
+    def unknown(self, kind: str, reason: str) -> int:
+        """A number that no program can compute; what does not need it is none the worse."""
+        return self._append(Node("unknown", kind, name=reason))
+
+    def state_names(self) -> set[str]:
+        """What it reads of the state."""
+        return {node.name for node in self.nodes if node.op == "load"}
+
+    def const(self, value: Number, kind: str) -> int:
+        if kind not in FLOATS:
+            value = int(value)
+        return self.add("const", kind, value=value)
+
+    def is_const(self, node: int) -> bool:
+        return self.nodes[node].op == "const"
+
+    def cast(self, node: int, kind: str) -> int:
+        """The node's number as another kind; constants are converted here and now."""
+        own = self.nodes[node]
+        if own.kind == kind:
+            return node
+        if own.op == "const":
+            return self.const(convert(own.value, kind), kind)
+        return self.add("cast", kind, node)
+
+
+def reachable(program: Program, roots: Sequence[int]) -> list[int]:
+    """The nodes that the roots need, in order."""
+    found, todo = set(roots), list(roots)
+    while todo:
+        for arg in program.nodes[todo.pop()].args:
+            if arg not in found:
+                found.add(arg)
+                todo.append(arg)
+    return sorted(found)
+
+
+def pruned(program: Program) -> Program:
+    """The program without the nodes that no output needs."""
+    order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
+    place = {node: i for i, node in enumerate(order)}
+    nodes = [program.nodes[i]._replace(args=tuple(place[arg] for arg in program.nodes[i].args)) for i in order]
+    outputs = {name: Output([place[i] for i in own.nodes], own.kind) for name, own in program.outputs.items()}
+    return Program(nodes, outputs, [program.lines[i] for i in order] if program.lines else [])
+
+
+def convert(value: Number, kind: str) -> Number:
+    """Convert a Python number as torch would."""
+    dtype = next(dtype for dtype, name in KINDS.items() if name == kind)
+    return torch.tensor(value).to(dtype).item()
+
+
+@dataclass
+class Value:
+    """A tensor of a traced function: which nodes stand at which place.
+
+    Attributes:
+        memory: nodes of the storage; tensors that share it are views of each other.
+        index: places in ``memory``, in the tensor's shape for one environment (1 where the environments' axis is, or as
+            many as that axis holds of each).
+        kind: of its numbers.
+        own: whether the call that is traced made it; what outlives the call must not be written to.
+        unknown: why no program can compute it, if none can; other tensors may share its memory, so that no write to
+            it can be followed.
+    """
+
+    memory: list[int]
+    index: np.ndarray
+    kind: str
+    own: bool = True
+    unknown: str = ""
+
+    @classmethod
+    def of(cls, nodes: np.ndarray, kind: str) -> Value:
+        """A new tensor of these nodes."""
+        return cls([int(node) for node in nodes.reshape(-1)], np.arange(nodes.size).reshape(nodes.shape), kind)
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """The nodes in the tensor's shape."""
+        return np.asarray(self.memory, dtype=np.int64)[self.index]
+
+    def view(self, index: np.ndarray) -> Value:
+        """A tensor that shares this one's memory."""
+        return Value(self.memory, index, self.kind, self.own)
+
+    def write(self, nodes: np.ndarray) -> None:
+        """Overwrite the numbers in place, as seen by all views."""
+        if self.unknown:
+            raise Escape(self.unknown)
+        if not self.own:
+            raise Escape("changes a tensor that outlives the call")
+        for place, node in zip(self.index.reshape(-1), np.broadcast_to(nodes, self.index.shape).reshape(-1)):
+            self.memory[place] = int(node)
+
+
+def kind_of(dtype: torch.dtype) -> str:
+    if dtype not in KINDS:
+        raise Untraceable(f"computes with {dtype}")
+    return KINDS[dtype]
+
+
+@functools.lru_cache(maxsize=None)  # a few shapes, asked for thousands of times
+def env_axis(shape: tuple[int, ...], rows: int) -> int | None:
+    """The axis of the environments: the only one whose length ``rows`` divides, which no other does by chance.
+
+    It may hold several numbers of each environment, one environment after the other, as in ``x.view(n * 4, 3)``.
+    """
+    axes = [axis for axis, size in enumerate(shape) if size and size % rows == 0]
+    if len(axes) > 1:
+        raise Untraceable("makes a tensor with an axis of environments twice")
+    return axes[0] if axes else None

@@ -1,0 +1,308 @@
+"""Rules for operators that join numbers of one environment: sums, norms, extremes, products of matrices."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any, Callable, Dict, List, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from envcoder_bench.compile.pointwise import power
+from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
+from envcoder_bench.compile.recorder import Recorder, Result, rule
+
+Arguments = Dict[str, Any]
+Fold = Callable[[List[int]], int]
+_JOINS = "joins the environments of the group (a sum or mean over all of them, say)"
+
+
+def _reduced(rec: Recorder, x: Tensor, dims: Any, kind: str, fold: Fold, result: Tensor) -> Value:
+    """Fold the numbers along ``dims`` (None: all), in order, into one."""
+    nodes = rec.nodes(x, kind)
+    chosen = list(range(x.dim())) if dims is None or dims == [] else [dims] if isinstance(dims, int) else list(dims)
+    chosen = [rec.inner_axis(x, dim, _JOINS) for dim in chosen] if x.dim() else []
+    kept = [dim for dim in range(x.dim()) if dim not in chosen]
+    rows = np.transpose(nodes, kept + chosen).reshape(int(np.prod([nodes.shape[dim] for dim in kept])), -1)
+    made = np.array([fold(row) for row in rows.tolist()], dtype=np.int64)
+    return Value.of(made.reshape(rec.shape(result)), kind_of(result.dtype))
+
+
+def _folded(p: Program, op: str, kind: str, nodes: Sequence[int]) -> int:
+    return functools.reduce(lambda x, y: p.add(op, kind, x, y), nodes)
+
+
+def _total(p: Program, kind: str, nodes: Sequence[int]) -> int:
+    return _folded(p, "add", kind, nodes) if nodes else p.const(0, kind)
+
+
+def _define(name: str, fold: Callable[[Program, str, Arguments, list[int]], int], kind: str | None = None) -> None:
+    """Make the rule of a reduction over ``dim``; it computes in ``kind`` (None: the result's; "own": the operand's)."""
+
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+        inner = rec.value(a["self"]).kind if kind == "own" else kind or kind_of(result.dtype)
+        return _reduced(rec, a["self"], a.get("dim"), inner, lambda row: fold(rec.program, inner, a, row), result)
+
+
+def _mean(p: Program, k: str, a: Arguments, row: list[int]) -> int:
+    return p.add("div", k, _total(p, k, row), p.const(len(row), k))
+
+
+def _norm_of(p: Program, k: str, order: float, row: list[int]) -> int:
+    if order == 2:
+        return p.add("sqrt", k, _total(p, k, [p.add("mul", k, x, x) for x in row]))
+    sizes = [p.add("abs", k, x) for x in row]
+    if order in (float("inf"), -float("inf")):
+        return _folded(p, "maximum" if order > 0 else "minimum", k, sizes)
+    if order == 1:
+        return _total(p, k, sizes)
+    if order == 0:
+        return _total(p, k, [p.cast(p.add("ne", "b", x, p.const(0, k)), k) for x in row])
+    return power(p, k, _total(p, k, [power(p, k, x, order) for x in sizes]), 1 / order)
+
+
+def _variance(p: Program, k: str, a: Arguments, row: list[int]) -> int:
+    correction = a.get("correction", a.get("unbiased", True))
+    mean = _mean(p, k, a, row)
+    squares = [power(p, k, p.add("sub", k, x, mean), 2) for x in row]
+    left = max(0.0, len(row) - (1.0 if correction is None else float(correction)))
+    return p.add("div", k, _total(p, k, squares), p.const(left, k))
+
+
+def _deviation(p: Program, k: str, a: Arguments, row: list[int]) -> int:
+    return p.add("sqrt", k, _variance(p, k, a, row))
+
+
+def _logsumexp(p: Program, k: str, a: Arguments, row: list[int]) -> int:
+    top = _folded(p, "maximum", k, row)
+    infinite = p.add("eq", "b", p.add("abs", k, top), p.const(float("inf"), k))
+    top = p.add("select", k, infinite, p.const(0, k), top)
+    return p.add("add", k, top, _log_total(p, k, row, top))
+
+
+def _log_total(p: Program, k: str, row: list[int], top: int) -> int:
+    return p.add("log", k, _total(p, k, [p.add("exp", k, p.add("sub", k, x, top)) for x in row]))
+
+
+def _known_total(p: Program, k: str, a: Arguments, row: list[int]) -> int:
+    return _total(p, k, [p.add("select", k, p.add("ne", "b", x, x), p.const(0, k), x) for x in row])
+
+
+_define("nansum", _known_total)
+_define("sum", lambda p, k, a, row: _total(p, k, row))
+_define("prod", lambda p, k, a, row: _folded(p, "mul", k, row))
+_define("mean", _mean)
+_define("amax", lambda p, k, a, row: _folded(p, "maximum", k, row))
+_define("amin", lambda p, k, a, row: _folded(p, "minimum", k, row))
+_define("any", lambda p, k, a, row: _folded(p, "or", k, row), "b")
+_define("all", lambda p, k, a, row: _folded(p, "and", k, row), "b")
+_define("linalg_vector_norm", lambda p, k, a, row: _norm_of(p, k, a["ord"], row))
+_define("norm", lambda p, k, a, row: _norm_of(p, k, 2 if a.get("p") is None else a["p"], row))
+_define("var", _variance)
+_define("std", _deviation)
+_define("logsumexp", _logsumexp)
+_define("count_nonzero", lambda p, k, a, row: _total(p, "i64", [p.cast(x, "i64") for x in row]), "b")
+
+
+def _define_pair(name: str, *folds: Callable[[Program, str, Arguments, list[int]], int]) -> None:
+    """Make the rule of an operator with two results."""
+
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Any) -> Result:
+        kind, dim = rec.value(a["self"]).kind, a.get("dim")
+        return [
+            _reduced(rec, a["self"], dim, kind, lambda row, f=fold: f(rec.program, kind, a, row), made)
+            for fold, made in zip(folds, result)
+        ]
+
+
+_define_pair("var_mean", _variance, _mean)
+_define_pair("std_mean", _deviation, _mean)
+_define_pair("aminmax", *(lambda p, k, a, row, op=op: _folded(p, op, k, row) for op in ("minimum", "maximum")))
+
+
+def _extreme(p: Program, kind: str, op: str, row: Sequence[int]) -> list[int]:
+    """The extreme of a row, and where it first is (NaN counts as extreme, as for torch)."""
+    best, place = row[0], p.const(0, "i64")
+    for i, x in enumerate(row[1:], start=1):
+        is_nan, was_nan = p.add("ne", "b", x, x), p.add("ne", "b", best, best)
+        better = p.add("and", "b", p.add("or", "b", p.add(op, "b", x, best), is_nan), p.add("not", "b", was_nan))
+        best, place = p.add("select", kind, better, x, best), p.add("select", "i64", better, p.const(i, "i64"), place)
+    return [best, place]
+
+
+def _define_extreme(name: str, op: str, arg: bool) -> None:
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Any) -> Result:
+        p, kind, fold = rec.program, rec.value(a["self"]).kind, "maximum" if op == "gt" else "minimum"
+        if isinstance(result, Tensor) and not arg:  # over everything
+            return _reduced(rec, a["self"], None, kind, lambda row: _folded(p, fold, kind, row), result)
+        values, places = (None, result) if arg else result
+        own = [
+            _reduced(rec, a["self"], a.get("dim"), kind, lambda row, i=i: _extreme(p, kind, op, row)[i], made)
+            for i, made in ((0, values), (1, places))
+            if made is not None
+        ]
+        return own[0] if arg else own
+
+
+for _name, _op in (("max", "gt"), ("min", "lt")):
+    _define_extreme(_name, _op, arg=False)
+    _define_extreme(f"arg{_name}", _op, arg=True)
+
+
+def _along(rec: Recorder, x: Tensor, dim: int, kind: str, change: Callable[[list[int]], list[int]]) -> Value:
+    """Put in place of the numbers along ``dim`` as many others."""
+    moved = np.moveaxis(rec.nodes(x, kind), rec.inner_axis(x, dim, _JOINS), -1)
+    made = np.array([change(row) for row in moved.reshape(-1, moved.shape[-1]).tolist()], dtype=np.int64)
+    return Value.of(np.moveaxis(made.reshape(moved.shape), -1, dim), kind)
+
+
+def _define_cumulated(name: str, op: str) -> None:
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+        kind = kind_of(result.dtype)
+
+        def change(row: list[int]) -> list[int]:
+            return list(itertools.accumulate(row, lambda x, y: rec.program.add(op, kind, x, y)))
+
+        return _along(rec, a["self"], a["dim"], kind, change)
+
+
+_define_cumulated("cumsum", "add")
+_define_cumulated("cumprod", "mul")
+
+
+@rule("_softmax")
+def _softmax(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    kind, p = kind_of(result.dtype), rec.program
+
+    def change(row: list[int]) -> list[int]:
+        top = _folded(p, "maximum", kind, row)
+        exponentials = [p.add("exp", kind, p.add("sub", kind, x, top)) for x in row]
+        total = _total(p, kind, exponentials)
+        return [p.add("div", kind, x, total) for x in exponentials]
+
+    return _along(rec, a["self"], a["dim"], kind, change)
+
+
+@rule("_log_softmax")
+def _log_softmax(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    kind, p = kind_of(result.dtype), rec.program
+
+    def change(row: list[int]) -> list[int]:
+        top = _folded(p, "maximum", kind, row)
+        total = _log_total(p, kind, row, top)
+        return [p.add("sub", kind, p.add("sub", kind, x, top), total) for x in row]
+
+    return _along(rec, a["self"], a["dim"], kind, change)
+
+
+@rule("mm", "bmm")
+def _matmul(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _product(rec, a["self"], a["mat2"], result)
+
+
+_FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("mat", "vec"))
+
+
+@rule("addmm", "baddbmm", "addmv")
+def _addmm(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    left, right = next(pair for pair in _FACTORS if pair[0] in a)
+    kind, p = kind_of(result.dtype), rec.program
+    product = _product(rec, a[left], a[right], result, vector=right == "vec")
+
+    def scaled(x: int, factor: float) -> int:
+        return x if factor == 1 else p.add("mul", kind, x, p.const(factor, kind))
+
+    def make(x: int, y: int) -> int:
+        return p.add("add", kind, scaled(x, a["beta"]), scaled(y, a["alpha"]))
+
+    return rec.elementwise([rec.nodes(a["self"], kind), product.nodes], kind, make, result)
+
+
+@rule("mv")
+def _mv(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _product(rec, a["self"], a["vec"], result, vector=True)
+
+
+@rule("dot")
+def _dot(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    if rec.axis(a["self"]) is not None:
+        raise Untraceable(_JOINS)
+    kind, p = kind_of(result.dtype), rec.program
+    pairs = zip(rec.nodes(a["self"]).tolist(), rec.nodes(a["tensor"]).tolist())
+    return Value.of(np.array(_total(p, kind, [p.add("mul", kind, x, y) for x, y in pairs])), kind)
+
+
+def _product(rec: Recorder, left: Tensor, right: Tensor, result: Tensor, vector: bool = False) -> Value:
+    """Multiply (batches of) matrices, number by number."""
+    kind, p = kind_of(result.dtype), rec.program
+    if rec.axis(left) == left.dim() - 1 or rec.axis(right) == max(right.dim() - 2, 0):
+        raise Untraceable(_JOINS)
+    x, y = rec.nodes(left, kind), rec.nodes(right, kind)
+    y = y[:, None] if vector else y
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    x, y = np.broadcast_to(x, batch + x.shape[-2:]), np.broadcast_to(y, batch + y.shape[-2:])
+    made = np.empty((*batch, x.shape[-2], y.shape[-1]), dtype=np.int64)
+    for place in np.ndindex(*made.shape):
+        row, column = x[place[:-1]].tolist(), y[(*place[:-2], slice(None), place[-1])].tolist()
+        made[place] = _total(p, kind, [p.add("mul", kind, u, v) for u, v in zip(row, column)])
+    return Value.of(made.reshape(rec.shape(result)), kind)
+
+
+@rule("linalg_cross", "cross")
+def _cross(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    dim, kind, p = a.get("dim"), kind_of(result.dtype), rec.program
+    dim = rec.inner_axis(result, result.shape.index(3) if dim is None else dim, _JOINS)
+    x, y = (np.moveaxis(np.broadcast_to(rec.nodes(a[n], kind), rec.shape(result)), dim, 0) for n in ("self", "other"))
+    made = np.empty(x.shape, dtype=np.int64)
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        for place in np.ndindex(*x.shape[1:]):
+            one = p.add("mul", kind, int(x[(j, *place)]), int(y[(k, *place)]))
+            two = p.add("mul", kind, int(x[(k, *place)]), int(y[(j, *place)]))
+            made[(i, *place)] = p.add("sub", kind, one, two)
+    return Value.of(np.moveaxis(made, 0, dim), kind)
+
+
+@rule("_cdist_forward")
+def _distances(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    """Distances between all pairs of points, ``(..., P, M)`` and ``(..., R, M)``."""
+    kind, p = kind_of(result.dtype), rec.program
+    if {x.dim() - 2 for x in (a["x1"], a["x2"]) if rec.axis(x) == x.dim() - 2}:
+        raise Untraceable(_JOINS)
+    x, y = rec.nodes(a["x1"], kind)[..., :, None, :], rec.nodes(a["x2"], kind)[..., None, :, :]
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    pairs = zip(np.broadcast_to(x, shape).reshape(-1, shape[-1]), np.broadcast_to(y, shape).reshape(-1, shape[-1]))
+    made = [_norm_of(p, kind, a["p"], [p.add("sub", kind, int(u), int(v)) for u, v in zip(*pair)]) for pair in pairs]
+    return Value.of(np.array(made, dtype=np.int64).reshape(rec.shape(result)), kind)
+
+
+@rule("native_layer_norm")
+def _layer_norm(rec: Recorder, a: Arguments, result: Any) -> Result:
+    """Normalise over the last axes: the result, the means and the inverse deviations."""
+    kind, p, lead = kind_of(result[0].dtype), rec.program, a["input"].dim() - len(a["normalized_shape"])
+    if rec.axis(a["input"]) is not None and rec.axis(a["input"]) >= lead:  # type: ignore[operator]
+        raise Untraceable(_JOINS)
+    x = rec.nodes(a["input"], kind)
+    rows = x.reshape(int(np.prod(x.shape[:lead])), -1).tolist()
+    means = [_mean(p, kind, {}, row) for row in rows]
+    spreads = [_variance(p, kind, {"correction": 0}, row) for row in rows]
+    inverse = [power(p, kind, p.add("add", kind, spread, p.const(a["eps"], kind)), -0.5) for spread in spreads]
+    made = [
+        [p.add("mul", kind, p.add("sub", kind, node, mean), factor) for node in row]
+        for row, mean, factor in zip(rows, means, inverse)
+    ]
+    normal = np.array(made, dtype=np.int64).reshape(x.shape)
+    for name, op in (("weight", "mul"), ("bias", "add")):
+        if a.get(name) is not None:
+            pairs = [normal, rec.nodes(a[name], kind)]
+            normal = rec.elementwise(pairs, kind, lambda u, v, op=op: p.add(op, kind, u, v), result[0]).nodes
+    rest = [
+        Value.of(np.array(row, dtype=np.int64).reshape(rec.shape(own)), kind)
+        for row, own in zip((means, inverse), result[1:])
+    ]
+    return [Value.of(normal, kind), *rest]

@@ -1,0 +1,146 @@
+"""Programs that hold for any number of environments, from recordings with several.
+
+In a function ``n = x.shape[0]`` is a Python number, so that a recording knows it for one size of the sample alone.
+Where recordings of several sizes differ in constants only, formulas in the number of environments take their place.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Callable, Iterator, Sequence
+
+from envcoder_bench.compile.program import FLOATS, Fault, Node, Number, Output, Program
+
+MAX_DIVISOR = 64  # of n // divisor
+MAX_SHARE = 12  # of k * n // share
+
+Formula = Callable[[Program, int], int]  # (program, node of the number of environments) to node
+_REASON = (
+    "depends on how many environments there are (x.shape[0], len(x)) in a way that no program can: use that number for"
+    " shapes and torch.arange(n)"
+)
+
+
+def equal(one: Program, other: Program) -> bool:
+    """Whether two programs are the same to the last bit."""
+    return one.outputs == other.outputs and _first_difference([one, other]) is None and not _varying([one, other])
+
+
+def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program | Fault:
+    """One program for recordings of a function with different numbers of environments.
+
+    Args:
+        programs: recorded, without nodes that no output needs.
+        sizes: for each, how many environments there were.
+    """
+    first, place = programs[0], _first_difference(programs)
+    if place is not None or any(program.outputs != first.outputs for program in programs):
+        return _line(first, place or 0), _REASON
+    formulas: dict[int, Formula] = {}
+    for place in _varying(programs):
+        kind, values = first.nodes[place].kind, [program.nodes[place].value for program in programs]
+        found = next(_formulas(kind, values, sizes), None)
+        if found is None:
+            return _line(first, place), _REASON
+        formulas[place] = found
+    return _rewritten(first, formulas)
+
+
+def _rewritten(program: Program, formulas: dict[int, Formula]) -> Program:
+    """The program with formulas in place of constants."""
+    made, places = Program(), []
+    for place, node in enumerate(program.nodes):
+        made.line = _line(program, place)
+        if place in formulas:
+            places.append(formulas[place](made, made.add("rows", "i64")))
+        else:
+            args, rest = [places[arg] for arg in node.args], (node.value, node.name, node.column)
+            places.append(made.add(node.op, node.kind, *args, value=rest[0], name=rest[1], column=rest[2]))
+    made.outputs = {name: Output([places[i] for i in own.nodes], own.kind) for name, own in program.outputs.items()}
+    return made
+
+
+def _line(program: Program, place: int) -> int | None:
+    return program.lines[place] if place < len(program.lines) else None
+
+
+def _first_difference(programs: Sequence[Program]) -> int | None:
+    """The first place where programs are not the same but for the value of a constant."""
+    count = min(len(program.nodes) for program in programs)
+    for place, nodes in enumerate(zip(*(program.nodes for program in programs))):
+        if len({_without_constant(node) for node in nodes}) > 1:
+            return place
+    return None if all(len(program.nodes) == count for program in programs) else count - 1
+
+
+def _without_constant(node: Node) -> Node:
+    return node._replace(value=0) if node.op == "const" else node
+
+
+def _varying(programs: Sequence[Program]) -> list[int]:
+    """The places of constants that are not the same, bit by bit: NaN is equal to itself here."""
+    pairs = enumerate(zip(*(program.nodes for program in programs)))
+    return [place for place, nodes in pairs if nodes[0].op == "const" and len({_bits(node) for node in nodes}) > 1]
+
+
+def _bits(node: Node) -> object:
+    return struct.pack("d", node.value) if node.kind in FLOATS else node.value
+
+
+def _formulas(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iterator[Formula]:
+    """Formulas in the number of environments that give each of the values exactly."""
+    if kind == "b" or any(not float(value).is_integer() for value in values):
+        yield from _products(kind, values, sizes) if kind in FLOATS else ()
+        return
+    for divisor in range(1, MAX_DIVISOR + 1):  # a * (n // divisor) + b
+        counts = [size // divisor for size in sizes]
+        slope, rest = divmod(int(values[1] - values[0]), counts[1] - counts[0] or 1)
+        if rest == 0 and slope:
+            yield from _exact(kind, values, counts, slope, lambda p, n, d=divisor: _quotient(p, n, d))
+    for share in range(2, MAX_SHARE + 1):  # k * n // share + b
+        for k in range(2, share):
+            counts = [k * size // share for size in sizes]
+            yield from _exact(kind, values, counts, 1, lambda p, n, k=k, d=share: _quotient(p, _times(p, n, k), d))
+
+
+def _times(p: Program, x: int, factor: int) -> int:
+    return x if factor == 1 else p.add("mul", "i64", x, p.const(factor, "i64"))
+
+
+def _quotient(p: Program, x: int, divisor: int) -> int:
+    return x if divisor == 1 else p.add("floordiv", "i64", x, p.const(divisor, "i64"))
+
+
+def _exact(kind: str, values: Sequence[Number], counts: Sequence[int], factor: int, make: Formula) -> Iterator[Formula]:
+    """``factor * count + offset`` if it gives all values; ``make`` makes the count."""
+    offset = int(values[0]) - factor * counts[0]
+    if [factor * count + offset for count in counts] == list(values):
+
+        def formula(p: Program, rows: int) -> int:
+            made = _times(p, make(p, rows), factor)
+            return p.cast(made if offset == 0 else p.add("add", "i64", made, p.const(offset, "i64")), kind)
+
+        yield formula
+
+
+def _products(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iterator[Formula]:
+    """``factor * n``, ``factor / n``, ``factor / (n - 1)`` and ``factor / (n + 1)``, computed in double precision."""
+    for op, offset in (("mul", 0), ("div", 0), ("div", -1), ("div", 1)):
+        for size, value in zip(sizes, values):
+            exact = value / size if op == "mul" else value * (size + offset)
+            for factor in (exact, float(f"{exact:.9g}"), float(f"{exact:.6g}")):
+                results = [factor * n if op == "mul" else factor / (n + offset) for n in sizes]
+                if [_rounded(result, kind) for result in results] == [_rounded(own, kind) for own in values]:
+                    yield _product(kind, op, factor, offset)
+
+
+def _rounded(value: Number, kind: str) -> float:
+    return struct.unpack("f", struct.pack("f", value))[0] if kind == "f32" else float(value)
+
+
+def _product(kind: str, op: str, factor: float, offset: int) -> Formula:
+    def make(p: Program, rows: int) -> int:
+        count = rows if offset == 0 else p.add("add", "i64", rows, p.const(offset, "i64"))
+        return p.cast(p.add(op, "f64", p.const(factor, "f64"), p.cast(count, "f64")), kind)
+
+    return make

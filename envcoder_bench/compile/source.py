@@ -1,0 +1,175 @@
+"""C code of a traced program: the same text for programs that differ in floating-point constants alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable
+
+from envcoder_bench.compile.program import FLOATS, Node, Program, reachable
+
+C_TYPES = {
+    "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "u8": "unsigned char", "b": "bool",
+}  # fmt: skip
+_FUNCTIONS = {  # of the C library, with an f behind the name for float
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
+    "erf", "erfc", "floor", "ceil", "trunc", "atan2", "pow",
+}  # fmt: skip
+_OPERATORS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_BITS = {"and": "&", "or": "|", "xor": "^"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program as C statements.
+
+    Attributes:
+        code: declares what it needs; reads ``S_<name>`` (pointers to the environment's row of the state), ``c[i]``
+            (its constants), ``lane``, ``n`` (environments of the group), ``seed`` and ``step``; writes ``O_<name>[i]``
+            (pointers to its row of results).
+        constants: the numbers of ``c``.
+        state: names of the state that it reads, with their C types.
+        outputs: names of the results, with how many numbers each has.
+    """
+
+    code: str
+    constants: tuple[float, ...]
+    state: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+def write_source(program: Program, stores: dict[str, str]) -> Source:
+    """Write a program as C.
+
+    Args:
+        stores: how each output that is wanted is written: a statement with ``{place}``, ``{value}``, ``{name}``.
+    """
+    wanted = {name: output for name, output in program.outputs.items() if name in stores}
+    used = reachable(program, [node for output in wanted.values() for node in output.nodes])
+    names: dict[int, str] = {}
+    constants: list[float] = []
+    state: dict[str, str] = {}
+    lines: list[str] = []
+    for node in used:
+        own = program.nodes[node]
+        names[node] = f"v{len(names)}"
+        if own.op == "const" and own.kind in FLOATS:
+            expression = f"({C_TYPES[own.kind]})c[{len(constants)}]"
+            constants.append(float(own.value))
+        elif own.op == "load":
+            state[own.name] = C_TYPES[own.kind]
+            expression = f"S_{own.name}[{own.column}]"
+        else:
+            kinds = [program.nodes[arg].kind for arg in own.args]
+            expression = _expression(own, kinds, [names[arg] for arg in own.args])
+        # not const: clang folds constants by recursion through all that a const value is made of
+        lines.append(f"{C_TYPES[own.kind]} {names[node]} = {expression};")
+    for name, output in wanted.items():
+        for place, node in enumerate(output.nodes):
+            lines.append(stores[name].format(name=name, place=place, value=names[node]))
+    sizes = tuple((name, len(output.nodes)) for name, output in wanted.items())
+    return Source("\n".join(lines), tuple(constants), tuple(sorted(state.items())), sizes)
+
+
+def _expression(node: Node, kinds: list[str], x: list[str]) -> str:
+    op, kind = node.op, node.kind
+    if op in ("lane", "seed", "step"):
+        return op
+    if op == "rows":
+        return "n"
+    if op == "const":
+        return _integer(int(node.value), kind)
+    if op == "cast":
+        return _cast(kind, kinds[0], x[0])
+    if op == "select":
+        return f"{x[0]} ? {x[1]} : {x[2]}"
+    if op in _OPERATORS:
+        return f"{x[0]} {_OPERATORS[op]} {x[1]}"
+    if op == "not":
+        return f"!{x[0]}" if kinds[0] == "b" else f"~{x[0]}"
+    if op in _BITS:
+        return f"{x[0]} {_BITS[op]} {x[1]}"
+    if kind in FLOATS:
+        return _float(op, kind, x)
+    return _whole(op, kind, x)
+
+
+def _cast(kind: str, of: str, x: str) -> str:
+    """Floating-point numbers that no integer stands for give the lowest one, as x86 has it: C leaves that open."""
+    if kind == "b":
+        return f"{x} != 0"
+    if kind in FLOATS or of not in FLOATS:
+        return f"({C_TYPES[kind]}){x}"
+    wide, bits = ("long long", 63) if kind == "i64" else ("int", 31)
+    limit = f"{float(1 << bits)!r}{'f' if of == 'f32' else ''}"
+    cast = f"{x} >= -{limit} && {x} < {limit} ? ({wide}){x} : ({wide})(1ULL << {bits})"
+    return f"({C_TYPES[kind]})({cast})" if kind == "u8" else cast
+
+
+def _integer(value: int, kind: str) -> str:
+    if kind == "i64":
+        return f"(long long){value % (1 << 64)}ULL"
+    return str(value) if kind != "b" else ("true" if value else "false")
+
+
+def _float(op: str, kind: str, x: list[str]) -> str:
+    suffix, zero = ("f", "0.0f") if kind == "f32" else ("", "0.0")
+    symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/"}.get(op)
+    if symbol:
+        return f"{x[0]} {symbol} {x[1]}"
+    if op == "neg":
+        return f"-{x[0]}"
+    if op == "abs":
+        return f"fabs{suffix}({x[0]})"
+    if op == "round":
+        return f"rint{suffix}({x[0]})"
+    if op in ("maximum", "minimum"):  # NaN wins
+        return f"{x[0]} != {x[0]} || {x[0]} {'>' if op == 'maximum' else '<'} {x[1]} ? {x[0]} : {x[1]}"
+    if op == "log1p":  # not every C library that compiles this has these two; double makes up for it
+        return f"({C_TYPES[kind]})log(1.0 + (double){x[0]})"
+    if op == "expm1":
+        return f"({C_TYPES[kind]})(exp((double){x[0]}) - 1.0)"
+    if op == "fmod":
+        # not every C library has NaN for 0 % 0
+        return f"{x[1]} == {zero} ? ({x[0]} - {x[0]}) / {x[1]} : fmod{suffix}({x[0]}, {x[1]})"
+    if op not in _FUNCTIONS:
+        raise ValueError(f"no C code for {op} of {kind}")
+    return f"{op}{suffix}({', '.join(x)})"
+
+
+def _whole(op: str, kind: str, x: list[str]) -> str:
+    """Integers wrap around as torch's do, which C promises for unsigned ones alone.
+
+    What C leaves open has a value here: division by zero gives 0, the lowest number divided by -1 itself, and a shift
+    by more bits than there are leaves what was shifted in.
+    """
+    own, unsigned = C_TYPES[kind], "unsigned long long"
+    bits = {"i64": 64, "i32": 32}.get(kind, 8)
+    minus = f"({own})(0ULL - ({unsigned}){x[0]})"
+    by_minus_one = f"{x[-1]} == ({own})-1 && ({own})-1 < 0"
+    here = f"{x[-1]} >= 0 && {x[-1]} < {bits}"
+    rest = f"{x[0]} % {x[-1]}"
+    wrapping: dict[str, Callable[[], str]] = {
+        "add": lambda: f"({own})(({unsigned}){x[0]} + ({unsigned}){x[1]})",
+        "sub": lambda: f"({own})(({unsigned}){x[0]} - ({unsigned}){x[1]})",
+        "mul": lambda: f"({own})(({unsigned}){x[0]} * ({unsigned}){x[1]})",
+        "neg": lambda: minus,
+        "shl": lambda: f"{here} ? ({own})(({unsigned}){x[0]} << {x[1]}) : ({own})0",
+        "shr": lambda: f"({own})({x[0]} >> ({here} ? {x[1]} : {bits - 1}))",
+        "abs": lambda: f"{x[0]} < 0 ? {minus} : {x[0]}",
+        "maximum": lambda: f"{x[0]} > {x[1]} ? {x[0]} : {x[1]}",
+        "minimum": lambda: f"{x[0]} < {x[1]} ? {x[0]} : {x[1]}",
+        "div": lambda: f"{x[1]} == 0 ? 0 : {by_minus_one} ? {minus} : {x[0]} / {x[1]}",
+        "fmod": lambda: f"{x[1]} == 0 || ({by_minus_one}) ? 0 : {rest}",
+        "remainder": lambda: (
+            f"{x[1]} == 0 || ({by_minus_one}) ? 0 : {rest} + ({rest} != 0 && ({rest} < 0) != ({x[1]} < 0) ? {x[1]} : 0)"
+        ),
+        "floordiv": lambda: (
+            f"{x[1]} == 0 ? 0 : {by_minus_one} ? {minus} : "
+            f"{x[0]} / {x[1]} - (({rest} != 0) && (({x[0]} < 0) != ({x[1]} < 0)))"
+        ),
+    }
+    if op in ("floor", "ceil", "trunc", "round"):
+        return x[0]
+    if op not in wrapping:
+        raise ValueError(f"no C code for {op} of {kind}")
+    return wrapping[op]()

@@ -1,0 +1,262 @@
+"""Rules for rarer elementwise functions: activations, losses, hyperbolic inverses, functions of signs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from envcoder_bench.compile.pointwise import INF, Arguments, define, limited
+from envcoder_bench.compile.program import FLOATS, Program, Untraceable, Value, kind_of
+from envcoder_bench.compile.recorder import Recorder, Result, result_kind, rule
+
+
+def _select(p: Program, k: str, condition: int, yes: int, no: int) -> int:
+    return p.add("select", k, condition, yes, no)
+
+
+def _compare(p: Program, op: str, k: str, x: int, number: float) -> int:
+    return p.add(op, "b", x, p.const(number, k))
+
+
+def _scaled(p: Program, k: str, x: int, factor: float) -> int:
+    return p.add("mul", k, x, p.const(factor, k))
+
+
+def _log1p(p: Program, k: str, x: int) -> int:
+    """log(1 + x) to full precision (Kahan); in float32 the double inside is precise enough."""
+    if k != "f64":
+        return p.add("log1p", k, x)
+    total = p.add("add", k, p.const(1, k), x)
+    above = p.add("sub", k, total, p.const(1, k))
+    small = p.add("div", k, p.add("mul", k, p.add("log", k, total), x), above)
+    known = _select(p, k, p.add("eq", "b", total, x), p.add("log", k, total), small)
+    return _select(p, k, _compare(p, "eq", k, above, 0), x, known)
+
+
+def _expm1(p: Program, k: str, x: int) -> int:
+    """exp(x) - 1 to full precision (Kahan)."""
+    if k != "f64":
+        return p.add("expm1", k, x)
+    power = p.add("exp", k, x)
+    above = p.add("sub", k, power, p.const(1, k))
+    small = p.add("div", k, p.add("mul", k, above, x), p.add("log", k, power))
+    known = _select(p, k, p.add("eq", "b", power, above), power, small)
+    known = _select(p, k, _compare(p, "eq", k, above, -1), above, known)
+    return _select(p, k, _compare(p, "eq", k, power, 1), x, known)
+
+
+def _is_negative(p: Program, k: str, x: int) -> int:
+    """Whether the sign bit is set: also for -0.0, whose inverse is minus infinity."""
+    below = _compare(p, "lt", k, x, 0)
+    if k not in FLOATS:
+        return below
+    zero = p.add("and", "b", _compare(p, "eq", k, x, 0), _compare(p, "lt", k, p.add("div", k, p.const(1, k), x), 0))
+    return p.add("or", "b", below, zero)
+
+
+def _copysign(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    size = p.add("abs", k, x)
+    return _select(p, k, _is_negative(p, k, y), p.add("neg", k, size), size)
+
+
+def _known_wins(op: str) -> Any:
+    """The larger or smaller of two, of which a NaN does not count."""
+
+    def make(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+        best = _select(p, k, p.add("ne", "b", y, y), x, p.add(op, k, x, y))
+        return _select(p, k, p.add("ne", "b", x, x), y, best)
+
+    return make
+
+
+def _logaddexp(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    apart = p.add("neg", k, p.add("abs", k, p.add("sub", k, x, y)))
+    total = p.add("add", k, p.add("maximum", k, x, y), _log1p(p, k, p.add("exp", k, apart)))
+    same = p.add("and", "b", p.add("eq", "b", x, y), _compare(p, "eq", k, p.add("abs", k, x), INF))
+    return _select(p, k, same, x, total)
+
+
+def _heaviside(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    above = p.cast(_compare(p, "gt", k, x, 0), k)
+    return _select(p, k, _compare(p, "eq", k, x, 0), y, above)
+
+
+def _xlogy(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
+    product = p.add("mul", k, x, p.add("log", k, y))
+    known = p.add("and", "b", _compare(p, "eq", k, x, 0), p.add("eq", "b", y, y))
+    return _select(p, k, known, p.const(0, k), product)
+
+
+def _sinc(p: Program, k: str, a: Arguments, x: int) -> int:
+    angle = _scaled(p, k, x, math.pi)
+    return _select(p, k, _compare(p, "eq", k, x, 0), p.const(1, k), p.add("div", k, p.add("sin", k, angle), angle))
+
+
+def _asinh(p: Program, k: str, a: Arguments, x: int) -> int:
+    size = p.cast(p.add("abs", k, x), "f64")
+    one, square = p.const(1, "f64"), p.add("mul", "f64", size, size)
+    root = p.add("add", "f64", one, p.add("sqrt", "f64", p.add("add", "f64", one, square)))
+    curve = p.cast(_log1p(p, "f64", p.add("add", "f64", size, p.add("div", "f64", square, root))), k)
+    curve = _select(p, k, p.add("eq", "b", curve, curve), curve, p.add("abs", k, x))  # infinity / infinity
+    return _copysign(p, k, a, curve, x)
+
+
+def _acosh(p: Program, k: str, a: Arguments, x: int) -> int:
+    wide, one = p.cast(x, "f64"), p.const(1, "f64")
+    root = p.add("sqrt", "f64", p.add("sub", "f64", p.add("mul", "f64", wide, wide), one))
+    return p.cast(p.add("log", "f64", p.add("add", "f64", wide, root)), k)
+
+
+def _atanh(p: Program, k: str, a: Arguments, x: int) -> int:
+    wide, one = p.cast(x, "f64"), p.const(1, "f64")
+    ratio = p.add("div", "f64", p.add("add", "f64", wide, wide), p.add("sub", "f64", one, wide))
+    return p.cast(_scaled(p, "f64", _log1p(p, "f64", ratio), 0.5), k)
+
+
+def _logit(p: Program, k: str, a: Arguments, x: int) -> int:
+    eps = a.get("eps")
+    x = x if eps is None else limited(p, k, x, eps, 1 - eps)
+    return p.add("log", k, p.add("div", k, x, p.add("sub", k, p.const(1, k), x)))
+
+
+def _celu(p: Program, k: str, a: Arguments, x: int) -> int:
+    alpha = a.get("alpha", 1.0)
+    curve = _scaled(p, k, _expm1(p, k, _scaled(p, k, x, 1 / alpha)), alpha)
+    return _select(p, k, _compare(p, "gt", k, x, 0), x, curve)
+
+
+def _mish(p: Program, k: str, a: Arguments, x: int) -> int:
+    return p.add("mul", k, x, p.add("tanh", k, _log1p(p, k, p.add("exp", k, x))))
+
+
+def _hardsigmoid(p: Program, k: str, a: Arguments, x: int) -> int:
+    return p.add("div", k, limited(p, k, p.add("add", k, x, p.const(3, k)), 0, 6), p.const(6, k))
+
+
+def _hardshrink(p: Program, k: str, a: Arguments, x: int) -> int:
+    return _select(p, k, _compare(p, "le", k, p.add("abs", k, x), a.get("lambd", 0.5)), p.const(0, k), x)
+
+
+def _threshold(p: Program, k: str, a: Arguments, x: int) -> int:
+    return _select(p, k, _compare(p, "le", k, x, a["threshold"]), p.const(a["value"], k), x)
+
+
+def _prelu(p: Program, k: str, a: Arguments, x: int, weight: int) -> int:
+    return _select(p, k, _compare(p, "gt", k, x, 0), x, p.add("mul", k, weight, x))
+
+
+def _infinite(sign: float) -> Any:
+    def make(p: Program, k: str, a: Arguments, x: int) -> int:
+        return _compare(p, "eq", k, x, sign * INF) if k in FLOATS else p.const(False, "b")
+
+    return make
+
+
+def _square(p: Program, k: str, a: Arguments, apart: int) -> int:
+    return p.add("mul", k, apart, apart)
+
+
+def _smooth_l1(p: Program, k: str, a: Arguments, apart: int) -> int:
+    beta, size = a.get("beta", 1.0), p.add("abs", k, apart)
+    if beta == 0:
+        return size
+    near = p.add("div", k, _scaled(p, k, p.add("mul", k, size, size), 0.5), p.const(beta, k))
+    return _select(p, k, _compare(p, "lt", k, size, beta), near, p.add("sub", k, size, p.const(0.5 * beta, k)))
+
+
+def _huber(p: Program, k: str, a: Arguments, apart: int) -> int:
+    delta, size = a.get("delta", 1.0), p.add("abs", k, apart)
+    far = _scaled(p, k, p.add("sub", k, size, p.const(0.5 * delta, k)), delta)
+    return _select(p, k, _compare(p, "le", k, size, delta), _scaled(p, k, p.add("mul", k, size, size), 0.5), far)
+
+
+define(["log1p"], ["self"], lambda p, k, a, x: _log1p(p, k, x))
+define(["expm1"], ["self"], lambda p, k, a, x: _expm1(p, k, x))
+define(["copysign"], ["self", "other"], _copysign)
+define(["signbit"], ["self"], lambda p, k, a, x: _is_negative(p, k, x), "operands")
+define(["fmax"], ["self", "other"], _known_wins("maximum"))
+define(["fmin"], ["self", "other"], _known_wins("minimum"))
+define(["logaddexp"], ["self", "other"], _logaddexp)
+define(["heaviside"], ["self", "values"], _heaviside)
+define(["xlogy"], ["self", "other"], _xlogy)
+define(["sinc"], ["self"], _sinc)
+define(["deg2rad"], ["self"], lambda p, k, a, x: _scaled(p, k, x, math.pi / 180))
+define(["rad2deg"], ["self"], lambda p, k, a, x: _scaled(p, k, x, 180 / math.pi))
+define(["asinh"], ["self"], _asinh)
+define(["acosh"], ["self"], _acosh)
+define(["atanh"], ["self"], _atanh)
+define(["logit"], ["self"], _logit)
+define(["celu"], ["self"], _celu)
+define(["mish"], ["self"], _mish)
+define(["hardsigmoid"], ["self"], _hardsigmoid)
+define(["hardswish"], ["self"], lambda p, k, a, x: p.add("mul", k, x, _hardsigmoid(p, k, a, x)))
+define(["hardshrink"], ["self"], _hardshrink)
+define(["threshold"], ["self"], _threshold)
+define(["_prelu_kernel"], ["self", "weight"], _prelu)
+define(["isposinf"], ["self"], _infinite(1), "operands")
+define(["isneginf"], ["self"], _infinite(-1), "operands")
+
+
+def _define_loss(name: str, make: Any) -> None:
+    """Make the rule of a loss from what it does to a difference."""
+
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+        if a.get("reduction", 1) != 0:
+            raise Untraceable("joins the environments of the group (give the loss reduction='none')")
+        kind, p = kind_of(result.dtype), rec.program
+        pair = [rec.nodes(a[side], kind) for side in ("self", "target")]
+        return rec.elementwise(pair, kind, lambda x, y: make(p, kind, a, p.add("sub", kind, x, y)), result)
+
+
+_define_loss("mse_loss", _square)
+_define_loss("smooth_l1_loss", _smooth_l1)
+_define_loss("huber_loss", _huber)
+
+
+@rule("log_sigmoid_forward")
+def _log_sigmoid(rec: Recorder, a: Arguments, result: Any) -> Result:
+    """min(x, 0) - log(1 + exp(-|x|)), and what its derivative would need, which nobody reads."""
+    p, kind = rec.program, kind_of(result[0].dtype)
+
+    def make(x: int) -> int:
+        curve = _log1p(p, kind, p.add("exp", kind, p.add("neg", kind, p.add("abs", kind, x))))
+        return p.add("sub", kind, limited(p, kind, x, high=0), curve)
+
+    rest = Value.of(np.full(rec.shape(result[1]), p.const(0, kind)), kind)
+    return [rec.elementwise([rec.nodes(a["self"], kind)], kind, make, result[0]), rest]
+
+
+@rule("isin")
+def _isin(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    if rec.axis(a["test_elements"]) is not None:
+        raise Untraceable("looks for numbers among those of all environments")
+    kind, p = result_kind(a["elements"], a["test_elements"]), rec.program
+    options: list[int] = rec.nodes(a["test_elements"], kind).reshape(-1).tolist()
+
+    def make(x: int) -> int:
+        found = p.const(False, "b")
+        for option in options:
+            found = p.add("or", "b", found, p.add("eq", "b", x, option))
+        return p.add("not", "b", found) if a.get("invert") else found
+
+    return rec.elementwise([rec.nodes(a["elements"], kind)], "b", make, result)
+
+
+@rule("bucketize")
+def _bucketize(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    """How many boundaries are below (or, with ``right``, not above) each number."""
+    kind, p, own = kind_of(a["self"].dtype), rec.program, kind_of(result.dtype)
+    edges: list[int] = rec.nodes(a["boundaries"], kind).tolist()
+
+    def make(x: int) -> int:
+        count = p.const(0, own)
+        for edge in edges:
+            passed = p.add("not", "b", p.add("gt" if a["right"] else "ge", "b", edge, x))  # NaN passes all
+            count = p.add("add", own, count, p.cast(passed, own))
+        return count
+
+    return rec.elementwise([rec.nodes(a["self"], kind)], own, make, result)

@@ -1,0 +1,303 @@
+"""Rules for operators that move numbers: views, joins, indices, copies and new tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+import numpy as np
+from torch import Tensor
+
+from envcoder_bench.compile.program import FLOATS, Program, Untraceable, Value, kind_of
+from envcoder_bench.compile.recorder import Recorder, Result, rule
+
+Arguments = Dict[str, Any]
+_PICKS = "picks single environments of the group"
+_MIXES = "mixes the axis of environments with others"
+
+
+def _view(*names: str) -> Callable[[Callable[[Recorder, Arguments, np.ndarray], np.ndarray]], None]:
+    """Make the rule of a view from what it does to an array of the same shape, the axis of environments being 1."""
+
+    def register(move: Callable[[Recorder, Arguments, np.ndarray], np.ndarray]) -> None:
+        @rule(*names)
+        def _(rec: Recorder, a: Arguments, result: Any) -> Result:
+            value = rec.value(a["self"])
+            return value.view(move(rec, a, value.index))
+
+    return register
+
+
+@_view("alias", "detach", "_conj", "_neg_view")
+def _alias(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    return index
+
+
+@_view("unsqueeze")
+def _unsqueeze(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    return np.expand_dims(index, a["dim"] % (index.ndim + 1))
+
+
+@_view("permute")
+def _permute(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    return np.transpose(index, [dim % index.ndim for dim in a["dims"]])
+
+
+@_view("transpose")
+def _transpose(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    return np.swapaxes(index, a["dim0"], a["dim1"]) if index.ndim else index
+
+
+@_view("t")
+def _t(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    return index.T
+
+
+@_view("select")
+def _select(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
+    return np.take(index, a["index"], axis=dim)
+
+
+@_view("slice")
+def _slice(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    dim = a["dim"] % index.ndim
+    if dim == rec.axis(a["self"]):
+        size = a["self"].shape[dim]
+        if len(range(*slice(a["start"], a["end"], a["step"]).indices(size))) != size:
+            raise Untraceable(_PICKS)
+        return index
+    return index[(slice(None),) * dim + (slice(a["start"], a["end"], a["step"]),)]
+
+
+@_view("diagonal")
+def _diagonal(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    dims = [rec.inner_axis(a["self"], a[name], _MIXES) for name in ("dim1", "dim2")]
+    return np.diagonal(index, a["offset"], dims[0], dims[1])
+
+
+def _reshaped(rec: Recorder, source: Tensor, result: Tensor, index: np.ndarray) -> np.ndarray:
+    """Reshape in C order; the environments must stay an axis with the same numbers before it."""
+    old, new = rec.axis(source), rec.axis(result)
+    if (old is None) != (new is None):
+        raise Untraceable(_MIXES)
+    if old is not None and np.prod(source.shape[:old]) != np.prod(result.shape[:new]):
+        raise Untraceable(_MIXES)
+    return index.reshape(rec.shape(result))
+
+
+@rule("view", "_unsafe_view", "_reshape_alias", "reshape", "squeeze")
+def _reshape(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    value = rec.value(a["self"])
+    if "dtype" in a:
+        raise Untraceable("looks at the bits of numbers")
+    return value.view(_reshaped(rec, a["self"], result, value.index))
+
+
+@rule("_reshape_copy", "view_copy")
+def _reshape_copy(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    value = rec.value(a["self"])
+    return Value.of(value.nodes.reshape(-1)[_reshaped(rec, a["self"], result, _count(value.nodes))], value.kind)
+
+
+def _count(nodes: np.ndarray) -> np.ndarray:
+    return np.arange(nodes.size).reshape(nodes.shape)
+
+
+@rule("expand")
+def _expand(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    value = rec.value(a["self"])
+    return value.view(np.broadcast_to(value.index, rec.shape(result)))
+
+
+@rule("split", "split_with_sizes", "unsafe_split")
+def _split(rec: Recorder, a: Arguments, result: Any) -> Result:
+    value = rec.value(a["self"])
+    dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
+    ends = np.cumsum([part.shape[dim] for part in result])[:-1]
+    return [value.view(part) for part in np.split(value.index, ends, axis=dim)]
+
+
+@rule("unbind")
+def _unbind(rec: Recorder, a: Arguments, result: Any) -> Result:
+    value = rec.value(a["self"])
+    dim = rec.inner_axis(a["self"], a["dim"], _PICKS)
+    return [value.view(np.take(value.index, i, axis=dim)) for i in range(len(result))]
+
+
+@_view("unfold")
+def _unfold(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
+    dim = rec.inner_axis(a["self"], a["dimension"], _MIXES)
+    windows = np.lib.stride_tricks.sliding_window_view(index, a["size"], axis=dim)
+    return windows[(slice(None),) * dim + (slice(None, None, a["step"]),)]
+
+
+# copies
+
+
+@rule("lift", "lift_fresh")
+def _lift(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    """What torch.tensor(...) has just made, so that the call may write to it."""
+    value = rec.value(a["self"])
+    value.own = True
+    return value
+
+
+@rule("clone", "_to_copy", "to", "contiguous")
+def _copy_of(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return rec.cast(Value.of(rec.nodes(a["self"]), rec.value(a["self"]).kind), kind_of(result.dtype))
+
+
+@rule("copy")
+def _copy(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    kind = kind_of(result.dtype)
+    return Value.of(np.broadcast_to(rec.nodes(a["src"], kind), rec.shape(result)), kind)
+
+
+@rule("cat")
+def _cat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    # an empty 1-d tensor joins anything
+    parts = [x for x in a["tensors"] if not (x.dim() == 1 and x.numel() == 0)]
+    if len(parts) == 1:
+        return Value.of(rec.nodes(parts[0], kind_of(result.dtype)), kind_of(result.dtype))
+    dim = rec.inner_axis(result, a["dim"], _MIXES)
+    if any(x.dim() != result.dim() or rec.axis(x) == dim for x in parts):
+        raise Untraceable(_MIXES)
+    kind = kind_of(result.dtype)
+    return Value.of(np.concatenate([rec.nodes(x, kind) for x in parts], axis=dim), kind)
+
+
+@rule("stack")
+def _stack(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    kind = kind_of(result.dtype)
+    return Value.of(np.stack([rec.nodes(x, kind) for x in a["tensors"]], axis=a["dim"] % result.dim()), kind)
+
+
+@rule("repeat")
+def _repeat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    value, axis, new = rec.value(a["self"]), rec.axis(a["self"]), rec.axis(result)
+    lead = result.dim() - a["self"].dim()
+    counts = list(a["repeats"])
+    if axis is not None and counts[axis + lead] != 1:
+        raise Untraceable(_MIXES)
+    if axis is None and new is not None:
+        counts[new] //= rec.rows
+    return Value.of(np.tile(value.nodes, counts), value.kind)
+
+
+@rule("flip")
+def _flip(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    dims = tuple(rec.inner_axis(a["self"], dim, _MIXES) for dim in a["dims"])
+    return Value.of(np.flip(rec.nodes(a["self"]), dims), rec.value(a["self"]).kind)
+
+
+@rule("roll")
+def _roll(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    if not a["dims"]:
+        raise Untraceable(_MIXES)
+    dims = [rec.inner_axis(a["self"], dim, _MIXES) for dim in a["dims"]]
+    return Value.of(np.roll(rec.nodes(a["self"]), a["shifts"], dims), rec.value(a["self"]).kind)
+
+
+# new tensors
+
+
+def _filled(rec: Recorder, number: Any, result: Tensor) -> Value:
+    kind = kind_of(result.dtype)
+    return Value.of(np.broadcast_to(rec.nodes(number, kind), rec.shape(result)), kind)
+
+
+@rule("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided")
+def _zeros(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _filled(rec, 0, result)
+
+
+@rule("ones", "ones_like", "new_ones")
+def _ones(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _filled(rec, 1, result)
+
+
+@rule("full", "full_like", "new_full")
+def _full(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _filled(rec, a["fill_value"], result)
+
+
+@rule("fill")
+def _fill(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _filled(rec, a["value"], result)
+
+
+@rule("scalar_tensor")
+def _scalar_tensor(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    return _filled(rec, a["s"], result)
+
+
+def _line(p: Program, kind: str, x: int, factor: float, start: float) -> int:
+    """``factor * x + start`` without what changes nothing, so that ``torch.arange(n)`` is seen to be the lanes."""
+    x = x if factor == 1 else p.add("mul", kind, x, p.const(factor, kind))
+    return x if start == 0 else p.add("add", kind, x, p.const(start, kind))
+
+
+def _known(rec: Recorder, result: Tensor) -> Value:
+    """The numbers of a tensor that has no axis of environments."""
+    kind = kind_of(result.dtype)
+    nodes = [rec.program.const(x, kind) for x in result.reshape(-1).tolist()]
+    return Value.of(np.array(nodes, dtype=np.int64).reshape(result.shape), kind)
+
+
+@rule("arange", "logspace", "eye")
+def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    """Numbers that are known, or, along the axis of environments, each environment's own."""
+    kind, p = kind_of(result.dtype), rec.program
+    if rec.axis(result) is None:
+        return _known(rec, result)
+    if "steps" in a or "n" in a:
+        raise Untraceable("numbers the environments in a way that depends on how many there are")
+    lane, (own,), start, step = p.add("lane", "i64"), rec.shape(result), a.get("start") or 0, a.get("step") or 1
+    places = [lane] if own == 1 else [_line(p, "i64", lane, own, i) for i in range(own)]
+    made = [_line(p, kind, p.cast(place, kind), step, start) for place in places]
+    return Value.of(np.array(made), kind)
+
+
+@rule("linspace")
+def _linspace(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    """As torch: the first half counts from the start, the second from the end."""
+    kind, p = kind_of(result.dtype), rec.program
+    if rec.axis(result) is None:
+        return _known(rec, result)
+    if rec.shape(result) != (1,) or kind not in FLOATS:
+        raise Untraceable("spreads numbers over more than the environments")
+    start, end = (p.const(float(a[name]), kind) for name in ("start", "end"))
+    lane, rows, one = p.add("lane", "i64"), p.add("rows", "i64"), p.const(1, "i64")
+    last = p.add("sub", "i64", rows, one)
+    step = p.add("div", kind, p.add("sub", kind, end, start), p.cast(last, kind))
+    up = p.add("add", kind, start, p.add("mul", kind, step, p.cast(lane, kind)))
+    down = p.add("sub", kind, end, p.add("mul", kind, step, p.cast(p.add("sub", "i64", last, lane), kind)))
+    early = p.add("lt", "b", lane, p.add("floordiv", "i64", rows, p.const(2, "i64")))
+    made = p.add("select", kind, early, up, down)
+    return Value.of(np.array([p.add("select", kind, p.add("eq", "b", rows, one), start, made)]), kind)
+
+
+def _define_triangle(name: str, keep: Callable[[np.ndarray, int], np.ndarray]) -> None:
+    @rule(name)
+    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+        if rec.axis(result) in (result.dim() - 2, result.dim() - 1):
+            raise Untraceable(_MIXES)
+        nodes, kind = rec.nodes(a["self"]), kind_of(result.dtype)
+        kept = keep(np.ones(nodes.shape[-2:], dtype=bool), a["diagonal"])
+        return Value.of(np.where(kept, nodes, rec.program.const(0, kind)), kind)
+
+
+_define_triangle("tril", np.tril)
+_define_triangle("triu", np.triu)
+
+
+@rule("constant_pad_nd")
+def _pad(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    nodes, kind = rec.nodes(a["self"]), kind_of(result.dtype)
+    widths = [(0, 0)] * nodes.ndim
+    for i in range(len(a["pad"]) // 2):
+        widths[nodes.ndim - 1 - i] = (a["pad"][2 * i], a["pad"][2 * i + 1])
+    axis = rec.axis(a["self"])
+    if min(min(pair) for pair in widths) < 0 or (axis is not None and widths[axis] != (0, 0)):
+        raise Untraceable(_PICKS)
+    return Value.of(np.pad(nodes, widths, constant_values=rec.program.const(a["value"], kind)), kind)

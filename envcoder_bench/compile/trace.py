@@ -1,0 +1,281 @@
+"""Trace the functions of a shaping on a sample of real states."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable, NamedTuple, Union
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.compile import (  # noqa: F401  (their rules)
+    indexing,
+    linalg,
+    ordering,
+    pointwise,
+    reductions,
+    special,
+    structure,
+)
+from envcoder_bench.compile.cache import ProgramCache
+from envcoder_bench.compile.program import ACTION, Fault, Output, Program
+from envcoder_bench.compile.recorder import Recorder
+from envcoder_bench.compile.sizes import equal, for_any_size
+from envcoder_bench.core import noise, stream
+from envcoder_bench.core.random_calls import FromStream
+from envcoder_bench.shaping import outputs as returned
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.contract import INITIAL_STATE_KEYS, CandidateFunction, Shaping
+from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
+from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.tasks.base import Task
+
+# environments of the samples: primes, which no other axis is likely to have as its length. A function is recorded with
+# two, and with all where these give two programs
+ROWS, SIZES = 131, (131, 199, 419, 1021, 2053)
+
+
+Recorded = Union[Program, Fault]
+
+
+class Untraced(NamedTuple):
+    """A function that no program can stand for, and why."""
+
+    function: CandidateFunction
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.function.file}:{self.line}: in {self.function.type}: {self.reason}"
+
+
+class Memo:
+    """What calls of ``trace`` on one state of one task share.
+
+    Attributes:
+        results: of functions that several shapings have in common.
+        samples: of the state, by device, number of environments and width of the action.
+        cache: results of earlier processes; None: none.
+        incomplete: whether programs may lack components of the reward that cannot be traced.
+    """
+
+    def __init__(self, cache: ProgramCache | None = None, incomplete: bool = False) -> None:
+        self.results: dict[tuple[object, ...], tuple[CandidateFunction, Program | Untraced]] = {}
+        self.samples: dict[tuple[str, int, int], Sample] = {}
+        self.cache, self.incomplete = cache, incomplete
+
+
+def trace(
+    shaping: Shaping,
+    probe_state: dict[str, Tensor],
+    constants: dict[str, Tensor],
+    task: Task,
+    memo: Memo | None = None,
+) -> tuple[Shaping, list[Untraced]]:
+    """Return a checked ``shaping`` with ``programs`` filled in, and the functions that have none.
+
+    Args:
+        probe_state: per-environment tensors ``(n, ...)`` of a real state.
+        constants: the task's.
+        memo: of earlier calls with the same state; it is added to.
+    """
+    memo = Memo() if memo is None else memo
+    samples = _Samples(memo, probe_state, constants, task, shaping.action_dim)
+    programs: dict[str, Program] = {}
+    refused: list[Untraced] = []
+    functions = {
+        "command": (shaping.action, noise.CONTROL),
+        "reward": (shaping.reward, noise.REWARD),
+        "terminal": (shaping.terminal, noise.TERMINAL),
+        "initial_state": (shaping.initial_state, noise.INITIAL_STATE),
+        "goal": (shaping.goal, noise.GOAL),
+        "observation": (shaping.observation, noise.OBSERVATION),
+        "fitness": (shaping.fitness, noise.FITNESS),
+    }
+    keepers = {f.file: f for f, _ in functions.values() if f is not None and f.memory_line is not None}
+    for stage, (function, purpose) in functions.items():
+        if function is None:
+            drives = samples.first(lambda sample: sample.record_drives()) if stage == "command" else None
+            if isinstance(drives, Program):
+                programs[stage] = drives
+            continue
+        keeper = keepers.get(function.file)
+        if function.program is not None:
+            programs[stage] = function.program
+        elif function.generator_line is not None:
+            refused.append(Untraced(function, function.generator_line, "may draw from a library's generator"))
+        elif keeper is not None:  # what one function keeps, another may read
+            line = keeper.memory_line or keeper.line
+            refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
+        else:
+            components = shaping.components if stage == "reward" else ()
+            key = (id(function), shaping.action_dim, components)
+            if key not in memo.results:
+                memo.results[key] = (function, samples.program(stage, function, purpose, components))
+            made = memo.results[key][1]
+            if isinstance(made, Untraced):
+                refused.append(made)
+            else:
+                programs[stage] = made
+    return replace(shaping, programs=programs), refused
+
+
+class _Samples(NamedTuple):
+    """Where functions are recorded: on the CPU, which is quick, and what wants the task's own device there."""
+
+    memo: Memo
+    probe_state: dict[str, Tensor]
+    constants: dict[str, Tensor]
+    task: Task
+    action_dim: int
+
+    def program(
+        self, stage: str, function: CandidateFunction, purpose: int, components: tuple[str, ...]
+    ) -> Program | Untraced:
+        """A function's program, or what prevents it."""
+        cache, parts = self.memo.cache, (stage, self.action_dim, components)
+        saved = None if cache is None else cache.load(function, *parts)
+        if saved is not None:
+            return saved
+        incomplete = self.memo.incomplete
+        made = self.first(lambda sample: sample.record(stage, function, purpose, components, incomplete))
+        if not isinstance(made, Program):
+            return Untraced(function, made[0] or function.line, made[1])
+        if cache is not None:
+            cache.save(made, function, *parts)
+        return made
+
+    def first(self, record: Callable[[Sample], Any]) -> Any:
+        """The first program that a device gives, else what prevents the first."""
+        results = []
+        for device in dict.fromkeys(("cpu", str(self.task.device))):
+            results.append(self._recorded(device, record))
+            if isinstance(results[-1], Program):
+                return results[-1]
+        return results[0]
+
+    def _recorded(self, device: str, record: Callable[[Sample], Recorded]) -> Recorded:
+        """A program that holds for any number of environments, from several if the function may know how many."""
+        made: list[Program] = []
+        for rows in SIZES:
+            one = record(self._sample(device, rows))
+            if not isinstance(one, Program):
+                return one
+            made.append(one)
+            if not one.sized or (len(made) == 2 and equal(*made)):
+                return one
+        return for_any_size(made, SIZES)
+
+    def _sample(self, device: str, rows: int) -> Sample:
+        key = (device, rows, self.action_dim)
+        if key not in self.memo.samples:
+            own = Sample(self.probe_state, self.constants, self.task, torch.device(device), self.action_dim, rows)
+            self.memo.samples[key] = own
+        return self.memo.samples[key]
+
+
+class Sample:
+    """A state of so many environments (``rows``), on which functions are recorded."""
+
+    def __init__(
+        self,
+        probe_state: dict[str, Tensor],
+        constants: dict[str, Tensor],
+        task: Task,
+        device: torch.device,
+        action_dim: int,
+        rows: int = ROWS,
+    ) -> None:
+        self.task, self.device, self.constants, self.rows = task, device, constants, rows
+        n = next(iter(probe_state.values())).shape[0]
+        chosen = torch.arange(rows, device=device) % n
+        self.state = {key: x.to(device)[chosen] for key, x in probe_state.items()}
+        self.state.setdefault("progress_buf", torch.zeros(rows, dtype=torch.int64, device=device))
+        self.state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, rows, action_dim, device) - 1.0
+        self.action = self.state["actions"].clone()
+
+    def given(self) -> StateDict:
+        """The state for one function, which may try to change it."""
+        own = {key: x.clone() for key, x in self.state.items()}
+        return StateDict({**own, **own_constants(self.constants, self.device)})
+
+    def record_drives(self) -> Recorded:
+        """The program of the task's own drives, or what prevents it."""
+        given, action = self.given(), self.action.clone()
+        call = partial(self.task.default_dof_target, action, given)
+        return self._run(call, None, given, action, noise.CONTROL, "command", (), False)
+
+    def record(
+        self,
+        stage: str,
+        function: CandidateFunction,
+        purpose: int,
+        components: tuple[str, ...],
+        incomplete: bool = False,
+    ) -> Recorded:
+        """The program of one function, or what prevents it; if ``incomplete``, without components that have none."""
+        given, action = self.given(), self.action.clone()
+        call = bind(function, given, action if stage == "command" else None)
+        return self._run(call, function, given, action, purpose, stage, components, incomplete)
+
+    def _run(
+        self,
+        call: Callable[[], object],
+        function: CandidateFunction | None,
+        given: StateDict,
+        action: Tensor,
+        purpose: int,
+        stage: str,
+        components: tuple[str, ...],
+        incomplete: bool,
+    ) -> Recorded:
+        recorder = Recorder(self.rows, "" if function is None else function.file)
+        draws = function is not None and function.random_line is not None
+        seed, step = (torch.full((), x, dtype=torch.int64, device=self.device) for x in (7, 11))
+        for name, x in {**{key: given[key] for key in self.state}, ACTION: action}.items():
+            recorder.load(x, name)
+        recorder.scalar(seed, "seed")
+        recorder.scalar(step, "step")
+        outputs: dict[str, Output] = {}
+        try:
+            with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, purpose):
+                warnings.simplefilter("ignore")
+                with recorder, FromStream() if draws else nullcontext():
+                    value = call()
+            if recorder.fault is not None:
+                return recorder.fault
+            for name, x in self.parts(stage, value, components).items():
+                own = recorder.value(x)
+                outputs[name] = Output(own.nodes.reshape(-1).tolist(), own.kind)
+        except FAULTS as error:
+            return None, f"raises {one_line(error)} with {self.rows} environments: use x.shape[0], not a fixed number"
+        for i, name in enumerate(components):
+            fault = recorder.unknown([outputs[f"component{i}"]])
+            if fault is not None and not recorder.unknown([outputs["value"]]):
+                if not incomplete:
+                    return fault[0], f"has the component {name!r}, which {fault[1]}"
+                del outputs[f"component{i}"]
+        return recorder.finished(outputs)
+
+    def parts(self, stage: str, value: object, components: tuple[str, ...]) -> dict[str, Tensor]:
+        """The tensors of what a function returned, by the names of the stage's outputs."""
+        on_cuda, task = self.device.type == "cuda", self.task
+        if stage == "reward":
+            total, _ = returned.reward(value, self.rows, on_cuda)
+            own = value[1] if isinstance(value, (tuple, list)) else {}  # as they are: a 0-d one is not spread out yet
+            parts = {str(name): torch.as_tensor(x, device=self.device) for name, x in own.items()}
+            places = {name: i for i, name in enumerate(components)}
+            return {"value": total, **{f"component{places[name]}": x for name, x in parts.items() if name in places}}
+        if stage == "command":
+            return {"value": returned.floating(value, (self.rows, task.num_dofs), on_cuda)}
+        if stage == "observation":
+            return {"value": returned.observation(value, self.rows, on_cuda)}
+        if stage == "terminal":
+            return {"value": returned.real(value, (self.rows,), on_cuda)}
+        if stage == "fitness":
+            return {"value": returned.floating(value, (self.rows,), on_cuda)}
+        keys = task.goal_keys if stage == "goal" else (*INITIAL_STATE_KEYS, *task.object_keys)
+        return returned.parts(value, {key: task.state[key] for key in keys if key in task.state}, self.rows, on_cuda)

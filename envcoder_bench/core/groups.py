@@ -1,0 +1,49 @@
+"""How environments are shared out among candidates: the only code that slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class GroupLayout:
+    """Contiguous groups of one size: group g owns environments g*n to (g+1)*n - 1.
+
+    A group is one (candidate, seed) pair. Because all groups have one size, every ``(num_envs, ...)`` tensor is also
+    a ``(num_groups, envs_per_group, ...)`` view; the index within the group is the environment's *lane*.
+    """
+
+    num_groups: int
+    envs_per_group: int
+
+    def __post_init__(self) -> None:
+        if self.num_groups < 1 or self.envs_per_group < 1:
+            raise ValueError(f"a layout needs at least one group of one environment, got {self}")
+
+    @property
+    def num_envs(self) -> int:
+        return self.num_groups * self.envs_per_group
+
+    def slice(self, group: int) -> slice:
+        """Environments of one group."""
+        if not 0 <= group < self.num_groups:
+            raise IndexError(f"group {group} of {self.num_groups}")
+        return slice(group * self.envs_per_group, (group + 1) * self.envs_per_group)
+
+    def split(self, x: Tensor) -> Tensor:
+        """View ``(num_envs, ...)`` as ``(num_groups, envs_per_group, ...)``."""
+        return x.view(self.num_groups, self.envs_per_group, *x.shape[1:])
+
+    def merge(self, x: Tensor) -> Tensor:
+        """Reshape ``(num_groups, envs_per_group, ...)`` to ``(num_envs, ...)``."""
+        return x.reshape(self.num_envs, *x.shape[2:])
+
+    def per_env(self, x: Tensor) -> Tensor:
+        """Repeat a per-group ``(num_groups, ...)`` value for each of its environments: ``(num_envs, ...)``."""
+        return x.repeat_interleave(self.envs_per_group, dim=0)
+
+    def views(self, state: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+        """For each group, a dict of its slices (views, no copies) of ``(num_envs, ...)`` tensors."""
+        return [{key: x[self.slice(g)] for key, x in state.items()} for g in range(self.num_groups)]

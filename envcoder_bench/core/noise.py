@@ -1,0 +1,110 @@
+"""Random numbers from a counter: the same (seed, step, purpose, lane, column) always gives the same number.
+
+There is no generator state to share, save or disturb. The k-th environment of every group with the same seed meets the
+same noise whatever runs beside it, and a resumed run goes on bitwise. Integer hashing is exact, so CPU and CUDA draw
+the same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Union
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Counter = Union[int, Tensor]  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
+
+# what the noise is for: two purposes never share numbers
+ACTION, INITIAL_STATE, GOAL, REWARD, OBSERVATION, TERMINAL, CONTROL, EVALUATION, FITNESS = range(9)
+
+EVALUATION_STEP = 1 << 40  # where the step counters of evaluations start: no training gets there
+
+_GOLDEN, _MIX_A, _MIX_B = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_SIGNED = {x: x - (1 << 64) for x in (_GOLDEN, _MIX_A, _MIX_B)}  # torch's int64 with the same bits
+_UNSIGNED = {x: np.uint64(x) for x in (_GOLDEN, _MIX_A, _MIX_B)}
+_SHIFTS = {bits: np.uint64(bits) for bits in (27, 30, 31)}
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shift_right(x, 30)) * _SIGNED[_MIX_A]
+    x = (x ^ _shift_right(x, 27)) * _SIGNED[_MIX_B]
+    return x ^ _shift_right(x, 31)
+
+
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    """Shift logically: torch's >> on int64 copies the sign bit."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _mix_numpy(x: np.ndarray) -> np.ndarray:
+    x = (x ^ (x >> _SHIFTS[30])) * _UNSIGNED[_MIX_A]
+    x = (x ^ (x >> _SHIFTS[27])) * _UNSIGNED[_MIX_B]
+    return x ^ (x >> _SHIFTS[31])
+
+
+def _hash(seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, device: torch.device) -> Tensor:
+    """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on how many there are."""
+    if device.type == "cpu" and isinstance(seed, int) and isinstance(step, int):
+        return _hash_numpy(seed, step * 16 + purpose, lanes, columns)
+    golden = _SIGNED[_GOLDEN]
+    key = _mix(torch.zeros((), dtype=torch.int64, device=device) + seed + golden)
+    key = _mix(key + step * 16 + purpose + golden)
+    lane = torch.arange(1, lanes + 1, dtype=torch.int64, device=device).unsqueeze(1)
+    column = torch.arange(1, columns + 1, dtype=torch.int64, device=device)
+    return _mix(_mix(key + lane * golden) + column * golden)
+
+
+def _hash_numpy(seed: int, counter: int, lanes: int, columns: int) -> Tensor:
+    """The same numbers on the CPU, where small arrays cost numpy a third of torch's time."""
+    golden = _UNSIGNED[_GOLDEN]
+    seeds, counters = (np.array([x % (1 << 64)], dtype=np.uint64) for x in (seed, counter))  # 1-d arrays may overflow
+    key = _mix_numpy(_mix_numpy(seeds + golden) + counters + golden)
+    lane = np.arange(1, lanes + 1, dtype=np.uint64)[:, None]
+    column = np.arange(1, columns + 1, dtype=np.uint64)
+    return torch.from_numpy(_mix_numpy(_mix_numpy(key + lane * golden) + column * golden).view(np.int64))
+
+
+def uniform(
+    seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, device: str | torch.device = "cpu"
+) -> Tensor:
+    """Draw uniform numbers in [0, 1): ``(lanes, columns)`` float32."""
+    bits = _shift_right(_hash(seed, step, purpose, lanes, columns, torch.device(device)), 40)
+    return bits.to(torch.float32) * 2.0**-24
+
+
+def normal(
+    seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, device: str | torch.device = "cpu"
+) -> Tensor:
+    """Draw standard normal numbers, ``(lanes, columns)`` float32, by the Box-Muller transform."""
+    bits = _hash(seed, step, purpose, lanes, columns, torch.device(device))
+    radius = (_shift_right(bits, 40).to(torch.float32) + 1.0) * 2.0**-24  # in (0, 1]: its logarithm is finite
+    angle = (bits & 0xFFFFFF).to(torch.float32) * (2.0 * math.pi * 2.0**-24)
+    return torch.sqrt(-2.0 * torch.log(radius)) * torch.cos(angle)
+
+
+def integers(
+    seed: Counter,
+    step: Counter,
+    purpose: int,
+    lanes: int,
+    columns: int,
+    low: int,
+    high: int,
+    device: str | torch.device = "cpu",
+) -> Tensor:
+    """Draw integers from ``low`` to ``high - 1``: ``(lanes, columns)`` int64.
+
+    Raises:
+        ValueError: there is no integer between the two.
+    """
+    if not low < high:
+        raise ValueError(f"integers from low={low} to below high={high}: low must be less than high")
+    bits = _shift_right(_hash(seed, step, purpose, lanes, columns, torch.device(device)), 1)  # 63 bits: not negative
+    return bits % (high - low) + low
+
+
+def stream_seed(seed: int, step: int, purpose: int) -> int:
+    """A seed for a library generator (``torch.manual_seed``) that stands for (seed, step, purpose)."""
+    return int(_hash(seed, step, purpose, 1, 1, torch.device("cpu")).item()) & ((1 << 63) - 1)

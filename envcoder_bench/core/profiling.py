@@ -1,0 +1,225 @@
+"""Where the time goes: named spans in the code, measured only while a profile is on.
+
+Spans nest, and every moment belongs to the innermost one, so that the parts sum to the whole.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, ContextManager, Sequence
+
+import torch
+
+REST = "bookkeeping"  # the time outside all spans
+EVALUATION, RESULTS = "evaluation", "results"  # what happens between iterations
+
+
+class _Off:
+    """The span while nothing is profiled: free but for the call."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+_OFF = _Off()
+_recorder: Recorder | None = None
+
+
+def span(name: str, whole: bool = False) -> ContextManager[None]:
+    """Count the time inside to ``name``; ``whole``: that of spans within too.
+
+    Costs a tenth of a microsecond while nothing is profiled. Spans of other threads than the one that profiles, and
+    those inside a CUDA graph's capture, are not measured: a replay counts to the span that it runs in.
+    """
+    return _OFF if _recorder is None else _recorder.span(name, whole)
+
+
+class HostClock:
+    """The time of the thread that runs Python."""
+
+    def stamp(self) -> float:
+        return time.perf_counter()
+
+    def seconds(self, began: float, ended: float) -> float:
+        return ended - began
+
+
+class CudaClock:
+    """The time of the device's current stream: events among its kernels, read when everything is over.
+
+    A device that waits for Python waits inside a span: that span's launches are what it waits for.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def stamp(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    def seconds(self, began: torch.cuda.Event, ended: torch.cuda.Event) -> float:
+        ended.synchronize()
+        return began.elapsed_time(ended) / 1e3
+
+
+class Tape:
+    """Which span is the innermost one, from when on: a stamp of every clock at each change.
+
+    Attributes:
+        counts: how often each span was entered.
+    """
+
+    def __init__(self, clocks: Sequence[Any]) -> None:
+        self._clocks = list(clocks)
+        self._marks: list[tuple[str, list[Any]]] = []
+        self._stack: list[tuple[str, bool]] = [(REST, False)]
+        self.counts: dict[str, int] = {}
+        self._mark()
+
+    def enter(self, name: str, whole: bool = False) -> None:
+        """Begin a span; inside a ``whole`` one it counts as that."""
+        outer = self._stack[-1]
+        if outer[1]:
+            self._stack.append(outer)
+            return
+        self._stack.append((name, whole))
+        self.counts[name] = self.counts.get(name, 0) + 1
+        if name != outer[0]:
+            self._mark()
+
+    def leave(self) -> None:
+        """End the innermost span."""
+        name = self._stack.pop()[0]
+        if name != self._stack[-1][0]:
+            self._mark()
+
+    def _mark(self) -> None:
+        self._marks.append((self._stack[-1][0], [clock.stamp() for clock in self._clocks]))
+
+    def times(self) -> list[dict[str, float]]:
+        """For each clock, the seconds of every span from the tape's beginning to now, without those of inner ones."""
+        self._mark()
+        totals: list[dict[str, float]] = [{} for _ in self._clocks]
+        for (name, began), (_, ended) in zip(self._marks, self._marks[1:]):
+            for total, clock, a, b in zip(totals, self._clocks, began, ended):
+                total[name] = total.get(name, 0.0) + clock.seconds(a, b)
+        return totals
+
+
+class Recorder:
+    """Turns spans into entries of a tape and into ranges that tools show.
+
+    Args:
+        tape: None: only ranges.
+        device: on CUDA spans are NVTX ranges, for Nsight Systems.
+        ranges: make them ranges of ``torch.profiler`` too (a few microseconds each).
+    """
+
+    def __init__(self, tape: Tape | None, device: torch.device, ranges: bool = False) -> None:
+        self._tape, self._ranges, self._cuda = tape, ranges, device.type == "cuda"
+        self._thread = threading.get_ident()
+
+    def span(self, name: str, whole: bool = False) -> ContextManager[None]:
+        if threading.get_ident() != self._thread or (self._cuda and torch.cuda.is_current_stream_capturing()):
+            return _OFF
+        return _Span(name, whole, self._tape, self._cuda, self._ranges)
+
+    def __enter__(self) -> Recorder:
+        global _recorder
+        if _recorder is not None:
+            raise RuntimeError("a profile is on already")
+        _recorder = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        global _recorder
+        _recorder = None
+
+
+class _Span:
+    __slots__ = ("_cuda", "_name", "_range", "_tape", "_whole")
+
+    def __init__(self, name: str, whole: bool, tape: Tape | None, cuda: bool, ranges: bool) -> None:
+        self._name, self._whole, self._tape, self._cuda = name, whole, tape, cuda
+        self._range = torch.profiler.record_function(name) if ranges else None
+
+    def __enter__(self) -> None:
+        if self._tape is not None:
+            self._tape.enter(self._name, self._whole)
+        if self._cuda:
+            torch.cuda.nvtx.range_push(self._name)
+        if self._range is not None:
+            self._range.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        if self._range is not None:
+            self._range.__exit__(None, None, None)
+        if self._cuda:
+            torch.cuda.nvtx.range_pop()
+        if self._tape is not None:
+            self._tape.leave()
+
+
+class Trace(Recorder):
+    """Writes what ``torch.profiler`` sees of a few iterations, for https://ui.perfetto.dev or chrome://tracing.
+
+    It ends by itself before an evaluation, which has too many steps, and at the first span after ``seconds``: a
+    thousand small operations fill most of a megabyte.
+
+    Attributes:
+        iterations: how many it shows to their end.
+        cut: whether it stopped within one more.
+    """
+
+    def __init__(self, path: Path, device: torch.device, seconds: float) -> None:
+        super().__init__(None, device, ranges=True)
+        self._path, self._seconds = path, seconds
+        self._profiler: torch.profiler.profile | None = None
+        self.iterations, self.cut = 0, False
+
+    def span(self, name: str, whole: bool = False) -> ContextManager[None]:
+        if self._profiler is not None and threading.get_ident() == self._thread:
+            if name == EVALUATION:
+                self.iterations += 1
+                self._write()
+            elif time.perf_counter() > self._until:
+                self.cut = True
+                self._write()
+        return _OFF if self._profiler is None else super().span(name, whole)
+
+    def end_iteration(self) -> None:
+        """Note that an iteration is whole; go on if another one is likely to fit."""
+        if self._profiler is not None:
+            self.iterations += 1
+            if time.perf_counter() > self._until - self._seconds / 2:
+                self._write()
+
+    def __enter__(self) -> Trace:
+        super().__enter__()
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler's library prints lines of its own
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self._cuda:
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._profiler = torch.profiler.profile(activities=activities)
+        self._profiler.start()
+        self._until = time.perf_counter() + self._seconds
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._write()
+
+    def _write(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            profiler.stop()
+            profiler.export_chrome_trace(str(self._path))

@@ -1,0 +1,141 @@
+"""Torch's random functions drawn from the group's stream: ``torch.rand`` and its like in candidate code.
+
+Calls are caught as ATen operators, so that ``torch.randn_like``, ``x.uniform_()``, ``F.dropout``, TorchScript and
+``torch.distributions`` all come to the same few. What is drawn depends on (seed, step, purpose, lane, column) alone,
+and is made of ordinary operators, which a CUDA graph can hold and a tracer can record.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Sequence
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from envcoder_bench.core import stream
+
+Arguments = Dict[str, Any]
+Draw = Callable[[Sequence[int], torch.device, Arguments], Tensor]  # shape, device, the operator's arguments
+
+
+def _uniform(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    low, high = a.get("from", 0.0), a.get("to", 1.0)
+    drawn = stream.uniform(shape, device)
+    return drawn if (low, high) == (0.0, 1.0) else drawn * (high - low) + low
+
+
+def _normal(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    mean, std = a.get("mean", 0.0), a.get("std", 1.0)
+    drawn = stream.normal(shape, device)
+    plain = not isinstance(mean, Tensor) and not isinstance(std, Tensor) and (mean, std) == (0.0, 1.0)
+    return drawn if plain else drawn * std + mean
+
+
+def _integers(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    low, high = a.get("low", a.get("from")) or 0, a.get("high", a.get("to"))
+    if high is None:  # random_(): all integers that the tensor can hold exactly
+        kind = a["self"].dtype
+        high = round(2 / torch.finfo(kind).eps) + 1 if kind.is_floating_point else torch.iinfo(kind).max
+    return stream.integers(int(low), int(high), shape, device)
+
+
+def _bernoulli(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    p = a.get("p", a["self"])
+    return stream.uniform(shape, device) < (p.to(device) if isinstance(p, Tensor) else p)
+
+
+def _exponential(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    return _waiting(shape, device) / a.get("lambd", 1.0)
+
+
+def _waiting(shape: Sequence[int], device: torch.device) -> Tensor:
+    """Standard exponential numbers, above zero, so that their logarithm is finite."""
+    return torch.clamp(-torch.log(1.0 - stream.uniform(shape, device)), min=2.0**-25)
+
+
+def _geometric(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    return torch.ceil(_waiting(shape, device) / -math.log1p(-a["p"]))
+
+
+def _log_normal(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    return torch.exp(stream.normal(shape, device) * a.get("std", 2.0) + a.get("mean", 1.0))
+
+
+def _cauchy(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    angle = math.pi * (stream.uniform(shape, device) - 0.5)
+    return a.get("median", 0.0) + a.get("sigma", 1.0) * torch.tan(angle)
+
+
+def _choice(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
+    """Indices by weights ``(k,)`` or ``(n, k)``: how many of the running sums a uniform number passes.
+
+    Without replacement those of the largest quotients of weight and exponential number (Efraimidis and Spirakis, 2006).
+    """
+    weights, count = a["self"], a["num_samples"]
+    if count != 1 and not a.get("replacement", False):
+        return (weights / _waiting(weights.shape, device)).topk(count, dim=-1).indices
+    sums = torch.cumsum(weights.to(torch.float32), dim=-1)
+    passed = stream.uniform((*weights.shape[:-1], count), device).unsqueeze(-1) * sums[..., -1:].unsqueeze(-1)
+    return (sums.unsqueeze(-2) <= passed).sum(dim=-1).clamp(max=weights.shape[-1] - 1)
+
+
+_DRAWS: dict[str, Draw] = {
+    **dict.fromkeys(("rand", "rand_like", "uniform", "uniform_"), _uniform),
+    **dict.fromkeys(("randn", "randn_like", "normal", "normal_", "normal_functional"), _normal),
+    **dict.fromkeys(("randint", "randint_like", "random", "random_"), _integers),
+    **dict.fromkeys(("bernoulli", "bernoulli_"), _bernoulli),
+    **dict.fromkeys(("exponential", "exponential_"), _exponential),
+    **dict.fromkeys(("geometric", "geometric_"), _geometric),
+    **dict.fromkeys(("log_normal", "log_normal_"), _log_normal),
+    **dict.fromkeys(("cauchy", "cauchy_"), _cauchy),
+    "multinomial": _choice,
+}
+
+
+class FromStream(TorchDispatchMode):
+    """Draws what random functions of torch give inside the ``with`` block from the stream in use.
+
+    A call with a ``torch.Generator`` of its own, and the few functions that have no draw here (``randperm``,
+    ``poisson``), are left to torch.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch imports its compiler at the first call, which takes seconds
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name[len("aten::") :]
+        own = stream.current() is not None and kwargs.get("generator") is None
+        if own and name == "native_dropout" and args[2] is not False:
+            return _dropped_out(args[0], args[1])
+        return _drawn(name, func, args, kwargs) if own and name in _DRAWS else func(*args, **kwargs)
+
+
+def _drawn(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    known = func._schema.arguments
+    defaults = {x.name: x.default_value for x in known if x.has_default_value()}
+    given = {**defaults, **dict(zip((x.name for x in known), args)), **kwargs}
+    own = next((x for x in given.values() if isinstance(x, Tensor)), None)
+    shape = given.get("size", () if own is None else own.shape)
+    if name == "normal" and isinstance(given.get("mean"), Tensor) and isinstance(given.get("std"), Tensor):
+        shape = torch.broadcast_shapes(given["mean"].shape, given["std"].shape)
+    device = torch.device(given.get("device") or ("cpu" if own is None else own.device))
+    made = _DRAWS[name](tuple(shape), device, given)
+    if name.endswith("_"):
+        return own.copy_(made)  # type: ignore[union-attr]
+    kind = torch.get_default_dtype() if own is None else own.dtype
+    if name in ("randint", "multinomial"):
+        kind = torch.int64
+    asked = given.get("dtype")  # a default is a number there
+    return made.to(asked if isinstance(asked, torch.dtype) else kind)
+
+
+def _dropped_out(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """What F.dropout calls on CUDA: the result, and which numbers are kept."""
+    kept = stream.uniform(x.shape, x.device) >= p
+    return x * kept / max(1.0 - p, 1e-30), kept

@@ -1,0 +1,119 @@
+"""The random numbers of candidate code: every call draws from the stream of its group, never from a shared generator.
+
+Helpers such as ``torch_rand_float`` call ``uniform`` here, which is counter noise and works in a CUDA graph; so do
+``torch.rand`` and its like inside ``random_calls.FromStream``. Code that draws from another generator (``random``,
+``numpy.random``, ``torch.randperm``) runs inside ``seeded``, which no graph can hold.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from contextlib import contextmanager
+from typing import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envcoder_bench.core import noise
+
+_CALL = 0xD1B54A32D192ED03  # odd, so that the calls of one function have 2^64 different seeds
+
+
+class _Ambient(threading.local):
+    stream: use | None = None
+
+
+class use:  # lower case, because it reads as a statement: with stream.use(seed, step, purpose)
+    """Draw from (seed, step, purpose) inside the ``with`` block; both counters may be 0-d int64 tensors on the device.
+
+    A counter tells the calls within one block apart, so that two calls give different numbers.
+    """
+
+    __slots__ = ("_outer", "calls", "purpose", "seed", "step")
+
+    def __init__(self, seed: noise.Counter, step: noise.Counter, purpose: int) -> None:
+        self.seed, self.step, self.purpose, self.calls = seed, step, purpose, 0
+
+    def __enter__(self) -> use:
+        self._outer = _ambient.stream
+        _ambient.stream = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _ambient.stream = self._outer
+
+    def next_seed(self) -> noise.Counter:
+        """A seed for the next call, as the int64 with the same bits."""
+        offset = _signed(self.calls * _CALL)
+        self.calls += 1
+        return _signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
+
+
+def _signed(x: int) -> int:
+    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+_ambient = _Ambient()
+
+
+def current() -> use | None:
+    """The stream in use, if there is one."""
+    return _ambient.stream
+
+
+def uniform(shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
+    """Draw uniform numbers in [0, 1): float32 of ``shape``, whose first axis is the environments (lanes).
+
+    Outside a ``use`` block these are ``torch.rand``'s.
+    """
+    stream = _ambient.stream
+    if stream is None:
+        return torch.rand(tuple(shape), device=device)
+    lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
+    return noise.uniform(stream.next_seed(), stream.step, stream.purpose, lanes, columns, device).reshape(tuple(shape))
+
+
+def normal(shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
+    """Draw standard normal numbers, float32 of ``shape``, as ``uniform`` does."""
+    stream = _ambient.stream
+    if stream is None:
+        return torch.randn(tuple(shape), device=device)
+    lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
+    return noise.normal(stream.next_seed(), stream.step, stream.purpose, lanes, columns, device).reshape(tuple(shape))
+
+
+def integers(low: int, high: int, shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
+    """Draw integers from ``low`` to ``high - 1``, int64 of ``shape``, as ``uniform`` does."""
+    stream = _ambient.stream
+    if stream is None:
+        return torch.randint(low, high, tuple(shape), device=device)
+    lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
+    drawn = noise.integers(stream.next_seed(), stream.step, stream.purpose, lanes, columns, low, high, device)
+    return drawn.reshape(tuple(shape))
+
+
+@contextmanager
+def seeded(seed: int, device: str | torch.device = "cpu") -> Iterator[None]:
+    """Seed the generators of torch, ``random`` and numpy inside the block; afterwards they go on undisturbed."""
+    device = torch.device(device)
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        torch.cuda.init()
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[index])
+    torch_states = [generator.get_state() for generator in generators]
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    try:
+        for generator in generators:  # not torch.manual_seed: without CUDA it formats a traceback at every call
+            generator.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)
+        yield
+    finally:
+        for generator, state in zip(generators, torch_states):
+            generator.set_state(state)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)

@@ -1,0 +1,184 @@
+"""Stages whose functions are traced: compile them into kernels, and hold the kernels against the functions."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.compile import kernels
+from envcoder_bench.compile.program import KINDS, Program
+from envcoder_bench.compile.source import C_TYPES, Source, write_source
+from envcoder_bench.env.components import Components
+from envcoder_bench.env.stages import Call, Stage
+from envcoder_bench.shaping.faults import one_line
+
+RELATIVE, ABSOLUTE = 1e-3, 1e-4  # how far a kernel's numbers may be from torch's
+# in how many environments of a group they may be further away, because a threshold falls on either side
+FEW, SHARE = 1, 0.002
+
+
+class Compiler:
+    """Makes the kernels of stages, and holds them against the functions that they stand for.
+
+    Args:
+        state: what programs read; all groups' rows, or group 0's, behind which the others' lie.
+        active: ``(num_groups,)`` uint8, groups that the kernels run.
+        step: 0-d int64, the step of the random numbers.
+        refuse: told of a call whose function is a program alone, when that cannot be compiled, and why.
+    """
+
+    def __init__(
+        self,
+        state: dict[str, Tensor],
+        components: Components,
+        active: Tensor,
+        step: Tensor,
+        refuse: Callable[[Call, str], None],
+    ) -> None:
+        self._state, self._components, self._active, self._step = state, components, active, step
+        self._refuse = refuse
+
+    def can_compile(self, program: Program) -> bool:
+        """Whether a kernel can read all that the program reads: each environment's numbers must lie in a row."""
+        return all(self._state[name][0].is_contiguous() for name in program.state_names())
+
+    def compile(self, stages: Sequence[Stage]) -> None:
+        """Make the kernels of the stages' traced calls; where there is no working compiler, call them instead."""
+        for stage in stages:
+            stage.launches = []
+        stages = [stage for stage in stages if stage.traced]
+        if not stages:
+            return
+        try:
+            self._compile(stages)
+        except Exception as error:  # whatever a compiler, its files and its cache can raise
+            for stage in stages:
+                stage.calls += [call for call, _ in stage.traced]
+                stage.traced, stage.launches = [], []
+            message = f"candidate functions cannot be compiled here, so they run as PyTorch calls: {one_line(error)}"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+    def _compile(self, stages: Sequence[Stage]) -> None:
+        readable = {name: x for name, x in self._state.items() if x.dtype in KINDS}
+        work = []
+        for stage in stages:
+            outputs = {key or "value": buffer for key, buffer in stage.buffers.items()}
+            memory = kernels.Memory(readable, outputs, self._components.counts, self._active, self._step)
+            jobs = [
+                kernels.Job(call.group, call.seed, _source(program, stage, len(self._components.names(call.group))))
+                for call, program in stage.traced
+            ]
+            work.append((jobs, memory))
+        made = kernels.launches(work, stages[0].layout.envs_per_group)
+        for stage, launches, refused in zip(stages, *made):
+            stage.launches = launches
+            for group, reason in refused:
+                self._call_instead(stage, group, reason)
+
+    def _call_instead(self, stage: Stage, group: int, reason: str) -> None:
+        """Call a function whose program cannot be compiled; a program without a function is not called, for it is slow.
+
+        Operation by operation, one of them could keep all other groups waiting.
+        """
+        call = next(call for call, _ in stage.traced if call.group == group)
+        stage.traced = [(own, program) for own, program in stage.traced if own is not call]
+        if call.function is not None and call.function.program is not None:
+            self._refuse(call, reason)
+        else:
+            stage.calls.append(call)
+            _warn(call, f"cannot be compiled, so it runs as PyTorch calls, more slowly: {reason}")
+
+    def verify(self, stage: Stage, alive: Sequence[bool], attempt: Callable[[Call], object]) -> None:
+        """Call the functions that kernels stand for once, and take those back whose kernels disagree.
+
+        The first time nothing happens where all programs were verified by an earlier stage, for the same seeds and size
+        of groups.
+
+        Args:
+            alive: for each group, whether it works; ``attempt`` may change it.
+            attempt: makes a call and handles its faults.
+        """
+        groups, n, stage.due = stage.layout.num_groups, stage.layout.envs_per_group, False
+        first, stage.checks = stage.checks == 0, stage.checks + 1
+        if not stage.traced or (first and all((call.seed, n) in own.verified for call, own in stage.traced)):
+            return
+        counts, before = self._components.counts.clone(), {key: x.clone() for key, x in stage.buffers.items()}
+
+        def results(run: Callable[[], None]) -> list[Tensor]:
+            self._components.clear()
+            stage.poison()
+            run()
+            return [x.clone() for x in (*stage.buffers.values(), self._components.counts.movedim(3, 1))]
+
+        def functions() -> None:
+            for call, _ in stage.traced:
+                if alive[call.group]:
+                    attempt(call)
+
+        self._active.copy_(torch.tensor(alive, dtype=torch.uint8))  # another stage's mask may stand there
+        expected, got = results(functions), results(stage.launch)
+        self._components.counts.copy_(counts)  # this was no step
+        for key, x in before.items():
+            stage.buffers[key].copy_(x)
+        wrong = [g for g in disagreeing(expected, got, groups, n) if alive[g]]
+        for call, program in stage.traced:
+            if call.group in wrong:
+                _warn(call, "its compiled form gives other numbers, so it runs as PyTorch calls, more slowly")
+            else:
+                program.verified.add((call.seed, n))
+        self.take_back(stage, wrong)
+
+    def take_back(self, stage: Stage, groups: Sequence[int]) -> None:
+        """Call the functions of these groups from now on."""
+        if groups:
+            stage.calls += [call for call, _ in stage.traced if call.group in groups]
+            stage.traced = [(call, program) for call, program in stage.traced if call.group not in groups]
+            stage.taken_back += groups
+            stage.replay = None  # a graph that holds the kernels as they were
+            self.compile([stage])
+
+
+def _warn(call: Call, message: str) -> None:
+    function = call.function
+    place = "the task's drives" if function is None else f"{function.file}:{function.line}: in {function.type}"
+    warnings.warn(f"{place}: {message}", RuntimeWarning, stacklevel=2)
+
+
+def _source(program: Program, stage: Stage, num_components: int) -> Source:
+    stores = {}
+    for key, buffer in stage.buffers.items():
+        stores[key or "value"] = f"O_{{name}}[{{place}}] = ({C_TYPES[KINDS[buffer.dtype]]}){{value}};"
+    if stage.name == "the reward":
+        stores["value"] += _count(0)
+        stores.update({f"component{i}": _count(i + 1) for i in range(num_components)})
+    key = tuple(stores.items())
+    if key not in program.sources:  # groups share programs, and so do training and evaluation
+        program.sources[key] = write_source(program, stores)
+    return program.sources[key]
+
+
+def _count(row: int) -> str:
+    """C code that adds a value to its sum, and to its least and greatest, which NaN leaves alone."""
+    value, (total, low, high) = "(float){value}", (f"O_counts[{3 * row + k} * n]" for k in range(3))
+    return f" {total} += {value}; if ({value} < {low}) {low} = {value}; if ({value} > {high}) {high} = {value};"
+
+
+def disagreeing(expected: Sequence[Tensor], got: Sequence[Tensor], groups: int, n: int) -> list[int]:
+    """The groups in which ``got`` is too far from ``expected``, tensors of each group's n environments.
+
+    Every column counts by itself, so that neither many right numbers nor a neighbour's padding hide a wrong one. What
+    is small beside its column's median is held against a tenth of that: a torque of 0.01 N m among ones of 40 is a
+    difference of large numbers.
+    """
+    wrong = []
+    for x, y in zip(expected, got):
+        x, y = (z.to(torch.float64).reshape(groups, n, -1) for z in (x, y))
+        size = x.abs().nan_to_num(0.0, 0.0, 0.0)
+        size = torch.maximum(size, 0.1 * size.median(dim=1, keepdim=True).values)
+        near = (x - y).abs() <= ABSOLUTE + RELATIVE * size
+        same = near | (x == y) | (torch.isnan(x) & torch.isnan(y))
+        wrong.append(((~same).sum(dim=1) > max(FEW, SHARE * n)).any(dim=1))
+    return torch.stack(wrong).any(dim=0).nonzero().flatten().tolist()

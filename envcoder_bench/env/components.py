@@ -1,0 +1,120 @@
+"""What rewards and their components were in training, group by group: means, and the least and greatest values."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.groups import GroupLayout
+
+TOTAL = "total reward"  # the reward itself among the spreads
+
+Spread = Tuple[float, float, float]  # mean, min, max
+
+_MEANS, _SPREADS = 0, 1  # two windows of time: since the last call of means, and of spreads
+
+
+class Components:
+    """Counts rewards and their components on the device, and tells now and then what they were.
+
+    Args:
+        names: for each group, the names of its components.
+
+    Attributes:
+        counts: ``(num_groups, 1 + most components, 3, envs_per_group)``: of the reward, then of each component, every
+            environment's sum, least and greatest value. The reward functions' calls fill it.
+    """
+
+    def __init__(self, layout: GroupLayout, names: Sequence[tuple[str, ...]], device: torch.device) -> None:
+        self._names = list(names)
+        groups, rows = layout.num_groups, 1 + max(len(own) for own in names)
+        self.counts = torch.zeros(groups, rows, 3, layout.envs_per_group, device=device)
+        self.clear()
+        self._steps = [0] * groups  # that are in the counts' sums
+        # of the windows: means over the environments, added up over the steps, and how many steps these are
+        self._sums = torch.zeros(2, groups, rows, dtype=torch.float64)
+        self._sum_steps = torch.zeros(2, groups, dtype=torch.int64)
+
+    def clear(self) -> None:
+        """Forget what is counted on the device."""
+        self.counts[:, :, 0] = 0.0
+        self._clear_extremes()
+
+    def _clear_extremes(self) -> None:
+        self.counts[:, :, 1] = float("inf")
+        self.counts[:, :, 2] = -float("inf")
+
+    def names(self, group: int) -> tuple[str, ...]:
+        """The names of one group's components, in the order of its counts."""
+        return self._names[group]
+
+    def rows(self, group: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """The counts of one group's reward and of its components by name, each ``(3, envs_per_group)``."""
+        total, *own = self.counts[group]
+        return total, dict(zip(self._names[group], own))
+
+    def count_step(self, alive: Sequence[bool]) -> None:
+        """Count one reward computed in each group that is alive."""
+        self._steps = [steps + own for steps, own in zip(self._steps, alive)]
+
+    def means(self, alive: Sequence[bool]) -> list[dict[str, float]]:
+        """For each group, the mean of each component per environment and step since the last call (one device sync).
+
+        A group that is dead, or had no reward computed since, gives an empty dict.
+        """
+        taken = self._take(_MEANS, alive)
+        return [dict(zip(names, means[1:])) for names, means in zip(self._names, taken)]
+
+    def spreads(self, alive: Sequence[bool]) -> list[dict[str, Spread]]:
+        """For each group, mean, min and max of TOTAL and each component, as ``means`` (two device syncs).
+
+        NaN of a component counts for its mean alone.
+        """
+        extremes = torch.stack([self.counts[:, :, 1].amin(dim=2), self.counts[:, :, 2].amax(dim=2)])
+        lows, highs = extremes.masked_fill_(extremes[0] > extremes[1], float("nan")).tolist()  # none but NaN
+        self._clear_extremes()
+        spreads: list[dict[str, Spread]] = []
+        for group, means in enumerate(self._take(_SPREADS, alive)):
+            three = list(zip(means, lows[group], highs[group]))
+            spreads.append({**dict(zip(self._names[group], three[1:])), **dict(zip([TOTAL], three))})
+        return spreads
+
+    def _take(self, window: int, alive: Sequence[bool]) -> list[list[float]]:
+        """Each group's means of reward and components in a window, which begins anew; empty where there are none."""
+        self._drain()
+        means: list[list[float]] = []
+        for sums, steps, own in zip(self._sums[window].tolist(), self._sum_steps[window].tolist(), alive):
+            means.append([total / steps for total in sums] if own and steps else [])
+        self._sums[window] = 0.0
+        self._sum_steps[window] = 0
+        return means
+
+    def _drain(self) -> None:
+        """Add the device's sums to both windows; one device sync."""
+        if not any(self._steps):
+            return
+        sums = self.counts[:, :, 0]
+        if sums.is_cuda:
+            means = sums.mean(dim=2).cpu()
+        else:  # group by group: the way a reduction is vectorised may depend on the whole tensor's size
+            means = torch.zeros(sums.shape[:2])
+            for group, names in enumerate(self._names):
+                own = slice(1 + len(names))
+                means[group, own] = sums[group, own].mean(dim=1)
+        self._sums += means
+        self._sum_steps += torch.tensor(self._steps)
+        self._steps = [0] * len(self._names)
+        sums.zero_()
+
+    def get_state(self) -> dict[str, Any]:
+        """What a later ``set_state`` needs to go on as if uninterrupted."""
+        tensors = {"counts": self.counts, "sums": self._sums, "sum_steps": self._sum_steps}
+        return {**{name: x.cpu().clone() for name, x in tensors.items()}, "steps": list(self._steps)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore what ``get_state`` returned."""
+        for tensor, name in ((self.counts, "counts"), (self._sums, "sums"), (self._sum_steps, "sum_steps")):
+            tensor.copy_(state[name])
+        self._steps = list(state["steps"])

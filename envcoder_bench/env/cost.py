@@ -1,0 +1,103 @@
+"""What one call of each function of a candidate costs, measured one by one beside the training."""
+
+from __future__ import annotations
+
+import time
+from typing import Mapping
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core import noise
+from envcoder_bench.env.dispatch import Dispatcher
+from envcoder_bench.env.stages import Call
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.contract import CandidateFunction, Shaping
+from envcoder_bench.shaping.faults import FAULTS, shared_settings
+from envcoder_bench.shaping.state import StateDict, own_constants
+
+PURPOSES = {
+    "command": noise.CONTROL,
+    "reward": noise.REWARD,
+    "terminal": noise.TERMINAL,
+    "initial_state": noise.INITIAL_STATE,
+    "goal": noise.GOAL,
+    "observation": noise.OBSERVATION,
+}
+WARM_UPS = 2  # TorchScript compiles in its first calls
+MOST_CALLS = 20
+
+
+def measure_cost(
+    shaping: Shaping,
+    state: Mapping[str, Tensor],
+    constants: dict[str, Tensor],
+    seed: int,
+    step: int,
+    limit: float,
+) -> dict[str, float] | None:
+    """Call each function of ``shaping`` eagerly on a copy of ``state`` and return the seconds of its fastest call.
+
+    Nothing that trains is touched but what the file keeps in Python variables.
+
+    Args:
+        state: per-environment tensors ``(n, ...)`` of the group, ``actions`` included.
+        constants: the task's.
+        seed, step: of the functions' random numbers.
+        limit: seconds after which a function is not called again.
+
+    Returns:
+        By stage: ``reward``, ``command``, ..., but for functions whose code is not here; None if a function raises.
+    """
+    device = state["actions"].device
+    copies = {key: x.clone(memory_format=torch.contiguous_format) for key, x in state.items()}
+    given, action = StateDict({**copies, **own_constants(constants, device)}), copies["actions"].clone()
+    costs: dict[str, float] = {}
+    try:
+        with torch.no_grad(), shared_settings():
+            for stage, purpose in PURPOSES.items():
+                function: CandidateFunction | None = getattr(shaping, "action" if stage == "command" else stage)
+                if function is not None and function.program is None:  # else its code is not here
+                    invoke = bind(function, given, action if stage == "command" else None)
+                    call = Call(0, function, invoke, _drop, seed, purpose, device)
+                    costs[stage] = _fastest(call, step, limit, device)
+    except FAULTS:
+        return None
+    return costs
+
+
+def ways(dispatch: Dispatcher, group: int) -> dict[str, str]:
+    """How the group's functions run, by stage: ``compiled``, in a ``CUDA graph``, or from ``Python``."""
+    found: dict[str, str] = {}
+    for name, stage in dispatch.stages.items():
+        for call in stage.calls:
+            if call.group == group and call.function is not None:
+                captured = stage.replay is not None and dispatch.device.type == "cuda" and call not in stage.eager
+                found[name] = "CUDA graph" if captured else "Python"
+        for call, _ in stage.traced:
+            if call.group == group and call.function is not None:
+                found[name] = "compiled"
+    return found
+
+
+def _drop(value: object) -> None:
+    """Store a result nowhere."""
+
+
+def _fastest(call: Call, step: int, limit: float, device: torch.device) -> float:
+    """Seconds of the fastest of a few calls, launches and kernels together."""
+    until, fastest = time.perf_counter() + limit, float("inf")
+    for k in range(WARM_UPS + MOST_CALLS):
+        began = _now(device)
+        call(step)
+        ended = _now(device)
+        fastest = min(fastest, ended - began)
+        if k >= WARM_UPS and ended > until:
+            break
+    return fastest
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

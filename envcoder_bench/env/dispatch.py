@@ -1,0 +1,370 @@
+"""Run every group's functions on its slice, into padded buffers, and stop a faulty group alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.compile.program import ACTION
+from envcoder_bench.core import noise
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.profiling import REST, span
+from envcoder_bench.env import cuda_graphs
+from envcoder_bench.env.compiled import Compiler
+from envcoder_bench.env.components import Components, Spread
+from envcoder_bench.env.stages import Call, Stage, Store, into, into_parts, into_reward
+from envcoder_bench.shaping import outputs
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.checking import in_place
+from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
+from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
+from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_of, own_constants
+from envcoder_bench.tasks.base import Task
+
+POLICY = "the policy's action"
+
+
+class Dispatcher:
+    """Runs the functions of all groups.
+
+    Every method returns one buffer ``(num_envs, ...)`` that its next call overwrites. A group whose function raises,
+    returns the wrong thing or what is not finite, or changes its input is *dead* from then on: its functions are no
+    longer called, its reward, command and observation are zeros, it is never terminal. On the CPU a fault shows at
+    once; on CUDA what is not finite is masked at once, and shows in ``alive`` and ``failures`` after ``poll``.
+
+    On the CPU every function sees contiguous tensors of its own group's size, so that its results do not depend on its
+    neighbours to the last bit. On CUDA all groups' functions of one kind are one CUDA graph.
+
+    Args:
+        shapings: checked, one per group, each with modules of its own.
+        views: for each group its live state views, ``progress_buf`` and ``actions`` (cut to its width) included.
+        constants: the task's; each group gets clones.
+        seeds: one per group.
+        deferred_faults: find what is not finite with device flags and ``poll``, as CUDA does (default: on CUDA).
+
+    Attributes:
+        alive, failures: for each group, whether it works; the faults so far, by group.
+        stages: by name, the calls and kernels of each kind of function.
+    """
+
+    def __init__(
+        self,
+        layout: GroupLayout,
+        shapings: Sequence[Shaping],
+        views: Sequence[dict[str, Tensor]],
+        constants: dict[str, Tensor],
+        task: Task,
+        seeds: Sequence[int],
+        device: torch.device,
+        deferred_faults: bool | None = None,
+    ) -> None:
+        groups, num_envs = layout.num_groups, layout.num_envs
+        if not len(shapings) == len(views) == len(seeds) == groups:
+            raise ValueError(f"{groups} groups, but {len(shapings)} shapings, {len(views)} views, {len(seeds)} seeds")
+        self.layout, self.shapings, self.task, self.seeds = layout, list(shapings), task, list(seeds)
+        self.device = torch.device(device)
+        self.alive: list[bool] = [True] * groups
+        self.failures: dict[int, CandidateError] = {}
+        self._deferred = self.device.type == "cuda" if deferred_faults is None else deferred_faults
+
+        obs_dims, action_dims = [s.obs_dim for s in shapings], [s.action_dim for s in shapings]
+        one, per_dof = [1] * groups, [task.num_dofs] * groups
+        goal = {key: task.state[key] for key in task.goal_keys}
+        actions = self._zeros(num_envs, max(action_dims))
+        observations = self._zeros(num_envs, max(obs_dims))
+        self.stages = {
+            "policy": Stage(POLICY, layout, self.device, {"": actions}, action_dims),
+            "command": Stage("the command", layout, self.device, {"": self._zeros(num_envs, task.num_dofs)}, per_dof),
+            "reward": Stage("the reward", layout, self.device, {"": self._zeros(num_envs)}, one),
+            "terminal": Stage("terminal", layout, self.device, {"": self._zeros(num_envs)}, one),
+            "initial_state": _live_stage("the initial state", layout, self.device, task.default_state),
+            "goal": _live_stage("the goal", layout, self.device, goal),
+            "observation": Stage("the observation", layout, self.device, {"": observations}, obs_dims),
+            "fitness": Stage("the fitness", layout, self.device, {"": self._zeros(num_envs)}, one),
+        }
+        self._padding = torch.ones_like(actions, dtype=torch.bool)
+        for group, width in enumerate(action_dims):
+            self._padding[layout.slice(group), :width] = False
+        self._is_terminal = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self._components = Components(layout, [s.components for s in shapings], self.device)
+
+        self._copies: list[ContiguousCopy] = []
+        own = [own_constants(constants, self.device) for _ in range(groups)]
+        self._states = [
+            StateDict({**view, "actions": self._contiguous(view["actions"]), **mine}) for view, mine in zip(views, own)
+        ]
+        self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
+        self._step = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
+        readable = {**views[0], ACTION: actions}
+        self._compiler = Compiler(readable, self._components, self._active, self._step, self._refuse)
+        for group in range(groups):
+            self._add_calls(group)
+        self._compiler.compile(list(self.stages.values()))
+        self._constant_watches = [Watch(mine.values()) for mine in own]
+        live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
+        self._watch = Watch([*live, actions, *(copy.tensor for copy in self._copies)])
+
+        self._graphs = cuda_graphs.Graphs(self.device) if self.device.type == "cuda" else None
+
+    # one control step
+
+    def command(self, actions: Tensor, step: int, mask: Tensor | None = None) -> Tensor:
+        """Map ``actions`` ``(num_envs, act_max)`` to commands ``(num_envs, num_dofs)``: efforts or position targets.
+
+        ``mask`` ``(num_envs,)``, here and below: on the CPU, groups without a True are not called and keep their rows.
+        """
+        taken = self.stages["policy"].buffers[""]
+        taken.copy_(actions)
+        taken.masked_fill_(self._padding, 0.0)
+        self._run("policy", step, mask)
+        return self._run("command", step, mask)[""]
+
+    def reward(self, step: int) -> Tensor:
+        """Compute rewards ``(num_envs,)`` and count it and its components, see ``components``."""
+        reward = self._run("reward", step)[""]
+        self._components.count_step(self.alive)
+        return reward
+
+    def terminal(self, step: int, mask: Tensor | None = None) -> Tensor:
+        """Tell which episodes the groups' terminal functions end: ``(num_envs,)`` bool."""
+        return torch.ne(self._run("terminal", step, mask)[""], 0, out=self._is_terminal)
+
+    def initial_state(self, mask: Tensor, step: int) -> dict[str, Tensor]:
+        """Make states for episodes that begin where ``mask`` ``(num_envs,)`` is True.
+
+        Returns all of ``root_states``, ``dof_pos`` and ``dof_vel`` that the task has, ``(num_envs, ...)``; what a group
+        does not set has the task's default (always written, so that it does not depend on what the neighbours set).
+        """
+        return self._run("initial_state", step, mask)
+
+    def goal(self, mask: Tensor, step: int) -> dict[str, Tensor]:
+        """Make goals where ``mask`` is True: all of the task's goal keys, as ``initial_state``."""
+        return self._run("goal", step, mask)
+
+    def observation(self, step: int, mask: Tensor | None = None) -> Tensor:
+        """Compute observations ``(num_envs, obs_max)``, padded with zeros."""
+        return self._run("observation", step, mask)[""]
+
+    @property
+    def has_fitness(self) -> bool:
+        """Whether a function measures fitness, instead of the task."""
+        return any(shaping.fitness is not None for shaping in self.shapings)
+
+    def fitness(self, step: int, mask: Tensor | None = None) -> Tensor:
+        """Score one control step: ``(num_envs,)``; zeros where ``has_fitness`` is False."""
+        return self._run("fitness", step, mask)[""]
+
+    # once per iteration
+
+    def poll(self) -> None:
+        """Turn the device's fault flags into ``failures``, and look for changed constants; one device sync."""
+        for group, watch in enumerate(self._constant_watches):
+            changed = watch.changed()
+            if changed is not None:
+                message = f"one of its functions {in_place(self._key(group, changed))}"
+                self.fail(group, CandidateError(message, self.shapings[group].file))
+        if not self._deferred:
+            return
+        stages = list(self.stages.values())
+        flags = torch.stack([torch.stack([stage.fault_step, stage.fault_count]) for stage in stages]).tolist()
+        for group in range(self.layout.num_groups):
+            faults = [(flags[i][0][group], i) for i in range(len(stages)) if flags[i][0][group] >= 0]
+            if faults and self.alive[group]:
+                step, i = min(faults)
+                self.fail(group, self._not_finite(stages[i], group, flags[i][1][group], step))
+
+    def components(self) -> list[dict[str, float]]:
+        """For each group, the mean of each reward component per environment and step since the last call.
+
+        A group that is dead, or had no reward computed since, gives an empty dict.
+        """
+        return self._components.means(self.alive)
+
+    def component_spreads(self) -> list[dict[str, Spread]]:
+        """For each group, mean, min and max of each component and of the reward (TOTAL) since the last call of this."""
+        return self._components.spreads(self.alive)
+
+    def recheck(self) -> None:
+        """Hold every kernel against its function once more, on the state that its next run meets."""
+        for stage in self.stages.values():
+            stage.due = True
+
+    def fail(self, group: int, error: CandidateError) -> None:
+        """Stop a group for good; of several faults the first counts."""
+        if self.alive[group]:
+            self.alive[group] = False
+            self.failures[group] = error
+            self._dead[group].fill_(True)
+            self._active[group].fill_(0)
+            for stage in self.stages.values():
+                stage.clear(group)
+
+    def _refuse(self, call: Call, reason: str) -> None:
+        """Stop a group that has a program which cannot be compiled, and no function."""
+        assert call.function is not None
+        own = call.function
+        self.fail(call.group, CandidateError(f"cannot be compiled: {reason}", own.file, own.line, own.type))
+
+    def get_state(self) -> dict[str, Any]:
+        """What a later ``set_state`` needs to go on as if uninterrupted."""
+        self.poll()
+        return {
+            "failures": {g: (e.message, e.file, e.line, e.function) for g, e in self.failures.items()},
+            "components": self._components.get_state(),
+            "stages": {name: (own.due, own.checks, list(own.taken_back)) for name, own in self.stages.items()},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore what ``get_state`` returned."""
+        for group, parts in state["failures"].items():
+            self.fail(group, CandidateError(*parts))
+        self._components.set_state(state["components"])
+        for name, (due, checks, taken_back) in state.get("stages", {}).items():
+            stage = self.stages[name]
+            self._compiler.take_back(stage, taken_back)
+            stage.due, stage.checks = due, checks
+
+    # running a stage
+
+    def _run(self, name: str, step: int, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Run the calls of a stage; on the CPU only those of groups with an environment in ``mask``."""
+        stage = self.stages[name]
+        with span(REST if name == "policy" else name), torch.no_grad():
+            for copy in self._copies:
+                copy.refresh()
+            self._watch.mark()
+            self._step.fill_(step)
+            if stage.due:
+                counter = self._step if self._deferred else step
+                self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
+            if self._deferred:
+                self._run_deferred(stage, step)
+                return stage.buffers
+            wanted = self.alive
+            if mask is not None:
+                wanted = [own and alive for own, alive in zip(self.layout.split(mask).any(dim=1).tolist(), wanted)]
+            stage.prefill()
+            if stage.launches:
+                self._active.copy_(torch.tensor(wanted, dtype=torch.uint8))
+                stage.launch()
+            for call in stage.calls:
+                if wanted[call.group] and self.alive[call.group]:
+                    self._attempt(call, step, step)
+            for group, count in stage.non_finite().items():
+                self.fail(group, self._not_finite(stage, group, count, step))
+        return stage.buffers
+
+    def _run_deferred(self, stage: Stage, step: int) -> None:
+        """Run a stage without asking the device for anything."""
+        stage.prefill()
+        if stage.replay is None:
+            counts = self._components.counts.clone()  # warming up is not a step
+            stage.eager, stage.replay = self._build(stage, step)
+            self._components.counts.copy_(counts)
+            stage.prefill()
+        replay = stage.replay
+        for call in stage.eager:
+            if self.alive[call.group]:
+                self._attempt(call, step, step)
+        replay()
+
+    def _build(self, stage: Stage, step: int) -> tuple[list[Call], Callable[[], None]]:
+        """Tell the calls that must run eagerly from what replays the others and the guard."""
+
+        def guard() -> None:
+            stage.guard(self._dead, self._step)
+
+        def run() -> None:
+            stage.launch()
+            guard()
+
+        if self._graphs is None:
+            return list(stage.calls), run
+        return self._graphs.build(
+            stage.calls, stage.launches, lambda call: self._attempt(call, self._step, step), guard, self._step
+        )
+
+    def _attempt(self, call: Call, counter: noise.Counter, step: int) -> bool:
+        """Make one call with the random numbers of ``counter``; a fault in it stops its group."""
+        try:
+            call(counter)
+            changed = self._watch.changed()
+            if changed is not None:
+                raise Mutation(in_place(self._key(call.group, changed)))
+        except FAULTS as error:
+            if call.function is None:
+                raise  # the task's own drives: not the candidate's fault
+            self.fail(call.group, from_exception(error, call.function, step=step))
+            self._watch.mark()  # what it changed before it raised, and the rows that fail cleared
+        return self.alive[call.group]
+
+    def _key(self, group: int, base: Tensor) -> str:
+        """The state's name for a tensor that a function of the group changed."""
+        return next((key for key, x in self._states[group].items() if base_of(x) is base), "action")
+
+    def _not_finite(self, stage: Stage, group: int, count: int, step: int) -> CandidateError:
+        total = stage.widths[group] * self.layout.envs_per_group
+        function = stage.function(group)
+        if function is not None:
+            message = f"{outputs.not_finite(count, total)}{at_step(step)}"
+            return CandidateError(message, function.file, function.line, function.type)
+        cause = ": its training diverged, are rewards or observations too large?" if stage.name == POLICY else ""
+        message = f"{stage.name} held NaN or infinity in {count} of {total} values{at_step(step)}{cause}"
+        return CandidateError(message, self.shapings[group].file)
+
+    # construction
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(*shape, device=self.device)
+
+    def _contiguous(self, view: Tensor) -> Tensor:
+        """A view cut to the group's width, as the contiguous tensor that it would be without wider neighbours.
+
+        On the CPU vectorised functions round differently in rows with gaps; on CUDA nothing is promised to the bit.
+        """
+        if self.device.type == "cuda" or view.is_contiguous():
+            return view
+        self._copies.append(ContiguousCopy(view))
+        return self._copies[-1].tensor
+
+    def _add_calls(self, group: int) -> None:
+        shaping, state = self.shapings[group], self._states[group]
+        rows = {name: stage.rows(group) for name, stage in self.stages.items()}
+
+        def add(name: str, function: CandidateFunction | None, purpose: int, store: Store) -> None:
+            if function is not None:
+                invoke = bind(function, state, action if name == "command" else None)
+                put(name, Call(group, function, invoke, store, self.seeds[group], purpose, self.device))
+
+        def put(name: str, call: Call) -> None:
+            program = shaping.programs.get(name)
+            if program is not None and self._compiler.can_compile(program):
+                self.stages[name].traced.append((call, program))
+            else:
+                self.stages[name].calls.append(call)
+
+        action = self._contiguous(rows["policy"][""][:, : shaping.action_dim])
+        add("command", shaping.action, noise.CONTROL, into(rows["command"][""]))
+        if shaping.action is None:
+            drives = partial(self.task.default_dof_target, action, state)
+            store = into(rows["command"][""])
+            put("command", Call(group, None, drives, store, 0, noise.CONTROL, self.device))
+        counts = self._components.rows(group)
+        add("reward", shaping.reward, noise.REWARD, into_reward(rows["reward"][""], *counts))
+        add("terminal", shaping.terminal, noise.TERMINAL, into(rows["terminal"][""], outputs.real))
+        add("initial_state", shaping.initial_state, noise.INITIAL_STATE, into_parts(rows["initial_state"]))
+        add("goal", shaping.goal, noise.GOAL, into_parts(rows["goal"]))
+        observation = rows["observation"][""][:, : shaping.obs_dim]
+        add("observation", shaping.observation, noise.OBSERVATION, into(observation))
+        add("fitness", shaping.fitness, noise.FITNESS, into(rows["fitness"][""]))
+
+
+def _live_stage(name: str, layout: GroupLayout, device: torch.device, live: dict[str, Tensor]) -> Stage:
+    """A stage whose rows are those of ``live`` where no call sets them."""
+    buffers = {key: x.clone(memory_format=torch.contiguous_format) for key, x in live.items()}
+    width = sum(x[0].numel() for x in live.values())
+    return Stage(name, layout, device, buffers, [width] * layout.num_groups, rest=live)

@@ -1,0 +1,209 @@
+"""One kind of function over all groups: the calls, and the padded buffers that they fill."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.compile.program import Program
+from envcoder_bench.core import noise, stream
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.random_calls import FromStream
+from envcoder_bench.shaping import outputs
+from envcoder_bench.shaping.contract import CandidateFunction
+
+Store = Callable[[object], None]
+
+
+class Call:
+    """One function of one group, bound to its inputs and to its rows of the stage's buffers.
+
+    The same object runs on the CPU, eagerly on CUDA and inside a captured graph. ``function`` is None for the task's
+    own drives, which are no candidate's fault.
+    """
+
+    __slots__ = ("_device", "_draws", "_invoke", "_purpose", "_store", "_uses_generator", "function", "group", "seed")
+
+    def __init__(
+        self,
+        group: int,
+        function: CandidateFunction | None,
+        invoke: Callable[[], object],
+        store: Store,
+        seed: int,
+        purpose: int,
+        device: torch.device,
+    ) -> None:
+        self.group, self.function = group, function
+        self.seed = seed
+        self._invoke, self._store, self._purpose, self._device = invoke, store, purpose, device
+        self._draws = function is not None and function.random_line is not None
+        self._uses_generator = function is not None and function.generator_line is not None
+
+    def __call__(self, step: noise.Counter) -> None:
+        """Call the function with the random numbers of ``step``, check what it returns, and write it to its rows."""
+        with stream.use(self.seed, step, self._purpose):
+            value = self._drawing(step) if self._draws else self._invoke()
+            self._store(value)
+
+    def _drawing(self, step: noise.Counter) -> object:
+        """Call a function that may draw random numbers."""
+        if not self._uses_generator:
+            with FromStream():
+                return self._invoke()
+        with stream.seeded(noise.stream_seed(self.seed, int(step), self._purpose), self._device), FromStream():
+            return self._invoke()
+
+
+def into(rows: Tensor, kind: Callable[..., Tensor] = outputs.floating) -> Store:
+    """Store a result of the shape of ``rows`` there; ``kind`` says which numbers are allowed."""
+    shape, on_cuda = tuple(rows.shape), rows.is_cuda
+
+    def store(value: object) -> None:
+        rows.copy_(kind(value, shape, on_cuda))
+
+    return store
+
+
+def into_reward(rows: Tensor, counts: Tensor, of_components: dict[str, Tensor]) -> Store:
+    """Store a reward in ``rows`` ``(n,)``; add it and its components to their counts, ``(3, n)`` each.
+
+    Counts are the sum, the least and the greatest value, which ignore NaN.
+    """
+    n, on_cuda = rows.shape[0], rows.is_cuda
+    own, parts = counts.unbind(), {name: part.unbind() for name, part in of_components.items()}
+
+    def store(value: object) -> None:
+        total, components = outputs.reward(value, n, on_cuda)
+        rows.copy_(total)
+        _count(own, total)
+        for name, component in components.items():
+            if name in parts:  # evaluation may run another reward than the one checked, with names of its own
+                _count(parts[name], component)
+
+    return store
+
+
+def _count(counts: tuple[Tensor, ...], value: Tensor) -> None:
+    total, low, high = counts
+    total.add_(value)
+    torch.fmin(low, value, out=low)
+    torch.fmax(high, value, out=high)
+
+
+def into_parts(rows: dict[str, Tensor]) -> Store:
+    """Store a dict of some of the keys of ``rows``."""
+    n, on_cuda = next(((x.shape[0], x.is_cuda) for x in rows.values()), (0, False))
+
+    def store(value: object) -> None:
+        for key, part in outputs.parts(value, rows, n, on_cuda).items():
+            rows[key].copy_(part)
+
+    return store
+
+
+class Stage:
+    """The calls of one kind, and what they fill.
+
+    Args:
+        name: what the stage makes, for messages.
+        buffers: ``(num_envs, ...)`` tensors that the calls fill, overwritten at every run.
+        widths: for each group, how many numbers per environment are its own; the rest is padding.
+        rest: live ``(num_envs, ...)`` tensors that give the rows which no call sets; None: those rows are zeros.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        layout: GroupLayout,
+        device: torch.device,
+        buffers: dict[str, Tensor],
+        widths: list[int],
+        rest: dict[str, Tensor] | None = None,
+    ) -> None:
+        self.name, self.layout, self.buffers, self.widths, self.rest = name, layout, buffers, widths, rest
+        self.calls: list[Call] = []
+        # calls that a program stands for, and what launches the kernels of all these programs
+        self.traced: list[tuple[Call, Program]] = []
+        self.launches: list[Callable[[], None]] = []
+        # whether these kernels are to be held against their functions at the next run, how often they have been, and
+        # the groups whose kernels gave other numbers
+        self.due, self.checks = True, 0
+        self.taken_back: list[int] = []
+        # what CUDA runs: calls that no graph can hold, then everything else; None until the first run
+        self.eager: list[Call] = []
+        self.replay: Callable[[], None] | None = None
+        self._floating = [key for key, buffer in buffers.items() if buffer.is_floating_point()]
+        self.fault_step = torch.full((layout.num_groups,), -1, dtype=torch.int64, device=device)
+        self.fault_count = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
+
+    def rows(self, group: int) -> dict[str, Tensor]:
+        """The group's rows of the buffers."""
+        return {key: buffer[self.layout.slice(group)] for key, buffer in self.buffers.items()}
+
+    def function(self, group: int) -> CandidateFunction | None:
+        """The candidate's function that fills the group's rows, if one does."""
+        calls = [*self.calls, *(call for call, _ in self.traced)]
+        return next((call.function for call in calls if call.group == group), None)
+
+    def launch(self) -> None:
+        """Run the kernels."""
+        for launch in self.launches:
+            launch()
+
+    def prefill(self) -> None:
+        """Put the live values in, so that what no call sets keeps its value."""
+        if self.rest is not None:
+            for key, buffer in self.buffers.items():
+                buffer.copy_(self.rest[key])
+
+    def poison(self) -> None:
+        """Fill the buffers so that it shows what a run does not write."""
+        if self.rest is None:
+            for buffer in self.buffers.values():
+                buffer.fill_(float("nan"))
+        self.prefill()
+
+    def clear(self, group: int) -> None:
+        """Empty the rows of a group: live values or zeros."""
+        for key, rows in self.rows(group).items():
+            if self.rest is None:
+                rows.zero_()
+            else:
+                rows.copy_(self.rest[key][self.layout.slice(group)])
+
+    def non_finite(self) -> dict[int, int]:
+        """For each group with NaN or infinity in its rows, how many; one reduction if there are none (syncs CUDA)."""
+        # a sum is the cheapest test; that of finite numbers may overflow, which the exact test below forgives
+        if all(math.isfinite(self.buffers[key].sum().item()) for key in self._floating):
+            return {}
+        counts = self._counts().tolist()
+        return {group: count for group, count in enumerate(counts) if count}
+
+    def guard(self, dead: Tensor, step: Tensor) -> None:
+        """Note groups whose rows are not finite, and empty the rows of all that are ``dead``; no device sync.
+
+        ``dead`` ``(num_groups,)`` bool is updated, ``fault_step`` and ``fault_count`` keep each group's first fault.
+        """
+        groups = self.layout.num_groups
+        counts = self._counts()
+        fresh = (counts > 0) & ~dead
+        self.fault_step.copy_(torch.where(fresh, step, self.fault_step))
+        self.fault_count.copy_(torch.where(fresh, counts, self.fault_count))
+        dead.logical_or_(fresh)
+        for key, buffer in self.buffers.items():
+            rows = buffer.view(groups, -1)
+            if self.rest is None:
+                rows.masked_fill_(dead.unsqueeze(1), 0)
+            else:
+                rows.copy_(torch.where(dead.unsqueeze(1), self.rest[key].reshape(groups, -1), rows))
+
+    def _counts(self) -> Tensor:
+        """How many numbers of each group are not finite: ``(num_groups,)``."""
+        counts = torch.zeros_like(self.fault_count)
+        for key in self._floating:
+            counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)
+        return counts

@@ -1,0 +1,152 @@
+"""checkpoint.pth: how far a run got, as tensors and plain Python data, so that a refactor does not matter."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Tuple
+
+import torch
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.results import Result
+
+FORMAT = 2  # of a run's folder; format 1 had no number, pickled classes, and no run.json
+GroupKey = Tuple[str, int]  # a candidate's name and a seed
+
+
+@dataclass
+class Checkpoint:
+    """How far a run got: waves that are finished, and the one in training.
+
+    Attributes:
+        results: rows of every candidate and seed that is done: failed at load, skipped, or of a finished wave.
+        waves, seconds: how many waves are finished, and the time they took.
+        needed, peak: the memory of the largest wave by estimate, and the most that was measured, in bytes.
+        groups, training: candidate and seed of every group of the wave in training, and the state it goes on from;
+            empty and None between waves.
+        rows: how many rows each log file has.
+    """
+
+    results: list[Result] = field(default_factory=list)
+    waves: int = 0
+    seconds: float = 0.0
+    needed: int = 0
+    peak: int = 0
+    groups: list[GroupKey] = field(default_factory=list)
+    training: dict[str, Any] | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def done(self) -> set[GroupKey]:
+        return {(result.candidate, result.seed) for result in self.results}
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to go on from."""
+        return bool(self.waves or self.training)
+
+
+class _NotACheckpoint(Exception):
+    """A file that can be read, but is something else."""
+
+
+def save_state(path: Path, state: Any) -> None:
+    """``torch.save`` that leaves the old file or the new one, whenever the process dies."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_atomic(path, buffer.getvalue())
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint as plain data, which ``torch.load(path, weights_only=True)`` reads."""
+    fields = {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__}
+    save_state(path, {"format": FORMAT, **fields, "results": [asdict(result) for result in checkpoint.results]})
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint of this format or of the one before, on the CPU.
+
+    Raises:
+        UserError: it is cut off, something else, or of a newer format.
+    """
+    try:
+        state = _load(path)
+        if not isinstance(state, dict) or not isinstance(state.get("format"), int):
+            raise _NotACheckpoint("it is no checkpoint of a run")
+        refuse_newer(state.pop("format"), path)
+        return Checkpoint(**{**state, "results": [Result(**row) for row in state["results"]]})
+    except (UserError, MemoryError):
+        raise
+    except PermissionError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except Exception as error:  # a damaged file can make torch and pickle raise anything
+        reason = error if isinstance(error, _NotACheckpoint) else "it is cut off, or something else"
+        raise UserError(
+            f"{path} is damaged ({reason}): put back a copy of it; or delete it, and --resume trains all candidates"
+            " from the beginning"
+        ) from error
+
+
+def refuse_newer(number: int, path: Path) -> None:
+    """Raise UserError if a file is of a newer format than this version writes."""
+    if number > FORMAT:
+        raise UserError(
+            f"{path} is of format {number}, and this version of EnvCoderBench reads up to format {FORMAT}: go on with"
+            " the version that wrote it, or a newer one"
+        )
+
+
+def _load(path: Path) -> Any:
+    if not path.stat().st_size:
+        raise _NotACheckpoint("it is empty")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        old = torch.load(path, map_location="cpu", weights_only=False, pickle_module=_format_1)
+        return _from_format_1(old) if isinstance(old, _OldCheckpoint) else None
+
+
+# format 1: instances of three classes, of which nothing but their attributes is read
+
+
+class _Attributes:
+    """Stands for a class of format 1."""
+
+
+class _OldCheckpoint(_Attributes):
+    pass
+
+
+_CLASSES = {
+    ("envcoder_bench.run.folder", "Checkpoint"): _OldCheckpoint,
+    ("envcoder_bench.report.results", "Result"): _Attributes,
+    ("envcoder_bench.env.evaluation", "Episodes"): _Attributes,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes the classes of format 1, and nothing else than what tensors are made of."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        if (module_name, global_name) in _CLASSES:
+            return _CLASSES[module_name, global_name]
+        if (module_name, global_name) == ("collections", "OrderedDict") or module_name in ("torch", "torch._utils"):
+            return super().find_class(module_name, global_name)
+        raise _NotACheckpoint(f"it holds {module_name}.{global_name}")
+
+
+_format_1 = ModuleType("format_1")  # the part of the pickle module that torch.load asks for
+vars(_format_1).update({**vars(pickle), "Unpickler": _Unpickler})
+
+
+def _from_format_1(old: _Attributes) -> dict[str, Any]:
+    known = vars(old)
+    training = known["training"]
+    if training is not None and training["episodes"] is not None:
+        training["episodes"] = dict(vars(training["episodes"]))
+    return {**known, "results": [dict(vars(row)) for row in known["results"]], "format": 1}

@@ -1,0 +1,143 @@
+"""Refuse what no run can be made of, by name, before anything is written."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.run.plan import parse_size
+from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.trainers.ppo.learner import GroupedLearner
+
+_WHOLE: dict[str, int] = {  # key: least value
+    "num_envs_per_candidate": 1,
+    "learning_iterations": 1,
+    "seeds": 1,
+    "seed": 0,
+    "log_points": 1,
+    "evaluation.num_envs": 1,
+    "evaluation.points": 1,
+    "evaluation.final_episodes": 1,
+}
+_MAPPINGS = (  # of cfg/train
+    "params", "params.algo", "params.config", "params.config.reward_shaper", "params.model", "params.network",
+    "params.network.mlp", "params.network.space", "params.network.space.continuous",
+)  # fmt: skip
+_TASK_WHOLE: dict[str, int] = {
+    "env.episodeLength": 2,
+    "sim.substeps": 1,
+    "env.controlFrequencyInv": 1,
+    "env.control.controlFrequencyInv": 1,
+}
+_TASK_POSITIVE = ("sim.dt", "env.clipActions", "env.clipObservations")
+_MOST_SEED = 2**32 - 1  # numpy's, which rl_games seeds
+
+
+def check_values(cfg: DictConfig) -> None:
+    """Raise UserError for a key of cfg/config.yaml whose value has the wrong kind or range."""
+    for key, least in _WHOLE.items():
+        value = OmegaConf.select(cfg, key)
+        if type(value) is not int or value < least:
+            raise UserError(f"{key} must be a whole number of at least {least}, got {value}")
+    if cfg.seed + cfg.seeds - 1 > _MOST_SEED:
+        raise UserError(f"seed: the last of {cfg.seeds} seeds must be at most {_MOST_SEED}, got seed={cfg.seed}")
+    minutes = cfg.checkpoint_minutes
+    if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes >= 0:
+        raise UserError(f"checkpoint_minutes must be a number of at least 0, got {minutes}")
+    if cfg.max_memory is not None:
+        parse_size(cfg.max_memory)
+    for key in ("baselines", "profile", "compile_shapers", "untrusted"):
+        if not isinstance(cfg[key], bool):
+            raise UserError(f"{key} must be true or false, got {cfg[key]}")
+    if cfg.untrusted and not cfg.compile_shapers:
+        raise UserError(
+            "untrusted candidates run as traced programs alone: leave compile_shapers=true, or untrusted=false"
+        )
+    if cfg.fitness is not None and not isinstance(cfg.fitness, str):
+        raise UserError(f"fitness must be a file with compute_fitness, got {cfg.fitness}")
+    if cfg.baseline not in BASELINES:
+        raise UserError(f"baseline must be {' or '.join(BASELINES)}, got {cfg.baseline}")
+    if cfg.shaper_types is not None and not (isinstance(cfg.shaper_types, ListConfig) and cfg.shaper_types):
+        raise UserError(f"shaper_types must be a list such as [compute_reward], or null, got {cfg.shaper_types}")
+    for kind in cfg.shaper_types if cfg.shaper_types is not None else ():
+        if kind not in SHAPER_TYPES:
+            hint = near_matches(str(kind), SHAPER_TYPES)
+            raise UserError(f"unknown shaper type '{kind}'{hint}; there are {', '.join(SHAPER_TYPES)}")
+
+
+def check_task(cfg: DictConfig) -> None:
+    """Raise UserError for a number of the task that is none, or not in its range."""
+    shipped = OmegaConf.load(project_folder("cfg") / "task" / f"{cfg.task.name}.yaml")
+    _check_node(shipped, cfg.task, "task")
+    for key, least in _TASK_WHOLE.items():
+        value = OmegaConf.select(cfg.task, key)
+        if value is not None and (type(value) is not int or value < least):
+            raise UserError(f"task.{key} must be a whole number of at least {least}, got {value}")
+    for key in _TASK_POSITIVE:
+        value = OmegaConf.select(cfg.task, key)
+        if value is not None and not value > 0:
+            raise UserError(f"task.{key} must be above 0, got {value}")
+
+
+def _check_node(shipped: Any, given: Any, key: str) -> None:
+    """Compare the kind of a value with that of the shipped one: a mapping, a list of numbers, or a number."""
+    if isinstance(shipped, DictConfig):
+        if not isinstance(given, DictConfig):
+            raise UserError(f"{key} must hold the keys {', '.join(map(str, shipped))}, got {given}")
+        for name in shipped:
+            _check_node(shipped[name], given.get(name), f"{key}.{name}")
+    elif isinstance(shipped, ListConfig):
+        if not isinstance(given, ListConfig) or len(given) != len(shipped) or not all(map(_is_number, given)):
+            raise UserError(f"{key} must be a list of {len(shipped)} numbers, such as {shipped}, got {given}")
+    elif _is_number(shipped) and not _is_number(given):
+        raise UserError(f"{key} must be a number, such as {shipped}, got {given}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def check_training(cfg: DictConfig) -> None:
+    """Raise UserError if no learner can be made from cfg/train, by making a small one."""
+    try:
+        check_params(OmegaConf.to_container(cfg.train, resolve=True), cfg.num_envs_per_candidate)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def check_params(train: Any, num_envs: int) -> None:
+    """Raise ValueError, naming the key, if no learner for ``num_envs`` environments can be made from ``train``."""
+    for key in _MAPPINGS:
+        node = train
+        for part in key.split("."):
+            node = node.get(part) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
+            raise ValueError(f"train.{key} must hold keys, got {node}")
+    params = train["params"]
+    batch: Any = params["config"].get("horizon_length")
+    try:
+        if type(batch) is int and batch * num_envs < 2:
+            raise ValueError(f"params.config.horizon_length: must be at least 2 with one environment, got {batch}")
+        GroupedLearner([4], [2], [0], params, num_envs, "cpu")
+    except ValueError as error:
+        raise ValueError(f"train.{error}") from error
+    except (TypeError, LookupError, AttributeError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"train.params cannot be used: {type(error).__name__}: {reason}") from error
+
+
+def share_out(num_envs: int, groups: int) -> int:
+    """Environments per group; raises UserError if ``num_envs`` cannot be shared out evenly."""
+    if num_envs < groups or num_envs % groups:
+        below = num_envs // groups * groups
+        nearest = f"{below} or {below + groups}" if below > 0 else f"{groups}"
+        raise UserError(
+            f"--num_envs {num_envs} cannot be shared out evenly among {groups} group{'s' if groups > 1 else ''}"
+            f" (candidates and baselines times seeds); the nearest that can: {nearest}"
+        )
+    return num_envs // groups

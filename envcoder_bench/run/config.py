@@ -1,0 +1,118 @@
+"""Compose cfg/ with Hydra: one config for a run, in which an unknown key is an error."""
+
+from __future__ import annotations
+
+import re
+from typing import Sequence
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.sim_task import COMMON_KEYS, covers
+
+# keys that learning reads and the files in cfg/train leave out
+OPTIONAL_TRAIN_KEYS = tuple(
+    f"params.config.{key}"
+    for key in (
+        "num_actors", "minibatch_size", "minibatch_size_per_env", "schedule_type", "weight_decay", "bound_loss_type",
+        "use_smooth_clamp", "schedule_entropy",
+    )
+)  # fmt: skip
+
+
+def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """Compose the config of a task.
+
+    Args:
+        task: a name in ``cfg/task``.
+        overrides: ``key=value`` in Hydra's override grammar.
+
+    Raises:
+        UserError: an override is malformed or names an unknown key; the message has the near matches.
+    """
+    for override in overrides:
+        if override.split("=")[0] in ("task", "train", "task.name"):
+            raise UserError(f"'{override}': choose the task with --task; its YAML is cfg/task/<Task>.yaml")
+        if override.startswith(("+", "~")):
+            raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
+    try:
+        cfg = _compose(task, [_optional(task, override) for override in overrides])
+        OmegaConf.resolve(cfg)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(_explain(error, task, overrides)) from error
+    _count_minibatches(cfg)
+    return cfg
+
+
+def _optional(task: str, override: str) -> str:
+    """Let an override add its key where that has an effect, but is not in the files of cfg/."""
+    key = override.split("=")[0]
+    group, _, rest = key.partition(".")
+    adds = rest in OPTIONAL_TRAIN_KEYS if group == "train" else False
+    if group == "task":
+        adds = covers(COMMON_KEYS + get_spec(task).task_class.config_keys, rest)
+    return f"++{override}" if adds else override
+
+
+def _count_minibatches(cfg: DictConfig) -> None:
+    """Turn IsaacGymEnvs' ``minibatch_size`` into ``num_minibatches``.
+
+    It counts for the batch of all ``num_actors`` environments that its YAML is for. A candidate's batch is of another
+    size and is cut into as many minibatches.
+    """
+    config = OmegaConf.select(cfg, "train.params.config")
+    size = config.get("minibatch_size") if isinstance(config, DictConfig) else None
+    if size is None:
+        return
+    actors, horizon = config.get("num_actors"), config.get("horizon_length")
+    for key, value in (("minibatch_size", size), ("num_actors", actors), ("horizon_length", horizon)):
+        if type(value) is not int or value < 1:
+            raise UserError(f"train.params.config.{key} must be a whole number of at least 1, got {value}")
+    if actors * horizon % size:
+        raise UserError(
+            f"train.params.config.minibatch_size: {size} does not divide the batch of {actors * horizon} that it counts"
+            f" for: num_actors={actors} environments x horizon_length={horizon} steps"
+        )
+    config.num_minibatches = actors * horizon // size
+
+
+def with_defaults(cfg: DictConfig) -> DictConfig:
+    """A run's config with today's values for keys of cfg/config.yaml that there were not when it began."""
+    defaults = OmegaConf.load(project_folder("cfg") / "config.yaml")
+    merged = OmegaConf.merge({key: value for key, value in defaults.items() if key != "defaults"}, cfg)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def _compose(task: str, overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(config_dir=str(project_folder("cfg")), version_base="1.3"):
+        return compose(config_name="config", overrides=[f"task={task}", *overrides])
+
+
+def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
+    """Turn Hydra's message about an override into one that names the key and its near matches."""
+    found = re.search(r"Could not override '([^']+)'", str(error))
+    if not found:
+        return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
+    key = found.group(1)
+    known = [*config_keys(_compose(task, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
+    files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
+    same = [name for name in known if name.endswith(f".{key}")]  # the place in front was left out
+    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    return f"unknown key '{key}'{hint}; the keys are those of {files}"
+
+
+def config_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
+    """Every key of a config in dotted form, leaves and branches."""
+    keys: list[str] = []
+    for key, value in cfg.items():
+        name = f"{prefix}{key}"
+        keys.append(name)
+        if isinstance(value, DictConfig):
+            keys.extend(config_keys(value, f"{name}."))
+    return keys

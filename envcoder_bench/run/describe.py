@@ -1,0 +1,122 @@
+"""What a task offers to candidates, as text: its fitness, the functions that shape it, and the keys of its state."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from typing import Mapping, Sequence
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.shaping import contract
+from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.facts import Facts, task_facts
+from envcoder_bench.tasks.registry import baseline_path, get_spec
+from envcoder_bench.tasks.sim_task import SimTask
+
+
+def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
+    """Describe a task on lines of about ``width`` characters.
+
+    Args:
+        overrides: ``key=value`` for the config that its numbers come from.
+
+    Raises:
+        ValueError: there is no such task.
+        UserError: an override is malformed or names an unknown key.
+    """
+    task = get_spec(name).task_class
+    try:
+        facts = task_facts(compose_config(name, overrides).task)
+        names, timing = _names(facts), _timing(facts)
+    except UserError as error:
+        if overrides:
+            raise
+        facts, names, timing = None, [], f"no values are known: {error}"  # of a task that has no YAML in cfg/ yet
+    sections = [
+        _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
+        _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE puts another in its place)", width, indent="  "),
+        _wrap(f"timing: {timing}", width, indent="  "),
+        "functions that a candidate may define, what they return for n environments, and what the baselines do",
+        *_functions(name, task, width),
+        "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
+        _state(task, width, facts.constants if facts else {}),
+        *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in names),
+    ]
+    return "\n\n".join(sections)
+
+
+def _timing(facts: Facts) -> str:
+    steps, seconds = f"{facts.max_episode_length:,}", f"{facts.max_episode_length * facts.dt:.4g}"
+    return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
+
+
+def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
+    settable = (*contract.INITIAL_STATE_KEYS, *task.object_keys)
+    initial = [f"{key} {_shape(task, key)}" for key in settable if key in task.fields]
+    goals = [f"{key} {_shape(task, key)}" for key in task.goal_keys]
+    joints = _shape(task, "dof_pos")
+    returns = {
+        contract.REWARD: "(n,), or a pair of it and {component: (n,)}",
+        contract.OBSERVATION: "(n, k), any k",
+        contract.TORQUE: f"{joints} joint torques, N m (forces, N), held for the control step",
+        contract.DOF_TARGET: f"{joints} position targets of the joints' drives where the model has them, rad; or else"
+        f" {contract.TORQUE}",
+        contract.INITIAL_STATE: f"a dict of some of {', '.join(initial)}",
+        contract.GOAL: f"a dict of some of {', '.join(goals)}" if goals else "not called: this task has no goal",
+        contract.TERMINAL: "(n,), true where the episode ends; time-outs are added",
+    }
+    purposes = {baseline: _purposes(name, baseline) for baseline in BASELINES}
+    sections: list[str] = []
+    for function, returned in returns.items():
+        lines = [_wrap(f"  {function}: {returned}", width, indent="    ")]
+        for baseline, own in purposes.items():
+            if function in own:
+                lines.append(_wrap(f"    {baseline}: {own[function]}", width, indent="      "))
+        sections.append("\n".join(lines))
+    if task.default_action_dim is not None:
+        text = f"  without an action function: {task.default_action_dim} actions move the task's own position drives"
+        sections.append(_wrap(text, width))
+    return sections
+
+
+def _purposes(name: str, baseline: str) -> dict[str, str]:
+    """The first line of each function's docstring in a baseline's file, which is not run."""
+    module = ast.parse(baseline_path(name, baseline).read_text(encoding="utf-8"))
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    return {node.name: (ast.get_docstring(node) or "-").splitlines()[0] for node in functions}
+
+
+def _shape(task: type[SimTask], key: str) -> str:
+    shape = task.fields[key].shape
+    if shape is None:
+        return "constant"
+    return f"({', '.join(['n', *map(str, shape)])}{',' if not shape else ''})"
+
+
+def _names(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
+    """What the state's axes stand for, in their order."""
+    found = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
+    return [(what, names) for what, names in found.items() if names]
+
+
+def _state(task: type[SimTask], width: int, values: Mapping[str, str]) -> str:
+    columns: list[tuple[str, str, str]] = []
+    for key, field in task.fields.items():
+        short = f" = {values[key]}" if key in values and " " not in values[key] else ""
+        columns.append((key, _shape(task, key) + short, field.unit))
+    longest = [max(len(row[k]) for row in columns) for k in range(3)]
+    lines: list[str] = []
+    for row, field in zip(columns, task.fields.values()):
+        head = "  " + "  ".join(cell.ljust(n) for cell, n in zip(row, longest)) + "  "
+        # wrapped without the head, whose spaces align the columns
+        room = max(20, width - len(head))
+        meaning = _wrap(field.meaning, room).splitlines()
+        if row[0] in values and "=" not in row[1]:  # a list of numbers
+            meaning += _wrap(f"= {values[row[0]]}", room, "  ").splitlines()
+        lines += [head + meaning[0], *(" " * len(head) + line for line in meaning[1:])]
+    return "\n".join(lines)
+
+
+def _wrap(text: str, width: int, indent: str = "") -> str:
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,69 @@
+"""What a run's fitness is: the task's own, or a file's compute_fitness."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.run.folder import FITNESS_NAME, CandidateSource
+from envcoder_bench.run.slow import SlowFiles
+from envcoder_bench.shaping.contract import FITNESS, Candidate, CandidateError
+from envcoder_bench.shaping.loading import load_candidate, load_source, parse
+from envcoder_bench.tasks.registry import get_spec
+
+
+def read_fitness(cfg: DictConfig) -> CandidateSource | None:
+    """Read the file that ``cfg.fitness`` names, and load it once; None: the task's own fitness counts.
+
+    Raises:
+        UserError: it cannot be read or loaded, has no ``compute_fitness``, or does not say what that measures.
+    """
+    if cfg.fitness is None:
+        return None
+    path = Path(cfg.fitness)
+    if not path.is_file():
+        siblings = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+        what = "is a folder: give a file" if path.is_dir() else f"does not exist{near_matches(path.name, siblings)}"
+        raise UserError(f"--fitness {path} {what}")
+    try:
+        source = CandidateSource(FITNESS_NAME, str(path), load_source(path))
+        with SlowFiles() as slow, slow.step("loading", source.file):
+            load_fitness(source, 0)
+        _meaning(source)
+    except (OSError, CandidateError) as error:
+        raise UserError(f"--fitness {error}") from error
+    return source
+
+
+def load_fitness(source: CandidateSource, seed: int) -> Candidate:
+    """Load a fitness file as a new module, as candidates are loaded. Raises CandidateError."""
+    return load_candidate(source.name, source.source, source.file, seed, (FITNESS,))
+
+
+def fitness_meaning(cfg: DictConfig, source: CandidateSource | None = None) -> str:
+    """What fitness measures, in one line for the head of a table: of the file's docstring, else the task's own.
+
+    Args:
+        source: the run's copy of the file, whatever became of the one that ``cfg`` names.
+
+    Raises:
+        UserError: as ``read_fitness``.
+    """
+    source = source or read_fitness(cfg)
+    return get_spec(cfg.task.name).task_class.fitness_meaning if source is None else _meaning(source)
+
+
+def _meaning(source: CandidateSource) -> str:
+    """The first paragraph of the docstring of the file, else of its function, on one line."""
+    tree = parse(source.source, source.file)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == FITNESS]
+    for node in (tree, *functions):
+        text = ast.get_docstring(node)
+        if text:
+            return " ".join(text.partition("\n\n")[0].split())
+    line = functions[-1].lineno if functions else None
+    message = "needs a docstring: its first paragraph says in the results what is measured, in which unit"
+    raise CandidateError(message, source.file, line, FITNESS)

@@ -1,0 +1,272 @@
+"""A run on disk: what it was asked to do, how far it got, and what came of it.
+
+::
+
+    config.yaml          everything the run was asked to do; --resume reads it
+    run.json             versions and device that it was made with, and its config as it was when it began
+    results.csv          a row per candidate and seed
+    summary.json         the ranking
+    curves.csv           learning curves
+    components.csv       those of the rewards' components
+    points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
+    learning_curves.png  ranking.png
+    tensorboard/         scalars per candidate and seed
+    fitness.py           with --fitness: the file as it was
+    candidates/<name>/   source.py, policy.pth (a plain rl_games checkpoint)
+    profile/             with --profile: breakdown.json, trace.json
+    checkpoint.pth       present while the run is unfinished
+    .lock                held by the process that works on the run
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+
+from filelock import FileLock, Timeout  # torch's own dependency
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import disk_trouble, refuse_taken, write_atomic
+from envcoder_bench.report.logs import COMPONENTS, CURVES, POINTS, TENSORBOARD
+from envcoder_bench.run import checkpoint
+from envcoder_bench.run.checkpoint import Checkpoint
+from envcoder_bench.run.record import FREE_KEYS, RunRecord, changes, missing, read_record, shown
+
+FITNESS_NAME = "(fitness)"  # of the fitness file as a source: no candidate can have it
+_BYTES = "surrogateescape"  # bytes of a candidate file that are no text are kept as they are
+_LOCK = ".lock"
+
+
+class CandidateSource(NamedTuple):
+    """A candidate as the user wrote it: its name, its file (for messages) and the file's text."""
+
+    name: str
+    file: str
+    source: str
+
+
+class RunFolder:
+    """Paths and atomic reading and writing of a run's folder.
+
+    Attributes:
+        notes: what the user should know of the folder's state, a line each; ``read`` adds to them.
+        record: of run.json; None before ``read``, and for a run of format 1.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / "config.yaml"
+        self.run = path / "run.json"
+        self.results = path / "results.csv"
+        self.summary = path / "summary.json"
+        self.curves = path / CURVES
+        self.components = path / COMPONENTS
+        self.points = path / POINTS
+        self.fitness = path / "fitness.py"
+        self.tensorboard = path / TENSORBOARD
+        self.checkpoint = path / "checkpoint.pth"
+        self.profile = path / "profile"
+        self.notes: list[str] = []
+        self.record: RunRecord | None = None
+
+    @classmethod
+    def create(
+        cls, path: Path, cfg: DictConfig, sources: list[CandidateSource], fitness: CandidateSource | None = None
+    ) -> RunFolder:
+        """Make the folder with the config and a copy of every candidate's source, and of the fitness file's.
+
+        Raises:
+            UserError: the path is a file or a folder that is not empty, or cannot be written.
+        """
+        with user_input():
+            refuse_taken(path)
+        folder = cls(path)
+        listed = [{"name": c.name, "file": c.file} for c in sources]
+        there = path.is_dir()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            for candidate in sources:
+                home = folder.candidate(candidate.name)
+                home.mkdir(parents=True, exist_ok=True)
+                write_atomic(home / "source.py", candidate.source.encode("utf-8", _BYTES))
+            if fitness is not None:
+                write_atomic(folder.fitness, fitness.source.encode("utf-8", _BYTES))
+            config = OmegaConf.to_yaml({**cfg, "candidates": listed})
+            folder.record = RunRecord.new(config, cfg.device)
+            folder.record.write(folder.run)
+            write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
+        except BaseException as error:
+            for made in path.iterdir() if there else [path]:  # it was empty, and is again
+                shutil.rmtree(made, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise UserError(f"--output_dir {path} cannot be written: {disk_trouble(error, path)}") from error
+            raise
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open a run to go on with it.
+
+        Raises:
+            UserError: there is no run.
+        """
+        folder = cls(Path(os.path.abspath(path)))
+        with user_input():
+            try:
+                names = set(os.listdir(folder.path))
+            except OSError as error:
+                raise ValueError(f"--resume {path}: there is no run here: {error.strerror}") from error
+            if not names & {folder.config.name, folder.run.name}:
+                raise ValueError(f"--resume {path}: there is no run here (no config.yaml)")
+        return folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder; the operating system forgets the lock of one that was killed.
+
+        Raises:
+            UserError: another process holds it.
+        """
+        lock = FileLock(self.path / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(
+                f"{self.path}: another process is at work on this run: wait for its end, or stop it first"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def candidate(self, name: str) -> Path:
+        """The folder of one candidate."""
+        return self.path / "candidates" / name
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has come to its end."""
+        return self.summary.is_file()
+
+    def read(self) -> tuple[DictConfig, list[CandidateSource]]:
+        """The config, and the candidates as they were when the run began, whatever became of the user's files.
+
+        Raises:
+            UserError: something of it is missing or damaged, the config was changed in a way that the run cannot go on
+                with, or the run is of a newer format.
+        """
+        try:
+            self.record = read_record(self.run)
+        except ValueError as error:
+            self.notes.append(f"{error}: whether config.yaml was changed cannot be told")
+        cfg = self._config()
+        sources = []
+        for listed in cfg.candidates:
+            file = self.candidate(listed.name) / "source.py"
+            try:
+                sources.append(CandidateSource(listed.name, listed.file, file.read_text("utf-8", _BYTES)))
+            except OSError as error:
+                raise self._damaged(f"{file}: {error.strerror}") from error
+        return cfg, sources
+
+    def _config(self) -> DictConfig:
+        try:
+            text = self.config.read_text("utf-8")
+            if self.record is not None and text != self.record.config and self.record.config.startswith(text):
+                raise ValueError("its end is missing")
+            present = _load_config(text)
+        except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
+            reason = error.strerror if isinstance(error, OSError) else error
+            if self.record is None:
+                raise self._damaged(f"config.yaml: {reason}") from error
+            return self._recorded_config(f"config.yaml is damaged ({reason})")
+        if self.record is None:
+            return present
+        recorded = OmegaConf.to_container(OmegaConf.create(self.record.config))
+        found = changes(_mapping(recorded), _mapping(OmegaConf.to_container(present)))
+        lost = [change for change in found if missing(change)]
+        if lost:
+            return self._recorded_config(f"config.yaml is damaged ({lost[0][0]} is missing)")
+        if found and self.complete:
+            self.notes.append(
+                f"config.yaml was changed after the run ({shown(found)}): these are results of the config in run.json"
+            )
+            return _load_config(self.record.config)
+        fixed = [change for change in found if change[0] not in FREE_KEYS]
+        if fixed:
+            raise UserError(
+                f"{self.config} was changed since the run began ({shown(fixed)}): put that back, or begin a new run;"
+                f" while a run goes on, only {', '.join(FREE_KEYS)} may be changed"
+            )
+        if found:
+            self.notes.append(f"config.yaml was changed since the run began ({shown(found)}): going on with that")
+        return present
+
+    def _recorded_config(self, why: str) -> DictConfig:
+        """The config of run.json in place of one that is damaged, of which ``why`` tells."""
+        assert self.record is not None
+        self.notes.append(f"{why}: going on with the config in run.json")
+        if not self.complete:
+            write_atomic(self.config, self.record.config)
+        return _load_config(self.record.config)
+
+    def _damaged(self, what: str) -> UserError:
+        return UserError(f"--resume {self.path}: the run is damaged: {what}; put back a copy, or begin a new run")
+
+    def note_software(self, device: str) -> str:
+        """Write down with what the run goes on; returns what is to be said where that is not what it began with."""
+        if self.record is None:
+            self.record = RunRecord(None, [], self.config.read_text("utf-8"))
+        different = self.record.resumed(device)
+        if different:
+            self.record.write(self.run)
+        return different and f"{different}: the results may not be those of an unbroken run to the last bit"
+
+    def read_fitness(self, cfg: DictConfig) -> CandidateSource | None:
+        """The fitness file as it was when the run began; None: the run is ranked by the task's own fitness.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
+        if cfg.get("fitness") is None:
+            return None
+        try:
+            return CandidateSource(FITNESS_NAME, cfg.fitness, self.fitness.read_text("utf-8", _BYTES))
+        except OSError as error:
+            raise self._damaged(f"{self.fitness}: {error.strerror}") from error
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """The last checkpoint, on the CPU, or None: the run was stopped before its first.
+
+        Raises:
+            UserError: it is damaged, or of a newer format.
+        """
+        return checkpoint.load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
+
+
+def _load_config(text: str) -> DictConfig:
+    """The config of a run. Raises ValueError where the text is something else, in one line."""
+    try:
+        cfg = OmegaConf.create(text)
+    except MarkedYAMLError as error:
+        place = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
+        raise ValueError(f"{place}{error.problem}") from error
+    except (YAMLError, OmegaConfBaseException) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    if not isinstance(cfg, DictConfig) or not isinstance(cfg.get("candidates"), ListConfig):
+        raise ValueError("it is not the config of a run, or its end is missing")
+    for listed in cfg.candidates:
+        if not isinstance(listed, DictConfig) or not all(isinstance(listed.get(x), str) for x in ("name", "file")):
+            raise ValueError("the end of its list of candidates is missing")
+    return cfg
+
+
+def _mapping(node: Any) -> dict[str, Any]:
+    assert isinstance(node, dict)
+    return node

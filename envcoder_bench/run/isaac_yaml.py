@@ -1,0 +1,220 @@
+"""A task's or PPO's YAML of the user's, as IsaacGymEnvs has them, turned into overrides of cfg/."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any, Dict, Sequence
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.shell import quoted
+from envcoder_bench.run.checks import check_task
+from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys
+from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, check_only, covers
+from envcoder_bench.trainers.ppo.ranges import check_ranges
+from envcoder_bench.trainers.ppo.settings import check_supported
+
+# a reference to IsaacGymEnvs' main config; of one with a default, the default counts
+_DEFAULT = re.compile(r"\$\{resolve_default:([^,{}]*),.*\}", re.DOTALL)
+_OUTSIDE = "outside"
+# keys of a train YAML that the program sets, and such as have no effect here
+_OWN = (
+    "params.seed", "params.load_checkpoint", "params.load_path", "params.config.name", "params.config.env_name",
+    "params.config.full_experiment_name", "params.config.num_actors", "params.config.device",
+    "params.config.device_name", "params.config.multi_gpu", "params.config.train_dir",
+)  # fmt: skip
+_NO_EFFECT = {
+    "params.config.max_epochs": "see --learning_iterations",
+    "params.config.max_frames": "see --learning_iterations",
+    "params.config.score_to_win": "",
+    "params.config.save_best_after": "",
+    "params.config.save_frequency": "",
+    "params.config.print_stats": "",
+    "params.config.seq_len": "",
+    "params.config.seq_length": "",
+    "params.config.player": "",
+}
+_MIXED = "params.config.mixed_precision"
+Leaves = Dict[str, Any]
+
+
+def file_overrides(task: str, task_config: str | None, train_config: str | None) -> dict[str, str]:
+    """The values of ``--task_config`` and ``--train_config`` by their keys in cfg/, in Hydra's override grammar.
+
+    What of a file has no effect here is said in a line on stderr.
+
+    Raises:
+        UserError: a file cannot be read, is for another task, or has an unknown key or a value that cannot be.
+    """
+    found: Leaves = {}
+    num_envs = None
+    if task_config is not None:
+        own = _leaves(task_config)
+        num_envs = own.get("env.numEnvs")
+        found.update({f"task.{key}": value for key, value in _task_values(task, task_config, own).items()})
+    if train_config is not None:
+        found.update({f"train.{key}": value for key, value in _train_values(task, train_config, num_envs).items()})
+    return {key: _word(value) for key, value in found.items()}
+
+
+def _task_values(task: str, file: str, own: Leaves) -> Leaves:
+    if not own or any(key.startswith("params.") for key in own):
+        raise UserError(f"--task_config {file} is no task's YAML{': see --train_config' if own else ', but empty'}")
+    if own.get("name", task) != task:
+        raise UserError(f"--task_config {file} is for {own['name']}, and --task is {task}")
+    if own.get("task.randomize") is True:
+        raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
+    task_class = get_spec(task).task_class
+    used, ignored = COMMON_KEYS + task_class.config_keys, ISAACGYM_KEYS + task_class.ignored_keys
+    values = {key: value for key, value in own.items() if covers(used, key) and key != "name"}
+    without = [key for key in ignored if any(covers((key,), one) for one in own) and not covers(tuple(values), key)]
+    for key in own:
+        if not covers(used + ignored, key):
+            raise _unknown("--task_config", file, key, own[key], used + ignored)
+    try:
+        check_only(_nested(own), task_class.only)
+    except ValueError as error:
+        raise UserError(f"--task_config {file}: {error}") from error
+    if any(covers(("physics_engine", "sim.physx"), key) for key in own) and "sim.substeps" in values:
+        del values["sim.substeps"]
+        without.append("sim.substeps (for PhysX; see task.sim.substeps)")
+    _refuse_references(file, "--task_config", values)
+    cfg = OmegaConf.create({"task": OmegaConf.load(project_folder("cfg") / "task" / f"{task}.yaml")})
+    for key, value in values.items():
+        OmegaConf.update(cfg, f"task.{key}", value, force_add=True)
+    try:
+        check_task(cfg)
+    except UserError as error:
+        raise UserError(f"--task_config {file}: {error}") from error
+    _say_without_effect("--task_config", file, without)
+    return values
+
+
+def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
+    own = _leaves(file)
+    if not any(key.startswith("params.") for key in own):
+        raise UserError(f"--train_config {file} is no train YAML: it has nothing below 'params'")
+    defaults = OmegaConf.load(project_folder("cfg") / "train" / f"{task}PPO.yaml")
+    assert isinstance(defaults, DictConfig)
+    known = (*OPTIONAL_TRAIN_KEYS, *(key for key in config_keys(defaults) if not _is_branch(defaults, key)))
+    values: Leaves = {}
+    without: list[str] = []
+    for key, value in own.items():
+        if covers(_OWN, key) or (key == _MIXED and value is False):
+            continue
+        if key == _MIXED:
+            without.append(f"{key} (everything is float32)")
+            continue
+        listed = [name for name in _NO_EFFECT if covers((name,), key)]
+        if listed and OmegaConf.select(defaults, key) == value:
+            continue  # a copy of the shipped file
+        if listed:
+            without.append(listed[0] + (f" ({_NO_EFFECT[listed[0]]})" if _NO_EFFECT[listed[0]] else ""))
+        elif key in known:
+            values[key] = value
+        else:
+            raise _unknown("--train_config", file, key, value, known)
+    actors = own.get("params.config.num_actors", _OUTSIDE)
+    actors = num_envs if _refers(actors) else actors
+    if actors is not None and not _refers(actors):
+        values["params.config.num_actors"] = actors
+    _refuse_references(file, "--train_config", values)
+    for key, value in values.items():
+        OmegaConf.update(defaults, key, value)
+    try:
+        params: Any = OmegaConf.to_container(defaults.params)
+        check_supported(params)
+        check_ranges(params)
+    except ValueError as error:
+        raise UserError(f"--train_config {file}: {error}") from error
+    _say_without_effect("--train_config", file, list(dict.fromkeys(without)))
+    return values
+
+
+def _is_branch(cfg: DictConfig, key: str) -> bool:
+    return isinstance(OmegaConf.select(cfg, key), DictConfig)
+
+
+def _unknown(flag: str, file: str, key: str, value: Any, known: Sequence[str]) -> UserError:
+    below = [name for name in known if name.startswith(f"{key}.")]
+    if below:
+        return UserError(f"{flag} {file}: {key} must hold keys, such as {below[0]}, got {value}")
+    return UserError(f"{flag} {file}: unknown key '{key}'{near_matches(key, known)}")
+
+
+def _leaves(file: str) -> Leaves:
+    """The values of a YAML by dotted keys; references out of the file stay as they are written."""
+    try:
+        node = OmegaConf.load(Path(file))
+        if not isinstance(node, DictConfig):
+            raise UserError(f"{file} is no YAML with keys and values")
+        return _flat(node)
+    except MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f":{error.problem_mark.line + 1}"
+        raise UserError(f"{file}{line}: {error.problem}") from error
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
+        raise UserError(f"{file}: {' '.join(str(error).split())}") from error
+
+
+def _flat(node: DictConfig, prefix: str = "") -> Leaves:
+    found: Leaves = {}
+    for key in node:
+        name = f"{prefix}{key}"
+        try:
+            value = node[key]
+        except OmegaConfBaseException:  # it refers to what is not in this file
+            value = _default(str(OmegaConf.to_container(node, resolve=False)[key]))  # type: ignore[index]
+        if isinstance(value, DictConfig):
+            found.update(_flat(value, f"{name}."))
+        else:
+            found[name] = OmegaConf.to_container(value) if isinstance(value, ListConfig) else value
+    return found
+
+
+def _default(text: str) -> Any:
+    match = _DEFAULT.fullmatch(text)
+    return OmegaConf.create(f"x: {match.group(1)}").x if match else text
+
+
+def _refers(value: Any) -> bool:
+    return value == _OUTSIDE or (isinstance(value, str) and "${" in value)
+
+
+def _refuse_references(file: str, flag: str, values: Leaves) -> None:
+    for key, value in values.items():
+        if _refers(value):
+            raise UserError(f"{flag} {file}: {key} is {value}, which is not in this file: write its value there")
+
+
+def _say_without_effect(flag: str, file: str, keys: list[str]) -> None:
+    if keys:
+        print(f"{flag} {file}: these keys have no effect here: {', '.join(keys)}", file=sys.stderr)
+
+
+def _nested(leaves: Leaves) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in leaves.items():
+        *path, last = key.split(".")
+        node = nested
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return nested
+
+
+def _word(value: Any) -> str:
+    """A value in Hydra's override grammar."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_word, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value) if isinstance(value, (int, float)) else quoted(str(value))

@@ -1,0 +1,205 @@
+"""Will it fit? What a run takes of its device, estimated before it is allocated, and the waves that follow from it."""
+
+from __future__ import annotations
+
+import gc
+import re
+from dataclasses import dataclass
+from typing import Any, Iterator, Sequence, Tuple
+
+import psutil  # rl_games' own dependency
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.run.prepare import Group, build_task
+from envcoder_bench.trainers.ppo.footprint import LearnerBytes, learner_bytes
+
+USABLE = 0.9  # of the free memory: allocators round up, and other programs live here too
+# what the smallest run takes: libraries and a compiler; the CUDA context, kernels and graphs (on an H200)
+PROGRAM = {"cpu": 0.64 * 2**30, "cuda": 1.0 * 2**30}
+_CPU_WORKSPACE = 1.45  # torch's CPU kernels pack and copy matrices: so much more than the learner's own tensors
+_NOISE_BYTES = 44  # of one number while a rollout's noise is drawn: float32, and the int64 counters it comes from
+_PROBE_ENVS = 16
+WIDE_SHARE = 0.1  # of all memory: padding to the widest candidate that costs more is told
+_UNITS = {"": 2**30, "b": 1, **{f"{p}b": 1000**k for k, p in enumerate("kmgt", 1)}}
+_UNITS.update({f"{p}{b}": 1024**k for k, p in enumerate("kmgt", 1) for b in ("", "i", "ib")})
+
+Widths = Tuple[int, int]  # of a group's observation and action
+
+
+def parse_size(size: object) -> int:
+    """Bytes of a size such as ``24GiB``, ``24000MB`` or ``24``, which counts in GiB. Raises UserError."""
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([a-z]*)", str(size).strip().lower())
+    if not match or match.group(2) not in _UNITS or not float(match.group(1)) > 0:
+        raise UserError(f"--max_memory must be a size such as 24GiB, 24000MB or 24 (GiB), got {size}")
+    return int(float(match.group(1)) * _UNITS[match.group(2)])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run shares its groups out over time.
+
+    Attributes:
+        waves: groups that train together; evaluated and saved whole before the next wave is allocated.
+        needed: bytes of the largest wave, about; ``at_once``: of all groups together.
+        available: bytes that the run may take.
+        wide: a line for each candidate whose width makes the others take much more memory.
+    """
+
+    waves: list[list[Group]]
+    needed: int
+    at_once: int
+    available: int
+    wide: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        groups = _groups(sum(map(len, self.waves)))
+        what = f"memory: about {_size(self.at_once)} for {groups} (candidates and baselines times seeds)"
+        what += f", {_size(self.available)} may be used: "
+        if len(self.waves) == 1:
+            return what + "one wave"
+        widest = _groups(max(map(len, self.waves)))
+        return what + f"{len(self.waves)} waves, of up to {widest} and {_size(self.needed)} each"
+
+
+class Footprint:
+    """What groups take on the run's device, by a small simulation of its task.
+
+    Attributes:
+        available: bytes that the run may take: ``max_memory``, and no more than is free.
+    """
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self._cfg = cfg
+        self._cpu = cfg.device == "cpu"
+        task = build_task(cfg, min(_PROBE_ENVS, cfg.num_envs_per_candidate))
+        self._simulation = task.bytes_per_env
+        self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
+        self._dofs = task.num_dofs
+        self._params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+        self._learner_bytes: dict[Widths, LearnerBytes] = {}
+        self._program = int(PROGRAM["cpu" if self._cpu else "cuda"])
+        free = self._program + int(USABLE * free_bytes(cfg.device))
+        self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
+
+    def bytes(self, widths: Sequence[Widths]) -> int:
+        """Estimate what groups of these widths take together."""
+        widest = max(obs for obs, _ in widths), max(act for _, act in widths)
+        samples = self._cfg.num_envs_per_candidate * self._params["config"]["horizon_length"]
+        noise = _NOISE_BYTES * self._cfg.seeds * samples * widest[1]  # groups with one seed share it
+        return self._program + len(widths) * self._environments(*widest) + self._learners(widths, widest) + noise
+
+    def _environments(self, obs: int, act: int) -> int:
+        """What the environments of one group take, to train in and to evaluate in."""
+        buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
+        return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self._simulation + buffers)
+
+    def _learners(self, widths: Sequence[Widths], widest: Widths) -> int:
+        if not self._cpu:
+            return self._learner(widest).total(len(widths))
+        # on a CPU groups are not padded to the widest, and as many learn at once as there are cores
+        at_once = min(len(widths), usable_cpus())
+        workspace = int(_CPU_WORKSPACE * self._learner(widest).workspace)
+        return sum(self._learner(own).per_group for own in widths) + at_once * workspace
+
+    def _learner(self, widths: Widths) -> LearnerBytes:
+        if widths not in self._learner_bytes:
+            self._learner_bytes[widths] = learner_bytes(*widths, self._cfg.num_envs_per_candidate, self._params)
+        return self._learner_bytes[widths]
+
+    def refuse_too_large(self) -> None:
+        """Raise UserError if not even the narrowest candidate fits."""
+        self._refuse_beyond((1, 1))
+
+    def _refuse_beyond(self, widths: Widths, who: str = "one candidate") -> None:
+        envs, needed = self._cfg.num_envs_per_candidate, self.bytes([widths])
+        if needed > self.available:
+            fit = max(0, int(envs * (self.available - self._program) / (needed - self._program)))
+            raise UserError(
+                f"{who} with {envs} environments needs about {_size(needed)}, and {_size(self.available)} may be used"
+                f" on {self._cfg.device}: about {fit} environments fit; lower --num_envs_per_candidate"
+                + ("" if self._cfg.get("max_memory") is None else " or raise --max_memory")
+            )
+
+    def plan(self, groups: Sequence[Group], begun: Sequence[Group] = ()) -> Plan:
+        """Split groups, in their order, into as few equal waves as fit, after the wave that has ``begun``, if any.
+
+        Raises:
+            UserError: a group does not fit alone.
+        """
+        for group in groups:
+            self._refuse_beyond(_widths(group), group.name)
+        waves: list[list[Group]] = []
+        for count in range(1, len(groups) + 1):
+            waves = split(groups, count)
+            if max(map(self._needed, waves)) <= self.available:
+                break
+        waves = [list(begun)] * bool(begun) + waves
+        needed = max(map(self._needed, waves), default=0)
+        everyone = [*begun, *groups]
+        return Plan(waves, needed, self._needed(everyone) if waves else 0, self.available, tuple(self._wide(everyone)))
+
+    def _wide(self, groups: Sequence[Group]) -> Iterator[str]:
+        """Name the widest candidate, for observations and for actions, where the padding of the others costs much."""
+        widths = {group.name: _widths(group) for group in groups}
+        needed = self._needed(groups) if groups else 0
+        for axis, what in enumerate(("observations", "actions")):
+            ordered = sorted(widths, key=lambda name: widths[name][axis])
+            if len(ordered) < 2:
+                return
+            name, most, next_most = ordered[-1], widths[ordered[-1]][axis], widths[ordered[-2]][axis]
+            others = [group for group in groups if group.name != name]
+            alone = self._needed([group for group in groups if group.name == name]) - self._program
+            cost = needed - self._needed(others) - alone  # what the others take because of it
+            if most >= 2 * next_most and cost > WIDE_SHARE * needed:
+                yield (
+                    f"{name} has {most:,} {what} and the next widest candidate {next_most:,}: all are padded to the"
+                    f" widest, which costs {_size(cost)} of the {_size(needed)}"
+                )
+
+    def _needed(self, groups: Sequence[Group]) -> int:
+        return self.bytes([_widths(group) for group in groups])
+
+
+def split(groups: Sequence[Group], count: int) -> list[list[Group]]:
+    """Cut into ``count`` runs of groups whose lengths differ by one at most, the longer ones first."""
+    size, longer = divmod(len(groups), count)
+    ends = [(k + 1) * size + min(k + 1, longer) for k in range(count)]
+    return [list(groups[start:end]) for start, end in zip([0, *ends], ends)]
+
+
+def _groups(count: int) -> str:
+    return f"{count} group" if count == 1 else f"{count} groups"
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def _widths(group: Group) -> Widths:
+    return group.shaping.obs_dim, group.shaping.action_dim
+
+
+def release(device: str) -> None:
+    """Give the memory of all that nobody refers to back: Python's cycles, and what torch keeps of a CUDA device."""
+    gc.collect()
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+
+
+def free_bytes(device: str) -> int:
+    """What programs could take on the device now."""
+    if device == "cpu":
+        return psutil.virtual_memory().available
+    return torch.cuda.mem_get_info(torch.device(device))[0]
+
+
+def used_bytes(device: str) -> int:
+    """What this process takes of the main memory, or all processes take of a CUDA device."""
+    if device == "cpu":
+        return psutil.Process().memory_info().rss
+    free, total = torch.cuda.mem_get_info(torch.device(device))
+    return total - free

@@ -1,0 +1,152 @@
+"""The profile of a run: some iterations measured, the next ones traced, the candidates' functions timed at the end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Generator, NamedTuple, Sequence
+
+import torch
+from omegaconf import DictConfig
+
+from envcoder_bench.compile.trace import trace
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.profiling import CudaClock, HostClock, Recorder, Tape, Trace
+from envcoder_bench.env.cost import PURPOSES, measure_cost, ways
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, render_breakdown, to_json
+from envcoder_bench.run.prepare import Group
+
+TRACE_SECONDS = 3.0  # of a trace at most, so that its file stays one that a browser opens
+COST_SECONDS = 10.0  # for the functions of all candidates of a wave together, about
+
+
+class Plan(NamedTuple):
+    """How many iterations to leave out, to measure and to trace, in this order."""
+
+    warm_up: int
+    measured: int
+    traced: int
+
+
+def plan(iterations: int) -> Plan:
+    """Two to warm up, five to measure, two to trace; where there are fewer, at least one to measure."""
+    traced = 2 if iterations >= 9 else min(1, iterations - 1)
+    warm_up = max(0, min(2, iterations - traced - 1))
+    return Plan(warm_up, min(5, iterations - traced - warm_up), traced)
+
+
+class RunProfile:
+    """Measures a run as it goes by, without changing what it computes.
+
+    The iterations measured are among the first ones of this process; those traced follow, because to trace is to slow
+    down.
+
+    Args:
+        folder: ``profile/`` of the run, made when there is something to write.
+        cfg: of the run.
+    """
+
+    def __init__(self, folder: Path, cfg: DictConfig) -> None:
+        self._folder, self._device, self._compile = folder, torch.device(cfg.device), cfg.compile_shapers
+        self._horizon = int(cfg.train.params.config.horizon_length)
+        self._watching: Generator[None, None, None] | None = None
+        self._iteration = 0
+        self._measured: Breakdown | None = None
+        self._trace: Trace | None = None
+        self._names: dict[str, None] = {}  # of all candidates that have trained, in their order
+        self._costs: dict[str, CandidateCost] = {}
+
+    def begin(self, iteration: int, total: int, layout: GroupLayout) -> None:
+        """Groups begin to train; ``iteration`` of ``total`` are done."""
+        self._iteration = iteration
+        if self._watching is None and iteration < total:  # of several waves the first one speaks for all
+            self._watching = self._watch(plan(total - iteration), layout)
+            next(self._watching)
+
+    def iteration_done(self, iteration: int) -> None:
+        """An iteration is over, with all that follows it."""
+        self._iteration = iteration
+        if self._watching is not None:
+            next(self._watching, None)
+
+    def _watch(self, planned: Plan, layout: GroupLayout) -> Generator[None, None, None]:
+        """Measure and trace; the training goes on by an iteration at every ``yield``."""
+        for _ in range(planned.warm_up):
+            yield
+        first, cuda = self._iteration + 1, self._device.type == "cuda"
+        tape = Tape([CudaClock(self._device), HostClock()] if cuda else [HostClock()])
+        with Recorder(tape, self._device):
+            try:
+                for _ in range(planned.measured):
+                    yield
+            finally:  # the run may have been stopped before all were measured
+                if self._iteration >= first:
+                    seconds, *host = tape.times()
+                    self._measured = Breakdown(
+                        str(self._device), layout.num_groups, layout.envs_per_group, self._horizon, first,
+                        self._iteration, seconds, host[0] if host else {}, tape.counts, planned.warm_up > 0,
+                    )  # fmt: skip
+        if planned.traced:
+            self._folder.mkdir(exist_ok=True)
+            with Trace(self._folder / "trace.json", self._device, TRACE_SECONDS) as self._trace:
+                for _ in range(planned.traced):
+                    yield
+                    self._trace.end_iteration()
+
+    def stop(self) -> None:
+        """Measure no more."""
+        if self._watching is not None:
+            self._watching.close()  # which leaves the generator's with blocks
+
+    def time_candidates(self, groups: Sequence[Group], env: GroupedVecTask) -> None:
+        """Time the functions of each candidate; ``env`` must not train on after this."""
+        firsts: dict[str, int] = {}
+        for g, group in enumerate(groups):
+            if env.alive[g] and group.name not in self._costs:
+                firsts.setdefault(group.name, g)  # a candidate's functions are the same with every seed
+        costs: list[CandidateCost] = []
+        for name, g in firsts.items():
+            limit = COST_SECONDS / len(firsts) / len(PURPOSES)
+            shaping, seed = groups[g].shaping, groups[g].seed
+            cost = measure_cost(shaping, env.views[g], env.task.constants, seed, env.step_count, limit)
+            if cost is not None:
+                microseconds = {kind: 1e6 * seconds for kind, seconds in cost.items()}
+                costs.append(CandidateCost(name, microseconds, ways(env.dispatch, g)))
+        costs.sort(key=lambda one: one.weight, reverse=True)
+        for one in costs[:SLOWEST]:
+            if self._compile and not one.compiled:
+                g = firsts[one.name]
+                _, refused = trace(groups[g].shaping, env.views[g], env.task.constants, env.task)
+                one.why = "; ".join(map(str, refused))
+        self._costs.update({one.name: one for one in costs})
+        self._names.update(dict.fromkeys(group.name for group in groups))
+
+    def show(self) -> None:
+        """Write breakdown.json and print it on one screen."""
+        if self._measured is None:
+            print("no profile: no iteration was trained after those that warm up", file=sys.stderr)
+            return
+        breakdown = replace(
+            self._measured,
+            candidates=list(self._costs.values()),
+            unmeasured=[name for name in self._names if name not in self._costs],
+            trace=str(self._folder / "trace.json") if self._trace is not None else "",
+            trace_note=self._trace_note(self._measured.last),
+        )
+        self._folder.mkdir(exist_ok=True)
+        write_atomic(self._folder / "breakdown.json", to_json(breakdown))
+        print("\n" + render_breakdown(breakdown, max(80, min(120, shutil.get_terminal_size((100, 24)).columns))))
+
+    def _trace_note(self, measured: int) -> str:
+        if self._trace is None:
+            return "it takes an iteration of its own, after those that are measured"
+        first, last = measured + 1, measured + self._trace.iterations
+        beginning = f"the first {TRACE_SECONDS:.0f} s of iteration {last + 1}"
+        if last < first:
+            return beginning
+        shown = f"iteration {first}" if first == last else f"iterations {first} to {last}"
+        return f"{shown} and {beginning}" if self._trace.cut else shown

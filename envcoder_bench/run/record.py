@@ -1,0 +1,167 @@
+"""run.json: with what a run was made, and its config as it was when the run began."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Mapping, Tuple
+
+import torch
+
+import envcoder_bench
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.run.checkpoint import FORMAT, refuse_newer
+
+PACKAGES = {  # what results depend on to the last bit; name in run.json: distribution
+    "torch": "torch",
+    "mujoco": "mujoco",
+    "mujoco_warp": "mujoco-warp",
+    "warp": "warp-lang",
+    "rl_games": "rl-games",
+    "numpy": "numpy",
+}
+# what may be changed in config.yaml while a run goes on: it changes no result
+FREE_KEYS = ("max_memory", "checkpoint_minutes", "log_points", "profile", "device")
+_SHOWN = 3  # of several changed keys, so many are named
+_MISSING = object()
+
+Change = Tuple[str, Any, Any]  # key, recorded value, present value
+
+
+@dataclass
+class RunRecord:
+    """What run.json holds.
+
+    Attributes:
+        begun: when the run began, ISO 8601; None where it was not recorded.
+        software: versions, commit and device, as ``software`` gives them: first those it began with, then those of
+            each resumption that had others.
+        config: the text of config.yaml when the run began.
+    """
+
+    begun: str | None
+    software: list[dict[str, str | None]]
+    config: str
+
+    @classmethod
+    def new(cls, config: str, device: str) -> RunRecord:
+        return cls(time.strftime("%Y-%m-%dT%H:%M:%S%z"), [software(device)], config)
+
+    def write(self, path: Path) -> None:
+        """Write it atomically."""
+        content = {"format": FORMAT, "begun": self.begun, "software": self.software, "config": self.config}
+        write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+    def resumed(self, device: str) -> str:
+        """Take note that a run goes on here; returns what is not as it was before, or an empty string."""
+        now = software(device)
+        if not self.software:
+            self.software.append(now)
+            return "it is not known with which software and on which device the run began"
+        before = self.software[-1]
+        if before == now:
+            return ""
+        self.software.append(now)
+        both = [(key, before.get(key), now.get(key)) for key in dict.fromkeys([*before, *now])]
+        return "the run goes on with " + ", ".join(f"{key} {new} (was {old})" for key, old, new in both if old != new)
+
+
+def read_record(path: Path) -> RunRecord | None:
+    """Read run.json; None where there is none, as in a run of format 1.
+
+    Raises:
+        UserError: it is of a newer format.
+        ValueError: it is damaged.
+    """
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        refuse_newer(int(content["format"]), path)
+        record = RunRecord(content["begun"], content["software"], content["config"])
+        if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in record.software)):
+            raise ValueError("it is no record of a run")
+        return record
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"{path.name} is damaged ({error})") from error
+
+
+def software(device: str) -> dict[str, str | None]:
+    """Versions of what computes, the commit where this is a checkout, and the device; None for what is not there."""
+    return {
+        "envcoder_bench": envcoder_bench.__version__,
+        "commit": _commit(Path(envcoder_bench.__file__).resolve().parent.parent),
+        "python": platform.python_version(),
+        **{name: _version(package) for name, package in PACKAGES.items()},
+        "device": device_name(device),
+    }
+
+
+def device_name(device: str) -> str:
+    """The name of a torch device as its maker calls it."""
+    if device != "cpu":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(root: Path) -> str | None:
+    """The commit of a checkout, with ``-dirty`` behind it where files were changed; None: no checkout, or no git."""
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def changes(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list[Change]:
+    """The dotted keys whose values differ, with both values; a key that is not there has ``_MISSING``."""
+    old, new = _flat(recorded), _flat(present)
+    pairs = [(key, old.get(key, _MISSING), new.get(key, _MISSING)) for key in dict.fromkeys([*old, *new])]
+    return [(key, a, b) for key, a, b in pairs if a != b or type(a) is not type(b)]
+
+
+def missing(change: Change) -> bool:
+    """Whether a recorded key is there no more: a file that is cut off, rather than edited."""
+    return change[2] is _MISSING
+
+
+def shown(found: list[Change]) -> str:
+    """Changes for the user to read: ``seeds: 1 -> 3, seed: 0 -> 5``."""
+    parts = [f"{key}: {_text(old)} -> {_text(new)}" for key, old, new in found[:_SHOWN]]
+    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return ", ".join(parts + more)
+
+
+def _text(value: Any) -> str:
+    return "(not there)" if value is _MISSING else "null" if value is None else str(value)
+
+
+def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
+    """Leaves by dotted keys; empty mappings and lists are leaves."""
+    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    if not items or not len(node):
+        return {prefix[:-1]: node}
+    flat: dict[str, Any] = {}
+    for key, value in items:
+        flat.update(_flat(value, f"{prefix}{key}."))
+    return flat

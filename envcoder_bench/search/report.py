@@ -1,0 +1,318 @@
+"""The report of a search: what each round brought, where the winner comes from, what it says, and what failed."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.html import difference, page, picture, table, text
+from envcoder_bench.report.table import decimal_places, numbers, shorten
+from envcoder_bench.report.words import counted, without_folders
+from envcoder_bench.search.report_plot import plot_search
+from envcoder_bench.shaping.contract import SHAPER_TYPES
+
+if TYPE_CHECKING:
+    from envcoder_bench.search.records import Archive, Attempt
+
+REPORT, PICTURE = "report.html", "fitness.png"
+MOST_LINES = 1000  # of sources that are compared: the time that it takes grows with their square, and faster
+ERROR_WIDTH = 400  # characters of an error; the whole of it is in archive.json
+
+
+def write_report(folder: Path, archive: Archive, meta: Mapping[str, Any]) -> list[Path]:
+    """Write ``report.html``, which needs no other file, and its picture ``fitness.png``.
+
+    Args:
+        meta: what is known of the search besides its attempts, each key optional: task, task_description,
+            fitness_meaning, llm, shaper_types, rounds_planned, stopped (why it ended early), usage (of each round:
+            round, requests, input_tokens, output_tokens, cost in US dollars or None), final (of the winner and both
+            baselines: name, fitness, ci_low, ci_high, episodes, seeds) and final_note.
+
+    Returns:
+        The files.
+    """
+    task = str(meta.get("task") or "")
+    image = plot_search(archive, folder / PICTURE, task, str(meta.get("fitness_meaning") or "not said"))
+    title = f"{task}: search for shaping" if task else "Search for shaping"
+    best = archive.best()
+    body = [f"<h1>{text(title)}</h1>", _verdict(archive, meta), _facts(archive, meta)]
+    body.append(picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines"))
+    body += _final(meta, best)
+    if best is not None:
+        body += _winner(archive, best)
+    if archive.attempts:
+        body += ["<h2>Rounds</h2>", _rounds(archive, meta)]
+        body += ["<h2>Who came from whom</h2>", f"<pre>{text(family(archive))}</pre>"]
+        body += ["<h2>All candidates, the best first</h2>", *_candidates(archive)]
+    body += _failures(archive)
+    write_atomic(folder / REPORT, page(title, body))
+    return [folder / REPORT, image]
+
+
+def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
+    best = archive.best()
+    if best is None:
+        return "<p class=lead>No candidate has a fitness yet.</p>"
+    digits = _digits(archive)
+    versus = [f"{b.name} {_number(b.fitness, digits)}" for b in archive.baselines.values() if b.fitness is not None]
+    line = f"Best: {best.name}, with a fitness of {_number(best.fitness, digits)} in the rounds"
+    line += f" (baselines: {', '.join(versus)})" if versus else ""
+    above = _above(archive, best, digits)
+    seeds = "seed" if len(best.by_seed) == 1 else counted(len(best.by_seed), "seed")
+    line += f"; {above} against {archive.reference} with the same {seeds}." if above else "."
+    note = without_folders(str(meta.get("final_note") or ""))
+    return f"<p class=lead>{text(line)}</p>" + (f"<p>{text(note)}</p>" if note else "")
+
+
+def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
+    done = max((a.round for a in archive.attempts), default=0)
+    planned = meta.get("rounds_planned")
+    failed = sum(a.fitness is None for a in archive.attempts)
+    count = len(archive.attempts)
+    lost = "" if not failed else f", {failed} of them failed" if count > 1 else ", which failed"
+    kinds = meta.get("shaper_types")
+    usage = list(meta.get("usage") or ())
+    facts = {
+        "asked for": meta.get("task_description"),
+        "fitness": meta.get("fitness_meaning"),
+        "functions": ", ".join(kinds) if kinds else "all",
+        "written by": without_folders(str(meta.get("llm") or "")),
+        "rounds": f"{done} of {planned}" if planned else done,
+        "candidates": f"{count}{lost}",
+        "tokens": f"{sum(_tokens(u) for u in usage):,}" if usage else None,
+        "cost": _cost([u.get("cost") for u in usage]) if usage else None,
+        "ended early": without_folders(str(meta.get("stopped") or "")),
+    }
+    return table(["", ""], [(name, str(value)) for name, value in facts.items() if value], ["name", ""])
+
+
+def _final(meta: Mapping[str, Any], best: Attempt | None) -> list[str]:
+    """The last comparison, with seeds that no round had."""
+    rows = list(meta.get("final") or ())
+    if not rows:
+        return []
+    nan = math.nan
+    intervals = [tuple(nan if row.get(k) is None else row[k] for k in ("fitness", "ci_low", "ci_high")) for row in rows]
+    fitness = numbers(intervals, decimal_places([x for x, *_ in intervals]))  # type: ignore[arg-type]
+    cells = [
+        (str(row["name"]), value.strip() or "none", _count(row.get("episodes")), _count(row.get("seeds")))
+        for row, value in zip(rows, fitness)
+    ]
+    strong = next((k for k, row in enumerate(rows) if best and row["name"] == best.name), -1)
+    return [
+        "<h2>Final evaluation</h2>",
+        table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong),
+        "<p class=note>Trained anew, with seeds that no round had. ±: half of a 95 % interval.</p>",
+    ]
+
+
+def _winner(archive: Archive, best: Attempt) -> list[str]:
+    body = [f"<h2>The best: {text(best.name)}</h2>"]
+    if best.origin:
+        body.append(f"<p>{text(best.origin)}</p>")
+    digits = _digits(archive)
+    chain = " → ".join(f"{a.name} ({_scored(archive, a, digits)})" for a in ancestry(archive, best))
+    body += [f"<p class=note>Line of descent: {text(chain)}</p>", f"<pre>{text(best.source.strip(chr(10)))}</pre>"]
+    parent = next((a for a in (_find(archive, name) for name in best.parents) if a is not None), None)
+    if parent is not None:
+        body.append(f"<h2>What it changes of {text(parent.name)}</h2>")
+        if max(len(a.source.splitlines()) for a in (parent, best)) > MOST_LINES:
+            body.append(f"<p>They are too long to be compared: one has more than {MOST_LINES:,} lines.</p>")
+        else:
+            lines = diff(parent, best)
+            body.append(difference(lines) if lines else "<p>Nothing but its text's layout.</p>")
+    return body
+
+
+def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
+    usage = {u.get("round"): u for u in meta.get("usage") or ()}
+    digits, rows = _digits(archive), []
+    reference = archive.baselines.get(archive.reference)
+    for number in range(1, max(a.round for a in archive.attempts) + 1):
+        attempts = archive.of_round(number)
+        fitness = [a.fitness for a in attempts if a.fitness is not None]
+        level = None if reference is None else archive.in_round(reference, number)
+        ranked = archive.ranked(attempts)
+        row = [str(number), str(len(attempts)), str(len(attempts) - len(fitness))]
+        row += ["" if level is None else _number(level, digits)]
+        row += [ranked[0].name, _number(ranked[0].fitness, digits)] if ranked else ["", ""]
+        row += [_above(archive, ranked[0], digits) if ranked else ""]
+        row += [_number(statistics.median(fitness), digits) if fitness else ""]
+        if usage:
+            used = usage.get(number)
+            row += [f"{_tokens(used):,}", _cost([used.get("cost")])] if used else ["", ""]
+        rows.append(row)
+    header = [
+        "round",
+        "candidates",
+        "failed",
+        archive.reference,
+        "best",
+        "fitness",
+        f"vs {archive.reference}",
+        "median",
+    ]
+    header += ["tokens", "cost"] if usage else []
+    kinds = ["name" if name == "best" else "number" for name in header]
+    return table(header, [[shorten(cell, 40) for cell in row] for row in rows], kinds)
+
+
+def _candidates(archive: Archive) -> list[str]:
+    digits, worth = _digits(archive), archive.merits()
+    every = [archive.find(name) for name in archive.order()]
+    best = archive.best()
+    rows = [
+        (
+            shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
+            _number(a.fitness, digits),
+            _above(archive, a, digits),
+            f"{round(worth[a.name].score, digits) + 0.0:.{digits}f}",  # no minus before a zero
+            str(len(a.by_seed) or ""),
+            "" if a.episode_length is None else f"{a.episode_length:.0f}",
+            shorten(a.origin, 200),
+        )
+        for a in every
+    ]
+    strong = next((k for k, a in enumerate(every) if best is not None and a is best), -1)
+    versus = f"vs {archive.reference}"
+    note = (
+        f"{versus}: mean difference to the {archive.reference} baseline with the same seeds. Score, which ranks: the"
+        f" same without the luck that {archive.reference} alone had with a seed, as the other baseline and what was"
+        " trained again tell, and as if one seed more had come out as the median candidate's: one lucky seed is not"
+        " enough."
+    )
+    head = ["", "fitness", versus, "score", "seeds", "steps", "how it came to be"]
+    return [table(head, rows, ["name", *["number"] * 5, ""], strong), f"<p class=note>{text(note)}</p>"]
+
+
+def _failures(archive: Archive) -> list[str]:
+    failed = [a for a in archive.attempts if a.fitness is None]
+    rows = [
+        (shorten(a.name, 40), a.status.replace("_", " "), shorten(without_folders(a.error), ERROR_WIDTH))
+        for a in failed
+    ]
+    return ["<h2>What failed</h2>", table(["", "", "why"], rows, ["name", "name", ""])] if rows else []
+
+
+def diff(parent: Attempt, child: Attempt) -> list[str]:
+    """Unified diff of two sources, without the parent's functions of types that the child does not define."""
+    before = _without(parent.source, set(SHAPER_TYPES) - _functions(child.source).keys()).splitlines()
+    lines = difflib.unified_diff(before, child.source.splitlines(), parent.name, child.name, lineterm="")
+    return list(lines)
+
+
+def _functions(source: str) -> dict[str, tuple[int, int]]:
+    """First and last line of each function at the top level: source that nobody has read is scanned, not parsed."""
+    found: dict[str, tuple[int, int]] = {}
+    name, first, last = "", 0, 0
+    for number, line in enumerate(source.split("\n"), 1):
+        if line[:1] in ("", " ", "\t", "#", ")", "]", "}"):  # it goes on
+            last = number if line.strip() else last
+            continue
+        if name:
+            found[name] = (first, last)
+        head = line.split("(")[0].split()
+        name = head[1] if len(head) == 2 and head[0] == "def" else ""
+        first = last = number
+    return {**found, name: (first, last)} if name else found
+
+
+def _without(source: str, names: set[str]) -> str:
+    lines = source.split("\n")
+    for name, (first, last) in sorted(_functions(source).items(), key=lambda item: -item[1][0]):
+        if name in names:
+            while last < len(lines) and not lines[last].strip():
+                last += 1
+            del lines[first - 1 : last]
+    return "\n".join(lines).rstrip("\n")
+
+
+def ancestry(archive: Archive, attempt: Attempt) -> list[Attempt]:
+    """The line of first parents that ends with an attempt, the oldest first."""
+    line = [attempt]
+    while True:
+        parent = next((a for a in (_find(archive, name) for name in line[-1].parents[:1]) if a is not None), None)
+        if parent is None or any(parent is a for a in line):
+            return line[::-1]
+        line.append(parent)
+
+
+def family(archive: Archive) -> str:
+    """All attempts as a tree of indented lines, each below its first parent, with its fitness."""
+    every = [*archive.baselines.values(), *archive.attempts]
+    names = {a.name for a in every}
+    children: dict[str, list[Attempt]] = {}
+    roots = []
+    for attempt in every:
+        first = attempt.parents[0] if attempt.parents else None
+        if first in names and ancestry(archive, attempt)[0] is not attempt:
+            children.setdefault(str(first), []).append(attempt)
+        else:
+            roots.append(attempt)
+    digits, best, lines = _digits(archive), archive.best(), []
+    todo = [(root, "", "") for root in reversed(roots)]
+    while todo:
+        attempt, first, then = todo.pop()
+        known = attempt.fitness is not None
+        fitness = _scored(archive, attempt, digits) if known else attempt.status.replace("_", " ")
+        if attempt.name in archive.baselines and attempt.fitness is None:
+            fitness = "not measured"
+        others = f"  with {', '.join(attempt.parents[1:])}" if len(attempt.parents) > 1 else ""
+        mark = "  ← the best" if attempt is best else ""
+        lines.append(f"{first}{shorten(attempt.name, 40)}  {fitness}{others}{mark}")
+        below = children.get(attempt.name, [])
+        for k, child in reversed(list(enumerate(below))):
+            last = k == len(below) - 1
+            todo.append((child, then + ("└─ " if last else "├─ "), then + ("   " if last else "│  ")))
+    return "\n".join(lines)
+
+
+def _find(archive: Archive, name: str) -> Attempt | None:
+    try:
+        return archive.find(name)
+    except KeyError:
+        return None
+
+
+def _above(archive: Archive, attempt: Attempt, digits: int) -> str:
+    """The mean difference to the baseline with the same seeds, with its sign; empty where there is none."""
+    reference = archive.baselines.get(archive.reference)
+    if reference is None or attempt.name == reference.name:
+        return ""
+    found = [x - reference.by_seed[seed] for seed, x in attempt.by_seed.items() if seed in reference.by_seed]
+    return f"{math.fsum(found) / len(found):+.{digits}f}" if found else ""
+
+
+def _scored(archive: Archive, attempt: Attempt, digits: int) -> str:
+    """Fitness, and the difference to the baseline: ``0.247, +0.000``."""
+    return ", ".join(x for x in (_number(attempt.fitness, digits), _above(archive, attempt, digits)) if x)
+
+
+def _digits(archive: Archive) -> int:
+    return decimal_places(
+        [a.fitness for a in [*archive.baselines.values(), *archive.attempts] if a.fitness is not None]
+    )
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "none" if value is None else f"{value:.{digits}f}"
+
+
+def _count(value: Any) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _tokens(usage: Mapping[str, Any]) -> int:
+    return (usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0)
+
+
+def _cost(costs: Sequence[float | None]) -> str:
+    """US dollars; what is known of them where not all are."""
+    known = [cost for cost in costs if cost is not None]
+    if not known:
+        return "unknown"
+    return f"${sum(known):.2f}" if len(known) == len(costs) else f"${sum(known):.2f} and what is unknown"

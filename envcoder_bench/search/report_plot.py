@@ -1,0 +1,153 @@
+"""The picture of a search: fitness round by round, and below it by how much candidates are above the baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+
+from envcoder_bench.report.html import visible
+from envcoder_bench.report.plots import (
+    BLACK,
+    COLOURS,
+    GREY,
+    NAME_WIDTH,
+    new_figure,
+    plain,
+    save_figure,
+    say,
+    spread,
+)
+from envcoder_bench.report.table import decimal_places, shorten
+from envcoder_bench.tasks.base import HUMAN
+
+if TYPE_CHECKING:
+    from envcoder_bench.search.records import Archive, Attempt
+
+    Value = Callable[[Attempt, int], Optional[float]]  # what is drawn of an attempt or a baseline in a round
+
+ROUNDS_WITH_FAILED = 12  # at most, so that the words do not meet
+SPAN = 0.56  # of a round's width for its candidates
+DOT, BEST = COLOURS[5], COLOURS[0]
+WIDTH, HEIGHTS = 10.0, {1: 5.4, 2: 8.2}  # inches, by the number of panels
+LEFT, RIGHT, BOTTOM, GAP = 0.075, 0.8, 0.8, 0.3  # of the panels: fractions of the width, and inches
+
+
+def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: str) -> Path:
+    """Draw a dot for each candidate by its round, the baselines in each round, and the best so far as a line.
+
+    Where candidates can be compared with a baseline, a second panel has the differences that they are ranked by.
+    """
+    rounds = max((attempt.round for attempt in archive.attempts), default=0)
+    worth = archive.merits()
+
+    def fitness(attempt: Attempt, number: int) -> float | None:
+        found = archive.in_round(attempt, number)
+        return found if attempt.by_seed else attempt.fitness
+
+    def above(attempt: Attempt, number: int) -> float | None:
+        merit = worth.get(attempt.name)  # over all seeds that it met
+        return merit.mean if merit is not None and merit.paired else None
+
+    panels: list[tuple[str, Value]] = [("fitness", fitness)]
+    if any(worth[a.name].paired for a in archive.attempts if a.name in worth):
+        panels.append((f"above {archive.reference}, without the luck", above))
+    height = HEIGHTS[len(panels)]
+    title = visible(f"{task}: search" if task else "search")
+    figure, axes, top = new_figure(WIDTH, height, title, visible(fitness_meaning))
+    room = (top - BOTTOM / height - (len(panels) - 1) * GAP / height) / len(panels)
+    figure.subplots_adjust(left=LEFT, right=RIGHT, bottom=top - room, top=top)
+    if not rounds:
+        say(axes, "no round is done yet")
+        return save_figure(figure, path)
+    for label, value in panels:
+        last = value is panels[-1][1]
+        if value is not fitness:
+            axes = _another(figure, axes, (LEFT, BOTTOM / height, RIGHT - LEFT, room))
+        _draw(axes, archive, rounds, value, last)
+        axes.set_ylabel(label)
+        _mark_rounds(axes, archive, rounds, last)
+    axes.set_xlabel("round")
+    words = "dots: candidates   blue line: the best so far"
+    figure.text(0.98, 0.13 / height, words, fontsize=9, color=GREY, ha="right")
+    return save_figure(figure, path)
+
+
+def _another(figure: Any, axes: Any, place: tuple[float, float, float, float]) -> Any:
+    """Axes that look as others do."""
+    new = figure.add_axes(place)
+    for side, spine in axes.spines.items():
+        new.spines[side].set_visible(spine.get_visible())
+        new.spines[side].set_color(spine.get_edgecolor())
+    new.tick_params(color=GREY, labelsize=10)
+    new.xaxis.label.set_size(11)
+    new.yaxis.label.set_size(11)
+    return new
+
+
+def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: bool) -> None:
+    """One panel: baselines, candidates, and the best so far of each round."""
+    numbers = range(1, rounds + 1)
+    labels: list[tuple[float, str, str, bool]] = []
+    values: list[float] = []
+    for baseline in archive.baselines.values():
+        human = baseline.name == HUMAN
+        style: dict[str, Any] = {"color": BLACK if human else GREY, "linestyle": "-" if human else (0, (4, 3))}
+        found = _steps(axes, [(k, value(baseline, k)) for k in numbers], linewidth=1.4, zorder=2, **style)
+        labels += [(y, baseline.name, style["color"], human) for y in found[-1:]]
+        values += found
+    for number in numbers:
+        values += _dots(axes, number, archive.of_round(number), value)
+    best = archive.best()
+    if with_best and best is not None:
+        until = [(k, archive.until(k).best()) for k in numbers]
+        line = [(k, None if a is None else value(a, a.round)) for k, a in until]
+        labels += [(y, best.name, BEST, True) for y in _steps(axes, line, color=BEST, linewidth=2.0, zorder=3)[-1:]]
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    margin = 0.06 * max(high - low, 0.1 * abs(high), 1e-3)
+    axes.set_ylim(0.0 if 0 < low < high / 2 else low - margin, high + margin)
+    axes.set_xlim(0.5, rounds + 0.5)
+    if not values:
+        axes.text(0.5, 0.5, "nothing has a fitness", transform=axes.transAxes, ha="center", color=GREY)
+    axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+    _label(axes, labels)
+
+
+def _steps(axes: Any, points: Sequence[tuple[int, float | None]], **style: Any) -> list[float]:
+    """A line that is level within each round; returns its heights, where there are any."""
+    known = [(number, y) for number, y in points if y is not None]
+    xs = [x for number, _ in known for x in (number - 0.5, number + 0.5)]
+    axes.plot(xs, [y for _, y in known for _ in range(2)], **style)
+    return [y for _, y in known]
+
+
+def _dots(axes: Any, number: int, attempts: Sequence[Attempt], value: Value) -> list[float]:
+    """The candidates of a round side by side; returns their heights."""
+    step = SPAN / max(len(attempts) - 1, 1)
+    left = number - SPAN / 2 if len(attempts) > 1 else number
+    drawn = [(left + step * k, value(a, number)) for k, a in enumerate(attempts) if a.fitness is not None]
+    dots = [(x, y) for x, y in drawn if y is not None]
+    axes.plot([x for x, _ in dots], [y for _, y in dots], "o", color=DOT, markersize=5, markeredgewidth=0, zorder=4)
+    return [y for _, y in dots]
+
+
+def _mark_rounds(axes: Any, archive: Archive, rounds: int, words: bool) -> None:
+    """The rounds' numbers, and below them how many candidates failed where there is room for that."""
+    step = max(1, -(-rounds // 15))
+    ticks = [*range(1, rounds + 1, step)]
+    failed = [sum(a.fitness is None for a in archive.of_round(number)) for number in ticks]
+    below = [f"\n{count} failed" if count and rounds <= ROUNDS_WITH_FAILED else "" for count in failed]
+    axes.set_xticks(ticks, [f"{number}{text}" if words else "" for number, text in zip(ticks, below)])
+
+
+def _label(axes: Any, labels: Sequence[tuple[float, str, str, bool]]) -> None:
+    """Names and values right of the axes, as near to their lines as they let each other: (y, name, colour, bold)."""
+    labels = sorted(labels)
+    low, high = axes.get_ylim()
+    inches = axes.get_window_extent().height / axes.figure.dpi
+    heights = spread([(y - low) / (high - low) for y, *_ in labels], 0.2 / inches, 1.0)
+    decimals = decimal_places([y for y, *_ in labels])
+    for (y, name, colour, bold), height in zip(labels, heights):
+        value = round(y, decimals) + 0.0  # no minus before a zero
+        words = plain(f"{shorten(visible(name), NAME_WIDTH - 8)}  {value:.{decimals}f}")
+        style: Any = {"color": colour, "fontweight": "bold" if bold else "normal", "fontsize": 10}
+        axes.text(1.012, height, words, transform=axes.transAxes, va="center", **style)

@@ -1,0 +1,105 @@
+"""Which candidate files a run evaluates."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+from typing import Sequence
+
+from envcoder_bench.core.errors import near_matches
+from envcoder_bench.tasks.base import BASELINES
+
+# a name is a folder's and part of file names, on every system: it neither begins as an option or a hidden file does nor
+# ends in a dot
+_NAME = re.compile(r"(?![.-])[\w.+-]+( [\w.+-]+)*(?<!\.)")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # Windows' devices
+MAX_NAME = 100  # bytes of UTF-8, of 255 that a file's name may have
+FOLDER = "user_functions"
+
+
+def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[Path]:
+    """List candidate files: those of ``paths`` (a folder stands for its ``*.py`` in sorted order), else the task's own.
+
+    The task's own are in ``root/user_functions/<Task>/``, or in ``root/user_functions/`` if there is no such folder.
+    Files in a folder whose name starts with ``_`` or ``.`` are skipped.
+
+    Raises:
+        ValueError: a path does not exist or is no .py file, a name cannot be a folder's on every system, two candidates
+            have one name, a candidate has a baseline's name, or there are none.
+    """
+    if not paths:
+        folder = Path(root) / FOLDER / task_name
+        paths = [folder if folder.is_dir() else folder.parent]
+        if not paths[0].is_dir():
+            raise ValueError(f"no candidates found: there is neither {folder} nor {folder.parent}")
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            found += sorted(file for file in path.glob("*.py") if file.is_file() and file.name[0] not in "_.")
+        elif not path.exists():
+            siblings = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise ValueError(f"{path} does not exist{near_matches(path.name, siblings)}")
+        elif path.suffix != ".py":
+            raise ValueError(f"{path} is no candidate: a candidate is a .py file")
+        elif not path.is_file():
+            raise ValueError(f"{path} is no candidate: it is not a regular file")
+        else:
+            found.append(path)
+    if not found:
+        looked = ", ".join(str(path) for path in paths)
+        raise ValueError(f"no candidates found in {looked}: a candidate is a .py file whose name starts without _")
+    _refuse_clashes(found)
+    return found
+
+
+def select(paths: Sequence[Path], positions: str) -> list[Path]:
+    """Pick candidates by their positions, e.g. ``"0,2,5"``.
+
+    Raises:
+        ValueError: a position is no number, out of range or named twice.
+    """
+    chosen: list[int] = []
+    for word in positions.split(","):
+        try:
+            position = int(word)
+        except ValueError:
+            raise ValueError(f"candidate position {word.strip()!r} is not a number: write e.g. 0,2,5") from None
+        if not 0 <= position < len(paths):
+            listed = ", ".join(f"{i} {path.stem}" for i, path in enumerate(paths))
+            raise ValueError(f"no candidate at position {position}: there are {len(paths)} ({listed})")
+        if position in chosen:
+            raise ValueError(f"candidate position {position} is named twice")
+        chosen.append(position)
+    return [paths[position] for position in chosen]
+
+
+def _refuse_clashes(found: Sequence[Path]) -> None:
+    names: dict[str, Path] = {}
+    for path in found:
+        _refuse_name(path)
+        # one folder where upper and lower case, or two ways to write an accent, are the same
+        key = unicodedata.normalize("NFKC", path.stem).casefold()
+        if key in BASELINES:
+            raise ValueError(f"{path} has a baseline's name: rename it, {' and '.join(BASELINES)} are taken")
+        if key in names:
+            other = names[key]
+            if other.stem == path.stem:
+                raise ValueError(f"two candidates are named {path.stem}: {other} and {path}; rename one")
+            raise ValueError(f"{other} and {path} have one name on some systems: rename one")
+        names[key] = path
+
+
+def _refuse_name(path: Path) -> None:
+    """Raise ValueError for a name that cannot be a folder's on every system."""
+    name = path.stem
+    reason = ""
+    if not _NAME.fullmatch(name):
+        allowed = "letters, digits, - _ . + and single spaces"
+        reason = f"a candidate's name is made of {allowed}, begins with no - or . and ends with no ."
+    elif _RESERVED.fullmatch(name):
+        reason = f"{name} is a device on Windows"
+    elif len(name.encode("utf-8", "surrogateescape")) > MAX_NAME:
+        reason = f"its name is longer than {MAX_NAME} bytes"
+    if reason:
+        raise ValueError(f"{path.name!r}: rename it: {reason}")

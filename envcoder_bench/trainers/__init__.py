@@ -1,0 +1,1 @@
+"""What learns: one policy for each group of environments."""

@@ -1,0 +1,61 @@
+"""How much memory of a CUDA device the learner takes: plain arithmetic, before anything is allocated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+import torch
+
+from envcoder_bench.trainers.ppo.mlp import carved_size
+from envcoder_bench.trainers.ppo.network import Architecture
+from envcoder_bench.trainers.ppo.settings import PPOSettings
+
+WORKSPACE_BYTES = 5 << 29  # groups that learn at once share this; more of them take turns
+_FLOAT = 4
+# numbers at a time that are neither weights, nor rollout, nor in the carved workspace; counted from the code
+_PREPARED_PER_SAMPLE = 14  # advantages, returns, old log-probabilities, and what comes up between
+_LOSS_PER_SAMPLE, _LOSS_PER_ACTION = 16, 6
+
+
+@dataclass(frozen=True)
+class LearnerBytes:
+    """Bytes of the learner on a CUDA device.
+
+    Attributes:
+        per_group: that every group keeps: weights, Adam's moments, rollout.
+        workspace: that a group needs besides while it learns.
+        groups_at_once: how many learn side by side, in one workspace; all others wait for their turn.
+    """
+
+    per_group: int
+    workspace: int
+    groups_at_once: int
+
+    def total(self, num_groups: int) -> int:
+        """Bytes of so many groups."""
+        return num_groups * self.per_group + min(num_groups, self.groups_at_once) * self.workspace
+
+
+def learner_bytes(obs_dim: int, action_dim: int, num_envs: int, params: Mapping[str, Any]) -> LearnerBytes:
+    """Compute the learner's memory for groups of ``num_envs`` environments.
+
+    Args:
+        obs_dim, action_dim: of the widest group.
+        num_envs: environments of one group.
+        params: the ``params`` of an rl_games YAML.
+
+    Raises:
+        ValueError: ``params`` asks for what grouped training cannot do; names key and remedy.
+    """
+    settings = PPOSettings.from_params(params, num_envs)
+    architecture = Architecture.of(params, obs_dim, action_dim, torch.device("cuda"))
+    samples = num_envs * settings.horizon_length
+    minibatch = samples // settings.num_minibatches
+    weights = 3 * architecture.size  # parameters and both of Adam's moments
+    rollout = samples * (architecture.inputs + 2 * action_dim + 4)
+    step = num_envs * (obs_dim + action_dim + 1)  # observations in, actions out, last values
+    carved = carved_size(architecture.workspace_shapes(1, minibatch))
+    loss = minibatch * (_LOSS_PER_SAMPLE + _LOSS_PER_ACTION * action_dim)
+    workspace = _FLOAT * (carved + loss + samples * _PREPARED_PER_SAMPLE)
+    return LearnerBytes(_FLOAT * (weights + rollout + step), workspace, max(1, WORKSPACE_BYTES // workspace))

@@ -1,0 +1,107 @@
+"""Two Triton kernels for what torch would do in many passes over memory; CUDA only, and torch does without them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+try:  # torch for CUDA on Linux brings it
+    import triton  # type: ignore[import-not-found]
+    import triton.language as tl  # type: ignore[import-not-found]
+except ImportError:
+    triton: Any = None
+
+
+def usable(x: Tensor) -> bool:
+    """Whether these kernels can work on tensors like x."""
+    return triton is not None and x.is_cuda and x.dtype == torch.float32
+
+
+def _jit(function: Any) -> Any:
+    return function if triton is None else triton.jit(function)
+
+
+@_jit
+def _elu_linear_backward(
+    d, w, y, out, num_rows, num_in, num_out, d_k, d_n, w_k, w_i, y_k, y_n, out_k, out_n,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+):  # fmt: skip
+    k = tl.program_id(2).to(tl.int64)  # K * N * D may exceed 32 bits
+    columns = tl.program_id(0) * IN + tl.arange(0, IN)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    inner = tl.arange(0, OUT)
+    d += k * d_k + rows[:, None] * d_n + inner[None, :]
+    w += k * w_k + columns[None, :] * w_i + inner[:, None]
+    total = tl.zeros((ROWS, IN), dtype=tl.float32)
+    for start in range(0, num_out, OUT):
+        left = num_out - start
+        a = tl.load(d, mask=(rows[:, None] < num_rows) & (inner[None, :] < left), other=0.0)
+        b = tl.load(w, mask=(inner[:, None] < left) & (columns[None, :] < num_in), other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION)
+        d += OUT
+        w += OUT
+    mask = (rows[:, None] < num_rows) & (columns[None, :] < num_in)
+    value = tl.load(y + k * y_k + rows[:, None] * y_n + columns[None, :], mask=mask, other=0.0)
+    total *= tl.where(value > 0, 1.0, value + 1.0)
+    tl.store(out + k * out_k + rows[:, None] * out_n + columns[None, :], total, mask=mask)
+
+
+def elu_linear_backward(grad: Tensor, weight: Tensor, y: Tensor, out: Tensor) -> None:
+    """Differentiate ELU and the linear layer after it in one pass: ``out = (grad @ weight.mT) * elu'(y)``.
+
+    Args:
+        grad: ``(K, N, out)`` by the layer's output.
+        weight: ``(K, in, out)``.
+        y: ``(K, N, in)`` the layer's input, ELU's value.
+        out: ``(K, N, in)``. Of all tensors rows may be apart, and K may be missing.
+    """
+    grad, weight, y, out = (x if x.dim() == 3 else x.unsqueeze(0) for x in (grad, weight, y, out))
+    groups, rows, columns = out.shape
+    precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    grid = (triton.cdiv(columns, 64), triton.cdiv(rows, 128), groups)
+    _elu_linear_backward[grid](
+        grad, weight, y, out, rows, columns, grad.shape[2], grad.stride(0), grad.stride(1), weight.stride(0),
+        weight.stride(1), y.stride(0), y.stride(1), out.stride(0), out.stride(1), PRECISION=precision, ROWS=128, IN=64,
+        OUT=32, num_warps=4, num_stages=3,
+    )  # fmt: skip
+
+
+@_jit
+def _adam(
+    weights, grad, exp_avg, exp_avg_sq, clip, step_size, epsilon, alive, size, decay, beta1, beta2,
+    MASKED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    k = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < (size * tl.load(alive + k).to(tl.int32) if MASKED else size)
+    at += k * size
+    p = tl.load(weights + at, mask=mask)
+    g = tl.load(grad + at, mask=mask) * tl.load(clip + k) + decay * p
+    m = tl.load(exp_avg + at, mask=mask)
+    v = tl.load(exp_avg_sq + at, mask=mask)
+    m += (g - m) * (1.0 - beta1)
+    v = v * beta2 + g * g * (1.0 - beta2)
+    tl.store(exp_avg + at, m, mask=mask)
+    tl.store(exp_avg_sq + at, v, mask=mask)
+    tl.store(weights + at, p - tl.load(step_size + k) * m / (tl.sqrt(v) + tl.load(epsilon)), mask=mask)
+
+
+def adam(
+    params: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, clip: Tensor, step_size: Tensor, epsilon: Tensor,
+    alive: Tensor | None, weight_decay: float, beta1: float, beta2: float,
+) -> None:  # fmt: skip
+    """Do Adam's step on ``(K, P)`` tensors in one pass.
+
+    Args:
+        clip, step_size: ``(K,)``, float32.
+        epsilon: one number, float32.
+        alive: ``(K,)`` bool, groups to update (None: all).
+    """
+    groups, size = params.shape
+    _adam[(triton.cdiv(size, 1024), groups)](
+        params, grad, exp_avg, exp_avg_sq, clip, step_size, epsilon,
+        step_size if alive is None else alive.view(torch.uint8), size, weight_decay, beta1, beta2,
+        MASKED=alive is not None, BLOCK=1024,
+    )  # fmt: skip

@@ -1,0 +1,263 @@
+"""PPO for K groups at once: act, and learn from a rollout, as rl_games' A2CAgent does for one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Callable, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from rl_games.common.tr_helpers import DefaultRewardsShaper
+from torch import Tensor
+
+from envcoder_bench.trainers.ppo import losses
+from envcoder_bench.trainers.ppo.mlp import carved_size
+from envcoder_bench.trainers.ppo.network import StackedActorCritic, Workspace
+from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd
+from envcoder_bench.trainers.ppo.optimizer import GroupedAdam
+from envcoder_bench.trainers.ppo.ppo import (
+    generalized_advantages,
+    next_entropy_coef,
+    next_learning_rate,
+    normalize_advantages,
+)
+from envcoder_bench.trainers.ppo.rollout import Batch, Met, Rollout
+from envcoder_bench.trainers.ppo.settings import PPOSettings
+
+
+class GroupedLearner:
+    """K policies with everything of their own: weights, optimizer, learning rate, normalizers, advantages, clipping.
+
+    Nothing flows between groups, and neither ``act`` nor ``update`` waits for the device.
+
+    Args:
+        obs_dims, action_dims, seeds: one per group; narrower groups are padded to the widest.
+        params: the ``params`` of an rl_games YAML.
+        num_envs: environments per group.
+        device, dtype: of weights and data.
+
+    Raises:
+        ValueError: ``params`` asks for what stacked networks cannot do; names key and remedy.
+    """
+
+    def __init__(
+        self,
+        obs_dims: Sequence[int],
+        action_dims: Sequence[int],
+        seeds: Sequence[int],
+        params: Mapping[str, Any],
+        num_envs: int,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        device = torch.device(device)
+        self.settings = settings = PPOSettings.from_params(params, num_envs)
+        self.num_groups, self.num_envs = len(obs_dims), num_envs
+        self.obs_dim, self.action_dim = max(obs_dims), max(action_dims)
+        self.network = StackedActorCritic(params, obs_dims, action_dims, seeds, device, dtype)
+        self.adam = GroupedAdam(self.network.flat, settings.learning_rate, settings.weight_decay)
+        self.entropy_coef = settings.entropy_coef
+        width = self.network.architecture.inputs
+        self.obs_normalizer = self.value_normalizer = None
+        if settings.normalize_input:
+            self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device, width, dtype)
+        if settings.normalize_value:
+            self.value_normalizer = GroupedRunningMeanStd([1] * len(obs_dims), device, dtype=dtype)
+        # what observations are multiplied by, and then what is added to them, if they are not normalized
+        own = (torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)).to(device, dtype)
+        self._plain: Factors = own, (torch.arange(width) == self.obs_dim).expand_as(own).to(device, dtype)
+        self._action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
+        shaper = params["config"]["reward_shaper"]  # rl_games' Runner has made an object of the YAML's section
+        shaper = DefaultRewardsShaper(**shaper) if isinstance(shaper, Mapping) else shaper
+        self._shape_rewards: Callable[[Tensor], Any] = shaper
+
+    def new_rollout(self, met: Met | None = None) -> Rollout:
+        """Allocate a rollout, whose observations are as wide as the network's input; see ``Rollout.empty``."""
+        return Rollout.empty(
+            self.num_groups, self.num_envs, self.settings.horizon_length, self.network.architecture.inputs,
+            self.action_dim, like=self.network.flat, met=met,
+        )  # fmt: skip
+
+    @property
+    def minibatch_size(self) -> int:
+        """Samples of one group in one minibatch."""
+        return self.num_envs * self.settings.horizon_length // self.settings.num_minibatches
+
+    def workspace_size(self) -> int:
+        """Numbers of working memory that ``update`` needs."""
+        return carved_size(self.network.architecture.workspace_shapes(self.num_groups, self.minibatch_size))
+
+    def _normalize_obs(self, obs: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
+        """Map observations to the network's input."""
+        missing = self.network.architecture.inputs - obs.shape[-1]
+        if missing:
+            obs = F.pad(obs, (0, missing))
+        if self.obs_normalizer is not None:
+            return self.obs_normalizer.normalize(obs, factors, out)
+        scale, shift = self._plain
+        return torch.addcmul(shift, obs, scale, out=out)
+
+    def _denormalize_values(self, values: Tensor) -> Tensor:
+        if self.value_normalizer is None:
+            return values
+        return self.value_normalizer.denormalize(values.unsqueeze(-1)).squeeze(-1)
+
+    @torch.no_grad()
+    def act(self, obs: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """Sample actions.
+
+        Args:
+            obs: ``(K, n, D)``.
+            noise: standard normal numbers ``(K, n, A)``, or ``(1, n, A)`` for all groups alike.
+
+        Returns:
+            ``actions`` and their means ``mus`` ``(K, n, A)``, 0 in padded columns, and ``values`` ``(K, n)`` in units
+            of the shaped reward.
+        """
+        mu, values = self.network.forward(self._normalize_obs(obs))
+        sigma = torch.exp(self.network.log_sigma())
+        if self.network.action_mask is not None:
+            sigma = sigma * self.network.action_mask
+        return {"actions": mu + sigma * noise, "mus": mu, "values": self._denormalize_values(values)}
+
+    @torch.no_grad()
+    def policy(self, obs: Tensor) -> Tensor:
+        """Map observations ``(K, N, D)`` to mean actions ``(K, N, A)``."""
+        return self.network.policy(self._normalize_obs(obs))
+
+    @torch.no_grad()
+    def values(self, obs: Tensor) -> Tensor:
+        """Map observations ``(K, N, D)`` to values ``(K, N)`` in units of the shaped reward."""
+        return self._denormalize_values(self.network.value(self._normalize_obs(obs)))
+
+    @torch.no_grad()
+    def update(
+        self, rollout: Rollout, epoch: int, alive: Tensor | None = None, memory: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Learn from a rollout that the present weights played.
+
+        Args:
+            rollout: what was met; ``mus`` is overwritten.
+            epoch: iterations so far, this one included, for a linear schedule.
+            alive: ``(K,)`` bool, groups to update; the others keep weights and statistics (None: all).
+            memory: at least ``workspace_size()`` numbers in one row to work in (None: it is allocated).
+
+        Returns:
+            ``(K,)`` tensors: means over the minibatches of ``kl``, ``entropy``, ``policy_loss``, ``value_loss`` and
+            ``bounds_loss``, and the ``learning_rate`` that the next update starts with.
+        """
+        settings, batch = self.settings, self._prepare(rollout, alive)
+        if memory is None:
+            memory = self.network.flat.new_empty(self.workspace_size())
+        work = self.network.make_workspace(memory, self.minibatch_size)
+        stats: defaultdict[str, list[Tensor]] = defaultdict(list)
+        for mini_epoch in range(settings.mini_epochs):
+            for i in range(settings.num_minibatches):
+                self._train_minibatch(batch, mini_epoch * settings.num_minibatches + i, work, alive, stats)
+                if settings.schedule_type == "legacy":
+                    self._schedule(stats["kl"][-1], epoch)
+            if settings.schedule_type == "standard":
+                self._schedule(torch.stack(stats["kl"][-settings.num_minibatches :]).mean(dim=0), epoch)
+        entropy = losses.entropy(torch.stack(stats.pop("log_sigma")).mean(dim=0), self._action_dims)  # linear in it
+        means = {name: torch.stack(values).mean(dim=0) for name, values in stats.items()}
+        return {**means, "entropy": entropy, "learning_rate": self.adam.learning_rate.clone()}
+
+    def _prepare(self, rollout: Rollout, alive: Tensor | None) -> Batch:
+        advantages = generalized_advantages(self.settings, rollout, self._shape_rewards(rollout.rewards))
+        values, returns = rollout.values.flatten(1), (advantages + rollout.values).flatten(1)
+        advantages = returns - values
+        if self.settings.normalize_advantage:
+            advantages = normalize_advantages(advantages)
+        if self.value_normalizer is not None:
+            # as rl_games: the statistics take in the old values, and after them the returns
+            values = self._update_value_normalizer(values, alive)
+            returns = self._update_value_normalizer(returns, alive)
+        actions, mus = rollout.actions.flatten(1, 2), rollout.mus.flatten(1, 2)
+        log_sigma = self.network.log_sigma()
+        batch = Batch(
+            obs=rollout.obs.flatten(1, 2),
+            actions=actions,
+            neglogp=losses.neglogp(actions, mus, log_sigma, self._action_dims),
+            values=values,
+            returns=returns,
+            advantages=advantages,
+            mus=mus,
+            sigmas=[torch.exp(log_sigma)] * self.settings.num_minibatches,
+        )
+        if self.obs_normalizer is not None:
+            # as rl_games: on every minibatch of every mini epoch, because train_actor_critic begins with set_train()
+            minibatches = [batch.obs[:, batch.rows(i)] for i in range(self.settings.num_minibatches)]
+            batch.obs_factors = self.obs_normalizer.update_each(minibatches, self.settings.mini_epochs, alive)
+        return batch
+
+    def _update_value_normalizer(self, values: Tensor, alive: Tensor | None) -> Tensor:
+        assert self.value_normalizer is not None
+        self.value_normalizer.update(values.unsqueeze(-1), alive)
+        return self.value_normalizer.normalize(values.unsqueeze(-1)).squeeze(-1)
+
+    def _train_minibatch(
+        self, batch: Batch, step: int, work: Workspace, alive: Tensor | None, stats: defaultdict[str, list[Tensor]]
+    ) -> None:
+        settings, network, index = self.settings, self.network, step % self.settings.num_minibatches
+        rows = batch.rows(index)
+        self._normalize_obs(batch.obs[:, rows], batch.obs_factors[step] if batch.obs_factors else None, work.obs)
+        output = network.forward_for_training(work)
+        mu, log_sigma = output.mu, network.log_sigma()
+        sigma = torch.exp(log_sigma)
+        distance = (mu - batch.actions[:, rows]).div_(sigma)  # in standard deviations
+        squares = distance.square()
+        neglogp = losses.neglogp_of_squares(squares, log_sigma, self._action_dims)
+        policy_loss, d_neglogp = losses.policy_loss(
+            settings, batch.neglogp[:, rows], neglogp, batch.advantages[:, rows]
+        )
+        value_loss, d_value = losses.value_loss(settings, batch.values[:, rows], output.value, batch.returns[:, rows])
+        bounds_loss, d_mu = losses.bound_loss(mu, settings.bound_loss_type)
+        kl = losses.policy_kl(mu, sigma, batch.mus[:, rows], batch.sigmas[index], network.action_mask)
+        # as rl_games: the next mini epoch measures its divergence from this policy
+        batch.mus[:, rows] = mu
+        batch.sigmas[index] = sigma
+        # a mean over samples for each group, so that its gradient is that of its own loss
+        weight = 1.0 / self.minibatch_size
+        torch.mul(d_value, 0.5 * settings.critic_coef * weight, out=output.d_value)
+        d_neglogp = (d_neglogp * weight).unsqueeze(-1)
+        d_mu.mul_((settings.bounds_loss_coef or 0.0) * weight)
+        torch.addcmul(d_mu, distance.div_(sigma), d_neglogp, out=output.d_mu)
+        d_log_sigma = d_neglogp.sum(dim=1, keepdim=True) - squares.mul_(d_neglogp).sum(dim=1, keepdim=True)
+        grad = network.backward(work, output, d_log_sigma.sub_(self.entropy_coef))
+        self.adam.step(grad, settings.grad_norm, alive)
+        stats["kl"].append(kl)
+        stats["log_sigma"].append(log_sigma)
+        stats["policy_loss"].append(policy_loss.mean(dim=1))
+        stats["value_loss"].append(value_loss.mean(dim=1))
+        stats["bounds_loss"].append(bounds_loss.mean(dim=1))
+
+    def _schedule(self, kl: Tensor, epoch: int) -> None:
+        self.adam.learning_rate.copy_(next_learning_rate(self.settings, self.adam.learning_rate, kl, epoch))
+        self.entropy_coef = next_entropy_coef(self.settings, epoch)
+
+    def export(self, group: int) -> dict[str, Tensor]:
+        """One group as the state dict of rl_games' own model for its widths, on the CPU."""
+        state = self.network.export(group)
+        for name, normalizer in (("running", self.obs_normalizer), ("value", self.value_normalizer)):
+            if normalizer is not None:
+                state.update({f"{name}_mean_std.{key}": value for key, value in normalizer.export(group).items()})
+        return state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that learning on needs, on the CPU."""
+        return {
+            "params": self.network.flat.cpu().clone(),
+            "adam": self.adam.state_dict(),
+            "entropy_coef": self.entropy_coef,
+            "obs_normalizer": self.obs_normalizer and self.obs_normalizer.state_dict(),
+            "value_normalizer": self.value_normalizer and self.value_normalizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.network.flat.copy_(state["params"])
+        self.adam.load_state_dict(state["adam"])
+        self.entropy_coef = state["entropy_coef"]
+        for key in ("obs_normalizer", "value_normalizer"):
+            normalizer = getattr(self, key)
+            if normalizer is not None:
+                normalizer.load_state_dict(state[key])

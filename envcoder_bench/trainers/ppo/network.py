@@ -1,0 +1,289 @@
+"""Actor-critic networks of all groups in one: parameters stacked to ``(K, in, out)``, as rl_games has them for one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass
+from typing import Any, Mapping, NamedTuple, Sequence
+
+import torch
+from rl_games.algos_torch.model_builder import ModelBuilder
+from torch import Tensor
+
+from envcoder_bench.trainers.ppo.activations import get_activation
+from envcoder_bench.trainers.ppo.mlp import (
+    Shape,
+    StackedMLP,
+    Tape,
+    carve,
+    make_tape,
+    matrices,
+    round_up,
+    tape_shapes,
+    with_one,
+)
+
+_PREFIX = "a2c_network."
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The sizes of a stack. Widths are rounded up, because kernels load 16 bytes at a time.
+
+    Attributes:
+        obs_dim: width of the observations.
+        actions: number of actions.
+        names: of the layers of each MLP, in rl_games' keys. A shared network is one MLP, whose last layer holds the
+            columns of both heads; separate ones are the actor's and the critic's.
+        widths: of these layers' outputs.
+        keeps: whether the activation keeps something for the backward pass.
+    """
+
+    obs_dim: int
+    actions: int
+    names: tuple[tuple[str, ...], ...]
+    widths: tuple[tuple[int, ...], ...]
+    keeps: bool
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any], obs_dim: int, action_dim: int, device: torch.device) -> Architecture:
+        """Read the ``network`` section of an rl_games YAML."""
+        network = params["network"]
+        units = tuple(network["mlp"]["units"])
+        hidden = range(0, 2 * len(units), 2)  # every second module of rl_games' mlp is an activation
+        actor, critic = (tuple(f"{name}.{i}" for i in hidden) for name in ("actor_mlp", "critic_mlp"))
+        if network.get("separate", False):
+            names = ((*actor, "mu"), (*critic, "value"))
+            widths = ((*units, round_up(action_dim, 16)), (*units, 16))
+        else:
+            names = ((*actor, "mu value"),)
+            widths = ((*units, round_up(action_dim + 1, 16)),)
+        keeps = get_activation(network["mlp"]["activation"], device).keeps
+        return cls(obs_dim, action_dim, names, widths, keeps)
+
+    @property
+    def inputs(self) -> int:
+        """Width of the networks' input: observations, a 1 for the biases, zeros."""
+        return round_up(self.obs_dim + 1, 4)
+
+    def _shapes(self) -> list[tuple[int, int]]:
+        """Rows and columns of all weights, and of sigma."""
+        weights = []
+        for widths in self.widths:
+            weights += list(zip([self.inputs, *map(with_one, widths)], widths))
+        return [*weights, (1, self.actions)]
+
+    @property
+    def size(self) -> int:
+        """Numbers in a group's row of parameters."""
+        return round_up(self._used, 16)
+
+    @property
+    def _used(self) -> int:
+        return sum(rows * columns for rows, columns in self._shapes())
+
+    def views(self, flat: Tensor) -> tuple[list[list[Tensor]], Tensor]:
+        """The weights of each MLP and sigma ``(K, 1, A)``, as views of ``(K, size)``."""
+        views, start = [], 0
+        for rows, columns in self._shapes():
+            views.append(flat[:, start : start + rows * columns].view(-1, rows, columns))
+            start += rows * columns
+        depth = len(self.widths[0])
+        return [views[i : i + depth] for i in range(0, len(views) - 1, depth)], views[-1]
+
+    def workspace_shapes(self, groups: int, samples: int) -> list[Shape]:
+        """Shapes of what ``carve_workspace`` needs."""
+        tapes = [shape for widths in self.widths for shape in tape_shapes(widths, self.keeps, groups, samples)]
+        return [(groups, self.size), (groups, samples, self.inputs), *tapes]
+
+    def carve_workspace(self, memory: Tensor, groups: int, samples: int) -> Workspace:
+        """Cut a workspace out of a flat tensor of at least ``carved_size(workspace_shapes)`` numbers."""
+        grad, obs, *rest = carve(memory, self.workspace_shapes(groups, samples))
+        grad[:, self._used :] = 0.0  # of no parameter
+        each = len(rest) // len(self.widths)
+        tapes = [make_tape(obs, rest[i * each : (i + 1) * each], widths) for i, widths in enumerate(self.widths)]
+        d_weights, d_sigma = self.views(grad)
+        return Workspace(obs, tapes, grad, [[matrices(w) for w in own] for own in d_weights], d_sigma)
+
+
+class Workspace(NamedTuple):
+    """What learning from a minibatch of K groups and N samples uses up."""
+
+    obs: Tensor  # (K, N, inputs): normalized observations, and the ones
+    tapes: list[Tape]  # of each MLP
+    grad: Tensor  # (K, P): of all parameters
+    d_weights: list[list[Tensor]]  # views of grad: weights of each MLP, as ``matrices`` makes them
+    d_sigma: Tensor  # (K, 1, A), a view of grad
+
+
+class Output(NamedTuple):
+    """What a network said of a minibatch, and where the loss's gradients by it go: views of the workspace."""
+
+    mu: Tensor  # (K, N, A)
+    value: Tensor  # (K, N)
+    d_mu: Tensor
+    d_value: Tensor
+    mu_kept: Tensor | None  # by the heads' activations, for the backward pass
+    value_kept: Tensor | None
+
+
+class StackedActorCritic:
+    """K actor-critics of one architecture, each with its own observation and action width.
+
+    Group k starts as the network that rl_games itself builds for k's widths after ``torch.manual_seed(seeds[k])``.
+    Rows and columns beyond a group's widths are padding: zero, without gradient, and without effect on any output.
+
+    Attributes:
+        flat: ``(K, P)`` all parameters, one row per group; the layers are views of it.
+        parameters: the views by rl_games' key: weights ``(K, in, out)``, biases and sigma ``(K, 1, out)``.
+        action_mask: ``(K, 1, A)``, 0 in padded columns (None: no padding).
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        obs_dims: Sequence[int],
+        action_dims: Sequence[int],
+        seeds: Sequence[int],
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        network, space = params["network"], params["network"]["space"]["continuous"]
+        self.architecture = Architecture.of(params, max(obs_dims), max(action_dims), device)
+        self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
+        weights, self._sigma = self.architecture.views(self.flat)
+        self._mlps = [StackedMLP(own, get_activation(network["mlp"]["activation"], device)) for own in weights]
+        self._mu_activation = get_activation(space["mu_activation"], device)
+        self._value_activation = get_activation(network.get("value_activation", "None"), device)
+        self._sigma_activation = get_activation(space["sigma_activation"], device)
+        self._value_column = 0 if len(weights) == 2 else max(action_dims)
+        self.parameters = self.by_key(weights, self._sigma)
+
+        own = _build_stock(params, obs_dims, action_dims, seeds)
+        self._shapes = [{key: _stacked(key, value).shape for key, value in weights.items()} for weights in own]
+        for k, weights in enumerate(own):
+            self.load(k, weights)
+
+        own_columns = torch.arange(max(action_dims)) < torch.tensor(action_dims).view(-1, 1, 1)
+        self.action_mask: Tensor | None = None if bool(own_columns.all()) else own_columns.to(device, dtype)
+
+    def by_key(self, weights: list[list[Tensor]], sigma: Tensor) -> dict[str, Tensor]:
+        """Name the views of one row per group of parameters, or of gradients, by rl_games' keys."""
+        found, at = {_PREFIX + "sigma": sigma}, self._value_column
+        columns = {"mu": slice(0, self.architecture.actions), "value": slice(at, at + 1)}
+        for names, widths, own in zip(self.architecture.names, self.architecture.widths, weights):
+            for name, rows, weight in zip(names, (self.architecture.obs_dim, *widths), own):
+                for part in name.split():
+                    x = weight[..., columns.get(part, slice(None))]
+                    found[f"{_PREFIX}{part}.weight"] = x[:, :rows]
+                    found[f"{_PREFIX}{part}.bias"] = x[:, rows : rows + 1]
+        return found
+
+    def log_sigma(self) -> Tensor:
+        """Logarithm of the policy's standard deviation: ``(K, 1, A)``, 0 in padded columns."""
+        log_sigma = self._sigma.clone()
+        self._sigma_activation.forward(log_sigma, None)
+        return log_sigma if self.action_mask is None else log_sigma.mul_(self.action_mask)
+
+    def _mu(self, out: Tensor, kept: Tensor | None = None) -> Tensor:
+        mu = out[..., : self.architecture.actions]
+        self._mu_activation.forward(mu, kept)
+        return mu if self.action_mask is None else mu.mul_(self.action_mask)
+
+    def _value(self, out: Tensor, kept: Tensor | None = None) -> Tensor:
+        value = out[..., self._value_column]
+        self._value_activation.forward(value, kept)
+        return value
+
+    def make_workspace(self, memory: Tensor, samples: int) -> Workspace:
+        """Make a workspace of any memory that is large enough, for minibatches of so many samples."""
+        work = self.architecture.carve_workspace(memory, len(self.flat), samples)
+        for mlp, tape in zip(self._mlps, work.tapes):
+            mlp.begin(tape)
+        return work
+
+    def policy(self, obs: Tensor) -> Tensor:
+        """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)``."""
+        return self._mu(self._mlps[0].infer(obs))
+
+    def value(self, obs: Tensor) -> Tensor:
+        """Map normalized observations ``(K, N, inputs)`` to values ``(K, N)``."""
+        return self._value(self._mlps[-1].infer(obs))
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Map normalized observations ``(K, N, inputs)`` to mean actions ``(K, N, A)`` and values ``(K, N)``."""
+        outs = [mlp.infer(obs) for mlp in self._mlps]
+        return self._mu(outs[0]), self._value(outs[-1])
+
+    def forward_for_training(self, work: Workspace) -> Output:
+        """Map ``work.obs`` as ``forward`` does, so that ``backward`` can follow."""
+        for mlp, tape in zip(self._mlps, work.tapes):
+            mlp.forward(tape)
+        actor, critic = work.tapes[0], work.tapes[-1]
+        actions, value = self.architecture.actions, self._value_column
+        mu_kept = torch.empty_like(actor.result[..., :actions]) if self._mu_activation.keeps else None
+        value_kept = torch.empty_like(critic.result[..., value]) if self._value_activation.keeps else None
+        return Output(
+            self._mu(actor.result, mu_kept), self._value(critic.result, value_kept),
+            actor.d_result[..., :actions], critic.d_result[..., value], mu_kept, value_kept,
+        )  # fmt: skip
+
+    def backward(self, work: Workspace, output: Output, d_log_sigma: Tensor) -> Tensor:
+        """Differentiate a loss by all parameters: ``(K, P)``, laid out as ``flat``; it stays in the workspace.
+
+        Args:
+            work, output: of ``forward_for_training``; ``output.d_mu`` and ``output.d_value`` hold the loss's gradients,
+                and are used up.
+            d_log_sigma: ``(K, 1, A)``, the gradient by ``log_sigma()``; likewise.
+        """
+        if self.action_mask is not None:
+            d_log_sigma.mul_(self.action_mask)
+            output.d_mu.mul_(self.action_mask)
+        self._mu_activation.backward(output.d_mu, output.mu, output.mu_kept)
+        self._value_activation.backward(output.d_value, output.value, output.value_kept)
+        sigma = self._sigma.clone()
+        kept = torch.empty_like(sigma) if self._sigma_activation.keeps else None
+        self._sigma_activation.forward(sigma, kept)
+        self._sigma_activation.backward(d_log_sigma, sigma, kept)
+        work.d_sigma.copy_(d_log_sigma)
+        for mlp, tape, weights in zip(self._mlps, work.tapes, work.d_weights):
+            mlp.backward(tape, weights)
+        return work.grad
+
+    @torch.no_grad()
+    def load(self, group: int, weights: Mapping[str, Tensor]) -> None:
+        """Copy rl_games weights (keys ``a2c_network...``) into one group."""
+        for key, parameter in self.parameters.items():
+            value = _stacked(key, weights[key])
+            parameter[group, : value.shape[0], : value.shape[1]] = value.to(parameter)
+
+    def export(self, group: int) -> dict[str, Tensor]:
+        """One group's weights with rl_games' keys and shapes, float32 on the CPU."""
+        exported = {}
+        for key, (rows, columns) in self._shapes[group].items():
+            value = self.parameters[key][group, :rows, :columns].to("cpu", torch.float32)
+            exported[key] = (value.t() if key.endswith(".weight") else value[0]).clone().contiguous()
+        return exported
+
+
+def _stacked(key: str, value: Tensor) -> Tensor:
+    """Bring one rl_games tensor to the orientation of the stack: (in, out), vectors as (1, out)."""
+    return value.t() if key.endswith(".weight") else value.unsqueeze(0)
+
+
+def _build_stock(
+    params: Mapping[str, Any], obs_dims: Sequence[int], action_dims: Sequence[int], seeds: Sequence[int]
+) -> list[dict[str, Tensor]]:
+    """State dicts of the networks that rl_games builds, one per group, each from its own seed."""
+    with contextlib.redirect_stdout(io.StringIO()):  # rl_games prints a line per network
+        model = ModelBuilder().load({"model": dict(params["model"]), "network": params["network"]})
+        built: dict[tuple[int, int, int], dict[str, Tensor]] = {}
+        for key in zip(obs_dims, action_dims, seeds):
+            if key not in built:
+                obs_dim, action_dim, seed = key
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(seed)
+                    stock = model.build({"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1})
+                built[key] = stock.state_dict()
+    return [built[key] for key in zip(obs_dims, action_dims, seeds)]

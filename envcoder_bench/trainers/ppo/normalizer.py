@@ -1,0 +1,133 @@
+"""Running mean and standard deviation of every group at once, as rl_games' RunningMeanStd keeps them for one."""
+
+from __future__ import annotations
+
+from typing import Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-5
+CLIP = 5.0
+
+Factors = Tuple[Tensor, Tensor]  # (K, 1, D) each: normalized data is x * first + second, clipped
+
+
+class GroupedRunningMeanStd:
+    """Statistics of ``(K, N, D)`` data over N, one row per group, in float64.
+
+    Columns beyond a group's own width are padding: they normalize to exactly 0 and their statistics never change.
+
+    Args:
+        dims: each group's own number of columns.
+        device: where the statistics live.
+        width: D, if it is not the largest of dims; then the column after the largest normalizes to 1.
+        dtype: of the data.
+    """
+
+    def __init__(
+        self,
+        dims: Sequence[int],
+        device: torch.device,
+        width: int | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.dims = list(dims)
+        self._one = None if width is None else max(self.dims)
+        groups, width = len(self.dims), width or max(self.dims)
+        self.running_mean = torch.zeros(groups, width, dtype=torch.float64, device=device)
+        self.running_var = torch.ones(groups, width, dtype=torch.float64, device=device)
+        self.count = torch.ones(groups, 1, dtype=torch.float64, device=device)
+        own = torch.arange(width) < torch.tensor(self.dims).unsqueeze(1)
+        self._padding: Tensor | None = None if bool(own.all()) else ~own.to(device)
+        # as factors and summands, so that one operation normalizes and another denormalizes: all (K, 1, D)
+        self._scale, self._shift, self._std, self._mean = torch.empty(4, groups, 1, width, device=device, dtype=dtype)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        scale, shift = self._factors(self.running_mean, self.running_var)
+        self._scale.copy_(scale)
+        self._shift.copy_(shift)
+        self._std.copy_(self._deviation(self.running_var).unsqueeze(1))
+        self._mean.copy_(self.running_mean.to(torch.float32).unsqueeze(1))
+
+    def _deviation(self, var: Tensor) -> Tensor:
+        # rl_games rounds the statistics to float32 before it uses them, whatever the dtype of the data
+        return var.to(torch.float32).add_(EPSILON).sqrt_().to(torch.float64)
+
+    def _factors(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """What ``normalize`` multiplies by and then adds: from ``(..., K, D)`` to ``(..., K, 1, D)``."""
+        scale = self._deviation(var).reciprocal_()
+        if self._padding is not None:
+            scale.masked_fill_(self._padding, 0.0)
+        shift = -mean.to(torch.float32) * scale
+        if self._one is not None:
+            shift[..., self._one] = 1.0
+        return scale.unsqueeze(-2).to(self._scale), shift.unsqueeze(-2).to(self._scale)
+
+    def update(self, x: Tensor, alive: Tensor | None = None) -> None:
+        """Add a batch ``(K, N, D)`` to the statistics of the groups where ``alive`` ``(K,)`` is True (None: all)."""
+        self.update_each([x], 1, alive)
+
+    def update_each(self, batches: Sequence[Tensor], rounds: int, alive: Tensor | None = None) -> list[Factors]:
+        """Add batches ``(K, N, D)`` one after another, and all of them again in every round.
+
+        Returns:
+            What ``normalize`` takes to normalize as after each of these updates.
+        """
+        joined = []
+        added = [self._moments(x, alive) for x in batches]
+        for _ in range(rounds):
+            for x, (mean, var) in zip(batches, added):
+                self._join(mean, var, x.shape[1], alive)
+                joined.append((self.running_mean.clone(), self.running_var.clone()))
+        self._refresh()
+        return list(zip(*self._factors(*(torch.stack(values) for values in zip(*joined)))))
+
+    def _moments(self, x: Tensor, alive: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean and variance over N, ``(K, D)`` float64 each; 0 for groups that are not alive."""
+        mean = x.mean(dim=1, keepdim=True)
+        # two passes: on CPU many times faster than torch.var, which does not vectorise over an outer dimension
+        var = (x - mean).square_().mean(dim=1).to(torch.float64)
+        mean = mean.squeeze(1).to(torch.float64)
+        if alive is not None:
+            for values in (mean, var):
+                values.masked_fill_(~alive.unsqueeze(1), 0.0)  # they weigh nothing, but may be NaN
+        return mean, var
+
+    def _join(self, mean: Tensor, var: Tensor, count: int, alive: Tensor | None) -> None:
+        """Chan, Golub and LeVeque (1983): the moments of two samples joined."""
+        n = count if alive is None else count * alive.unsqueeze(1)
+        self.count += n
+        weight = self.count.reciprocal() * n  # not n / count, which rounds otherwise where n is a tensor
+        if self._padding is not None:
+            weight = weight.masked_fill(self._padding, 0.0)
+        delta = mean - self.running_mean
+        self.running_mean.lerp_(mean, weight)
+        self.running_var.addcmul_(delta * delta, weight).lerp_(var, weight)
+
+    def normalize(self, x: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
+        """Center, scale and clip ``(K, N, D)`` to [-5, 5], with the present statistics unless others are given."""
+        scale, shift = factors or (self._scale, self._shift)
+        return torch.addcmul(shift, x, scale, out=out).clamp_(-CLIP, CLIP)
+
+    def denormalize(self, x: Tensor) -> Tensor:
+        """Undo ``normalize`` for ``(K, N, D)``, which is clipped to [-5, 5] first. Not for padded columns."""
+        return torch.addcmul(self._mean, x.clamp(-CLIP, CLIP), self._std)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {key: getattr(self, key).cpu().clone() for key in ("running_mean", "running_var", "count")}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for key in ("running_mean", "running_var", "count"):
+            getattr(self, key).copy_(state[key])
+        self._refresh()
+
+    def export(self, group: int) -> dict[str, Tensor]:
+        """One group's statistics with the keys and shapes of rl_games' RunningMeanStd, on the CPU."""
+        dim = self.dims[group]
+        return {
+            "running_mean": self.running_mean[group, :dim].cpu().clone(),
+            "running_var": self.running_var[group, :dim].cpu().clone(),
+            "count": self.count[group, 0].cpu().clone(),
+        }

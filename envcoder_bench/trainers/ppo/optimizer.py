@@ -1,0 +1,71 @@
+"""Adam with gradient clipping and a learning rate per group, over all parameters of all groups at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.trainers.ppo import kernels
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class GroupedAdam:
+    """Adam (Kingma and Ba, 2015) as ``torch.optim.Adam``, where row k of ``params`` ``(K, P)`` is group k's network.
+
+    Attributes:
+        learning_rate: ``(K,)`` float64 on the device; change it in place.
+    """
+
+    def __init__(self, params: Tensor, learning_rate: float, weight_decay: float = 0.0) -> None:
+        self.params, self.weight_decay = params, weight_decay
+        groups, device = params.shape[0], params.device
+        self.learning_rate = torch.full((groups,), learning_rate, dtype=torch.float64, device=device)
+        self.powers = torch.ones(2, dtype=torch.float64, device=device)  # of the betas, by the number of steps
+        self._betas = torch.tensor([BETA1, BETA2], dtype=torch.float64, device=device)
+        self.exp_avg = torch.zeros_like(params)
+        self.exp_avg_sq = torch.zeros_like(params)
+
+    @torch.no_grad()
+    def step(self, grad: Tensor, max_norm: float | None = None, alive: Tensor | None = None) -> None:
+        """Update the parameters in place.
+
+        Args:
+            grad: ``(K, P)``; used up as working memory.
+            max_norm: scale each group's gradient down to this norm, as ``torch.nn.utils.clip_grad_norm_``.
+            alive: ``(K,)`` bool, groups to update (None: all).
+        """
+        clip = None
+        if max_norm is not None:
+            norm = torch.linalg.vector_norm(grad, dim=1)
+            clip = (max_norm / (norm + 1e-6)).clamp_(max=1.0)
+        # both bias corrections go into numbers per group, and none into the (K, P) tensors
+        bias1, bias2 = (1 - self.powers.mul_(self._betas)).unbind()
+        root = bias2.sqrt()
+        step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root
+        if kernels.usable(grad):
+            clip = torch.ones_like(step_size) if clip is None else clip
+            kernels.adam(
+                self.params, grad, self.exp_avg, self.exp_avg_sq, clip, step_size, epsilon.to(grad.dtype), alive,
+                self.weight_decay, BETA1, BETA2,
+            )  # fmt: skip
+            return
+        if clip is not None:
+            grad.mul_(clip.unsqueeze(1))
+        if self.weight_decay:
+            grad.add_(self.params, alpha=self.weight_decay)
+        self.exp_avg.lerp_(grad, 1 - BETA1)
+        self.exp_avg_sq.mul_(BETA2).addcmul_(grad, grad, value=1 - BETA2)
+        denominator = torch.sqrt(self.exp_avg_sq, out=grad).add_(epsilon)
+        update = torch.div(self.exp_avg, denominator, out=grad)
+        if alive is not None:
+            update.masked_fill_(~alive.unsqueeze(1), 0.0)
+        self.params.addcmul_(update, step_size.unsqueeze(1), value=-1.0)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        keys = ("learning_rate", "powers", "exp_avg", "exp_avg_sq")
+        return {key: getattr(self, key).cpu().clone() for key in keys}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for key, value in state.items():
+            getattr(self, key).copy_(value)

@@ -1,0 +1,110 @@
+"""What is remembered of a rollout, and how it is cut into minibatches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Union
+
+from torch import Tensor
+
+from envcoder_bench.trainers.ppo.normalizer import Factors
+
+Step = Union[int, Tensor]  # of a rollout; a tensor (1,) int64 on the device where a captured graph counts by itself
+
+
+@dataclass
+class Rollout:
+    """What K groups of n environments met in T steps.
+
+    ``obs`` ``(K, n, T, D)``; ``actions`` and the policy's mean ``mus`` ``(K, n, T, A)``; ``values`` (denormalized),
+    ``rewards``, ``dones`` and ``time_outs`` ``(K, n, T)``: step t earned rewards[t], and ended the episode where
+    dones[t]; ``last_values`` ``(K, n)`` of the observations after the last step. Environments come before time, so a
+    group's samples are a view ``(K, n * T, ...)`` in rl_games' order.
+    """
+
+    obs: Tensor
+    actions: Tensor
+    mus: Tensor
+    values: Tensor
+    rewards: Tensor
+    dones: Tensor
+    time_outs: Tensor
+    last_values: Tensor
+
+    @classmethod
+    def empty(
+        cls,
+        groups: int,
+        num_envs: int,
+        steps: int,
+        obs_dim: int,
+        action_dim: int,
+        like: Tensor,
+        met: Met | None = None,
+    ) -> Rollout:
+        """Allocate a rollout with the device and dtype of ``like``; the environment's answers may be given."""
+        met = met or Met.empty(groups, num_envs, steps, like)
+        obs, actions, mus = (like.new_zeros(groups, num_envs, steps, d) for d in (obs_dim, action_dim, action_dim))
+        values, last_values = like.new_zeros(groups, num_envs, steps), like.new_zeros(groups, num_envs)
+        return cls(obs, actions, mus, values, met.rewards, met.dones, met.time_outs, last_values)
+
+
+class Met(NamedTuple):
+    """What an environment answered, step by step: ``(groups, num_envs, steps)`` each, dones and time-outs 0 or 1."""
+
+    rewards: Tensor
+    dones: Tensor
+    time_outs: Tensor
+
+    @classmethod
+    def empty(cls, groups: int, num_envs: int, steps: int, like: Tensor) -> Met:
+        """Allocate with the device and dtype of ``like``."""
+        return cls(*like.new_zeros(3, groups, num_envs, steps))
+
+    def of(self, groups: slice) -> Met:
+        """A view of some of the groups."""
+        return Met(*(x[groups] for x in self))
+
+    def put(self, t: int, rewards: Tensor, dones: Tensor, time_outs: Tensor) -> None:
+        """Remember step t: ``(groups, num_envs)`` each."""
+        for all_steps, step in zip(self, (rewards, dones, time_outs)):
+            all_steps[:, :, t] = step
+
+
+def put(all_steps: Tensor, t: Step, step: Tensor) -> None:
+    """Write one step ``(K, n, ...)`` into ``(K, n, T, ...)``."""
+    if isinstance(t, int):
+        all_steps[:, :, t] = step
+    else:
+        all_steps.index_copy_(2, t, step.unsqueeze(2))
+
+
+def take(all_steps: Tensor, dim: int, t: Step) -> Tensor:
+    """Read one step along a dimension, which is dropped."""
+    return all_steps.select(dim, t) if isinstance(t, int) else all_steps.index_select(dim, t).squeeze(dim)
+
+
+@dataclass
+class Batch:
+    """A rollout made ready for learning: N = n * T samples per group, environment by environment.
+
+    ``obs`` ``(K, N, D)``; ``actions`` ``(K, N, A)``; ``neglogp`` and, normalized where asked, ``values``, ``returns``
+    and ``advantages`` ``(K, N)``. ``mus`` ``(K, N, A)`` and ``sigmas``, a ``(K, 1, A)`` for each minibatch (sigma does
+    not depend on the sample), are the policy's last seen output, from which the next divergence is measured.
+    ``obs_factors`` normalize the observations of each minibatch of each mini epoch.
+    """
+
+    obs: Tensor
+    actions: Tensor
+    neglogp: Tensor
+    values: Tensor
+    returns: Tensor
+    advantages: Tensor
+    mus: Tensor
+    sigmas: list[Tensor]
+    obs_factors: list[Factors] = field(default_factory=list)
+
+    def rows(self, index: int) -> slice:
+        """Samples of one minibatch: a contiguous block."""
+        size = self.obs.shape[1] // len(self.sigmas)
+        return slice(index * size, (index + 1) * size)

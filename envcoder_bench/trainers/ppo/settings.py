@@ -1,0 +1,191 @@
+"""The numbers of PPO, read once from an rl_games YAML; what grouped PPO cannot do is refused here by name."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping
+
+from envcoder_bench.trainers.ppo.ranges import check_ranges
+
+ACTIVATIONS = ("relu", "tanh", "sigmoid", "elu", "selu", "swish", "gelu", "softplus", "None")
+
+# key -> (which values are refused, what to write instead); the keys are those under params.config
+_REFUSED_CONFIG: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "mixed_precision": (bool, "set it to False, and matmul_precision to what may be lost in products"),
+    "multi_gpu": (bool, "set it to False: all groups train on one device"),
+    "central_value_config": (lambda value: value is not None, "delete it: the critic sees the policy's observations"),
+    "self_play": (bool, "set it to False"),
+    "self_play_config": (lambda value: value is not None, "delete it"),
+    "use_action_masks": (bool, "set it to False: actions are continuous"),
+    "normalize_rms_advantage": (bool, "set it to False: advantages are normalized per batch (normalize_advantage)"),
+    "population_based_training": (bool, "set it to False"),
+    "use_diagnostics": (bool, "set it to False"),
+    "freeze_critic": (bool, "set it to False"),
+    "epochs_between_resets": (lambda value: value > 0, "set it to 0: episodes end by terminal and time-out"),
+}
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """PPO for one group; names and meanings are rl_games' (``params.config`` of its YAML)."""
+
+    horizon_length: int
+    mini_epochs: int
+    num_minibatches: int
+    gamma: float
+    tau: float
+    e_clip: float
+    clip_value: bool
+    critic_coef: float
+    entropy_coef: float
+    bounds_loss_coef: float | None
+    bound_loss_type: str
+    normalize_input: bool
+    normalize_value: bool
+    normalize_advantage: bool
+    value_bootstrap: bool
+    use_smooth_clamp: bool
+    ppo: bool
+    grad_norm: float | None  # None: gradients are not clipped
+    weight_decay: float
+    learning_rate: float
+    lr_schedule: str  # adaptive, linear or identity
+    schedule_type: str  # legacy: the rate may change after every minibatch; standard: after every mini epoch
+    kl_threshold: float
+    linear_steps: int  # epochs until a linear schedule ends; 0: it stays at the start
+    schedule_entropy: bool
+    matmul_precision: str  # of float32 products, as torch.set_float32_matmul_precision; rl_games' Runner says high
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any], num_envs: int) -> PPOSettings:
+        """Read the ``params`` of an rl_games YAML for groups of ``num_envs`` environments.
+
+        Raises:
+            ValueError: an unsupported feature is switched on, or a value is out of range; names key and remedy.
+        """
+        check_supported(params)
+        check_ranges(params)
+        config = params["config"]
+        schedule, linear_steps = _schedule(config)
+        truncate = bool(config.get("truncate_grads", False))
+        return cls(
+            horizon_length=int(config["horizon_length"]),
+            mini_epochs=int(config["mini_epochs"]),
+            num_minibatches=_count_minibatches(config, num_envs),
+            gamma=float(config["gamma"]),
+            tau=float(config["tau"]),
+            e_clip=float(config["e_clip"]),
+            clip_value=bool(config["clip_value"]),
+            critic_coef=float(config["critic_coef"]),
+            entropy_coef=float(config["entropy_coef"]),
+            bounds_loss_coef=None if config.get("bounds_loss_coef") is None else float(config["bounds_loss_coef"]),
+            bound_loss_type=config.get("bound_loss_type", "bound"),
+            normalize_input=bool(config["normalize_input"]),
+            normalize_value=bool(config.get("normalize_value", False)),
+            normalize_advantage=bool(config["normalize_advantage"]),
+            value_bootstrap=bool(config.get("value_bootstrap", True)),
+            use_smooth_clamp=bool(config.get("use_smooth_clamp", False)),
+            ppo=bool(config.get("ppo", True)),
+            grad_norm=float(config["grad_norm"]) if truncate else None,
+            weight_decay=float(config.get("weight_decay", 0.0)),
+            learning_rate=float(config["learning_rate"]),
+            lr_schedule=schedule,
+            schedule_type=config.get("schedule_type", "legacy"),
+            kl_threshold=float(config["kl_threshold"]) if schedule == "adaptive" else 0.0,
+            linear_steps=linear_steps,
+            schedule_entropy=bool(config.get("schedule_entropy", False)),
+            matmul_precision=config.get("matmul_precision", "high"),
+        )
+
+
+def check_supported(params: Mapping[str, Any]) -> None:
+    """Raise ValueError for a feature of rl_games that stacked networks do not have, naming the key and the remedy."""
+    config, network = params["config"], params["network"]
+    for key, (refused, remedy) in _REFUSED_CONFIG.items():
+        if key in config and refused(config[key]):
+            raise _unsupported(f"config.{key}", config[key], remedy)
+    if config.get("schedule_type", "legacy") not in ("legacy", "standard"):
+        raise _unsupported("config.schedule_type", config["schedule_type"], "use legacy or standard")
+    precision = config.get("matmul_precision", "high")
+    if precision not in ("highest", "high", "medium"):
+        raise _unsupported("config.matmul_precision", precision, "use highest, high or medium")
+    model = params["model"]["name"]
+    if model != "continuous_a2c_logstd":
+        raise _unsupported("model.name", model, "use continuous_a2c_logstd (a Gaussian policy with a log-deviation)")
+    if network.get("name", "actor_critic") != "actor_critic":
+        raise _unsupported("network.name", network["name"], "use actor_critic")
+    for key in ("rnn", "cnn", "joint_obs_actions", "central_value"):
+        if network.get(key):
+            raise _unsupported(f"network.{key}", "...", "delete it: stacked networks are plain MLPs")
+    if network.get("normalization") not in (None, "None"):
+        raise _unsupported("network.normalization", network["normalization"], "delete it: no normalizing layers")
+    if network["mlp"].get("d2rl", False):
+        raise _unsupported("network.mlp.d2rl", True, "set it to False")
+    space = network.get("space", {})
+    if "continuous" not in space:
+        raise _unsupported("network.space", ", ".join(space) or None, "use continuous")
+    if not space["continuous"].get("fixed_sigma", False):
+        raise _unsupported("network.space.continuous.fixed_sigma", False, "set it to True: one sigma per action")
+    for key, name in (
+        ("network.mlp.activation", network["mlp"]["activation"]),
+        ("network.value_activation", network.get("value_activation", "None")),
+        ("network.space.continuous.mu_activation", space["continuous"]["mu_activation"]),
+        ("network.space.continuous.sigma_activation", space["continuous"]["sigma_activation"]),
+    ):
+        if name not in ACTIVATIONS:
+            raise _unsupported(key, name, f"use one of {', '.join(ACTIVATIONS)}")
+
+
+def _unsupported(key: str, value: Any, remedy: str) -> ValueError:
+    return ValueError(f"params.{key}: {value} is not supported by grouped training; {remedy}")
+
+
+def _schedule(config: Mapping[str, Any]) -> tuple[str, int]:
+    """The kind of learning-rate schedule, and how many epochs a linear one lasts."""
+    name = config["lr_schedule"]
+    if name not in ("adaptive", "linear"):
+        return "identity", 0
+    max_epochs = int(config.get("max_epochs", -1))
+    max_frames = int(config.get("max_frames", -1))
+    if name == "linear" and max_epochs == -1 and max_frames == -1:
+        return "identity", 0  # as rl_games: a linear schedule needs an end
+    # as rl_games, which hands the schedule 0 frames: with max_frames alone the rate stays at its start
+    return name, max(0, max_epochs)
+
+
+def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
+    """Minibatches per mini epoch of one group: the requested count, or the next larger one that divides its batch."""
+    batch = int(config["horizon_length"]) * num_envs
+    if config.get("num_minibatches") is not None:
+        key, wanted = "num_minibatches", config["num_minibatches"]
+    elif config.get("minibatch_size") is not None:
+        key, wanted = "minibatch_size", -(-batch // config["minibatch_size"])
+    elif config.get("minibatch_size_per_env") is not None:
+        key, wanted = "minibatch_size_per_env", -(-batch // (num_envs * config["minibatch_size_per_env"]))
+    else:
+        raise ValueError("params.config needs num_minibatches or minibatch_size, and has neither")
+    if not 1 <= wanted <= batch:
+        raise ValueError(
+            f"params.config.{key}: {config[key]} asks for {wanted} minibatches; a group's batch of {batch}"
+            f" ({num_envs} environments x {config['horizon_length']} steps) can be cut into 1 to {batch}"
+        )
+    count = next(n for n in range(wanted, batch + 1) if batch % n == 0)
+    exact = count == wanted if key == "num_minibatches" else batch == count * _requested_size(config, key, num_envs)
+    if not exact:
+        _say_once(
+            f"params.config.{key}: {config[key]} does not divide a group's batch of {batch};"
+            f" using {count} minibatch{'es' if count > 1 else ''} of {batch // count}"
+        )
+    return count
+
+
+@functools.lru_cache(maxsize=None)  # functools.cache is not in Python 3.8
+def _say_once(message: str) -> None:
+    """Log a warning, unless it was logged before: every learner reads the same config."""
+    logging.getLogger(__name__).warning(message)
+
+
+def _requested_size(config: Mapping[str, Any], key: str, num_envs: int) -> int:
+    return int(config[key]) * (num_envs if key == "minibatch_size_per_env" else 1)

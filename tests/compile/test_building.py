@@ -1,0 +1,165 @@
+"""Compilers that take too long, too much memory, or crash stop no one but the program that they are given."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import psutil
+import pytest
+import torch
+from shaping_fakes import BASELINE, Groups
+from tracing_fakes import Compiled, eager, function, make_state, record
+
+from envcoder_bench.compile import building
+from envcoder_bench.compile.program import Program
+
+# const values, which clang folds by recursion through all that they are made of
+HANGS = "const float a0 = 1.0f + (float)tid, b0 = (float)tid;\n" + "".join(
+    f"const float a{i + 1} = a{i} > b{i} ? a{i} : b{i}; const float b{i + 1} = a{i};\n" for i in range(80)
+)
+CRASHES = (
+    "const float v0 = ((const float*)table.data)[tid];\n"
+    + "".join(f"const float v{i + 1} = sinf(v{i});\n" for i in range(3000))
+    + "((float*)table.data)[0] = v3000;\n"
+)
+WRONG = "this is no C;\n"
+
+
+def good(k):
+    return f"float x{k} = (float)tid; ((long long*)table.data)[0] = (long long)x{k};\n"
+
+
+@pytest.fixture(autouse=True)
+def own_caches(tmp_path, monkeypatch):
+    """Compilers that nothing has been compiled by before."""
+    monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path))
+    monkeypatch.setattr(building, "_failed", {})
+
+
+def test_each_fails_by_itself(monkeypatch):
+    monkeypatch.setattr(building, "LIMIT", 4.0)
+    hangs, crash, wrong, *fine = building.build([HANGS, CRASHES, WRONG, good(1), good(2)], "cpu")
+    assert hangs.startswith("its compiler takes more than 4") and "processor time" in hangs
+    assert crash == "its compiler crashes or takes too much memory"
+    assert wrong and not wrong.startswith("its compiler")
+    assert fine == ["", ""]
+    assert not psutil.Process().children(recursive=True)
+
+
+def test_what_failed_is_not_tried_again(monkeypatch):
+    assert building.build([WRONG], "cpu")[0]
+    monkeypatch.setattr(building, "_Building", None)  # nothing is built
+    assert building.build([WRONG, WRONG], "cpu") == [building._failed[WRONG]] * 2
+
+
+def test_long_work_is_told(monkeypatch, caplog):
+    monkeypatch.setattr(building, "LIMIT", 3.0)
+    monkeypatch.setattr(building, "TELL_AFTER", 0.5)
+    building.build([HANGS], "cpu")
+    assert "compiling candidate functions" in caplog.text and "0 of 1 kernels done" in caplog.text
+
+
+def test_ctrl_c_ends_it_and_its_processes():
+    def interrupt():
+        deadline = time.monotonic() + 60
+        while not psutil.Process().children() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        building.build([HANGS], "cpu")
+    assert not psutil.Process().children(recursive=True)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux for it")
+def test_its_processes_die_with_their_parent():
+    code = f"from envcoder_bench.compile import building\nbuilding.build([{HANGS!r}], 'cpu')"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    children, deadline = [], time.monotonic() + 60
+    while not children and time.monotonic() < deadline:
+        time.sleep(0.05)
+        children = psutil.Process(parent.pid).children()
+    assert children
+    time.sleep(1.0)  # until it has said what is to become of it
+    parent.kill()
+    parent.wait()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert not alive
+
+
+# what hung or crashed the compiler once, and is ordinary code
+LONG = {
+    "a long chain": "for _ in range(3000):\n    x = torch.sin(x)\nreturn x",
+    "two that swap": "a, b = x, y\nfor _ in range(60):\n    a, b = torch.maximum(a, b), a\nreturn a",
+    "a median of 20": "return torch.cat([x, y, x * y, x + y, x - y], -1).median(dim=-1).values",
+    "the largest of 20": "return torch.cat([x, y, x * y, x + y, x - y], -1).topk(3, dim=-1).values",
+    "a sort of 24": "return torch.cat([x, y, x * y, x + y, x - y, x * x], -1).sort(dim=-1).values",
+    "whole numbers multiplied": "for _ in range(500):\n    i = i * (i + 3) % 1000003\nreturn i",
+    "whole numbers divided": "j = i.abs()\nfor _ in range(99):\n    i, j = i * 37 // (j.abs() + 3), i + 1\nreturn i",
+}
+
+
+@pytest.mark.parametrize("name", list(LONG))
+def test_ordinary_long_code_is_compiled(name):
+    state, body = make_state(8), LONG[name]
+    program = record(function(body), state)
+    assert isinstance(program, Program), program
+    got, want = Compiled([program], 8).run(state)[0], eager(function(body), state)
+    torch.testing.assert_close(got.floats, want.floats, rtol=1e-3, atol=1e-4)
+    assert torch.equal(got.wholes, want.wholes)
+
+
+BOMB = "def compute_reward(dof_pos):\n    return torch.tan(dof_pos[:, 0])\n"
+OTHER = "def compute_reward(dof_pos):\n    return torch.tanh(dof_pos[:, 0])\n"
+
+
+@pytest.fixture
+def no_tangent(monkeypatch):
+    """A compiler that takes too long over a tangent."""
+    original = building.build
+
+    def build(codes, target):
+        made = dict(zip(codes, original([code for code in codes if "tanf(" not in code], target)))
+        return [f"{building.BROKEN_OFF}takes years" if "tanf(" in code else made.get(code, "") for code in codes]
+
+    monkeypatch.setattr("envcoder_bench.compile.native.is_built", lambda *_: False)
+    monkeypatch.setattr(building, "build", build)
+
+
+def test_a_function_that_cannot_be_compiled_is_called(no_tangent):
+    with pytest.warns(RuntimeWarning, match=r"c1\.py:1: in compute_reward: cannot be compiled.*takes years"):
+        groups = Groups([OTHER, BOMB, BASELINE], compiled=True)
+    stage = groups.dispatch.stages["reward"]
+    assert [call.group for call in stage.calls] == [1] and [call.group for call, _ in stage.traced] == [0, 2]
+    eager_one, alone = Groups([BOMB]), Groups([OTHER], compiled=True)
+    for t in range(3):
+        made = groups.step(t)
+        assert torch.equal(groups.of(made, 1)["reward"], eager_one.step(t)["reward"])
+        assert torch.equal(groups.of(made, 0)["reward"], alone.step(t)["reward"])
+
+
+def test_a_program_without_a_function_is_stopped(no_tangent):
+    with pytest.warns(RuntimeWarning, match="cannot be compiled"):
+        groups = Groups([OTHER, BOMB], compiled=True)
+    own = groups.shapings[1]
+    groups.shapings[1] = replace(own, reward=replace(own.reward, program=own.programs["reward"]))  # as from the jail
+    groups.renew()
+    assert groups.dispatch.alive == [True, False]
+    told = str(groups.dispatch.failures[1])
+    assert told == "c1.py:1: in compute_reward: cannot be compiled: its compiler takes years"
+    groups.step(0)
+
+
+def test_an_observation_that_is_too_wide_is_called():
+    groups = Groups(["def compute_observation(dof_pos):\n    return dof_pos.repeat(1, 20000)\n"], compiled=True)
+    assert [str(one) for one in groups.refused] == [
+        "c0.py:1: in compute_observation: returns 60000 numbers for one environment; programs do up to 30000"
+    ]

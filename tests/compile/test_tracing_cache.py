@@ -1,0 +1,144 @@
+"""Programs that were traced in an earlier process."""
+
+import pytest
+import torch
+from shaping_fakes import FakeTask, load, shaping
+
+from envcoder_bench.compile import trace as tracing
+from envcoder_bench.compile.cache import ProgramCache, stands_alone
+from envcoder_bench.compile.program import Program
+from envcoder_bench.compile.trace import Memo, trace
+
+CODE = """
+from isaacgym.torch_utils import torch_rand_float
+
+def compute_reward(state_dict):
+    near = torch.exp(-state_dict["dof_pos"].square().sum(dim=-1) / float("inf"))
+    return near * 0.3 + torch_rand_float(0.0, 1.0, (near.shape[0], 1), near.device)[:, 0], {"near": near}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def traced(code=CODE, task=None, seed=0, text=None):
+    """Trace as a new process would; the programs, and the types of the functions that were really recorded."""
+    task, recorded = task or FakeTask(4), []
+    own = shaping(code, task=task)
+    cache = ProgramCache({"mine.py": code if text is None else text}, task.state, task.constants, seed)
+    original = tracing.Sample.record
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracing.Sample, "record", lambda *given: recorded.append(given[2].type) or original(*given))
+        programs = trace(own, task.state, task.constants, task, Memo(cache))[0].programs
+    return programs, [kind for kind in recorded if kind == "compute_reward"]
+
+
+def test_a_second_process_records_nothing_and_has_the_same_program():
+    first, recorded = traced()
+    second, again = traced()
+    assert recorded and not again
+    assert second["reward"].nodes == first["reward"].nodes and second["reward"].outputs == first["reward"].outputs
+    assert isinstance(second["reward"], Program) and second["reward"] is not first["reward"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code": CODE.replace("0.3", "0.4")},
+        {"code": CODE.replace('"near"', '"far"')},
+        {"seed": 1},
+    ],
+)
+def test_another_text_or_seed_is_traced_anew(change):
+    traced()
+    assert traced(**change)[1]
+
+
+def test_another_constant_of_the_task_is_traced_anew():
+    traced()
+    task = FakeTask(4)
+    task.constants["dof_vel_scale"] = torch.tensor(0.06)
+    assert traced(task=task)[1]
+
+
+def test_another_state_is_traced_anew():
+    traced()
+    task = FakeTask(4)
+    task.state["extra"] = torch.zeros(4, 2)
+    assert traced(task=task)[1]
+
+
+def test_a_damaged_file_is_traced_anew(own_folder):
+    traced()
+    files = list((own_folder / "programs").iterdir())
+    assert files
+    for damage in (b"", b"x", files[0].read_bytes()[:-9]):
+        for file in files:
+            file.write_bytes(damage)
+        assert traced()[1]
+
+
+def test_a_file_that_reads_others_is_never_kept():
+    code = CODE + "\nWEIGHTS = torch.ones(2) if True else torch.load('weights.pt')\n"
+    assert traced(code)[1] and traced(code)[1]
+
+
+def test_a_file_with_a_helper_module_is_never_kept(own_folder):
+    """The helper may change: a kernel gave 7 where the function gave -10."""
+    programs, _ = traced()
+    function, task = load(CODE).functions["compute_reward"], FakeTask(4)
+    for line, kept in (("import helper_of_a_candidate", False), ("import math", True)):
+        cache = ProgramCache({"mine.py": f"{line}\n{CODE}"}, task.state, task.constants, 0)
+        cache.save(programs["reward"], function)
+        assert (cache.load(function) is not None) == kept
+
+
+def test_a_change_of_this_package_is_seen(monkeypatch):
+    code = CODE.replace("isaacgym.torch_utils", "envcoder_bench.tasks.anymal.human").replace(
+        "import torch_rand_float", "import quat_rotate_inverse, torch_rand_float"
+    )
+    assert traced(code)[1] and not traced(code)[1]
+    monkeypatch.setattr("envcoder_bench.compile.cache.own_code", lambda: "changed")
+    assert traced(code)[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import os", "import sys", "import mylib", "from . import other", "from .other import x", "import numpy, time",
+        "from time import time", "x = eval('1')", "x = __import__('os')",
+        "import importlib; importlib.import_module('x')",
+    ],
+)  # fmt: skip
+def test_what_depends_on_more_than_its_text_does_not_stand_alone(line):
+    assert not stands_alone(f"{line}\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0]\n")
+
+
+def test_ordinary_files_stand_alone():
+    for line in ("import torch, math", "from typing import Dict", "import numpy as np", "import torch.nn as nn"):
+        assert stands_alone(line)
+    assert stands_alone("from envcoder_bench.tasks.ant.human import compute_reward")
+    assert stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")
+
+
+def test_an_installed_isaac_gym_is_code_of_somebody_else(monkeypatch):
+    stands_alone.cache_clear()
+    monkeypatch.setattr("envcoder_bench.shaping.redirect.helper_names", frozenset)
+    assert not stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")
+    stands_alone.cache_clear()
+
+
+def test_without_access_to_the_folder_everything_is_traced(own_folder, monkeypatch):
+    blocked = own_folder / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(blocked))
+    assert traced()[1] and traced()[1]
+
+
+def test_the_text_is_that_of_the_functions_own_file():
+    assert load(CODE).functions["compute_reward"].file == "mine.py"
+    traced()
+    assert traced(text=CODE + "# changed")[1]

@@ -1,0 +1,151 @@
+"""Every operator that a program can hold, as candidates write it, against torch on states that were not recorded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tracing_fakes import Compiled, Result, eager, function, make_state, record
+from tracing_table import SOLVERS, TABLE
+
+from envcoder_bench.compile.program import Program
+from envcoder_bench.compile.recorder import RULES
+
+# not met from Python with this version of torch, or with known numbers alone
+ELSEWHERE = {
+    "__and__", "__or__", "__xor__", "_conj", "_index_put_impl", "_neg_view", "_reshape_alias", "_reshape_copy", "alias",
+    "bitwise_right_shift", "contiguous", "cross", "dot", "empty_strided", "isfinite", "lift", "reshape", "square",
+    "to", "unsafe_split", "view_copy",
+}  # fmt: skip
+ROW_COUNTS = (1, 7, 64)
+# float32 keeps 24 bits: a few roundings in another order, of numbers of about 1, and a digit for steep functions
+RTOL, ATOL = 1e-5, 2e-6
+# where torch itself gives other numbers from one build to the next: overflow within sums of squares and products,
+# vectorised functions near the end of their range, and which of equal numbers is taken
+EXTREME = {
+    "x % y", "torch.fmod(x, y)", "torch.remainder(x, y)", "torch.hypot(x, y)", "torch.sinh(x)", "torch.cosh(x)",
+    "F.gelu(x)", "x.std(dim=-1)", "torch.std(f, dim=(1, 2), keepdim=True)", "x.std(dim=1, correction=2)",
+    "torch.var_mean(x, dim=1)", "torch.std_mean(f, dim=-1)", "F.layer_norm(x, (4,))", "F.layer_norm(f, (4, 3))",
+    "x.kthvalue(2, dim=1)", "exp_map_to_angle_axis(v)", "exp_map_to_quat(v)",
+    "compute_heading_and_up(q, r, v, w, v, 2)",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {body: record(function(body), make_state(20)) for body in TABLE}
+
+
+class Kernels:
+    """The table's programs as kernels, run once for each state."""
+
+    def __init__(self, recorded, device):
+        self.bodies = [body for body, made in recorded.items() if isinstance(made, Program)]
+        programs = [recorded[body] for body in self.bodies]
+        self.compiled = {n: Compiled(programs, n, device) for n in ROW_COUNTS}
+        self.known = {}
+
+    def pairs(self, body, special=False):
+        """(torch's result on the CPU, the kernel's) for each state."""
+        for seed, n in enumerate(ROW_COUNTS):
+            state = make_state(n, seed + 5, special)
+            if (n, special) not in self.known:
+                self.known[n, special] = dict(zip(self.bodies, self.compiled[n].run(state)))
+            got = self.known[n, special][body]
+            yield eager(function(body), state), Result(got.floats.cpu(), got.wholes.cpu())
+
+
+@pytest.fixture(scope="module")
+def on_cpu(recorded):
+    return Kernels(recorded, "cpu")
+
+
+@pytest.fixture(scope="module")
+def on_cuda(recorded):
+    return Kernels(recorded, "cuda:0")
+
+
+def compare(want: Result, got: Result):
+    assert torch.equal(got.wholes, want.wholes)
+    torch.testing.assert_close(got.floats, want.floats, rtol=RTOL, atol=ATOL, equal_nan=True)
+
+
+@pytest.mark.parametrize("body", TABLE)
+def test_a_kernel_gives_what_torch_gives(body, recorded, on_cpu):
+    assert isinstance(recorded[body], Program), recorded[body]
+    for want, got in on_cpu.pairs(body):
+        compare(want, got)
+
+
+@pytest.mark.parametrize("body", [x for x in TABLE if x not in EXTREME and x not in SOLVERS])
+def test_nan_and_infinity_come_out_where_torch_has_them(body, on_cpu):
+    for want, got in on_cpu.pairs(body, special=True):
+        compare(want, got)
+
+
+def rounded_after_every_operation(device):
+    bodies = (
+        "x * y + x",
+        "x * y - y * x.flip(1)",
+        "(x * s.unsqueeze(1) + y) * z.unsqueeze(1) - x",
+        "x / 3.0 + y * 0.1",
+    )
+    kernel, state = Compiled([record(function(body), make_state(8)) for body in bodies], 64, device), make_state(64, 4)
+    return [
+        torch.equal(got.floats.cpu(), eager(function(body), state).floats)
+        for body, got in zip(bodies, kernel.run(state))
+    ]
+
+
+def test_arithmetic_is_rounded_after_every_operation():
+    assert rounded_after_every_operation("cpu") == [True] * 4
+
+
+def test_every_rule_is_in_the_table(recorded, monkeypatch):
+    used = set()
+    for name in list(RULES):
+        original = RULES[name]
+
+        def counted(*given, name=name, original=original):
+            used.add(name)
+            return original(*given)
+
+        monkeypatch.setitem(RULES, name, counted)
+    for body in TABLE:
+        record(function(body), make_state(4))
+    assert set(RULES) - used <= ELSEWHERE, sorted(set(RULES) - used)
+
+
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.cuda
+@NEEDS_CUDA
+@pytest.mark.parametrize("body", TABLE)
+def test_a_kernel_on_cuda_gives_what_torch_gives(body, on_cuda):
+    for want, got in on_cuda.pairs(body):
+        compare(want, got)
+
+
+@pytest.mark.cuda
+@NEEDS_CUDA
+def test_arithmetic_on_cuda_is_rounded_after_every_operation():
+    assert rounded_after_every_operation("cuda:0") == [True] * 4
+
+
+@pytest.mark.cuda
+@NEEDS_CUDA
+def test_kernels_in_a_cuda_graph_read_the_state_of_the_replay(on_cuda):
+    kernel, graph = on_cuda.compiled[64], torch.cuda.CUDAGraph()
+    kernel.run(make_state(64, 1))
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for launch in kernel.launches:
+            launch()
+    expected, state = kernel.run(make_state(64, 2)), make_state(64, 2)
+    kernel.run(make_state(64, 3))
+    for name, x in state.items():
+        kernel.memory.state[name].copy_(x.repeat(len(kernel.programs), *[1] * (x.dim() - 1)))
+    graph.replay()
+    for g, own in enumerate(expected):
+        for name, part in zip(("floats", "wholes"), own):
+            rows = kernel.memory.outputs[name][g * 64 : (g + 1) * 64, : part.shape[1]]
+            torch.testing.assert_close(rows, part, rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,343 @@
+"""What no program can hold names its line and why; ordinary code is not refused."""
+
+from __future__ import annotations
+
+import warnings
+from textwrap import dedent, indent
+
+import pytest
+import torch
+from shaping_fakes import BASELINE, FakeTask, load, shaping
+
+from envcoder_bench.compile import program, trace
+from envcoder_bench.compile.trace import Untraced
+
+
+def traced(code: str, n: int = 6):
+    """The traced shaping of a candidate, and its refusals."""
+    task = FakeTask(n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what scripts and captures say
+        checked = shaping(code, task=task, n=n)
+        return trace.trace(checked, task.state, task.constants, task)
+
+
+def reward(body: str, before: str = "") -> str:
+    """A candidate whose reward has this body from line 10 on."""
+    head = dedent(before).strip()
+    return (
+        head
+        + "\n" * (9 - head.count("\n"))
+        + "def compute_reward(state_dict, dof_pos, dof_vel, actions):\n"
+        + indent(dedent(body).strip(), "    ")
+    )
+
+
+# (body, the line within it, part of the reason)
+REFUSED = {
+    "item": ("return dof_vel[:, 0] * dof_pos.max().item()", 1, "joins the environments"),
+    "item of one": ("a = dof_pos[0, 0].item()\nreturn dof_vel[:, 0] * a", 1, "picks single environments"),
+    "bool": ("if bool((dof_pos[:, 0] > 9).any()):\n    return dof_vel[:, 1]\nreturn dof_vel[:, 0]", 1, "joins the env"),
+    "if on data": ("x = dof_pos.sum()\nif x > 0:\n    return dof_vel[:, 1]\nreturn dof_vel[:, 0]", 1, "joins"),
+    "if on random": (
+        "x = torch_rand_float(0.0, 1.0, (1, 1), 'cpu')\nif x > 2:\n    return dof_vel[:, 1]\nreturn dof_vel[:, 0]",
+        2,
+        "control flow",
+    ),
+    "mask read": ("r = dof_pos[:, 0] * 1\nr[r > 0] = r[r > 0] * 2\nreturn r", 2, "where a mask is True (torch.where"),
+    "mask rows": (
+        "x = dof_pos.clone()\nx[dof_vel[:, 0] > 0] = dof_vel[dof_vel[:, 0] > 0]\nreturn x[:, 0]",
+        2,
+        "where a mask is True",
+    ),
+    "nonzero": ("r = dof_pos[:, 0] * 1\nr[torch.nonzero(r > 0)] = 2.0\nreturn r", 2, "control flow"),
+    "index of the state": (
+        "return dof_pos[:, (dof_pos.abs() * 2).long()[:, 0].clamp(0, 2)].sum(-1)",
+        1,
+        "picks single environments",
+    ),
+    "mean over all": ("return dof_pos[:, 0] - dof_pos[:, 0].mean()", 1, "joins the environments"),
+    "standardised": ("return (dof_pos / dof_pos.std(dim=0)).sum(-1)", 1, "joins the environments"),
+    "sorted over all": ("return dof_pos[:, 0].sort().values", 1, "puts the environments"),
+    "softmax over all": ("return torch.softmax(dof_pos[:, 0], dim=0)", 1, "joins the environments"),
+    "dot over all": ("return dof_pos[:, 0] * torch.dot(dof_pos[:, 0], dof_vel[:, 0])", 1, "joins the environments"),
+    "gram": ("return (dof_pos @ (dof_pos.T @ dof_vel)).sum(-1)", 1, "joins the environments"),
+    "loss": ("return dof_pos[:, 0] * torch.nn.functional.mse_loss(dof_pos, dof_vel)", 1, "reduction='none'"),
+    "neighbour": ("return dof_pos[:, 0] - dof_pos.roll(1, dims=0)[:, 0]", 1, "mixes the axis of environments"),
+    "scrambled": (
+        "f = state_dict['contact_forces'].transpose(0, 1)\nreturn f.reshape(-1, 3).view(f.shape[1], -1).sum(-1)",
+        2,
+        "mixes the axis of environments",
+    ),
+    "flipped": ("return dof_pos.flip(0)[:, 0]", 1, "mixes the axis of environments"),
+    "half of them": (
+        "x = dof_pos[:, 0].clone()\nx[: x.shape[0] // 2] = 0.0\nreturn x",
+        2,
+        "picks single environments",
+    ),
+    "first": ("return dof_pos[:, 0] - dof_pos[0, 0]", 1, "picks single environments"),
+    "one by one": ("return torch.stack([x.sum() for x in dof_pos])", 1, "picks single environments"),
+    "numpy": ("return dof_vel[:, 0] * float(dof_pos.numpy().max())", 1, "out of torch (.numpy())"),
+    "numpy function": ("return torch.from_numpy(np.sin(np.asarray(dof_pos[:, 0])))", 1, "out of torch (.__array__())"),
+    "tolist": ("return torch.tensor([sum(x) for x in dof_pos.tolist()])", 1, "out of torch (.tolist())"),
+    "numpy decides": (
+        "scale = 2.0 if dof_pos.detach().numpy().max() > 100 else 1.0\nreturn dof_vel[:, 0] * scale",
+        1,
+        "out of torch",
+    ),
+    "numpy writes": (
+        "x = torch.zeros_like(dof_pos)\nx.numpy().fill(5.0)\nreturn x[:, 0]",
+        2,
+        "out of torch (.numpy())",
+    ),
+    "half precision": ("return (dof_pos.half() * 2).sum(-1).float()", 1, "torch.float16"),
+    "brain float": ("return dof_pos.bfloat16().float().sum(-1)", 1, "torch.bfloat16"),
+    "complex": ("return torch.complex(dof_pos, dof_vel).abs().sum(-1)", 1, "no rule"),
+    "fourier": ("return torch.fft.rfft(dof_pos).abs()[:, 0]", 1, "no rule"),
+    "decomposition": ("return torch.linalg.svd(dof_pos.unsqueeze(-1))[1][:, 0]", 1, "uses _linalg_svd"),
+    "bits": ("return dof_pos.view(torch.int32).float()[:, 0] * 0", 1, "bits"),
+    "large": (
+        "x = dof_pos\nfor _ in range(14):\n    x = torch.cat((x, x + 1), 1)\nreturn x.sum(-1)",
+        3,
+        "computes more",
+    ),
+    "numbered": ("return torch.logspace(0, 1, dof_pos.shape[0])", 1, "how many there are"),
+    "written elsewhere": ("y = dof_pos.clone()\ny[0] = 5.0\nreturn y[:, 0]", 2, "picks single environments"),
+    "written to what is unknown": (
+        "y = dof_pos.clone()\nrow = y[1]\nrow += 1.0\nreturn y[:, 0]",
+        2,
+        "picks single environments",
+    ),
+    "asked of what is unknown": ("if dof_pos.mean() > 9:\n    return dof_vel[:, 0]\nreturn dof_pos[:, 1]", 1, "joins"),
+    "chosen by what is unknown": ("m = dof_pos.mean()\nreturn dof_pos[:, 0] * (dof_pos[:, 1] > m)", 1, "joins"),
+    "kept by what is unknown": ("x = dof_pos.clone()\nx -= x.mean(dim=0)\nreturn x[:, 0]", 2, "joins"),
+    "of a size by numbers": ("return dof_pos[:, 0] + 0 * len(dof_pos[dof_pos[:, 0] > 0])", 1, "mask"),
+    "square root of n": ("n = len(dof_pos)\nreturn dof_pos[:, 0] / n ** 0.5", 2, "how many environments there are"),
+    "branch on n": (
+        "n = len(dof_pos)\nif n > 150 and n < 10000:\n    return dof_pos[:, 0]\nreturn dof_pos[:, 1]",
+        4,
+        "how many environments there are",
+    ),
+    "loop over n": (
+        "x = dof_pos[:, 0]\nfor _ in range(dof_pos.shape[0] // 50):\n    x = x * 2\nreturn x",
+        3,
+        "how many environments there are",
+    ),
+    "component": ("return dof_pos[:, 0], {'a': dof_pos[:, 1], 'b': dof_pos.mean()}", 1, "component 'b', which joins"),
+    "pairs": ("return torch.cdist(dof_pos, dof_pos).amin(dim=1)", 1, "uses _euclidean_dist"),
+    "outer product": ("return torch.outer(dof_pos[:, 0], dof_vel[:, 0]).diagonal() * 1", 1, "environments twice"),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_what_no_program_can_hold_is_refused_with_line_and_reason(name):
+    body, line, reason = REFUSED[name]
+    before = "from isaacgym.torch_utils import torch_rand_float" if "rand_float" in body else ""
+    own, refused = traced(reward(body, before))
+    assert "reward" not in own.programs and len(refused) == 1, refused
+    assert refused[0].line == 10 + line and reason in refused[0].reason
+    assert str(refused[0]) == f"mine.py:{10 + line}: in compute_reward: {refused[0].reason}"
+    assert {"observation", "terminal", "command"} <= set(own.programs)  # the others are not concerned
+
+
+# what is computed and not returned, or not needed for what is
+UNUSED = {
+    "mean": "mean = dof_pos.mean()\nreturn dof_pos[:, 0]",
+    "first row": "first = dof_pos[0] + 1\nreturn dof_pos[:, 0]",
+    "singular values": "s = torch.linalg.svd(dof_pos.unsqueeze(-1))[1]\nreturn dof_pos[:, 0]",
+    "overwritten": "x = dof_pos - dof_pos.mean()\nx = dof_vel.clone()\nreturn x[:, 0]",
+    "overwritten in place": "x = dof_pos.clone()\nx -= x.mean()\nx.copy_(dof_vel)\nreturn x[:, 0]",
+    "other columns": "x = dof_pos.clone()\nx[:, 2] = x[:, 2] - x[:, 2].mean()\nreturn x[:, 0]",
+    "one of two results": "u, s, v = torch.linalg.svd(dof_pos.unsqueeze(-1))\nreturn dof_pos[:, 0]",
+    "in a string": "text = f'{dof_pos.mean().shape}'\nreturn dof_pos[:, 0]",
+}
+
+
+@pytest.mark.parametrize("name", list(UNUSED))
+def test_what_a_function_does_not_return_is_no_matter(name):
+    own, refused = traced(reward(UNUSED[name]))
+    assert not refused
+    assert all(node.op != "unknown" for node in own.programs["reward"].nodes)
+
+
+def test_components_that_no_program_can_hold_may_be_left_out():
+    code = reward("return dof_pos[:, 0], {'mean': dof_pos.mean(), 'part': dof_pos[:, 1], 'low': dof_pos.min()}")
+    task = FakeTask(6)
+    checked = shaping(code, task=task, n=6)
+    own, refused = trace.trace(checked, task.state, task.constants, task, trace.Memo(incomplete=True))
+    assert not refused and own.components == ("mean", "part", "low")
+    assert set(own.programs["reward"].outputs) == {"value", "component1"}
+
+
+def test_drawing_from_a_library_and_keeping_memory_are_seen_before():
+    for body, before, line, reason in [
+        ("return dof_pos[:, 0] + torch.randperm(dof_pos.shape[0]) * 0", "", 11, "library's generator"),
+        ("return dof_pos[:, 0] + torch.poisson(dof_pos[:, 0].abs()) * 0", "", 11, "library's generator"),
+        ("return dof_pos[:, 0] * random.random()", "import random", 1, "library's generator"),
+        ("global last\nlast = dof_pos[:, 0]\nreturn last", "last = None", 11, "earlier call"),
+        ("seen.append(1)\nreturn dof_pos[:, 0] * len(seen)", "seen = []", 11, "earlier call"),
+    ]:
+        own, refused = traced(reward(body, before))
+        assert [(x.function.type, x.line) for x in refused if "reward" in x.function.type] == [("compute_reward", line)]
+        assert reason in refused[0].reason and "reward" not in own.programs
+
+
+def test_what_one_function_keeps_bars_the_whole_file():
+    code = """
+    last = None
+    def compute_reward(dof_pos):
+        global last
+        last = dof_pos[:, 0].clone()
+        return dof_pos[:, 0]
+    def compute_terminal(dof_pos):
+        return dof_pos[:, 0] > (9.0 if last is None else 1e3)
+    """
+    own, refused = traced(code)
+    assert {x.function.type for x in refused} == {"compute_reward", "compute_terminal"}
+    assert set(own.programs) == {"command", "observation"}
+
+
+def test_numbers_of_each_environment_that_do_not_come_from_the_state():
+    task = FakeTask(trace.ROWS)
+    code = f"TABLE = torch.arange({trace.ROWS}.0)\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] + TABLE\n"
+    own, refused = trace.trace(shaping(code, task=task, n=trace.ROWS), task.state, task.constants, task)
+    assert "do not come from the state" in refused[0].reason and refused[0].line == 3
+    # of another length it cannot even be added to the sample
+    own, refused = traced("TABLE = torch.arange(6.0)\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] + TABLE\n")
+    assert f"with {trace.ROWS} environments" in refused[0].reason and "reward" not in own.programs
+
+
+def test_a_fallback_in_the_function_does_not_hide_a_failing_rule(monkeypatch):
+    from envcoder_bench.compile.recorder import RULES
+
+    def broken(*_):
+        raise IndexError("a fault of the rule's own")
+
+    monkeypatch.setitem(RULES, "tanh", broken)
+    body = "try:\n    return torch.tanh(dof_pos[:, 0])\nexcept IndexError:\n    return dof_pos[:, 0] * 0"
+    _, refused = traced(reward(body))
+    assert refused[0].line == 12 and "IndexError: a fault of the rule's own" in refused[0].reason
+
+
+def test_the_limit_of_a_program(monkeypatch):
+    monkeypatch.setattr(program, "MAX_NODES", 60)
+    own, refused = traced(reward("x = dof_pos\nfor _ in range(40):\n    x = x.sin()\nreturn x[:, 0]"))
+    assert refused[0].reason == "computes more than 60 numbers for one environment" and refused[0].line == 13
+    own, refused = traced(reward("return dof_pos[:, 0] * 2"))
+    assert "reward" in own.programs
+
+
+def test_a_change_of_a_tensor_that_outlives_the_call():
+    for line in ("w *= 1.0", "w[0] = 1.0", "w.view(3)[1:].add_(0.0)", "torch.mul(w, 1.0, out=w)"):
+        body = f"w = [WEIGHTS][0]\n{line}\nreturn (dof_pos * w).sum(-1)"
+        _, refused = traced(reward(body, "WEIGHTS = torch.ones(3)"))
+        assert refused[0].reason == "changes a tensor that outlives the call" and refused[0].line == 12
+
+
+def test_a_large_constant():
+    _, refused = traced(reward("return dof_pos[:, 0] + BIG[0, 0]", "BIG = torch.zeros(100, 50)"))
+    assert refused[0].reason == "uses a constant of 5000 numbers"
+
+
+ACCEPTED = {
+    "loop over joints": ("r = 0\nfor i in range(dof_pos.shape[1]):\n    r = r + dof_pos[:, i] ** 2\nreturn r", ""),
+    "comprehension": ("return sum([w * dof_pos[:, i] for i, w in enumerate((0.1, 0.2, 0.3))])", ""),
+    "copy of the state": ("s = dict(state_dict)\ns['dof_pos'] = s['dof_pos'] * 2\nreturn s['dof_pos'].sum(-1)", ""),
+    "clone": ("x = state_dict['dof_pos'].clone()\nx[:, 0] = 0\nreturn x.sum(-1)", ""),
+    "copy method": ("return state_dict.copy()['dof_pos'][:, 0]", ""),
+    "constants of the task": ("return dof_pos[:, 0] * state_dict['dof_vel_scale'].item()", ""),
+    "feet": ("return state_dict['contact_forces'][:, state_dict['feet_indices'], 2].sum(-1)", ""),
+    "feet as numbers": (
+        "i = state_dict['feet_indices'].tolist()\nreturn state_dict['contact_forces'][:, i, 2].sum(-1)",
+        "",
+    ),
+    "tensor on the device": (
+        "w = torch.tensor([1.0, 2.0, 0.5], device=dof_pos.device)\nreturn (dof_pos * w).sum(-1)",
+        "",
+    ),
+    "module constants": (
+        "return (dof_pos * WEIGHTS).sum(-1) * SCALE",
+        "WEIGHTS = torch.tensor([1.0, 2.0, 3.0])\nSCALE = 0.1",
+    ),
+    "numpy constants": (
+        "return (dof_pos * torch.from_numpy(W)).sum(-1).float()",
+        "import numpy as np\nW = np.array([1.0, 2.0, 3.0])",
+    ),
+    "nested": ("def half(x):\n    return x / 2\nreturn half(half(dof_pos)).sum(-1)", ""),
+    "helper": (
+        "return near(dof_pos[:, 0], 0.5)",
+        "def near(x, target, width=0.1):\n    return torch.exp(-((x - target) / width) ** 2)",
+    ),
+    "scripted": (
+        "return near(dof_pos, 0.5)",
+        "@torch.jit.script\ndef near(x: Tensor, w: float) -> Tensor:\n    return torch.exp(-x.square().sum(-1) / w)",
+    ),
+    "dataclass": (
+        "return C.scale * dof_pos[:, C.index]",
+        "from dataclasses import dataclass\n@dataclass\nclass Config:\n    scale: float = 0.3\n    index: int = 1\n"
+        "C = Config()",
+    ),
+    "dict of weights": ("return sum(w * dof_pos[:, i] for i, w in enumerate(W.values()))", "W = {'a': 0.1, 'b': 0.2}"),
+    "named parts": ("r = {'a': dof_pos[:, 0], 'b': dof_vel[:, 0]}\nreturn sum(r.values()), r", ""),
+    "number of environments": ("z = torch.zeros(dof_pos.shape[0], 3)\nz[:, 1] = 1.0\nreturn (z * dof_pos).sum(-1)", ""),
+    "length": ("return torch.ones(len(dof_pos)) * dof_pos[:, 0]", ""),
+    "in place": ("r = torch.zeros_like(dof_pos[:, 0])\nr += dof_pos[:, 0]\nr *= 2\nr[r > 0.5] = 0.5\nreturn r", ""),
+    "shape decides": ("return dof_pos.sum(-1) if dof_pos.shape[1] == 3 else dof_vel.sum(-1)", ""),
+    "key decides": ("return dof_pos[:, 0] if 'dof_pos' in state_dict else dof_vel[:, 0]", ""),
+    "default": ("x = state_dict.get('nothing', dof_vel)\nreturn x[:, 0]", ""),
+    "no grad": ("with torch.no_grad():\n    return dof_pos[:, 0] * 2", ""),
+    "double": ("return dof_pos.double().sum(-1)", ""),
+    "one hot of constants": ("return (torch.nn.functional.one_hot(torch.tensor([1]), 3) * dof_pos).sum(-1)", ""),
+    "flattened batch": (
+        "f = state_dict['contact_forces']\nreturn f.reshape(-1, 3).norm(dim=-1).view(f.shape[0], -1).sum(-1)",
+        "",
+    ),
+    "assert on shapes": ("assert dof_pos.dim() == 2\nreturn dof_pos[:, 0]", ""),
+    "module of layers": ("return NORM(dof_pos).sum(-1)", "NORM = torch.nn.Tanh()"),
+    "functools": ("return reduce(torch.maximum, dof_pos.unbind(-1))", "from functools import reduce"),
+    "lambda": ("return f(dof_pos[:, 0])", "f = lambda x: 2 * x"),
+    "unused memory": (
+        "r = []\nr.append(dof_pos[:, 0])\nr.append(dof_vel[:, 0])\nreturn torch.stack(r, -1).sum(-1)",
+        "",
+    ),
+    "zip": ("return sum(a * b for a, b in zip(dof_pos.unbind(-1), dof_vel.unbind(-1)))", ""),
+    "try": ("try:\n    x = state_dict['missing']\nexcept KeyError:\n    x = dof_pos\nreturn x[:, 0]", ""),
+    "text": ("name = f'{dof_pos.shape[1]} joints'\nreturn dof_pos[:, len(name) - 8]", ""),
+}
+
+
+@pytest.mark.parametrize("name", list(ACCEPTED))
+def test_ordinary_code_is_traced(name):
+    body, before = ACCEPTED[name]
+    own, refused = traced(reward(body, before))
+    assert not refused and set(own.programs) == {"command", "reward", "observation", "terminal"}
+
+
+def test_the_tasks_own_drives_are_traced_without_a_function():
+    own, refused = traced("def compute_goal(commands):\n    return {'commands': commands * 0.5}\n")
+    assert own.action is None and {"command", "goal"} <= set(own.programs) and not refused
+
+
+def test_functions_that_several_groups_share_are_traced_once(monkeypatch):
+    task, memo, calls = FakeTask(4), trace.Memo(), []
+    original = trace.Sample.record
+    monkeypatch.setattr(trace.Sample, "record", lambda *given: calls.append(given[1]) or original(*given))
+    own = shaping("def compute_goal(commands):\n    return {'commands': commands * 0.5}\n", task=task)
+    for _ in range(3):
+        trace.trace(own, task.state, task.constants, task, memo)
+    assert sorted(calls) == ["goal", "observation", "reward", "terminal"]
+
+
+def test_a_refusal_prints_file_line_and_function():
+    function = load(BASELINE).functions["compute_reward"]
+    assert str(Untraced(function, 7, "draws")) == "mine.py:7: in compute_reward: draws"
+
+
+def test_tracing_leaves_state_and_settings_alone():
+    task = FakeTask(6)
+    before = {key: x.clone() for key, x in task.state.items()}
+    own = shaping(reward("return torch.softmax(dof_pos, -1)[:, 0]"), task=task, n=6)
+    generator = torch.get_rng_state()
+    trace.trace(own, task.state, task.constants, task)
+    assert all(torch.equal(before[key], x) for key, x in task.state.items())
+    assert torch.equal(generator, torch.get_rng_state()) and torch.is_grad_enabled()

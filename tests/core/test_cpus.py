@@ -1,0 +1,26 @@
+"""The cores to work on are those that this process may use, not those of the machine."""
+
+import os
+
+import pytest
+
+from envcoder_bench.core.cpus import usable_cpus
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no processes")
+def test_a_pinned_process_counts_its_own_cores():
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert usable_cpus() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    assert usable_cpus() == len(before)
+
+
+def test_without_affinity_all_cores_count(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert usable_cpus() == 1
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    assert usable_cpus() == 12

@@ -1,0 +1,207 @@
+"""Spans: exclusive times by an invented clock, what they cost when nothing is profiled, and the trace."""
+
+import json
+import threading
+
+import pytest
+import torch
+
+from envcoder_bench.core import profiling
+from envcoder_bench.core.profiling import EVALUATION, REST, CudaClock, HostClock, Recorder, Tape, Trace, span
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """Goes on only where the test says so."""
+
+    now = 0.0
+
+    def stamp(self):
+        return self.now
+
+    def seconds(self, began, ended):
+        return ended - began
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_every_moment_belongs_to_the_innermost_span(clock):
+    tape = Tape([clock])
+    with Recorder(tape, CPU):
+        clock.now += 1
+        with span("outer"):
+            clock.now += 10
+            with span("inner"):
+                clock.now += 100
+                with span("outer"):
+                    clock.now += 1_000
+                clock.now += 100
+            clock.now += 10
+            with span("outer"):
+                clock.now += 10_000
+        clock.now += 1
+    assert tape.times() == [{REST: 2, "outer": 11_020, "inner": 200}]
+    assert tape.counts == {"outer": 3, "inner": 1}
+
+
+def test_a_whole_span_takes_in_those_within(clock):
+    tape = Tape([clock])
+    with Recorder(tape, CPU):
+        with span("evaluation", whole=True):
+            clock.now += 1
+            with span("physics"):
+                clock.now += 1
+                with span("reward"):
+                    clock.now += 1
+            clock.now += 1
+        with span("physics"):
+            clock.now += 7
+    assert tape.times() == [{REST: 0, "evaluation": 4, "physics": 7}]
+    assert tape.counts == {"evaluation": 1, "physics": 1}
+
+
+def test_an_exception_ends_its_spans(clock):
+    tape = Tape([clock])
+    with pytest.raises(ValueError, match="inside"), Recorder(tape, CPU), span("outer"), span("inner"):
+        clock.now += 1
+        raise ValueError("inside")
+    clock.now += 5
+    assert tape.times() == [{REST: 5, "inner": 1, "outer": 0}]
+
+
+def test_each_clock_has_its_own_times(clock):
+    twice = Clock()
+    tape = Tape([clock, twice])
+    with Recorder(tape, CPU), span("physics"):
+        clock.now += 1
+        twice.now += 2
+    assert [times["physics"] for times in tape.times()] == [1, 2]
+
+
+def test_no_span_is_made_unless_a_profile_is_on(clock):
+    assert span("physics") is span("reward")
+    with Recorder(Tape([clock]), CPU):
+        assert span("physics") is not span("physics")
+    assert span("physics") is span("reward")
+
+
+def test_a_profile_ends_with_an_error_in_it(clock):
+    with pytest.raises(ValueError), Recorder(Tape([clock]), CPU):
+        raise ValueError
+    assert profiling._recorder is None
+
+
+def test_there_is_one_profile_at_a_time(clock):
+    with Recorder(Tape([clock]), CPU):
+        with pytest.raises(RuntimeError, match="already"), Recorder(Tape([clock]), CPU):
+            pass
+        assert profiling._recorder is not None
+
+
+def test_other_threads_are_not_measured(clock):
+    tape = Tape([clock])
+
+    def work():
+        with span("stranger"):
+            clock.now += 1
+
+    with Recorder(tape, CPU), span("update"):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert tape.times() == [{REST: 0, "update": 1}]
+
+
+def test_the_host_clock_is_in_seconds():
+    clock = HostClock()
+    tape = Tape([clock])
+    began = clock.stamp()
+    with Recorder(tape, CPU), span("work"):
+        torch.ones(100).sum()
+    (times,) = tape.times()
+    assert 0 < times["work"] <= clock.stamp() - began
+
+
+def _names(path):
+    return [event.get("name") for event in json.loads(path.read_text())["traceEvents"]]
+
+
+def test_a_trace_shows_spans_and_operations(tmp_path):
+    with Trace(tmp_path / "trace.json", CPU, 60.0) as trace:
+        with span("physics"):
+            torch.ones(4).cosh()
+        trace.end_iteration()
+    names = _names(tmp_path / "trace.json")
+    assert "physics" in names
+    assert "aten::cosh" in names
+    assert (trace.iterations, trace.cut) == (1, False)
+
+
+def test_a_trace_ends_before_an_evaluation(tmp_path):
+    with Trace(tmp_path / "trace.json", CPU, 60.0) as trace:
+        torch.ones(4).cosh()
+        with span(EVALUATION, whole=True), span("physics"):
+            torch.ones(4).sinh()
+        trace.end_iteration()
+        with span("reward"):
+            torch.ones(4).tanh()
+        trace.end_iteration()
+    names = _names(tmp_path / "trace.json")
+    assert "aten::cosh" in names
+    assert not {"physics", "reward", "aten::sinh", "aten::tanh"} & set(names)
+    assert (trace.iterations, trace.cut) == (1, False)
+
+
+def test_a_trace_ends_when_its_time_is_over(tmp_path):
+    with Trace(tmp_path / "trace.json", CPU, 0.0) as trace:
+        torch.ones(4).cosh()
+        with span("physics"):
+            torch.ones(4).sinh()
+        trace.end_iteration()
+    names = _names(tmp_path / "trace.json")
+    assert "aten::cosh" in names
+    assert "aten::sinh" not in names
+    assert (trace.iterations, trace.cut) == (0, True)
+
+
+def test_a_trace_goes_on_only_if_another_iteration_is_likely_to_fit(tmp_path):
+    with Trace(tmp_path / "trace.json", CPU, 0.0) as trace:
+        torch.ones(4).cosh()
+        trace.end_iteration()
+        torch.ones(4).sinh()
+        trace.end_iteration()
+    assert (trace.iterations, trace.cut) == (1, False)
+    assert "aten::sinh" not in _names(tmp_path / "trace.json")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_a_replay_counts_to_the_span_around_it_and_nothing_waits():
+    device = torch.device("cuda")
+    x = torch.randn(2048, 2048, device=device)
+    torch.mm(x, x)
+    graph = torch.cuda.CUDAGraph()
+    tape = Tape([CudaClock(device), HostClock()])
+    with Recorder(tape, device):
+        with torch.cuda.graph(graph), span("capture"):  # an event in a capture could not be read
+            for _ in range(50):
+                y = torch.mm(x, x)
+        graph.replay()
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            with span("physics"):
+                graph.replay()
+            with span("reward"):
+                y = y + 1
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    on_device, on_host = tape.times()
+    assert "capture" not in tape.counts
+    # 50 products of 2048 x 2048 matrices against one sum; the host only launches them
+    assert on_device["physics"] > 3 * on_device["reward"] > 0
+    assert on_device["physics"] > 3 * on_host["physics"] > 0

@@ -1,0 +1,95 @@
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from envcoder_bench.core import noise, stream
+from envcoder_bench.torch_utils import torch_rand_float
+
+
+def draw(seed=0, step: noise.Counter = 0, purpose=noise.GOAL, shape=(8, 3), calls=1, make=stream.uniform):
+    with stream.use(seed, step, purpose):
+        return [make(shape) for _ in range(calls)]
+
+
+@pytest.mark.parametrize("make", [stream.uniform, stream.normal])
+def test_same_place_same_numbers(make):
+    assert torch.equal(draw(make=make)[0], draw(make=make)[0])
+    for other in ({"seed": 1}, {"step": 1}, {"purpose": noise.REWARD}):
+        assert not torch.equal(draw(make=make)[0], draw(make=make, **other)[0])
+
+
+def test_calls_differ_and_count_from_the_start_of_the_block():
+    first, second = draw(calls=2)
+    assert not torch.equal(first, second)
+    assert torch.equal(draw(calls=2)[1], second)
+
+
+def test_a_row_is_a_lane_whatever_the_number_of_lanes():
+    assert torch.equal(draw(shape=(4, 3))[0], draw(shape=(8, 3))[0][:4])
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 2, 3), ()])
+def test_any_shape(shape):
+    numbers = draw(shape=shape)[0]
+    assert numbers.shape == shape and numbers.dtype is torch.float32
+    assert bool(((numbers >= 0) & (numbers < 1)).all())
+
+
+def test_uniform_is_uniform_over_calls_seeds_and_lanes():
+    numbers = torch.stack([x for seed in range(4) for x in draw(seed=seed, shape=(64, 4), calls=16)])
+    assert abs(float(numbers.mean()) - 0.5) < 0.01 and abs(float(numbers.var()) - 1 / 12) < 0.003
+    correlation = torch.corrcoef(numbers.reshape(64, -1))
+    assert float((correlation - torch.eye(64)).abs().max()) < 0.3
+
+
+def test_step_may_be_a_tensor():
+    assert torch.equal(draw(step=torch.tensor(7))[0], draw(step=7)[0])
+
+
+def test_blocks_nest():
+    with stream.use(0, 0, noise.GOAL):
+        first = stream.uniform((4, 1))
+        with stream.use(1, 0, noise.GOAL):
+            stream.uniform((4, 1))
+        second = stream.uniform((4, 1))
+    assert torch.equal(torch.stack([first, second]), torch.stack(draw(shape=(4, 1), calls=2)))
+
+
+def test_outside_of_a_block_the_helpers_draw_from_torch():
+    torch.manual_seed(0)
+    expected = torch.rand(4, 2)
+    torch.manual_seed(0)
+    assert torch.equal(torch_rand_float(0.0, 1.0, (4, 2), "cpu"), expected)
+    with pytest.raises(KeyError), stream.use(0, 0, 0):
+        raise KeyError
+    torch.manual_seed(0)
+    assert torch.equal(stream.uniform((4, 2)), expected)
+
+
+def test_helpers_draw_from_the_block():
+    with stream.use(0, 0, noise.GOAL):
+        assert torch.equal(torch_rand_float(-2.0, 2.0, (8, 3), "cpu"), draw()[0] * 4.0 - 2.0)
+
+
+def test_seeded_sets_and_restores_every_generator():
+    def numbers():
+        return torch.rand(3).tolist(), random.random(), float(np.random.rand())
+
+    def reset():
+        torch.manual_seed(1)
+        random.seed(1)
+        np.random.seed(1)
+
+    reset()
+    expected = numbers()
+    reset()
+    with stream.seeded(5):
+        one = numbers()
+    with pytest.raises(KeyError), stream.seeded(5):
+        assert numbers() == one
+        raise KeyError
+    with stream.seeded(6):
+        assert numbers() != one
+    assert numbers() == expected

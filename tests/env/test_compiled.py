@@ -1,0 +1,87 @@
+"""When the numbers of a kernel are too far from those of the function that it stands for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from envcoder_bench.env.compiled import disagreeing
+
+N = 200
+
+
+def columns():
+    """Two groups' outputs of two columns: torques of some 40 N m, one environment's near zero, and small numbers."""
+    generator = torch.Generator().manual_seed(0)
+    signs = (torch.rand(2 * N, generator=generator) - 0.5).sign()
+    torques = 40.0 * (torch.rand(2 * N, generator=generator) + 0.5) * signs
+    torques[:3] = torch.tensor([0.0, 0.01, -0.02])
+    small = 0.01 * (torch.rand(2 * N, generator=generator) + 0.5)
+    return torch.stack((torques, small), dim=1)
+
+
+def wrong(change):
+    expected = columns()
+    got = expected.clone()
+    change(got)
+    return disagreeing([expected], [got], 2, N)
+
+
+def test_equal_numbers_agree_nan_and_infinity_too():
+    expected = columns()
+    expected[:9, 0], expected[9:20, 0] = float("nan"), float("inf")
+    assert disagreeing([expected], [expected.clone()], 2, N) == []
+
+
+def test_small_differences_of_large_numbers_agree():
+    """As the torques of an arm's controller, which come of the inverse of a matrix."""
+
+    def change(got):
+        got[:3, 0] += 2e-3
+
+    assert wrong(change) == []
+
+
+@pytest.mark.parametrize("off", [0.02, -0.02])
+def test_numbers_near_zero_are_wrong_all_the_same_if_they_are_far(off):
+    def change(got):
+        got[:3, 0] += off
+
+    assert wrong(change) == [0]
+
+
+def test_small_numbers_beside_a_column_of_large_ones_are_held_against_their_own():
+    def change(got):
+        got[N:, 1] *= 1.02
+
+    assert wrong(change) == [1]
+
+
+def test_numbers_a_thousandth_off_agree_and_two_thousandths_do_not():
+    assert wrong(lambda got: got[:, 0].mul_(1.0009)) == []
+    assert wrong(lambda got: got[:, 0].mul_(1.002)) == [0, 1]
+
+
+@pytest.mark.parametrize(("count", "groups"), [(1, []), (2, [0])])
+def test_a_threshold_may_fall_on_either_side_in_one_environment(count, groups):
+    def change(got):
+        got[10 : 10 + count, 0] *= -1.0
+
+    assert wrong(change) == groups
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_wrong_where_it_should_be_finite(value):
+    def change(got):
+        got[N : N + 3, 0] = value
+
+    assert wrong(change) == [1]
+
+
+@pytest.mark.parametrize("value", [1e9, float("inf")])
+def test_one_that_explodes_hides_nothing(value):
+    expected = columns()
+    expected[0, 0] = value
+    got = expected.clone()
+    got[10:20, 0] *= 1.01
+    assert disagreeing([expected], [got], 2, N) == [0]

@@ -1,0 +1,146 @@
+"""Means, least and greatest values of rewards and their components, against lists of all that the functions gave."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from shaping_fakes import Groups
+
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.components import TOTAL, Components
+
+WAVES = """
+def compute_reward(dof_pos, progress_buf):
+    wave = torch.sin(progress_buf + 3.0 * dof_pos[:, 0])
+    return wave - 7.0, {"wave": wave, "late": progress_buf > 3, "steps": progress_buf}
+"""
+ALONE = "def compute_reward(dof_pos, progress_buf):\n    return dof_pos[:, 0] * progress_buf\n"
+N = 5
+
+
+def expected(groups, t):
+    """What both functions give at step t: for each, the reward and its components, ``(N,)`` each."""
+    x = groups.task.state["dof_pos"][:N, 0].double().numpy()
+    wave = np.sin(t + 3.0 * x)
+    return [
+        {TOTAL: wave - 7.0, "wave": wave, "late": np.full(N, t > 3), "steps": np.full(N, t)},
+        {TOTAL: x * t},
+    ]
+
+
+def spread(values):
+    joined = np.stack(values).astype(float)
+    return pytest.approx((joined.mean(), joined.min(), joined.max()), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("deferred", [False, True])
+def test_spreads_are_those_of_all_values_since_the_last_call(compiled, deferred):
+    groups = Groups([WAVES, ALONE], n=N, compiled=compiled, deferred_faults=deferred)
+    assert all(bool(stage.traced) == compiled for name, stage in groups.dispatch.stages.items() if name == "reward")
+    assert groups.dispatch.component_spreads() == [{}, {}]
+    step = itertools.count(1)
+    for length in (1, 4, 3):
+        seen = []
+        for t in itertools.islice(step, length):
+            groups.progress_buf.fill_(t)
+            groups.dispatch.reward(t)
+            seen.append(expected(groups, t))
+            if t % 2:  # curves are logged more often than points: that changes nothing
+                means = groups.dispatch.components()
+                assert list(means[0]) == ["wave", "late", "steps"]
+                assert not means[1]
+        found = groups.dispatch.component_spreads()
+        for group in range(2):
+            assert set(found[group]) == set(seen[0][group])
+            for name in found[group]:
+                assert found[group][name] == spread([values[group][name] for values in seen])
+    assert bool(groups.dispatch.stages["reward"].traced) == compiled  # no kernel was taken back
+
+
+def test_means_have_a_window_of_their_own():
+    groups = Groups([WAVES], n=N)
+    for t in (1, 2, 3, 4):
+        groups.progress_buf.fill_(t)
+        groups.dispatch.reward(t)
+        if t == 2:
+            assert groups.dispatch.component_spreads()[0]["steps"] == (1.5, 1.0, 2.0)
+    assert groups.dispatch.components()[0]["steps"] == 2.5
+    assert groups.dispatch.component_spreads()[0]["steps"] == (3.5, 3.0, 4.0)
+
+
+def test_a_dead_group_has_none_and_its_neighbour_keeps_its_own():
+    breaks = "def compute_reward(dof_pos, progress_buf):\n    return dof_pos[:, 0] / (progress_buf < 3)\n"
+    groups = Groups([breaks, WAVES], n=N)
+    for t in (1, 2, 3, 4):
+        groups.progress_buf.fill_(t)
+        groups.dispatch.reward(t)
+    dead, alive = groups.dispatch.component_spreads()
+    assert dead == {}
+    assert alive["steps"] == (2.5, 1.0, 4.0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_nan_of_a_component_counts_for_its_mean_alone(compiled):
+    code = """
+    def compute_reward(dof_pos, progress_buf):
+        some = torch.where(progress_buf == 2, torch.sqrt(-1.0 - dof_pos[:, 0] ** 2), progress_buf.float())
+        return dof_pos[:, 0], {"some": some, "all": some * float("nan")}
+    """
+    groups = Groups([code], n=N, compiled=compiled)
+    for t in (1, 2, 3):
+        groups.progress_buf.fill_(t)
+        groups.dispatch.reward(t)
+    found = groups.dispatch.component_spreads()[0]
+    assert math.isnan(found["some"][0])
+    assert found["some"][1:] == (1.0, 3.0)
+    assert all(math.isnan(x) for x in found["all"])
+    assert groups.dispatch.alive == [True]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_group_has_the_same_spreads_to_the_last_bit_whatever_its_neighbours_are(compiled):
+    alone, among = Groups([WAVES], n=33, compiled=compiled), Groups([ALONE, ALONE, WAVES], n=33, compiled=compiled)
+    for groups in (alone, among):
+        for t in range(5):
+            groups.step(t)
+            groups.dispatch.components()
+    assert alone.dispatch.component_spreads()[0] == among.dispatch.component_spreads()[2]
+
+
+def test_a_resumed_run_goes_on_bitwise_in_both_windows():
+    rng = torch.Generator().manual_seed(0)
+    values = torch.randn(9, 2, 3, N, generator=rng)
+
+    def fresh():
+        return Components(GroupLayout(2, N), [("a", "b"), ("a",)], torch.device("cpu"))
+
+    def count(components, step):
+        counts, x = components.counts, values[step]
+        counts[:, :, 0] += x
+        counts[:, :, 1] = torch.minimum(counts[:, :, 1], x)
+        counts[:, :, 2] = torch.maximum(counts[:, :, 2], x)
+        components.count_step([True, True])
+
+    def first(components):
+        for step in range(5):
+            count(components, step)
+            if step == 2:
+                components.means([True, True])
+        return components
+
+    def rest(components):
+        for step in range(5, 9):
+            count(components, step)
+        return components.means([True, True]), components.spreads([True, True]), components.means([True, True])
+
+    resumed = fresh()
+    resumed.set_state(first(fresh()).get_state())
+    through = rest(first(fresh()))
+    assert rest(resumed) == through
+    assert through[2] == [{}, {}]
+    x = values[:, 0, 2].double()
+    assert through[1][0]["b"] == (pytest.approx(x.mean().item(), abs=1e-5), x.min().item(), x.max().item())
+    assert through[0][1]["a"] == pytest.approx(values[3:, 1, 1].mean().item(), abs=1e-5)

@@ -1,0 +1,406 @@
+import math
+
+import pytest
+import torch
+from shaping_fakes import Groups
+
+from envcoder_bench.core import noise
+from envcoder_bench.env.dispatch import Dispatcher
+from envcoder_bench.shaping.contract import CandidateError
+
+# transcendental functions, whose bits depend on where a number lies in a tensor, and every kind of function
+RICH = """
+from isaacgym.torch_utils import torch_rand_float
+ACTION_DIM = {width}
+
+def compute_reward(state_dict, actions):
+    upright = torch.sigmoid(state_dict["dof_pos"]).pow(1.7).sum(dim=-1)
+    effort = torch.nn.functional.elu(actions).square().sum(dim=-1)
+    return upright - {scale} * effort, {{"upright": upright, "effort": effort}}
+
+def compute_observation(state_dict, actions):
+    return torch.cat((torch.tanh(state_dict["dof_pos"]), torch.atan2(actions, actions + 0.1)), dim=-1)
+
+def compute_torque(action, dof_vel):
+    return torch.nn.functional.softplus(action[:, :1] - dof_vel) + action.sum(dim=-1, keepdim=True)
+
+def compute_initial_state(dof_pos):
+    return {{"dof_pos": 0.1 * torch.randn(dof_pos.shape)}}
+
+def compute_goal(commands):
+    return {{"commands": torch_rand_float(-1.0, 1.0, (commands.shape[0], 3), "cpu")}}
+
+def compute_done(dof_pos):
+    return (dof_pos.abs() > 2.0).any(dim=-1)
+"""
+NARROW, WIDE, OTHER = RICH.format(width=2, scale=0.1), RICH.format(width=5, scale=0.3), RICH.format(width=4, scale=0.7)
+PLAIN = "def compute_reward(dof_pos):\n    return dof_pos.exp().sum(dim=-1)\n"
+
+
+def later(name, fault, step=3, width=3):
+    """A candidate that is fine until its function has been called ``step`` times after the check's call."""
+    signature = {"compute_torque": "action, state_dict", "compute_dof_target": "action, state_dict"}.get(
+        name, "state_dict"
+    )
+    fine = {
+        "compute_reward": "state_dict['dof_pos'].sum(dim=-1)",
+        "compute_observation": "state_dict['dof_pos'] * 1.0",
+        "compute_terminal": "state_dict['dof_pos'][:, 0] > 1e9",
+        "compute_torque": "action[:, :3] * 1.0",
+        "compute_dof_target": "action[:, :3] * 1.0",
+        "compute_initial_state": "{'dof_pos': state_dict['dof_pos'] * 0.5}",
+        "compute_goal": "{'commands': state_dict['commands'] * 0.5}",
+    }[name]
+    return (
+        (f"ACTION_DIM = {width}\n" if "action" in signature else "")
+        + f"calls = 0\ndef {name}({signature}):\n    global calls\n    calls += 1\n    result = {fine}\n"
+        + (f"    if calls > {step} + 1:\n        {fault}\n    return result\n")
+    )
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
+
+
+# what comes out
+
+
+def test_rows_padding_and_types():
+    groups = Groups([NARROW, WIDE, PLAIN], n=4)
+    made = groups.run(3)[-1]
+    assert groups.dispatch.failures == {} and groups.dispatch.alive == [True] * 3
+    assert made["command"].shape == (12, 3) and made["command"].dtype is torch.float32
+    assert made["reward"].shape == (12,) and made["terminal"].dtype is torch.bool
+    assert made["observation"].shape == (12, 8)
+    assert not made["observation"][:4, 5:].any() and not made["observation"][8:, 6:].any()
+    state = groups.dispatch._states[1]
+    expected = torch.cat((torch.tanh(state["dof_pos"]), torch.atan2(state["actions"], state["actions"] + 0.1)), dim=-1)
+    assert torch.equal(made["observation"][4:8], expected)
+
+
+def test_commands_come_from_the_action_or_the_tasks_own_drives():
+    torque = "ACTION_DIM = 3\ndef compute_torque(action, state_dict):\n    return 2.0 * action\n"
+    groups = Groups([torque, PLAIN], n=4)
+    actions = torch.arange(24.0).view(8, 3)
+    command = groups.dispatch.command(actions, 0)
+    assert torch.equal(command[:4], 2.0 * actions[:4])
+    assert torch.equal(command[4:], 0.5 * actions[4:] + torch.tanh(groups.task.state["dof_pos"][4:]))
+    assert [s.effort for s in groups.shapings] == [True, False]
+
+
+def test_the_action_is_the_one_being_applied():
+    groups = Groups(["ACTION_DIM = 3\ndef compute_dof_target(actions, action):\n    return actions + action\n"], n=2)
+    groups.actions.fill_(9.0)
+    assert torch.equal(groups.dispatch.command(torch.ones(2, 3), 0), torch.full((2, 3), 2.0))
+
+
+def test_state_views_are_live_also_actions_cut_to_the_groups_width():
+    seen = "def compute_reward(actions, progress_buf):\n    return actions.sum(dim=-1) + progress_buf.float()\n"
+    groups = Groups([seen, NARROW.replace("{width}", "2"), WIDE], n=2)
+    groups.actions.copy_(torch.arange(30.0).view(6, 5))
+    groups.progress_buf += 10
+    assert groups.dispatch.reward(0)[:2].tolist() == [0 + 1 + 2 + 10.0, 5 + 6 + 7 + 10.0]
+    groups.actions.masked_fill_(torch.tensor([True, False] * 3).unsqueeze(1), 0.0)
+    assert groups.dispatch.reward(1)[:2].tolist() == [10.0, 28.0]
+
+
+def test_initial_state_and_goal_keep_what_they_do_not_set():
+    sets = "def compute_initial_state(dof_pos):\n    return {'dof_vel': dof_pos * 0 + 7.0}\n"
+    goal = "def compute_goal(commands):\n    return {'commands': commands.double() * 0 + 3.0}\n"
+    groups = Groups([sets, goal, PLAIN], n=2)
+    state, mask = groups.task.state, torch.ones(6, dtype=torch.bool)
+    initial = groups.dispatch.initial_state(mask, 0)
+    assert set(initial) == {"root_states", "dof_pos", "dof_vel"}
+    assert torch.equal(initial["root_states"], state["root_states"]) and torch.equal(
+        initial["dof_pos"], state["dof_pos"]
+    )
+    assert torch.equal(initial["dof_vel"], torch.cat((torch.full((2, 3), 7.0), state["dof_vel"][2:])))
+    commands = groups.dispatch.goal(mask, 0)["commands"]
+    assert torch.equal(commands, torch.cat((state["commands"][:2], torch.full((2, 3), 3.0), state["commands"][4:])))
+
+
+def test_initial_state_and_goal_are_called_only_for_groups_that_begin_episodes():
+    code = """
+    calls = 0
+    def compute_goal(commands):
+        global calls
+        calls += 1
+        return {"commands": commands * 0 + calls}
+    """
+    groups = Groups([code, code], n=2)
+    first = groups.dispatch.goal(torch.tensor([False, True, False, False]), 0)["commands"][:2].clone()
+    both = groups.dispatch.goal(torch.tensor([False, True, True, False]), 0)["commands"]
+    assert first.unique().item() == 2.0  # the check's call was the first
+    assert both[:2].unique().item() == 3.0 and both[2:].unique().item() == 2.0
+
+
+def test_components_are_means_since_the_last_call():
+    code = """
+    def compute_reward(dof_pos, progress_buf):
+        return dof_pos[:, 0], {"steps": progress_buf, "half": dof_pos[:, 0] * 0 + 0.5, "up": progress_buf > 1}
+    """
+    groups = Groups([code, PLAIN], n=2)
+    assert groups.dispatch.components() == [{}, {}]
+    for _ in range(3):
+        groups.progress_buf += 1
+        groups.dispatch.reward(0)
+    assert groups.dispatch.components() == [{"steps": 2.0, "half": 0.5, "up": pytest.approx(2 / 3)}, {}]
+    groups.progress_buf += 1
+    groups.dispatch.reward(0)
+    assert groups.dispatch.components()[0]["steps"] == 4.0
+
+
+def test_arguments_must_fit():
+    groups = Groups([PLAIN], n=2)
+    with pytest.raises(ValueError, match="1 groups, but 2 shapings, 1 views, 1 seeds"):
+        Dispatcher(groups.layout, groups.shapings * 2, [{}], {}, groups.task, [0], groups.task.device)
+
+
+# isolation
+
+
+@pytest.mark.parametrize("n", [1, 5, 33])
+def test_a_group_alone_among_others_and_beside_a_failing_one_is_bitwise_the_same(n):
+    bad = later("compute_torque", "raise ValueError('boom')", step=2, width=7)
+    alone = Groups([NARROW], n=n).run(8)
+    for codes, at in (
+        ([NARROW, WIDE, OTHER], 0),
+        ([WIDE, PLAIN, NARROW, OTHER], 2),
+        ([bad, OTHER, WIDE, NARROW, PLAIN], 3),
+    ):
+        among = Groups(codes, n=n)
+        for one, made in zip(alone, among.run(8)):
+            assert same(one, among.of(made, at))
+        assert list(among.dispatch.failures) == ([0] if codes[0] is bad else [])
+
+
+def test_groups_of_one_candidate_share_no_module():
+    code = """
+    calls = 0
+    def compute_reward(dof_pos):
+        global calls
+        calls += 1
+        return dof_pos[:, 0] * 0 + calls
+    """
+    groups = Groups([code, code], n=2)
+    assert groups.dispatch.reward(0).tolist() == [2.0] * 4  # each module has seen the check and this call
+
+
+# faults, each found at the step where it happens
+
+FUNCTIONS = [
+    "compute_reward",
+    "compute_observation",
+    "compute_terminal",
+    "compute_torque",
+    "compute_dof_target",
+    "compute_initial_state",
+    "compute_goal",
+]
+CHANGED = "changed 'dof_vel' in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("fault", "line", "message"),
+    [
+        ("raise ValueError('boom')", 7, "raised ValueError: boom (environment step 3)"),
+        ("exit(2)", 7, "raised SystemExit: 2 (environment step 3)"),
+        ("result = None", 2, None),
+        ("state_dict['dof_vel'][0, 0] = 1.0", 2, f"{CHANGED} (environment step 3)"),
+        ("state_dict['mine'] = 1", 7, None),
+    ],
+)
+def test_one_fault_one_casualty(name, fault, line, message):
+    codes = [NARROW, later(name, fault), PLAIN]
+    line += "ACTION_DIM" in codes[1]
+    groups = Groups(codes, n=4)
+    clean = Groups([NARROW, PLAIN], n=4)
+    for t in range(6):
+        made, expected = groups.step(t), clean.step(t)
+        assert same(groups.of(made, 0), clean.of(expected, 0)) and same(groups.of(made, 2), clean.of(expected, 1))
+        assert groups.dispatch.alive == [True, t < 3, True]
+    error = groups.dispatch.failures[1]
+    assert (error.file, error.line, error.function) == ("c1.py", line, name)
+    assert error.message.endswith("(environment step 3)")
+    if message:
+        assert error.message == message
+    dead = groups.of(made, 1)
+    assert not dead["reward"].any() and not dead["observation"].any() and not dead["command"].any()
+    assert not dead["terminal"].any()
+
+
+def test_a_dead_groups_functions_are_no_longer_called_and_its_first_fault_counts():
+    code = later("compute_reward", "raise ValueError(f'call {calls}')", step=0)
+    groups = Groups([code, PLAIN], n=2)
+    groups.run(5)
+    assert groups.dispatch.failures[0].message == "raised ValueError: call 2 (environment step 0)"
+    assert groups.dispatch._states[0]["dof_pos"].isfinite().all()
+
+
+def test_exception_at_step_1000():
+    groups = Groups([PLAIN, later("compute_observation", "raise RuntimeError('late')", step=1000)], n=2)
+    for t in range(1001):
+        assert groups.dispatch.alive == [True, True]
+        groups.dispatch.observation(t)
+    assert str(groups.dispatch.failures[1]) == (
+        "c1.py:7: in compute_observation: raised RuntimeError: late (environment step 1000)"
+    )
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS])
+def test_not_finite_results(name, value, deferred):
+    spoil = "result = (result if not isinstance(result, dict) else next(iter(result.values()))) * 1.0; "
+    spoil += f"result.view(-1)[1] = float('{value}'); "
+    spoil += {
+        "compute_initial_state": "result = {'dof_pos': result}",
+        "compute_goal": "result = {'commands': result}",
+    }.get(name, "")
+    groups = Groups([PLAIN, later(name, spoil), NARROW], n=4, deferred_faults=deferred)
+    clean = Groups([PLAIN, NARROW], n=4, deferred_faults=deferred)
+    for t in range(6):
+        made, expected = groups.step(t), clean.step(t)
+        assert same(groups.of(made, 0), clean.of(expected, 0)) and same(groups.of(made, 2), clean.of(expected, 1))
+        assert all(bool(x.isfinite().all()) for x in made.values())
+        groups.dispatch.poll()
+        assert groups.dispatch.alive == [True, t < 3, True]
+    total = 4 if name in ("compute_reward", "compute_terminal") else 12
+    of_state = {"compute_initial_state": 4 * (13 + 3 + 3)}.get(name, total)
+    error = groups.dispatch.failures[1]
+    assert error.message == f"returned NaN or infinity in 1 of {of_state} values (environment step 3)"
+    assert (error.file, error.function) == ("c1.py", name)
+
+
+def test_poll_names_the_first_of_many_faulty_steps():
+    groups = Groups([later("compute_reward", "result = result * math.nan"), PLAIN], n=4, deferred_faults=True)
+    groups.run(8)
+    assert groups.dispatch.alive == [True, True]
+    groups.dispatch.poll()
+    groups.dispatch.poll()
+    assert groups.dispatch.failures[0].message == "returned NaN or infinity in 4 of 4 values (environment step 3)"
+    assert groups.dispatch.alive == [False, True]
+
+
+def test_padding_does_not_count():
+    code = later("compute_observation", "result = result * math.nan", step=0)
+    groups = Groups([code, WIDE], n=4)
+    groups.dispatch.observation(5)
+    assert groups.dispatch.failures[0].message == "returned NaN or infinity in 12 of 12 values (environment step 5)"
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_diverged_policy_is_told_from_a_faulty_function(deferred):
+    groups = Groups([NARROW, WIDE], n=4, deferred_faults=deferred)
+    actions = torch.zeros(8, 5)
+    actions[1, 1] = math.nan
+    actions[2, 4] = math.nan  # padding of the narrow group
+    command = groups.dispatch.command(actions, 7)
+    groups.dispatch.poll()
+    assert bool(command.isfinite().all()) and not command[:4].any() and bool(command[4:].any())
+    assert groups.dispatch.alive == [False, True]
+    assert str(groups.dispatch.failures[0]) == (
+        "c0.py: the policy's action held NaN or infinity in 1 of 8 values (environment step 7): its training diverged, "
+        "are rewards or observations too large?"
+    )
+    assert bool(groups.dispatch.command(actions, 8).isfinite().all())
+
+
+def test_huge_but_finite_rewards_are_no_fault():
+    groups = Groups(["def compute_reward(dof_pos):\n    return dof_pos[:, 0] * 0 + 3e38\n"] * 2, n=8)
+    assert bool((groups.dispatch.reward(0) > 1e38).all()) and groups.dispatch.alive == [True, True]
+
+
+def test_changed_constants_show_at_the_next_poll():
+    groups = Groups([later("compute_reward", "state_dict['dof_vel_scale'].mul_(2)", step=1), PLAIN], n=2)
+    before = groups.task.constants["dof_vel_scale"].clone()
+    groups.run(4)
+    groups.dispatch.poll()
+    assert groups.dispatch.alive == [False, True]
+    assert "one of its functions changed 'dof_vel_scale' in place" in str(groups.dispatch.failures[0])
+    assert torch.equal(groups.task.constants["dof_vel_scale"], before)
+
+
+def test_faults_of_the_tasks_own_drives_are_not_the_candidates(monkeypatch):
+    groups = Groups([PLAIN], n=2)
+    monkeypatch.setattr(type(groups.task), "default_dof_target", lambda *_: 1 / 0)
+    groups = Groups([PLAIN], n=2)
+    with pytest.raises(ZeroDivisionError):
+        groups.dispatch.command(groups.actions, 0)
+
+
+def test_fail_from_outside_and_resume():
+    groups = Groups([WIDE, NARROW, PLAIN], n=4)
+    groups.run(2)
+    groups.dispatch.fail(1, CandidateError("out of memory", "c1.py"))
+    saved, task = groups.dispatch.get_state(), groups.task.get_state()
+    buffers = groups.actions.clone(), groups.progress_buf.clone()
+    expected = groups.run(3, first=2)
+    components = groups.dispatch.components()
+
+    resumed = Groups([WIDE, NARROW, PLAIN], n=4)
+    resumed.task.set_state(task)
+    resumed.actions.copy_(buffers[0])
+    resumed.progress_buf.copy_(buffers[1])
+    resumed.dispatch.set_state(saved)
+    assert resumed.dispatch.alive == [True, False, True]
+    assert str(resumed.dispatch.failures[1]) == "c1.py: out of memory"
+    assert all(same(one, two) for one, two in zip(expected, resumed.run(3, first=2)))
+    assert resumed.dispatch.components() == components and components[1] == {}
+
+
+# random numbers
+
+DRAWS = """
+import random
+from isaacgym.torch_utils import torch_rand_float
+def compute_reward(dof_pos):
+    return {}
+"""
+SOURCES = [
+    "torch.rand(dof_pos.shape[0])",
+    "torch_rand_float(0.0, 1.0, (dof_pos.shape[0], 1), 'cpu').squeeze(-1)",
+    "torch.tensor([random.random() for _ in range(dof_pos.shape[0])])",
+    "torch.from_numpy(np.random.rand(dof_pos.shape[0]))",
+    "torch.empty_like(dof_pos).uniform_()[:, 0]",
+]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_random_numbers_are_the_groups_own(source):
+    code = DRAWS.format(source)
+    groups = Groups([code, code, code, PLAIN], n=4, seeds=[0, 0, 1, 0])
+    torch.manual_seed(0)
+    generator = torch.get_rng_state()
+    rewards = [groups.layout.split(groups.dispatch.reward(t).clone()) for t in range(3)]
+    assert torch.equal(torch.get_rng_state(), generator)
+    for reward in rewards:
+        assert torch.equal(reward[0], reward[1])  # paired
+        assert not torch.equal(reward[0], reward[2])  # another seed, other numbers
+        assert len(reward[0].unique()) == 4
+    assert not torch.equal(rewards[0][0], rewards[1][0])
+    alone = Groups([code], n=4)
+    torch.rand(7)
+    for t in range(3):  # the neighbours and the state of the generators make no difference
+        assert torch.equal(alone.dispatch.reward(t), rewards[t][0])
+
+
+def test_kinds_of_functions_draw_different_numbers():
+    code = """
+    from isaacgym.torch_utils import torch_rand_float
+    def compute_reward(dof_pos):
+        return torch_rand_float(0.0, 1.0, (dof_pos.shape[0], 1), "cpu").squeeze(-1)
+    def compute_observation(dof_pos):
+        return torch_rand_float(0.0, 1.0, (dof_pos.shape[0], 1), "cpu")
+    """
+    groups = Groups([code], n=8)
+    reward = groups.dispatch.reward(0)
+    assert torch.equal(reward, noise.uniform(0, 0, noise.REWARD, 8, 1).squeeze(-1))
+    assert not torch.equal(reward, groups.dispatch.observation(0).squeeze(-1))
+
+
+def test_deferred_faults_give_the_same_results():
+    now, later_on = Groups([NARROW, WIDE, PLAIN], n=5), Groups([NARROW, WIDE, PLAIN], n=5, deferred_faults=True)
+    assert all(same(one, two) for one, two in zip(now.run(5), later_on.run(5)))
+    assert now.dispatch.components() == later_on.dispatch.components()

@@ -1,0 +1,119 @@
+"""Functions that are legal and tricky: sizes as numbers, random calls, what is not used, odd values.
+
+A body for each; ``x`` is dof_pos ``(n, 3)``, ``v`` dof_vel, ``s`` the state, ``n`` how many environments there are.
+"""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+
+_HEAD = {
+    "reward": "compute_reward(state_dict)",
+    "observation": "compute_observation(state_dict)",
+    "terminal": "compute_terminal(state_dict)",
+    "initial_state": "compute_initial_state(state_dict)",
+    "goal": "compute_goal(state_dict)",
+    "torque": "compute_torque(action, state_dict)",
+    "dof_target": "compute_dof_target(action, state_dict)",
+}
+
+_BODIES: dict[str, dict[str, str]] = {
+    "reward": {
+        "half of them": "return torch.where(torch.arange(n) < n // 2, x[:, 0], -x[:, 0])",
+        "half by size": "return x[:, 0] * (torch.arange(x.size(0)) < x.size(0) // 2)",
+        "a quarter by len": "return torch.where(torch.arange(len(x)) >= 3 * (len(x) // 4), v[:, 0], x[:, 0])",
+        "share of the lane": "return x[:, 0] + torch.arange(n) / n",
+        "seven tenths": "return x[:, 0] * (torch.arange(n) < int(0.7 * n))",
+        "two thirds": "return x[:, 0] * (torch.arange(n) >= 2 * n // 3)",
+        "share to the end": "return x[:, 0] + torch.arange(n, dtype=torch.float32) / (n - 1)",
+        "every other": "return torch.where(torch.arange(n) % 2 == 0, x[:, 0], x[:, 1])",
+        "the last": "return x[:, 0] + (torch.arange(n) == n - 1).float()",
+        "from behind": "return x[:, 0] * (n - torch.arange(n)).clamp(max=3)",
+        "times n": "return x[:, 0] * 0.01 * n",
+        "n in an array": "return x[:, 0] + torch.full((n,), float(n)) * 0.001",
+        "shape unpacked": "rows, columns = x.shape\nreturn x.sum(dim=1) / columns + torch.zeros(rows)",
+        "numel": "return x[:, 0] * (x.numel() // x.shape[0])",
+        "unused mean": "mean = x.mean()\nreturn x[:, 0]",
+        "printed mean": "print('mean', x.mean().shape)\nreturn x[:, 0]",
+        "unused statistics": "low, high, std = x.min(0), x.max(), x.std(dim=0)\nreturn v[:, 1]",
+        "unused first row": "first = x[0] * 2\nreturn x[:, 2]",
+        "asserted shapes": "assert x.shape[1] == 3 and x.dim() == 2 and v.shape == x.shape\nreturn x[:, 0]",
+        "number as component": "return x[:, 0], {'weight': 0.5, 'whole': 3}",
+        "constant as component": "return x[:, 0], {'scale': state_dict['dof_vel_scale'], 'x': x[:, 1]}",
+        "0-d component": "return x[:, 0], {'made': torch.tensor(0.25), 'on': torch.tensor(True)}",
+        "bool component": "return x[:, 0], {'near': x[:, 0] > 0, 'steps': s['progress_buf']}",
+        "rand": "return x[:, 0] + torch.rand(n)",
+        "rand_like": "return x[:, 0] + torch.rand_like(x).sum(-1)",
+        "randn": "return x[:, 0] + 0.1 * torch.randn(n, 2).prod(-1)",
+        "randint": "return x[:, 0] + torch.randint(0, 5, (n,))",
+        "a choice": "return x[torch.arange(n), torch.randint(3, (n,))]",
+        "bernoulli": "return x[:, 0] * torch.bernoulli(torch.full((n,), 0.7))",
+        "normal": "return torch.normal(x[:, 0], 0.1)",
+        "uniform_": "return x[:, 0] + torch.empty(n, 3).uniform_(-1, 1).amax(-1)",
+        "exponential_": "return x[:, 0] + x.new_empty(n).exponential_(2.0)",
+        "dropout": "return torch.nn.functional.dropout(x, 0.4).sum(-1)",
+        "multinomial": "return x[:, 0] + torch.multinomial(torch.softmax(x, -1), 1).squeeze(-1)",
+        "one draw for all": "return x[:, 0] + torch.rand(3).sum() + torch.rand(())",
+        "columns first": "return x[:, 0] + torch.rand(2, n)[1]",
+        "interleaved": "return x[:, 0] + torch.rand(n * 2).view(n, 2)[:, 1]",
+        "two draws": "return torch.rand(n) - torch.rand(n)",
+        "ties": "return torch.round(x[:, 0] * 4) + torch.sign(torch.round(x[:, 1]))",
+        "integer steps": "return (s['progress_buf'] // 3 % 4).float() + s['progress_buf'] / 7",
+        "negative modulo": "return torch.remainder(x[:, 0], -0.3) + torch.fmod(x[:, 1], 0.2) + (-7 % 3)",
+        "masked": "y = x.clone()\ny[x < 0] = 0.5\ny[:, 1] *= 2\nreturn y.sum(-1)",
+        "rare": "return torch.where(x[:, 0] > 0.49, torch.log(x[:, 0].clamp(min=1e-6)), x[:, 1])",
+        "nan hidden": "return torch.nan_to_num(torch.log(x[:, 0]), nan=-1.0, neginf=-9.0)",
+        "a loop": "y = x[:, 0]\nfor _ in range(40):\n    y = torch.sin(y) + 0.1\nreturn y",
+        "a sort of many": "return torch.cat([x, v, x + v, x - v, x * v, x * 2], -1).median(dim=-1).values",
+        "topk": "return torch.cat([x, v, x + v, x * v], -1).topk(3, dim=-1).values.sum(-1)",
+        "double": "return (x[:, 0].double() ** 3).float() + 1e-9",
+    },
+    "observation": {
+        "lanes": "return torch.stack([torch.arange(n) / n, torch.arange(n) % 4, x[:, 0]], dim=-1)",
+        "linspace": "return torch.cat([x, torch.linspace(0.0, 1.0, n).unsqueeze(-1)], dim=-1)",
+        "linspace down": "return torch.cat([x, torch.linspace(2.0, -1.0, steps=x.shape[0])[:, None]], dim=-1)",
+        "noise": "return torch.cat([x, v], -1) + 0.05 * torch.randn(n, 6)",
+        "noise by kind": "return torch.cat([torch.randn_like(x), (2 * torch.rand(n, 3) - 1) * v], -1)",
+        "noise with steps": "return x * (1 + 0.1 * torch.rand_like(x)) + (torch.rand(n, 1) < 0.1) * v",
+        "unused norm": "norm = torch.linalg.norm(x)\nreturn torch.cat([x, v], dim=-1)",
+        "flattened": "return state_dict['contact_forces'].reshape(n, -1) + torch.zeros(n, 12)",
+        "reshaped by four": "return state_dict['contact_forces'].view(n * 4, 3).norm(dim=-1).view(n, 4)",
+        "repeated": "return torch.ones(1, 3).repeat(n, 1) * x",
+        "expanded": "return torch.tensor([1.0, 2.0]).expand(n, 2) + x[:, :2]",
+        "built in a list": "return torch.stack([x[:, i] * (i + 1) for i in range(x.shape[1])], dim=1)",
+        "zeros filled": "o = torch.zeros((n, 7))\no[:, :3] = x\no[:, 3:6] = v\no[:, 6] = n\nreturn o",
+    },
+    "terminal": {
+        "first half": "return (torch.arange(n) < n // 2) & (s['progress_buf'] > 2)",
+        "by chance": "return torch.rand(n) < 0.2",
+        "staggered": "return (s['progress_buf'] + torch.arange(n) * 5 // n) % 5 == 4",
+    },
+    "initial_state": {
+        "rand": "return {'dof_pos': 0.2 * (torch.rand(n, 3) - 0.5)}",
+        "randn in place": "p = 0 * x\np += 0.1 * torch.randn_like(p)\nreturn {'dof_pos': p, 'dof_vel': p * 0}",
+        "spread": "return {'dof_pos': 0.4 * x + (torch.arange(n) / n - 0.5).unsqueeze(-1)}",
+        "levels": "return {'dof_vel': torch.randint(0, 3, (n, 1)).float().expand(n, 3) * 0.1}",
+    },
+    "goal": {
+        "uniform_": "return {'commands': torch.empty(n, 3).uniform_(-1.0, 1.0)}",
+        "curriculum": "return {'commands': torch.linspace(0.1, 1.0, n)[:, None] * torch.ones(1, 3)}",
+        "halves": "c = torch.rand(n, 3)\nc[:, 1] = (torch.arange(n) < n // 2) * 0.7\nreturn {'commands': c}",
+    },
+    "torque": {
+        "noisy": "return 0.3 * action + 0.05 * torch.randn_like(action) - v",
+        "alternating": "return action * (1 - 2 * (torch.arange(n) % 2)).unsqueeze(-1)",
+    },
+    "dof_target": {
+        "delayed by chance": "return torch.where(torch.rand(n, 1) < 0.3, x, x + 0.2 * action)",
+    },
+}
+
+
+def code(kind: str, name: str) -> str:
+    """A candidate file with this function alone."""
+    names = 's = state_dict\nx, v = s["dof_pos"], s["dof_vel"]\nn = x.shape[0]\n'
+    width = "ACTION_DIM = 3\n" if kind in ("torque", "dof_target") else ""
+    return f"{width}def {_HEAD[kind]}:\n{indent(names + dedent(_BODIES[kind][name]), '    ')}\n"
+
+
+TRICKY = {f"{kind}: {name}": code(kind, name) for kind, own in _BODIES.items() for name in own}

@@ -1,0 +1,224 @@
+"""--resume of a run folder to which something happened: it goes on and says so, or says what to do; nothing is lost."""
+
+import json
+import re
+import shutil
+import signal
+
+import pytest
+import torch
+from helpers import QUICK, run, start_process, stop_at, write_candidates
+
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.run.folder import RunFolder
+
+GOOD = 'def compute_reward(pole_angle):\n    c = torch.cos(pole_angle)\n    return c, {"cosine": c}\n'
+WORDS = [
+    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", 8, "--seed", 3,
+    "checkpoint_minutes=0",
+]  # fmt: skip
+
+
+def words(folder):
+    return [*WORDS, "--candidates", *write_candidates(folder / "files", {"good": GOOD, "other": GOOD})]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    return run(folder / "run", *words(folder))
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed")
+    output = folder / "run"
+
+    def reached():
+        saved = RunFolder(output).load_checkpoint()
+        return saved is not None and saved.training["iteration"] >= 5
+
+    code, _ = stop_at(start_process(words(folder), output), reached, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    return output
+
+
+def cut(path, size):
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def replace(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+ENDS = {  # what is done to a killed run: what is said
+    "checkpoint cut": (lambda f: cut(f / "checkpoint.pth", 9000), r"checkpoint\.pth is damaged \(it is cut off"),
+    "checkpoint empty": (lambda f: cut(f / "checkpoint.pth", 0), r"checkpoint\.pth is damaged \(it is empty\)"),
+    "checkpoint foreign": (
+        lambda f: torch.save({"a": 1}, f / "checkpoint.pth"),
+        r"checkpoint\.pth is damaged \(it is no checkpoint of a run\): put back a copy of it; or delete it",
+    ),
+    "curves foreign": (
+        lambda f: (f / "curves.csv").write_text("a,b\n"),
+        r"curves\.csv is damaged: its first line must be .*; put back a copy of it, or delete it to go on without",
+    ),
+    "task changed": (
+        lambda f: replace(f / "config.yaml", "name: Cartpole\n  env:", "name: Ant\n  env:"),
+        r"config\.yaml was changed since the run began \(task\.name: Cartpole -> Ant\): put that back, or begin a new",
+    ),
+    "seeds changed": (
+        lambda f: replace(f / "config.yaml", "seeds: 1", "seeds: 2"),
+        r"was changed since the run began \(seeds: 1 -> 2\).* only max_memory, .* may be changed",
+    ),
+    "task changed, format 1": (
+        lambda f: (
+            (f / "run.json").unlink(),
+            replace(f / "config.yaml", "name: Cartpole\n  env:", "name: Ant\n  env:"),
+        ),
+        r"config\.yaml: task\.env",
+    ),
+    "size changed, format 1": (
+        lambda f: (
+            (f / "run.json").unlink(),
+            replace(f / "config.yaml", "num_envs_per_candidate: 4", "num_envs_per_candidate: 5"),
+        ),
+        r"checkpoint\.pth does not fit the run's config\.yaml \(.*\): put back both as they were",
+    ),
+    "config and record cut": (
+        lambda f: (cut(f / "config.yaml", 700), cut(f / "run.json", 200)),
+        r"the run is damaged: config\.yaml: line \d+: .*; put back a copy, or begin a new run",
+    ),
+    "newer": (
+        lambda f: replace(f / "run.json", '"format": 2', '"format": 9'),
+        r"run\.json is of format 9, and this version of EnvCoderBench reads up to format 2: go on with the version",
+    ),
+    "source gone": (
+        lambda f: (f / "candidates" / "good" / "source.py").unlink(),
+        r"the run is damaged: .*source\.py: No such file or directory",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_a_run_that_cannot_go_on_says_why_and_is_left_alone(tmp_path, killed, capsys, what):
+    folder = tmp_path / "run"
+    shutil.copytree(killed, folder)
+    damage, message = ENDS[what]
+    damage(folder)
+    before = files(folder)
+    assert main(["--resume", str(folder)]) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("eval-shapers: ")]
+    assert len(told) == 1 and re.search(message, told[0]), told
+    after = files(folder)
+    for name in before:  # logs are cut to the checkpoint, as at every resumption
+        assert after[name] == before[name] or name.suffix == ".csv", name
+
+
+LOST = r"\.csv: \d+ rows from before are lost; the run goes on"
+GOES_ON = {
+    "curves missing": (lambda f: (f / "curves.csv").unlink(), rf"curves{LOST}"),
+    "curves cut": (lambda f: cut(f / "curves.csv", 300), rf"curves{LOST}"),
+    "points empty": (lambda f: cut(f / "points.csv", 0), rf"points{LOST}"),
+    "components missing": (lambda f: (f / "components.csv").unlink(), rf"components{LOST}"),
+    **{
+        f"config cut after {share} %": (
+            lambda f, share=share: cut(f / "config.yaml", len((f / "config.yaml").read_bytes()) * share // 100),
+            r"config\.yaml is damaged \(its end is missing\): going on with the config in run\.json",
+        )
+        for share in (0, 30, 50, 98, 99)
+    },
+    "config without a key": (
+        lambda f: replace(f / "config.yaml", "seeds: 1\n", ""),
+        r"config\.yaml is damaged \(seeds is missing\): going on with the config in run\.json",
+    ),
+    "config unreadable": (
+        lambda f: replace(f / "config.yaml", "seeds: 1\n", "seeds: [1\n"),
+        r"config\.yaml is damaged \(line \d+: .*\): going on with the config in run\.json",
+    ),
+    "config missing": (lambda f: (f / "config.yaml").unlink(), r"config\.yaml is damaged \(No such file"),
+    "config edited": (
+        lambda f: replace(f / "config.yaml", "max_memory: null", "max_memory: 8GiB"),
+        r"config\.yaml was changed since the run began \(max_memory: null -> 8GiB\): going on with that",
+    ),
+    "record cut": (
+        lambda f: cut(f / "run.json", 200),
+        r"run\.json is damaged .*: whether config\.yaml was changed cannot be told\n.*it is not known with",
+    ),
+    "record gone": (lambda f: (f / "run.json").unlink(), r"it is not known with which software and on which device"),
+    "other versions": (
+        lambda f: replace(f / "run.json", f'"torch": "{torch.__version__}"', '"torch": "1.0"'),
+        r"the run goes on with torch \S+ \(was 1\.0\): the results may not be those of an unbroken run to the last bit",
+    ),
+    "results cut": (lambda f: cut(f / "results.csv", 100) if (f / "results.csv").exists() else None, r""),
+    "nothing": (lambda f: None, r""),
+}
+
+
+@pytest.mark.parametrize("what", GOES_ON)
+def test_a_run_that_can_go_on_does_and_says_what_is_missing(tmp_path, killed, finished, capsys, what):
+    folder = tmp_path / "run"
+    shutil.copytree(killed, folder)
+    damage, message = GOES_ON[what]
+    damage(folder)
+    assert main(["--resume", str(folder)]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if re.match(rf"{re.escape(str(folder))}\S*: ", line)]
+    assert bool(told) == bool(message) and re.search(message, "\n".join(told)), told
+
+    def results(output):
+        return (output / "results.csv").read_text().replace(str(output.parent), "")
+
+    assert results(folder) == results(finished).replace(str(finished.parent), "")
+    config, record = (folder / "config.yaml").read_text(), json.loads((folder / "run.json").read_text())
+    assert config == record["config"] or what == "config edited"
+    assert len(record["software"]) == (2 if what == "other versions" else 1)
+
+
+COMPLETE = {
+    "results cut": (lambda f: cut(f / "results.csv", 250), r"results\.csv is damaged .*: the ranking is that of summ"),
+    "results a row short": (
+        lambda f: cut(f / "results.csv", (f / "results.csv").read_bytes().rindex(b"\nother") + 1),
+        r"results\.csv is damaged \(rows are missing\): the ranking is that of summary\.json",
+    ),
+    "results missing": (lambda f: (f / "results.csv").unlink(), r"results\.csv cannot be read .*: the ranking is that"),
+    "summary cut": (lambda f: cut(f / "summary.json", 250), r"summary\.json is damaged .*: the ranking is that of res"),
+    "config edited": (
+        lambda f: replace(f / "config.yaml", "learning_iterations: 8", "learning_iterations: 800"),
+        r"config\.yaml was changed after the run \(learning_iterations: 8 -> 800\): these are results of the config",
+    ),
+    "config cut": (lambda f: cut(f / "config.yaml", 250), r"config\.yaml is damaged"),
+    "nothing": (lambda f: None, r""),
+}
+
+
+@pytest.mark.parametrize("what", COMPLETE)
+def test_a_complete_run_is_shown_whatever_became_of_one_file(tmp_path, finished, capsys, what):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    main(["--resume", str(folder)])
+    table = capsys.readouterr().out.partition("steps: mean")[0]
+    assert "good" in table
+    damage, message = COMPLETE[what]
+    damage(folder)
+    before = files(folder)
+    assert main(["--resume", str(folder)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.partition("steps: mean")[0] == table
+    told = [line for line in captured.err.splitlines() if line.startswith(f"{folder}: ")]
+    assert len(told) == bool(message) and (not told or re.search(message, told[0])), told
+    assert files(folder) == before
+
+
+def test_a_complete_run_without_any_ranking_says_so(tmp_path, finished, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    cut(folder / "summary.json", 250)
+    cut(folder / "results.csv", 250)
+    assert main(["--resume", str(folder)]) == 2
+    told = capsys.readouterr().err
+    assert "results.csv is damaged" in told and "summary.json is damaged" in told and "put back a copy" in told

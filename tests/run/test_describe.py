@@ -1,0 +1,93 @@
+import subprocess
+import sys
+
+import pytest
+
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.describe import describe
+from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.tasks.facts import shown
+from envcoder_bench.tasks.registry import get_spec, make_task, task_names
+
+
+@pytest.mark.parametrize("width", [80, 110])
+@pytest.mark.parametrize("name", task_names())
+def test_it_has_every_key_with_its_shape_unit_and_meaning(name, width):
+    task, text = get_spec(name).task_class, describe(name, width)
+    state = text.split("state_dict, ")[1]
+    for key, field in task.fields.items():
+        line = next(line for line in state.splitlines() if line.startswith(f"  {key} "))
+        shape = "constant" if field.shape is None else f"({', '.join(['n', *map(str, field.shape)])}"
+        assert shape in line and field.unit in line
+        assert line.split()[-1] in field.meaning and field.meaning.split()[-1] in state
+    flat = " ".join(text.split())
+    assert " ".join(task.fitness_meaning.split()) in flat
+    assert all(f"  {function}: " in text for function in SHAPER_TYPES)
+    longest = max(len(line) for line in text.splitlines() if not line.startswith("   "))
+    assert longest <= max(width, 110)
+
+
+def test_it_says_what_the_baselines_do_and_what_a_goal_is():
+    text = describe("Ant")
+    assert "    human: 60 numbers: torso 12, joint angles 8" in text
+    assert "    unshaped: End with a fall." in text
+    assert "compute_goal: a dict of some of targets (n, 3)" in text
+    assert "compute_torque: (n, 8) joint torques" in text
+    assert "this task has no goal" in describe("Cartpole")
+    assert "without an action function: 12 actions move the task's own position drives" in describe("Anymal")
+    assert "without an action function" not in text
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_constants_have_the_values_that_train_and_axes_their_names(name):
+    task = make_task(name, compose_config(name).task, 1, "mujoco_cpu", "cpu")
+    flat = " ".join(describe(name).split())
+    for key, value in task.constants.items():
+        told = shown(value.tolist())
+        after = flat.split(f" {key} constant ")[1]
+        assert after.startswith(f"= {told} ") or f"= {told} " in f"{after} ".split(" constant ")[0], key
+    assert f"joints: {', '.join(task.dof_names)}" in flat and f"bodies: {', '.join(task.body_names)}" in flat
+
+
+def test_values_follow_the_config(capsys):
+    assert "max_push_effort constant = 400 N" in " ".join(describe("Cartpole").split())
+    assert "60.24 control steps a second; an episode lasts 500 of them at most, 8.3 s" in describe("Cartpole")
+    assert main(["--task", "Cartpole", "--describe", "task.env.maxEffort=4", "task.sim.dt=0.02"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "max_push_effort constant = 4 N" in told and "50 control steps a second" in told
+    assert main(["--task", "Cartpole", "--describe", "task.env.maxEfort=4"]) == 2
+    assert "unknown key 'task.env.maxEfort'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (1, "1"), (0.5, "0.5"), (1 / 3, "0.33333"), (-10.0, "-10"), (500, "500"), (1e-7, "1e-07"), (True, "True"),
+        ([1, 2], "[1, 2]"), ([0.5] * 16, "16 times 0.5"), ([2.0] * 3, "[2, 2, 2]"), ([[1.0, 2.0]], "[[1, 2]]"),
+    ],
+)  # fmt: skip
+def test_numbers_have_five_digits(value, told):
+    assert shown(value) == told
+
+
+def test_the_flag_prints_it_and_stops(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "90")
+    assert main(["--task", "Ant", "--describe"]) == 0
+    assert capsys.readouterr().out == describe("Ant", 90) + "\n"
+    assert main(["--task", "ant", "--describe"]) == 2
+    assert "unknown task 'ant' (did you mean Ant?)" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_task():
+    with pytest.raises(ValueError, match="did you mean Humanoid"):
+        describe("Humanoids")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = [sys.executable, "-m", "envcoder_bench.eval_shapers", "--task", "Ant", "--describe"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 0

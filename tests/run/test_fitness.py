@@ -1,0 +1,335 @@
+"""--fitness FILE: what evaluations measure is the user's, and nothing else changes."""
+
+import json
+import math
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import (
+    QUICK,
+    assert_same_weights,
+    results,
+    run,
+    start_process,
+    stop_at,
+    weights,
+    write_candidates,
+)
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.report.points import read_points
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.fitness import fitness_meaning, read_fitness
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.prepare import build_task, prepare
+from envcoder_bench.tasks.registry import get_spec
+
+CANDIDATES = {
+    "gentle": "def compute_reward(pole_angle, actions):\n    return torch.cos(pole_angle) - actions[:, 0] ** 2\n",
+    "five_actions": """
+ACTION_DIM = 5
+def compute_torque(action, state_dict):
+    push = 100.0 * action.sum(dim=1, keepdim=True)
+    return torch.cat([push, torch.zeros_like(push)], dim=1)
+""",
+}
+OWN = '''"""Upright."""
+import math
+def compute_fitness(state_dict):
+    upright = torch.cos(state_dict["pole_angle"]) >= math.cos(math.radians(12.0))
+    return (upright & (torch.abs(state_dict["cart_pos"]) <= state_dict["reset_dist"])).float()
+'''
+EFFORT = '"""Minus the effort."""\ndef compute_fitness(actions):\n    return -1.0 - (actions**2).sum(dim=1)\n'
+ONES = '"""Steps."""\ndef compute_fitness(pole_angle):\n    return torch.ones_like(pole_angle)\n'
+WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", 4]
+N = 7
+
+
+def command(folder, source, *words, candidates=CANDIDATES, expect=0):
+    """Run the command with a fitness file."""
+    (fitness,) = write_candidates(folder, {"fitness": source})
+    files = write_candidates(folder / "files", candidates)
+    return run(folder / "run", *WORDS, "--fitness", fitness, "--candidates", *files, *words, expect=expect)
+
+
+def evaluation(source, candidates=CANDIDATES, overrides=(), task="Cartpole"):
+    """An environment to evaluate candidates in, by a fitness file or, without one, the task's own fitness."""
+    cfg = compose_config(task, [f"num_envs_per_candidate={N}", *overrides])
+    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    sources = [CandidateSource(name, f"{name}.py", text) for name, text in candidates.items()]
+    fitness = None if source is None else CandidateSource("(fitness)", "fitness.py", source)
+    groups, failed = prepare(cfg, sources, fitness)
+    assert not failed
+    assert all(group.shaping.fitness is None for group in groups)  # training knows nothing of it
+    layout = GroupLayout(len(groups), N)
+    shapings = [group.evaluation for group in groups]
+    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
+
+
+def episodes(env, rounds=2):
+    return run_episodes(env, lambda obs: torch.sin(obs[:, :1] * 50.0).expand_as(env.actions), rounds, first_step=0)
+
+
+# what is measured
+
+
+@pytest.mark.parametrize("compiled", ["true", "false"])
+def test_the_tasks_own_fitness_in_a_file_gives_the_tasks_own_numbers(compiled):
+    ours = evaluation(OWN, overrides=[f"compile_shapers={compiled}"])
+    stage = ours.dispatch.stages["fitness"]
+    assert [len(stage.traced), len(stage.calls)] == ([2, 0] if compiled == "true" else [0, 2])
+    expected, found = episodes(evaluation(None)), episodes(ours)
+    assert torch.equal(found.fitness, expected.fitness)
+    assert torch.equal(found.length, expected.length)
+    assert 0.0 < found.fitness.mean() < 1.0
+
+
+def test_it_is_summed_until_the_episode_ends_and_divided_by_the_full_length():
+    env = evaluation(ONES)
+    played = episodes(env)
+    torch.testing.assert_close(played.fitness, played.length / env.full_episode)
+    assert len(played.length.unique()) > 3
+
+
+def test_it_sees_the_state_after_the_step_and_the_action_of_the_candidate():
+    clock = (
+        '"""C."""\ndef compute_fitness(progress_buf, actions):\n    return progress_buf + 1000.0 * actions.shape[1]\n'
+    )
+    env = evaluation(clock, overrides=["compile_shapers=false"])
+    played = episodes(env, rounds=1)
+    steps = played.length.double()
+    widths = torch.tensor([[1.0], [5.0]])
+    expected = (steps * (steps + 1) / 2 + 1000.0 * widths * steps) / env.full_episode
+    torch.testing.assert_close(played.fitness.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", ["true", "false"])
+def test_it_does_not_depend_on_neighbours_to_the_last_bit(compiled):
+    source = '"""S."""\ndef compute_fitness(dof_pos, dof_vel):\n    return torch.tanh(dof_pos * dof_vel.exp()).sum(1)\n'
+    overrides = [f"compile_shapers={compiled}"]
+    alone = episodes(evaluation(source, {"gentle": CANDIDATES["gentle"]}, overrides))
+    among = episodes(evaluation(source, {"other": CANDIDATES["five_actions"], **CANDIDATES}, overrides))
+    assert torch.equal(alone.fitness[0], among.fitness[1])
+
+
+def test_what_it_keeps_between_calls_is_each_groups_own(capsys):
+    counts = """
+'''Calls.'''
+calls = []
+def compute_fitness(pole_angle):
+    calls.append(1)
+    return torch.ones_like(pole_angle) * len(calls)
+"""
+    alone = episodes(evaluation(counts, {"gentle": CANDIDATES["gentle"]}))
+    among = episodes(evaluation(counts))
+    assert torch.equal(alone.fitness[0], among.fitness[0])
+    told = capsys.readouterr().err
+    assert told.count("fitness.py:5: in compute_fitness: keeps memory between calls, which --resume cannot") == 2
+    assert told.count("fitness.py:5: in compute_fitness: may depend on what an earlier call has kept: it is not") == 2
+
+
+# in a run
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain")
+    return run(folder / "run", *WORDS, "--candidates", *write_candidates(folder / "files", CANDIDATES))
+
+
+@pytest.fixture(scope="module")
+def ranked_by_effort(tmp_path_factory):
+    return command(tmp_path_factory.mktemp("effort"), EFFORT)
+
+
+def test_training_is_the_same_and_the_ranking_another(plain, ranked_by_effort):
+    for name in ("human", "unshaped", *CANDIDATES):
+        assert_same_weights(weights(plain, name), weights(ranked_by_effort, name))
+    ours, theirs = results(ranked_by_effort), results(plain)
+    assert set(ours["status"]) == {"ok"}
+    assert max(ours["fitness"]) < 0.0 < min(theirs["fitness"])
+    assert ours["episode_length"].to_dict() == theirs["episode_length"].to_dict()
+
+
+def test_its_meaning_is_everywhere_and_its_source_is_kept(ranked_by_effort, capsys):
+    summary = json.loads((ranked_by_effort / "summary.json").read_text())
+    assert summary["fitness_meaning"] == "Minus the effort."
+    assert (ranked_by_effort / "fitness.py").read_text() == EFFORT
+    assert main(["--resume", str(ranked_by_effort)]) == 0
+    assert "fitness: Minus the effort." in capsys.readouterr().out
+    final = {p.candidate: p.fitness for p in read_points(ranked_by_effort / "points.csv") if p.iteration == 4}
+    assert final == pytest.approx(results(ranked_by_effort)["fitness"].to_dict(), rel=1e-6)
+
+
+def test_a_candidate_may_be_named_as_the_file(tmp_path):
+    output = command(tmp_path, ONES, candidates={"fitness": CANDIDATES["gentle"]})
+    assert results(output).loc["fitness", "status"] == "ok"
+    assert (output / "fitness.py").read_text() == ONES
+    assert (output / "candidates" / "fitness" / "source.py").read_text() == CANDIDATES["gentle"]
+
+
+def test_a_stopped_run_goes_on_with_the_file_as_it_was(tmp_path):
+    words = ["checkpoint_minutes=0", "--learning_iterations", 12]
+    through = command(tmp_path / "through", EFFORT, *words)
+    (fitness,) = write_candidates(tmp_path, {"fitness": EFFORT})
+    files = write_candidates(tmp_path / "files", CANDIDATES)
+    output = tmp_path / "run"
+    process = start_process([*WORDS, *words, "--fitness", fitness, "--candidates", *files], output)
+    reached = lambda: (output / "checkpoint.pth").exists()  # noqa: E731
+    assert stop_at(process, reached, signal.SIGKILL)[0] == -signal.SIGKILL
+    fitness.unlink()
+    assert main(["--resume", str(output)]) == 0
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+        assert (output / name).read_text() == (through / name).read_text()
+
+
+def test_a_run_that_lost_its_file_is_damaged(ranked_by_effort, tmp_path, capsys):
+    copy = tmp_path / "run"
+    copy.mkdir()
+    for name in ("config.yaml", "summary.json", "results.csv"):
+        (copy / name).write_bytes((ranked_by_effort / name).read_bytes())
+    for source in ranked_by_effort.glob("candidates/*/source.py"):
+        home = copy / "candidates" / source.parent.name
+        home.mkdir(parents=True)
+        (home / "source.py").write_bytes(source.read_bytes())
+    assert main(["--resume", str(copy)]) == 2
+    assert re.search(r"the run is damaged: .*fitness\.py", capsys.readouterr().err)
+
+
+# faults
+
+
+@pytest.mark.parametrize("compiled", ["true", "false"])
+def test_what_is_not_finite_later_fails_those_who_get_there(tmp_path, compiled):
+    source = '"""Slow."""\ndef compute_fitness(cart_vel):\n    return torch.sqrt(3.0 - cart_vel.abs())\n'
+    push = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return torch.ones_like(dof_pos) * {}\n"
+    words = ["--no_baselines", f"compile_shapers={compiled}", "--learning_iterations", 2, "evaluation.points=1"]
+    output = command(tmp_path, source, *words, candidates={"still": push.format(0.0), "wild": push.format(400.0)})
+    rows = results(output)
+    assert rows.loc["still", "status"] == "ok"
+    assert rows.loc["wild", "status"] == "failed"
+    place = f"{tmp_path / 'fitness.py'}:2: in compute_fitness: returned NaN or infinity in "
+    assert rows.loc["wild", "error"].startswith(place)
+    assert "of an evaluation" in rows.loc["wild", "error"]
+
+
+def test_a_raise_later_names_the_line(tmp_path):
+    source = '"""R."""\ndef compute_fitness(progress_buf):\n    if bool((progress_buf > 3).any()):\n'
+    source += "        raise RuntimeError('on purpose')\n    return progress_buf * 0.0\n"
+    output = command(tmp_path, source, expect=1)
+    for name in ("human", *CANDIDATES):
+        error = results(output).loc[name, "error"]
+        place = f"{tmp_path / 'fitness.py'}:4: in compute_fitness: "
+        assert error == f"{place}raised RuntimeError: on purpose (step 3 of an evaluation)"
+
+
+HEAD = '"""Speed."""\n'
+BAD = [
+    (None, "--fitness {file} does not exist (did you mean fitnes.py?)"),
+    ("x = (\n", "--fitness {file}:1: syntax error: '(' was never closed"),
+    ("raise ValueError('no')\n", "--fitness {file}:1: raised ValueError: no while the file was loaded"),
+    (HEAD + "x = 1\n", "--fitness {file}: does not define compute_fitness"),
+    (
+        HEAD + "def compute_fitnes(pole_angle):\n    return pole_angle\n",
+        "--fitness {file}: does not define compute_fitness; it has compute_fitnes (line 2) (did you mean",
+    ),
+    (
+        "def compute_fitness(pole_angle):\n    return pole_angle\n",
+        "--fitness {file}:1: in compute_fitness: needs a docstring: its first paragraph says in the results what",
+    ),
+    (
+        HEAD + "def compute_fitness(dof_pos):\n    return dof_pos\n",
+        "--fitness {file}:2: in compute_fitness: returned shape (8, 2); it must be (8,)",
+    ),
+    (
+        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle > 0\n",
+        "--fitness {file}:2: in compute_fitness: returned torch.bool; it must be floating point: add .float()",
+    ),
+    (
+        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle / 0\n",
+        "--fitness {file}:2: in compute_fitness: returned NaN or infinity in 8 of 8 values",
+    ),
+    (
+        HEAD + "def compute_fitness(state_dict):\n    x = 1\n    return state_dict['pole_angel']\n",
+        "--fitness {file}:4: in compute_fitness: raised KeyError: state_dict has no key 'pole_angel' (did you",
+    ),
+    (
+        HEAD + "def compute_fitness(pole_angel):\n    return pole_angel\n",
+        "--fitness {file}:2: in compute_fitness: parameter 'pole_angel' is no key of the state (did you",
+    ),
+    (
+        HEAD + "def compute_fitness(pole_angle):\n    return pole_angle.mul_(2.0)\n",
+        "--fitness {file}:2: in compute_fitness: changed 'pole_angle' in place",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), BAD)
+def test_a_bad_file_is_refused_before_anything_is_written(tmp_path, monkeypatch, capsys, source, message):
+    monkeypatch.chdir(tmp_path)
+    write_candidates(tmp_path, {"fitnes": ONES, **({} if source is None else {"fitness": source})})
+    files = write_candidates(tmp_path / "files", CANDIDATES)
+    words = [*WORDS, "--fitness", tmp_path / "fitness.py", "--candidates", *files]
+    assert main([str(word) for word in words]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("eval-shapers: error: " + message.format(file=tmp_path / "fitness.py"))
+    assert told.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_and_a_number_are_no_files(tmp_path, capsys):
+    for words, message in (
+        (["--fitness", str(tmp_path)], f"--fitness {tmp_path} is a folder: give a file"),
+        (["fitness=3"], "fitness must be a file with compute_fitness, got 3"),
+    ):
+        assert main(["--task", "Cartpole", *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+# its meaning
+
+
+def config(path=None):
+    cfg = compose_config("Cartpole", [])
+    cfg.fitness = None if path is None else str(path)
+    return cfg
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ('"""One line"""\n', "One line"),
+        ("'''Over\ntwo  lines.\n\nNot this.'''\n", "Over two lines."),
+        ("", "Of the function."),
+    ],
+)
+def test_the_meaning_is_the_first_paragraph_of_the_file_or_of_the_function(tmp_path, text, meaning):
+    path = tmp_path / "f.py"
+    path.write_text(text + 'def compute_fitness(pole_angle):\n    """Of the function."""\n    return pole_angle\n')
+    assert fitness_meaning(config(path)) == meaning
+    source = read_fitness(config(path))
+    path.unlink()
+    assert fitness_meaning(config(path), source) == meaning
+    with pytest.raises(UserError, match=r"f\.py does not exist"):
+        fitness_meaning(config(path))
+
+
+def test_without_a_file_it_is_the_tasks():
+    assert read_fitness(config()) is None
+    assert fitness_meaning(config()) == get_spec("Cartpole").task_class.fitness_meaning
+
+
+def test_nothing_of_it_reaches_candidates():
+    looks = "def compute_reward(state_dict):\n    assert not any('fitness' in key for key in state_dict)\n"
+    looks += "    return state_dict['pole_angle'] * 0.0\n"
+    env = evaluation(OWN, {"looks": looks})
+    assert not any("fitness" in key for key in env.views[0])
+    assert math.isfinite(episodes(env, rounds=1).fitness.mean())
+    assert not Path("fitness.py").exists()

@@ -1,0 +1,169 @@
+"""What a run will take of its memory, and the waves that follow from it."""
+
+import gc
+from dataclasses import dataclass
+from itertools import chain
+
+import pytest
+import torch
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run import plan as memory
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.plan import Footprint, parse_size, split
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+
+
+@pytest.mark.parametrize(
+    "text, size",
+    [
+        ("24GiB", 24 * 2**30),
+        ("24", 24 * 2**30),
+        (24, 24 * 2**30),
+        (0.5, 2**29),
+        ("24G", 24 * 2**30),
+        ("24gb", 24 * 10**9),
+        ("1.5 MiB", 3 * 2**19),
+        ("1500MB", 1_500_000_000),
+        ("2TB", 2 * 10**12),
+        ("4096B", 4096),
+    ],
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "lots", "-3", "0", "0GiB", "1e3", "3 parsecs", "GiB", "nan", True, [1]])
+def test_what_is_no_size(text):
+    with pytest.raises(UserError, match=r"--max_memory must be a size such as 24GiB, 24000MB or 24 \(GiB\), got"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 7, 12])
+def test_split_keeps_the_order_and_makes_waves_of_one_size_or_one_less(groups):
+    for count in range(1, groups + 1):
+        waves = split(list(range(groups)), count)
+        assert list(chain(*waves)) == list(range(groups))
+        sizes = [len(wave) for wave in waves]
+        assert len(sizes) == count
+        assert max(sizes) - min(sizes) <= 1
+        assert min(sizes) > 0
+
+
+@dataclass
+class Width:
+    obs_dim: int
+    action_dim: int
+
+
+@dataclass
+class Group:
+    """As much of a group as a plan reads."""
+
+    name: str
+    shaping: Width
+
+
+def footprint(task="Anymal", *overrides):
+    cfg = compose_config(task, list(overrides))
+    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    return Footprint(cfg)
+
+
+GROUPS = [Group(str(k), Width(obs_dim, 12)) for k, obs_dim in enumerate([48, 30, 48, 300, 48, 60, 48, 48, 10])]
+
+
+def footprint_bytes(wave):
+    return footprint().bytes([(group.shaping.obs_dim, group.shaping.action_dim) for group in wave])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+def test_a_plan_has_the_fewest_waves_that_fit(count):
+    def largest(k):
+        return max(footprint_bytes(wave) for wave in split(GROUPS, k))
+
+    limit = largest(count)
+    plan = footprint("Anymal", f"max_memory={limit}B").plan(GROUPS)
+    waves = len(plan.waves)
+    assert plan.waves == split(GROUPS, waves)
+    assert plan.needed == largest(waves) <= limit == plan.available
+    assert all(largest(fewer) > limit for fewer in range(1, waves))
+    assert plan.at_once == footprint_bytes(GROUPS)
+    assert (f"{waves} waves" if waves > 1 else "one wave") in str(plan)
+
+
+@pytest.mark.parametrize("obs, act", [(20_000, 12), (48, 6_000)])
+def test_a_candidate_whose_width_pads_all_is_named_with_what_it_costs(obs, act):
+    wide = Group("wide", Width(obs, act))
+    groups = [*GROUPS[:3], wide, *GROUPS[4:]]
+    plan = footprint("Anymal", "max_memory=100TB").plan(groups)
+    (told,) = plan.wide
+    others = [group for group in groups if group is not wide]
+    program = int(memory.PROGRAM["cpu"])
+    cost = footprint_bytes(groups) - (footprint_bytes(others) + footprint_bytes([wide]) - program)
+    kind = f"{obs:,} observations" if obs > 48 else f"{act:,} actions"
+    assert told.startswith(f"wide has {kind} and the next widest candidate {60 if obs > 48 else 12}: all are padded")
+    assert f"costs {memory._size(cost)} of the {memory._size(footprint_bytes(groups))}" in told
+
+
+def test_a_candidate_of_an_ordinary_width_is_not_named():
+    assert footprint().plan(GROUPS).wide == ()
+    assert footprint().plan(GROUPS[3:4]).wide == ()
+
+
+def test_one_group_that_does_not_fit_is_named_with_what_it_needs():
+    alone = max(footprint_bytes([group]) for group in GROUPS)
+    tight = footprint("Anymal", f"max_memory={alone - 1}B")
+    tight.refuse_too_large()  # not known before the candidates are loaded: others are narrower
+    with pytest.raises(UserError, match=r"^3 with 256 environments needs .* about 2\d\d environments fit; lower"):
+        tight.plan(GROUPS)
+    with pytest.raises(UserError, match="one candidate with 256 environments needs about"):
+        footprint("Anymal", "max_memory=1MB").refuse_too_large()
+
+
+def test_a_wave_that_has_begun_stays_as_it_is():
+    largest = footprint_bytes(GROUPS[3:4])  # what begins with less memory than before goes on all the same
+    plan = footprint("Anymal", f"max_memory={largest}B").plan(GROUPS[5:], begun=GROUPS[:5])
+    assert plan.waves[0] == GROUPS[:5]
+    assert list(chain(*plan.waves[1:])) == GROUPS[5:]
+    assert footprint("Anymal").plan([], begun=GROUPS[:2]).waves == [GROUPS[:2]]
+    assert footprint("Anymal").plan([]).waves == []
+
+
+def test_without_max_memory_there_is_what_is_free_and_with_it_no_more(monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10 * 2**30)
+    program = memory.PROGRAM["cpu"]
+    assert footprint().available == int(program) + int(memory.USABLE * 10 * 2**30)
+    assert footprint("Anymal", "max_memory=4").available == 4 * 2**30
+    assert footprint("Anymal", "max_memory=4TB").available == footprint().available
+
+
+@pytest.mark.parametrize("task", ["Cartpole", "Anymal"])
+def test_the_environments_take_what_the_estimate_says(task):
+    """Each further environment's tensors, counted; the simulator answers for its own arrays."""
+    cfg = compose_config(task)
+    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    groups, _ = prepare(cfg, baseline_sources(task))
+
+    def tensors(num_envs):
+        layout = GroupLayout(2, num_envs)
+        before = _storages()
+        env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, [g.shaping for g in groups], [0, 0])
+        env.step(torch.zeros_like(env.actions))
+        new = {key: size for key, size in _storages().items() if key not in before}
+        return sum(new.values()), env.task.bytes_per_env * layout.num_envs
+
+    (few, simulated_few), (many, simulated_many) = tensors(64), tensors(256)
+    counted = (many - few) / (2 * 192)
+    widest = [max(getattr(g.shaping, name) for g in groups) for name in ("obs_dim", "action_dim")]
+    estimate = Footprint(cfg)._environments(*widest) / (256 + 32)
+    simulator = (simulated_many - simulated_few) / (2 * 192)
+    assert counted < estimate < counted + simulator
+
+
+def _storages():
+    gc.collect()
+    found = [x.untyped_storage() for x in gc.get_objects() if type(x) is torch.Tensor]
+    return {storage.data_ptr(): storage.nbytes() for storage in found}

@@ -1,0 +1,104 @@
+"""Promise 6: a killed run resumes and ends bitwise as if uninterrupted."""
+
+import signal
+
+import pytest
+from helpers import QUICK, assert_same_weights, run, start_process, stop_at, weights, write_candidates
+
+from envcoder_bench import eval_shapers
+from envcoder_bench.run.folder import RunFolder
+
+CANDIDATES = {
+    "cosine": """
+def compute_reward(pole_angle, progress_buf, actions):
+    c = torch.cos(pole_angle)
+    return c - 0.01 * progress_buf - 0.1 * actions[:, 0], {"cosine": c}
+""",
+    "breaks_midway": """
+def compute_reward(progress_buf, pole_angle):
+    if bool((progress_buf > 25).any()):
+        raise RuntimeError("on purpose")
+    return torch.cos(pole_angle)
+""",
+}
+ITERATIONS = 12
+WORDS = [
+    *QUICK,
+    "--task",
+    "Cartpole",
+    "--num_envs_per_candidate",
+    8,
+    "--learning_iterations",
+    ITERATIONS,
+    "checkpoint_minutes=0",
+]
+
+
+def _words(tmp_path):
+    return [*WORDS, "--candidates", *write_candidates(tmp_path / "files", CANDIDATES)]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    return run(folder / "run", *_words(folder))
+
+
+def _stop_at(words, output, iteration, number):
+    """Start, and stop once curves.csv shows an iteration (0: once the run has begun); returns the exit code."""
+    wanted, begun, curves = f"\n{iteration},".encode(), output / "config.yaml", output / "curves.csv"
+
+    def reached():
+        return begun.exists() if iteration == 0 else curves.exists() and wanted in curves.read_bytes()
+
+    return stop_at(start_process(words, output), reached, number)[0]
+
+
+def _assert_ended_alike(output, uninterrupted, iteration=None):
+    assert eval_shapers.main(["--resume", str(output)]) == 0
+
+    # the candidates stand in other folders: nothing else may differ
+    def text(folder, name):
+        return (folder / name).read_text().replace(str(folder.parent), "")
+
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+        assert text(output, name) == text(uninterrupted, name)
+    for candidate in ("cosine", "human", "unshaped"):
+        assert_same_weights(weights(output, candidate), weights(uninterrupted, candidate))
+    assert not (output / "checkpoint.pth").exists()
+
+
+@pytest.mark.parametrize("iteration", [0, 1, 3, 9])
+def test_a_killed_run_ends_as_if_uninterrupted(tmp_path, uninterrupted, iteration):
+    output = tmp_path / "run"
+    assert _stop_at(_words(tmp_path), output, iteration, signal.SIGKILL) == -signal.SIGKILL
+    assert not (output / "summary.json").exists()
+    # what the user does to the file meanwhile does not matter: the run has its own copy
+    (tmp_path / "files" / "cosine.py").write_text("this is no Python", encoding="utf-8")
+    _assert_ended_alike(output, uninterrupted)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, uninterrupted):
+    output = tmp_path / "run"
+    words = [word if word != "checkpoint_minutes=0" else "checkpoint_minutes=60" for word in _words(tmp_path)]
+    assert _stop_at(words, output, 2, signal.SIGINT) == 130
+    assert (output / "checkpoint.pth").exists()
+    _assert_ended_alike(output, uninterrupted)
+
+
+def test_a_complete_run_is_shown_again(uninterrupted, capsys):
+    before = {path: path.read_bytes() for path in uninterrupted.rglob("*") if path.is_file()}
+    assert eval_shapers.main(["--resume", str(uninterrupted)]) == 0
+    assert "cosine" in capsys.readouterr().out
+    assert before == {path: path.read_bytes() for path in uninterrupted.rglob("*") if path.is_file()}
+
+
+def test_a_run_that_another_process_works_on_is_left_alone(tmp_path, uninterrupted, capsys):
+    output = tmp_path / "run"
+    assert _stop_at(_words(tmp_path), output, 2, signal.SIGKILL) == -signal.SIGKILL
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    with RunFolder(output).locked():
+        assert eval_shapers.main(["--resume", str(output)]) == 2
+    assert f"{output}: another process is at work on this run" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    _assert_ended_alike(output, uninterrupted)  # neither that lock nor the killed process's stands in the way

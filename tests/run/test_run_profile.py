@@ -1,0 +1,209 @@
+"""--profile through the command: what it writes and prints, that its times are right, and that nothing else changes."""
+
+import json
+import threading
+
+import pytest
+from helpers import QUICK, assert_same_weights, run, weights, write_candidates
+from omegaconf import OmegaConf
+
+from envcoder_bench.core import profiling
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS, span
+from envcoder_bench.env.episode_stats import EpisodeStats
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.curves import CurveLog
+from envcoder_bench.run import session as training
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.prepare import build_task, prepare
+from envcoder_bench.run.profile import RunProfile, plan
+from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.trainers.ppo.shard import Shard
+
+CANDIDATES = {
+    "still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
+    "counting": "calls = []\ndef compute_reward(pole_angle):\n    calls.append(1)\n    return pole_angle.cos()\n",
+}
+HORIZON = 16
+
+
+def cartpole(folder, tmp_path, *words):
+    files = write_candidates(tmp_path / "files", CANDIDATES)
+    given = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--candidates", *files, *words]
+    return run(folder, *given)
+
+
+@pytest.mark.parametrize("iterations", range(1, 31))
+def test_the_plan_fits_the_run_and_measures_what_it_can(iterations):
+    warm_up, measured, traced = plan(iterations)
+    assert warm_up + measured + traced <= iterations
+    assert 1 <= measured <= 5
+    assert traced >= (iterations >= 2)
+    assert warm_up >= (iterations >= 3)
+    if iterations >= 9:
+        assert (warm_up, measured, traced) == (2, 5, 2)
+    elif iterations < 8:
+        assert warm_up + measured + traced == iterations
+
+
+def test_a_profiled_run_shows_all_parts_and_computes_the_same(tmp_path, capsys):
+    words = ["--learning_iterations", 9, "evaluation.points=1"]
+    profiled = cartpole(tmp_path / "profiled", tmp_path, *words, "--profile")
+    out = " ".join(capsys.readouterr().out.split())  # lines may break anywhere
+    plain = cartpole(tmp_path / "plain", tmp_path, *words)
+    for name in ("human", *CANDIDATES):
+        assert_same_weights(weights(profiled, name), weights(plain, name))
+    for file in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+        assert (profiled / file).read_bytes() == (plain / file).read_bytes()
+    assert not (plain / "profile").exists()
+    assert "bare physics" not in capsys.readouterr().out
+
+    for part in ("physics", "target", "reward", "terminal", "initial state", "goal", "observation", "policy", "update"):
+        assert part in out
+    assert "iterations 3 to 7" in out
+    assert "% of the speed of its bare physics" in out
+    assert out.index("vs human") < out.index("slowest 4 of 4 candidates")
+    read = json.loads((profiled / "profile" / "breakdown.json").read_text())
+    by_name = {candidate["name"]: candidate for candidate in read["candidates"]}
+    assert set(by_name) == {"human", "unshaped", *CANDIDATES}
+    assert all(us > 0 for candidate in by_name.values() for us in candidate["microseconds"].values())
+    assert {"reward", "observation", "terminal", "initial_state"} <= set(by_name["still"]["microseconds"])
+    # what keeps something between calls cannot be compiled: the screen names its line
+    assert by_name["counting"]["runs"]["reward"] == "Python"
+    assert "counting.py:3: in compute_reward: may depend on what an earlier call has kept" in out
+    assert by_name["still"]["runs"]["reward"] == "compiled"
+    assert not by_name["still"]["why"]
+
+    trace = json.loads((profiled / "profile" / "trace.json").read_text())["traceEvents"]
+    names = [event.get("name") for event in trace]
+    assert names.count("physics") == 2 * HORIZON
+    assert names.count("update") == 2
+    assert "(iterations 8 to 9)" in out
+
+
+def test_every_part_gets_its_own_time(tmp_path, monkeypatch):
+    """The clock goes on only inside known work, so that every number of the breakdown is known."""
+    now, lock = [0.0], threading.Lock()
+
+    def costs(owner, name, seconds):
+        real = getattr(owner, name)
+
+        def work(*args, **kwargs):
+            with lock:  # groups learn in threads of their own
+                now[0] += seconds
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, work)
+
+    monkeypatch.setattr(profiling.HostClock, "stamp", lambda self: now[0])
+    costs(SimTask, "step", 1.0)
+    costs(Shard, "act", 10.0)
+    costs(Shard, "update", 1000.0)
+    costs(EpisodeStats, "add", 0.25)
+    costs(CurveLog, "flush", 7.0)
+    costs(training, "run_episodes", 50_000.0)
+    words = ["--learning_iterations", 9, "evaluation.points=9", "--no_baselines", "--profile"]
+    read = json.loads((cartpole(tmp_path / "run", tmp_path, *words) / "profile" / "breakdown.json").read_text())
+    groups, steps = len(CANDIDATES), 5 * HORIZON
+    expected = {
+        "physics": steps * 1.0, "policy": steps * groups * 10.0, "update": 5 * groups * 1000.0, REST: steps * 0.25,
+        RESULTS: 5 * 7.0,
+    }  # fmt: skip
+    assert {name: read["seconds"][name] for name in expected} == expected
+    # an evaluation's steps are its own, not physics of the training
+    assert read["seconds"][EVALUATION] > 5 * 50_000.0
+    counts = {"physics": steps, "policy": 5 * (HORIZON + 1), "update": 5, EVALUATION: 5}  # noise is drawn at once
+    assert {name: read["counts"][name] for name in counts} == counts
+    assert read["ms_per_iteration"] == 1e3 * sum(expected[name] for name in expected if name != RESULTS) / 5
+
+
+@pytest.mark.parametrize(("iterations", "text"), [(1, "no trace: it takes an iteration of its own"), (2, "warms up")])
+def test_a_run_too_short_is_profiled_as_far_as_it_goes(tmp_path, capsys, iterations, text):
+    cartpole(tmp_path / "run", tmp_path, "--learning_iterations", iterations, "--profile", "evaluation.points=1")
+    out = capsys.readouterr().out
+    assert "profile of iteration 1:" in out
+    assert text in out
+    assert (tmp_path / "run" / "profile" / "trace.json").exists() == (iterations > 1)
+
+
+def test_a_candidate_that_failed_is_not_timed(tmp_path, capsys):
+    fails = "calls = []\ndef compute_reward(x):\n    calls.append(1)\n    return x / float(len(calls) < 40)\n"
+    files = write_candidates(tmp_path / "more", {"fails": fails.replace("x", "pole_angle")})
+    words = ["--learning_iterations", 4, "evaluation.points=1", "--profile", *("--candidates", *files)]
+    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, *words, expect=1)
+    assert "not timed, because they failed: fails" in capsys.readouterr().out
+    read = json.loads((output / "profile" / "breakdown.json").read_text())
+    assert [candidate["name"] for candidate in read["candidates"]].count("fails") == 0
+    assert read["unmeasured"] == ["fails"]
+
+
+def _profile(folder):
+    train = {"params": {"config": {"horizon_length": 4}}}
+    return RunProfile(folder, OmegaConf.create({"device": "cpu", "compile_shapers": True, "train": train}))
+
+
+def _train(profile, iterations, total):
+    profile.begin(0, total, GroupLayout(2, 3))
+    for iteration in range(1, iterations + 1):
+        with span("physics"):
+            pass
+        profile.iteration_done(iteration)
+    profile.stop()
+
+
+@pytest.mark.parametrize(("iterations", "measured"), [(3, "iteration 3:"), (5, "iterations 3 to 5:"), (8, "3 to 7:")])
+def test_a_stopped_run_shows_the_iterations_that_were_measured(tmp_path, capsys, iterations, measured):
+    profile = _profile(tmp_path / "profile")
+    _train(profile, iterations, total=100)
+    assert profiling._recorder is None
+    profile.show()
+    assert measured in capsys.readouterr().out
+
+
+def test_a_run_stopped_while_it_warmed_up_says_that_there_is_no_profile(tmp_path, capsys):
+    profile = _profile(tmp_path / "profile")
+    _train(profile, 2, total=100)
+    profile.show()
+    assert "no profile" in capsys.readouterr().err
+    assert not (tmp_path / "profile").exists()
+
+
+def test_of_several_waves_the_first_is_measured(tmp_path):
+    profile = _profile(tmp_path / "profile")
+    _train(profile, 9, total=9)
+    first = profile._measured
+    _train(profile, 9, total=9)
+    assert profile._measured is first
+
+
+def test_a_resumed_run_measures_what_is_left_of_it(tmp_path, capsys):
+    profile = _profile(tmp_path / "profile")
+    profile.begin(50, 100, GroupLayout(2, 3))
+    for iteration in range(51, 61):
+        profile.iteration_done(iteration)
+    profile.stop()
+    profile.show()
+    out = " ".join(capsys.readouterr().out.split())
+    assert "iterations 53 to 57" in out
+    assert "(iterations 58 to 59)" in out
+
+
+def test_in_waves_each_candidate_is_timed_once(tmp_path, capsys):
+    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "seeds=2"])
+    sources = [CandidateSource(name, f"{name}.py", text) for name, text in CANDIDATES.items()]
+    groups, _ = prepare(cfg, sources)
+    profile = RunProfile(tmp_path / "profile", cfg)
+    assert [group.name for group in groups] == ["still", "still", "counting", "counting"]
+    for wave in (groups[:1], groups[1:]):  # one candidate's seeds are in both
+        layout = GroupLayout(len(wave), 2)
+        task = build_task(cfg, layout.num_envs)
+        env = GroupedVecTask(task, layout, [group.shaping for group in wave], [group.seed for group in wave])
+        env.reset()
+        _train(profile, 2, total=2)
+        profile.time_candidates(wave, env)
+    profile.show()
+    assert "slowest 2 of 2 candidates" in capsys.readouterr().out
+    read = json.loads((tmp_path / "profile" / "breakdown.json").read_text())
+    assert [one["name"] for one in read["candidates"]] == ["still", "counting"]
+    assert read["unmeasured"] == []

@@ -1,0 +1,85 @@
+"""A file with an endless loop is named, and so is the one that Ctrl-C finds at work."""
+
+import io
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from helpers import QUICK, write_candidates
+
+from envcoder_bench import eval_shapers
+from envcoder_bench.run.slow import SlowFiles
+
+
+def until(holds):
+    """Wait for what another thread does."""
+    deadline = time.monotonic() + 60
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert holds()
+
+
+def test_a_file_that_takes_long_is_named_once_with_its_line(monkeypatch):
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+
+    def seen():
+        return stderr.getvalue().endswith("\n")
+
+    with SlowFiles(seconds=0.01) as slow:
+        with slow.step("loading", "/somewhere/quick.py"):
+            pass
+        source = "\nfor _ in range(10_000_000):\n    if seen():\n        break\n    sleep(0.001)\n"
+        with slow.step("loading", "/somewhere/slow.py"):
+            exec(compile(source, "/somewhere/slow.py", "exec"), {"seen": seen, "sleep": time.sleep})
+    lines = stderr.getvalue().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("/somewhere/slow.py:")
+    assert lines[0].endswith(": still loading this file after 0 s; Ctrl-C stops")
+    assert int(lines[0].split(":")[1]) in (2, 3, 4, 5)
+
+
+def test_the_watching_thread_ends():
+    before = set(threading.enumerate())
+    with SlowFiles(seconds=0.01):
+        (own,) = set(threading.enumerate()) - before
+    until(lambda: not own.is_alive())
+
+
+def test_ctrl_c_says_what_was_going_on_innermost_first():
+    slow = SlowFiles()
+    source = "x = 1\nraise KeyboardInterrupt\n"
+    told = pytest.raises(KeyboardInterrupt, match=r"^while loading b\.py:2$")
+    with told, slow.step("checking", "a.py"), slow.step("loading", "b.py"):
+        exec(compile(source, "b.py", "exec"), {})
+    with pytest.raises(KeyboardInterrupt, match=r"^while checking a\.py$"), slow.step("checking", "a.py"):
+        raise KeyboardInterrupt
+
+
+LOADING = "x = 0\nwhile True:\n    x += 1\n\n\ndef compute_reward(pole_angle):\n    return pole_angle\n"
+CHECKING = "def compute_reward(pole_angle):\n    while True:\n        pole_angle = pole_angle + 0\n"
+FITNESS = '"""Height"""\nwhile True:\n    pass\n\n\ndef compute_fitness(pole_angle):\n    return pole_angle\n'
+
+
+@pytest.mark.parametrize(
+    "source, flag, doing",
+    [(LOADING, "--candidates", "loading"), (CHECKING, "--candidates", "checking"), (FITNESS, "--fitness", "loading")],
+)
+def test_ctrl_c_in_an_endless_loop_names_the_file_and_says_that_nothing_was_begun(tmp_path, source, flag, doing):
+    mark = f"open({str(tmp_path / 'here')!r}, 'w'); "
+    indent = "    " if doing == "checking" else ""
+    (path,) = write_candidates(tmp_path, {"endless": source.replace("while", f"{mark}\n{indent}while", 1)})
+    command = [sys.executable, eval_shapers.__file__, *QUICK, "--task", "Cartpole", flag, str(path)]
+    process = subprocess.Popen(
+        [*command, "--output_dir", str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until(lambda: (tmp_path / "here").exists() or process.poll() is not None)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert told.splitlines()[-1].startswith(f"eval-shapers: stopped while {doing} {path}:")
+    assert told.endswith("; the run had not begun, and nothing was written\n")
+    assert not (tmp_path / "run").exists()

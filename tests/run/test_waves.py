@@ -1,0 +1,168 @@
+"""Candidates that do not fit at once train in waves, and come out to the last bit as if they had trained together."""
+
+import gc
+import json
+import signal
+import sys
+
+import pytest
+import torch
+from helpers import QUICK, assert_same_weights, results, run, start_process, stop_at, write_candidates
+
+from envcoder_bench import eval_shapers
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run import evaluate
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.plan import Footprint, split
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.sim.mujoco_cpu import MujocoCpu
+from envcoder_bench.trainers.ppo.agent import GroupedA2CAgent
+
+CANDIDATES = {
+    "breaks_at_once": "def compute_reward(:\n",
+    "breaks_midway": """
+def compute_reward(progress_buf, pole_angle):
+    if bool((progress_buf > 25).any()):
+        raise RuntimeError("on purpose")
+    return torch.cos(pole_angle)
+""",
+    "cosine": """
+def compute_reward(pole_angle, actions):
+    c = torch.cos(pole_angle)
+    return c - 0.1 * actions[:, 0], {"cosine": c}
+""",
+    "five_actions": """
+ACTION_DIM = 5
+def compute_torque(action, state_dict):
+    push = 100.0 * action.sum(dim=1, keepdim=True)
+    return torch.cat([push, torch.zeros_like(push)], dim=1)
+""",
+    "wide": """
+def compute_observation(state_dict):
+    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
+    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
+def compute_reward(pole_angle, pole_vel):
+    slow = -0.1 * pole_vel.abs()
+    return torch.cos(pole_angle) + slow, {"slow": slow}
+""",
+}
+WAVES, ITERATIONS = 4, 6  # of three groups each: the seeds of a candidate may fall into two waves
+WORDS = [
+    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
+    "checkpoint_minutes=0",
+]  # fmt: skip
+
+
+def _words(folder):
+    return [*WORDS, "--candidates", *write_candidates(folder / "files", CANDIDATES)]
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together")
+    return run(folder / "run", *_words(folder))
+
+
+@pytest.fixture(scope="module")
+def limit(together):
+    """The least memory with which the run takes so many waves."""
+    cfg, sources = RunFolder(together).read()
+    groups, _ = prepare(cfg, sources)
+    footprint = Footprint(cfg)
+    largest = max(footprint.plan(wave).needed for wave in split(groups, WAVES))
+    return ["--max_memory", f"{largest}B"]
+
+
+def _text(folder, name):
+    return (folder / name).read_text().replace(str(folder.parent), "")  # candidates stand in other folders
+
+
+def _ranking(folder):
+    summary = json.loads(_text(folder, "summary.json"))
+    timed = ("wall_time", "env_steps_per_second", "memory")
+    return {key: value for key, value in summary.items() if key not in timed}
+
+
+def _assert_alike(output, together):
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+        assert _text(output, name) == _text(together, name), name
+    assert _ranking(output) == _ranking(together)
+    policies = sorted(path.relative_to(together) for path in together.rglob("*.pth"))
+    assert sorted(path.relative_to(output) for path in output.rglob("*.pth")) == policies
+    for path in policies:
+        assert_same_weights(*(torch.load(f / path, weights_only=False)["model"] for f in (output, together)))
+    assert len(policies) == 5 * 3  # policy.pth and both seeds', of those that did not fail
+
+
+def test_waves_end_as_one_and_each_leaves_nothing_behind(tmp_path, together, limit, capsys, monkeypatch):
+    alive, modules, build_task = [], [], evaluate.build_task
+
+    def counting(*args):
+        alive.append(_alive())
+        modules.append(sum(name.startswith("envcoder_candidate_") for name in sys.modules))
+        return build_task(*args)
+
+    gc.collect()
+    before = _alive()
+    monkeypatch.setattr(evaluate, "build_task", counting)
+    output = run(tmp_path / "run", *_words(tmp_path), *limit)
+    told = capsys.readouterr().err
+    assert "4 waves, of up to 3 groups" in told
+    assert f"wave 2 of 4, iteration {ITERATIONS}/{ITERATIONS}, " in told
+    _assert_alike(output, together)
+    rows = results(output)
+    assert set(rows.loc["breaks_at_once", "status"]) == {"failed at load"}
+    assert set(rows.loc["breaks_midway", "status"]) == {"failed"}
+    for name in ("human", "cosine", "wide"):
+        for seed in (0, 1):
+            assert list((output / "tensorboard" / name / f"seed_{seed}").iterdir())
+    memory = json.loads((output / "summary.json").read_text())["memory"]
+    assert memory["waves"] == WAVES
+    assert 0 < memory["estimated_gib"] <= memory["available_gib"]
+    assert memory["measured_gib"] > 0
+    # every wave builds an environment to train in and one to evaluate in
+    assert alive[::2] == [before] * WAVES
+    assert modules[0] >= modules[2] > modules[4]  # the first wave is of baselines, which fill in for the others
+
+
+def _alive():
+    """What takes the memory of a wave."""
+    return [type(x) for x in gc.get_objects() if type(x) in (GroupedVecTask, MujocoCpu, GroupedA2CAgent)]
+
+
+@pytest.mark.parametrize("place, resume_with", [((2, 2), "more"), ((3, 1), "the same memory")])
+def test_a_run_killed_in_a_later_wave_ends_as_if_uninterrupted(tmp_path, together, limit, place, resume_with, capsys):
+    output = tmp_path / "run"
+    assert _stop_at([*_words(tmp_path), *limit], output, place, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert not (output / "summary.json").exists()
+    saved = RunFolder(output).load_checkpoint()
+    assert saved.waves >= place[0] - 1
+    policies = [output / "candidates" / r.candidate / f"policy_seed_{r.seed}.pth" for r in saved.results if r.measured]
+    finished = {path: path.stat().st_mtime_ns for path in policies}
+    assert finished
+    if resume_with == "more":
+        config = output / "config.yaml"
+        config.write_text(config.read_text().replace(f"max_memory: {limit[1]}", "max_memory: null"))
+    assert eval_shapers.main(["--resume", str(output)]) == 0
+    _assert_alike(output, together)
+    assert all(path.stat().st_mtime_ns == time for path, time in finished.items())  # not trained again
+    assert "wave 1 of" not in capsys.readouterr().err
+
+
+def _stop_at(words, output, place, number):
+    """Start, and stop once a checkpoint is of this wave and iteration; returns the exit code and stderr."""
+
+    def reached():
+        saved = RunFolder(output).load_checkpoint()
+        return saved is not None and (saved.waves + 1, saved.training["iteration"] if saved.training else 0) >= place
+
+    return stop_at(start_process(words, output), reached, number)
+
+
+def test_ctrl_c_in_a_later_wave_says_where_and_goes_on(tmp_path, together, limit):
+    output = tmp_path / "run"
+    code, told = _stop_at([*_words(tmp_path), *limit], output, (2, 1), signal.SIGINT)
+    assert code == 130
+    assert "stopped in wave 2 of 4 after iteration" in told or "stopped at once" in told  # the latter between waves
+    assert eval_shapers.main(["--resume", str(output)]) == 0
+    _assert_alike(output, together)

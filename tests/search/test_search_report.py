@@ -1,0 +1,242 @@
+"""The report of a search: what it says, and that nothing a candidate says can do more than be read."""
+
+import json
+import re
+import struct
+from html.parser import HTMLParser
+
+import pytest
+
+from envcoder_bench.report.html import text
+from envcoder_bench.search.records import Archive, Attempt
+from envcoder_bench.search.report import ancestry, diff, family, write_report
+
+# what an earlier test of this process left open is not the picture's fault
+NO_WARNINGS = pytest.mark.filterwarnings(
+    "error", "default::ResourceWarning", "default::pytest.PytestUnraisableExceptionWarning"
+)
+
+HUMAN = '''"""Human."""
+
+
+def compute_reward(pole_angle):
+    """Upright."""
+    return 1.0 - pole_angle**2
+
+
+def compute_terminal(pole_angle):
+    return pole_angle > 1.0
+'''
+CHILD = HUMAN[: HUMAN.index("\n\ndef compute_terminal")].replace("1.0 -", "2.0 -")
+
+
+def archive(*attempts, human=0.5):
+    baselines = {
+        "human": Attempt("human", 0, HUMAN, fitness=human),
+        "unshaped": Attempt("unshaped", 0, "", fitness=human and 0.1),
+    }
+    return Archive(list(attempts), baselines)
+
+
+def failed(name, round, error="f.py:3: in compute_reward: raised", parents=("human",)):
+    return Attempt(name, round, "def f(", parents, status="failed_at_load", error=error)
+
+
+class Reader(HTMLParser):
+    """Tags, attributes and visible text of a page, as a browser would see them."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes, self.words = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def read(folder):
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    reader = Reader(page)
+    return reader, " ".join("".join(reader.words).split())
+
+
+@NO_WARNINGS
+def test_it_tells_the_search(tmp_path):
+    best = Attempt("r2_00", 2, CHILD, ("r1_00", "human"), "r1_00 and human: doubled", fitness=0.9)
+    first = Attempt("r1_00", 1, HUMAN, ("human",), "human: nothing", fitness=0.6, by_seed={0: 0.6})
+    meta = {
+        "task": "Cartpole",
+        "task_description": "stay up",
+        "fitness_meaning": "fraction upright",
+        "llm": "gpt-x",
+        "shaper_types": ["compute_reward"],
+        "rounds_planned": 3,
+        "stopped": "out of money",
+        "usage": [
+            {"round": 1, "requests": 2, "input_tokens": 1000, "output_tokens": 234, "cost": 0.25},
+            {"round": 2, "requests": 2, "input_tokens": 1, "output_tokens": 1, "cost": 0.5},
+        ],
+        "final": [
+            {"name": "r2_00", "fitness": 0.85, "ci_low": 0.8, "ci_high": 0.9, "episodes": 1280, "seeds": 5},
+            {"name": "human", "fitness": None, "ci_low": None, "ci_high": None, "episodes": None, "seeds": 5},
+        ],
+        "final_note": "clear of chance",
+    }
+    paths = write_report(tmp_path, archive(first, failed("r1_01", 1), best), meta)
+    assert paths == [tmp_path / "report.html", tmp_path / "fitness.png"]
+    reader, words = read(tmp_path)
+    for expected in (
+        "3, 1 of them failed",
+        "Best: r2_00, with a fitness of 0.900 in the rounds (baselines: human 0.500, unshaped 0.100)",
+        "clear of chance", "stay up", "fraction upright", "gpt-x", "2 of 3", "3, 1 of them failed", "1,236", "$0.75",
+        "out of money", "0.850 ± 0.050", "1,280", "human (0.500) → r1_00 (0.600) → r2_00 (0.900)",
+        "r1_00 and human: doubled", "return 2.0 - pole_angle**2", "What it changes of r1_00",
+        "f.py:3: in compute_reward: raised", "failed at load",
+    ):  # fmt: skip
+        assert expected in words, expected
+    sizes = [struct.unpack(">II", (tmp_path / "fitness.png").read_bytes()[16:24])]
+    assert sizes == [(1500, 810)]
+    assert any(name == "src" and value.startswith("data:image/png;base64,") for name, value in reader.attributes)
+
+
+def seeded(name, by_seed, round=0, source=HUMAN, parents=()):
+    return Attempt(name, round, source, parents, fitness=sum(by_seed.values()) / len(by_seed), by_seed=by_seed)
+
+
+@NO_WARNINGS
+def test_it_ranks_by_the_difference_to_the_baseline(tmp_path):
+    luck = {0: 0.043, 1: 0.095, 2: 0.247}
+    first = seeded("r1_00", {0: 0.206}, 1, CHILD, ("human",))
+    last = seeded("r3_00", {2: 0.2471}, 3, CHILD, ("r1_00",))
+    made = Archive(
+        [first, seeded("r2_00", {1: 0.1}, 2), last],
+        {"human": seeded("human", luck), "unshaped": seeded("unshaped", dict.fromkeys(luck, 0.02))},
+        seeds={1: (0,), 2: (1,), 3: (2,)},
+    )
+    write_report(tmp_path, made, {"task": "Cartpole", "llm": "replay:/home/me/s1", "final_note": "see /a/b/c.py: no"})
+    _, words = read(tmp_path)
+    for expected in (
+        "Best: r1_00, with a fitness of 0.206 in the rounds (baselines: human 0.128, unshaped 0.020); +0.163 against"
+        " human with the same seed.",
+        "The best: r1_00", "human (0.128) → r1_00 (0.206, +0.163)", "└─ r3_00 0.247, +0.000",
+        "roundcandidatesfailedhumanbestfitnessvs humanmedian", "1100.043r1_000.206+0.1630.206",
+        "3100.247r3_000.247+0.0000.247", "replay:s1", "see c.py: no",
+    ):  # fmt: skip
+        assert expected in words, expected
+    table = words[words.index("All candidates, the best first") :]
+    assert table.index("r1_00") < table.index("r2_00") < table.index("r3_00") < table.index("human (baseline)")
+    assert struct.unpack(">II", (tmp_path / "fitness.png").read_bytes()[16:24]) == (1500, 1230)  # two panels
+
+
+@NO_WARNINGS
+def test_sources_too_long_to_be_compared_are_not(tmp_path):
+    child = Attempt("r1_00", 1, "x = 1\n" * 1001, ("human",), fitness=1.0)
+    write_report(tmp_path, archive(child), {})
+    assert "too long to be compared: one has more than 1,000 lines" in read(tmp_path)[1]
+
+
+def test_errors_are_shown_without_folders(tmp_path):
+    write_report(tmp_path, archive(failed("r1_00", 1, "/home/me/a b/r1_00.py: is too long")), {})
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "r1_00.py: is too long" in page and "/home" not in page
+
+
+def test_text_from_anywhere_is_only_text(tmp_path):
+    attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'>&lt;\x00\x1b[31m\u202e\udc80{{x}}"
+    best = Attempt(f"r1_{attack}", 1, f"x = '''{attack}'''", (attack,), attack, fitness=1.0)
+    bad = Attempt("r1_01", 1, attack, ("human",), attack, "failed", None, attack)
+    meta = {key: attack for key in ("task", "task_description", "fitness_meaning", "llm", "stopped", "final_note")}
+    meta["shaper_types"] = [attack]
+    meta["final"] = [{"name": attack, "fitness": 1.0, "ci_low": 0.9, "ci_high": 1.1, "episodes": 5, "seeds": 1}]
+    write_report(tmp_path, archive(best, bad), meta)
+    reader, words = read(tmp_path)
+    tags = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "table", "tr", "th", "td", "pre", "span"}
+    assert set(reader.tags) <= {*tags, "img"}
+    assert not [name for name, _ in reader.attributes if name.startswith("on")]
+    sources = [value for name, value in reader.attributes if name == "src"]
+    assert len(sources) == 1 and sources[0].startswith("data:image/png")
+    assert words.count("<script>alert(1)</script>") > 8  # readable, all the same
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert not re.search("[\x00-\x08\x1b\u202e]", page)
+    assert "\\u202e" in page and "\\udc80" in page
+    assert ("http-equiv", "Content-Security-Policy") in reader.attributes
+    assert any(name == "content" and value.startswith("default-src 'none'") for name, value in reader.attributes)
+
+
+def test_what_cannot_be_seen_is_shown_by_its_code():
+    assert text("a\u200bb\x07\n\t<&>\U000e0041") == "a\\u200bb\\u0007\n\t&lt;&amp;&gt;\\U000e0041"
+
+
+@NO_WARNINGS
+@pytest.mark.parametrize("rounds, count", [(0, 0), (1, 1), (1, 10), (3, 5), (10, 16), (40, 2)])
+@pytest.mark.parametrize("kind", ["equal", "failed", "spread", "long"])
+def test_any_search_can_be_drawn(tmp_path, rounds, count, kind):
+    attempts = []
+    for k in range(rounds * count):
+        number = k // count + 1
+        name = f"r{number}_{k:02d}" + ("_$_{$" * 30 if kind == "long" else "")
+        if kind == "failed" or (kind == "spread" and k % 3 == 1):
+            attempts.append(failed(name, number, "e" * 5000))
+        else:
+            fitness = 0.5 if kind == "equal" else -3.0 + 1000.0 * k
+            attempts.append(Attempt(name, number, HUMAN, ("human",), fitness=fitness))
+    write_report(tmp_path, archive(*attempts, human=None if kind == "failed" else 0.5), {})
+    assert (tmp_path / "fitness.png").read_bytes().startswith(b"\x89PNG")
+    _, words = read(tmp_path)
+    if kind == "failed" or not attempts:
+        assert "No candidate has a fitness yet." in words
+    else:
+        assert "What it changes of human" in words
+
+
+def test_the_line_of_descent_ends_where_a_parent_is_unknown_or_comes_again():
+    a, b = Attempt("a", 1, "", ("b",), fitness=1.0), Attempt("b", 1, "", ("a",), fitness=1.0)
+    assert [x.name for x in ancestry(archive(a, b), a)] == ["b", "a"]
+    lost = Attempt("c", 2, "", ("gone",), fitness=1.0)
+    assert [x.name for x in ancestry(archive(lost), lost)] == ["c"]
+    assert "c  1.000  ← the best" in family(archive(lost))
+
+
+def test_every_attempt_is_in_the_tree_once_below_its_first_parent():
+    a = Attempt("a", 1, "", ("human",), fitness=0.25)
+    b = Attempt("b", 2, "", ("a", "unshaped"), fitness=0.75)
+    assert family(archive(a, b, failed("c", 2), failed("d", 2, parents=("a",)))).splitlines() == [
+        "human  0.500",
+        "├─ a  0.250",
+        "│  ├─ b  0.750  with unshaped  ← the best",
+        "│  └─ d  failed at load",
+        "└─ c  failed at load",
+        "unshaped  0.100",
+    ]
+
+
+def test_the_tree_of_a_loop_is_finite():
+    a, b = Attempt("a", 1, "", ("b",), fitness=1.0), Attempt("b", 1, "", ("a",), fitness=1.0)
+    lines = family(archive(a, b)).splitlines()
+    assert len(lines) <= 4
+
+
+def test_the_difference_leaves_out_functions_that_the_child_takes_from_the_baseline():
+    lines = diff(Attempt("human", 0, HUMAN), Attempt("r1_00", 1, CHILD))
+    changed = [line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    assert changed == ["-    return 1.0 - pole_angle**2", "+    return 2.0 - pole_angle**2"]
+
+
+def test_what_does_not_parse_is_compared_as_it_is():
+    assert diff(Attempt("a", 1, "def f("), Attempt("b", 1, "def g("))[-2:] == ["-def f(", "+def g("]
+
+
+def test_the_archive_that_was_read_back_gives_the_same_report(tmp_path):
+    from envcoder_bench.search.records import read_archive, write_archive
+
+    made = archive(Attempt("r1_00", 1, CHILD, ("human",), "x", fitness=0.7), failed("r1_01", 1))
+    write_archive(tmp_path / "archive.json", made)
+    json.loads((tmp_path / "archive.json").read_text())
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    write_report(tmp_path / "a", made, {})
+    write_report(tmp_path / "b", read_archive(tmp_path / "archive.json"), {})
+    assert (tmp_path / "a/report.html").read_bytes() == (tmp_path / "b/report.html").read_bytes()

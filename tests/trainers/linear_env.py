@@ -1,0 +1,93 @@
+"""A toy environment with groups of different widths: push a point in a plane of obs_dim dimensions to the origin."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import gymnasium as gym
+import numpy as np
+import torch
+from rl_games.common.ivecenv import IVecEnv
+from torch import Tensor
+
+from envcoder_bench.core import noise
+from envcoder_bench.core.groups import GroupLayout
+
+EPISODE_LENGTH, BOUND = 10, 4.0
+
+
+class LinearEnv(IVecEnv):
+    """x' = x + a B / 2 with reward 1 - mean(x^2); an episode ends beyond |x| = 4, or by time-out after 10 steps.
+
+    Every group is computed by itself, on tensors of its own shape, so that it cannot feel its neighbours.
+
+    Args:
+        fails_at: for some groups, the step at which they fail: from then on they yield NaN.
+    """
+
+    def __init__(
+        self,
+        obs_dims: Sequence[int],
+        action_dims: Sequence[int],
+        seeds: Sequence[int],
+        envs_per_group: int,
+        fails_at: Mapping[int, int] = {},
+        device: str = "cpu",
+    ) -> None:
+        self.layout = GroupLayout(len(obs_dims), envs_per_group)
+        self.num_envs = self.layout.num_envs
+        self.obs_dims, self.action_dims, self.group_seeds = list(obs_dims), list(action_dims), list(seeds)
+        self.fails_at, self.device = fails_at, device
+        self.alive = [True] * len(self.obs_dims)
+        self.step_count = 0
+        self.effect = [torch.ones(a, d, device=device).triu() for a, d in zip(action_dims, obs_dims)]
+        self.x = [self._start(g) for g in range(len(self.obs_dims))]
+        self.progress = [torch.zeros(envs_per_group, dtype=torch.int64, device=device) for _ in self.x]
+        self.actions = torch.zeros(0)
+
+    def _start(self, g: int) -> Tensor:
+        n, d = self.layout.envs_per_group, self.obs_dims[g]
+        return 4 * noise.uniform(self.group_seeds[g], self.step_count, noise.INITIAL_STATE, n, d, self.device) - 2
+
+    def get_env_info(self) -> dict[str, Any]:
+        return {
+            "observation_space": gym.spaces.Box(-np.inf, np.inf, (max(self.obs_dims),), np.float32),
+            "action_space": gym.spaces.Box(-1.0, 1.0, (max(self.action_dims),), np.float32),
+        }
+
+    def _obs(self) -> dict[str, Tensor]:
+        width = max(self.obs_dims)
+        obs = [x if alive else x * float("nan") for x, alive in zip(self.x, self.alive)]
+        return {"obs": torch.cat([torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in obs])}
+
+    def reset(self) -> dict[str, Tensor]:
+        self.x = [self._start(g) for g in range(len(self.x))]
+        return self._obs()
+
+    def step(self, actions: Tensor):
+        self.actions = actions
+        rewards: list[Tensor] = []
+        dones: list[Tensor] = []
+        time_outs: list[Tensor] = []
+        self.step_count += 1
+        for g, action in enumerate(self.layout.split(actions)):
+            self.alive[g] = self.alive[g] and self.step_count != self.fails_at.get(g)
+            x = self.x[g] + 0.5 * action[:, : self.action_dims[g]].contiguous() @ self.effect[g]
+            self.progress[g] += 1
+            terminal = x.abs().amax(dim=1) > BOUND
+            time_out = (self.progress[g] >= EPISODE_LENGTH) & ~terminal
+            done = terminal | time_out
+            rewards.append((1 - x.square().mean(dim=1)) * (1.0 if self.alive[g] else float("nan")))
+            dones.append(done)
+            time_outs.append(time_out)
+            self.x[g] = torch.where(done.unsqueeze(1), self._start(g), x)
+            self.progress[g].masked_fill_(done, 0)
+        return self._obs(), torch.cat(rewards), torch.cat(dones), {"time_outs": torch.cat(time_outs)}
+
+    def get_env_state(self) -> dict[str, Any]:
+        clone = [t.clone() for t in self.x], [t.clone() for t in self.progress]
+        return {"x": clone[0], "progress": clone[1], "step_count": self.step_count, "alive": list(self.alive)}
+
+    def set_env_state(self, env_state: Any) -> None:
+        self.x, self.progress = ([t.clone() for t in env_state[key]] for key in ("x", "progress"))
+        self.step_count, self.alive = env_state["step_count"], list(env_state["alive"])

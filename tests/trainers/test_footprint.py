@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from oracle import make_params
+
+from envcoder_bench.trainers.ppo import footprint
+from envcoder_bench.trainers.ppo.footprint import learner_bytes
+from envcoder_bench.trainers.ppo.learner import GroupedLearner
+
+
+def params(**overrides: Any) -> Any:
+    mlp = {**make_params()["network"]["mlp"], "units": [256, 128, 64], "activation": "relu"}  # which keeps nothing
+    return make_params(network__mlp=mlp, horizon_length=24, num_minibatches=3, **overrides)
+
+
+def nbytes(*tensors: torch.Tensor) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors)
+
+
+@pytest.mark.parametrize("obs_dim, action_dim, separate", [(48, 12, False), (45, 7, True)])
+def test_a_group_keeps_its_weights_moments_and_rollout(obs_dim: int, action_dim: int, separate: bool) -> None:
+    config = params(network__separate=separate)
+    learner = GroupedLearner([obs_dim] * 2, [action_dim] * 2, [0, 1], config, 64)
+    rollout = learner.new_rollout()
+    kept = nbytes(learner.network.flat, learner.adam.exp_avg, learner.adam.exp_avg_sq, *vars(rollout).values()) // 2
+    seen_and_done = 64 * (obs_dim + action_dim) * 4
+    computed = learner_bytes(obs_dim, action_dim, 64, config)
+    assert computed.per_group == kept + seen_and_done
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_workspace_holds_what_an_update_carves_out_of_it(separate: bool) -> None:
+    config = params(network__separate=separate)
+    learner = GroupedLearner([48] * 3, [12] * 3, [0, 1, 2], config, 64)
+    carved, computed = learner.workspace_size() * 4, learner_bytes(48, 12, 64, config)
+    # the rest is for temporary tensors, a fifth of the whole at most
+    assert 0.8 * 3 * computed.workspace < carved < 3 * computed.workspace
+
+
+def test_groups_beyond_those_at_once_take_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = learner_bytes(48, 12, 64, params())
+    monkeypatch.setattr(footprint, "WORKSPACE_BYTES", 4 * one.workspace + 1)
+    computed = learner_bytes(48, 12, 64, params())
+    assert computed == replace(one, groups_at_once=4)
+    assert computed.total(2) == 2 * one.per_group + 2 * one.workspace
+    assert computed.total(100) == 100 * one.per_group + 4 * one.workspace
+    monkeypatch.setattr(footprint, "WORKSPACE_BYTES", 1)
+    assert learner_bytes(48, 12, 64, params()).groups_at_once == 1
+
+
+def test_unsupported_params_are_refused() -> None:
+    with pytest.raises(ValueError, match="mixed_precision"):
+        learner_bytes(48, 12, 64, params(mixed_precision=True))

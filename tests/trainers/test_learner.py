@@ -1,0 +1,104 @@
+"""What holds between the groups of one stack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from oracle import make_params
+
+from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.ppo.rollout import Rollout
+
+OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
+
+
+def make_learner(**overrides: Any) -> GroupedLearner:
+    return GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, make_params(**overrides), 6)
+
+
+def play(learner: GroupedLearner, seed: int, broken: int | None = None, padding: float = 0.0) -> Rollout:
+    """Fill a rollout with random data; one group may be NaN, and the padding of observations may be dirty."""
+    rng = torch.Generator().manual_seed(seed)
+    rollout = learner.new_rollout()
+    rollout.obs.copy_(torch.randn(rollout.obs.shape, generator=rng) * 2 + 1)
+    for k, width in enumerate(OBS_DIMS):
+        rollout.obs[k, ..., width:] = padding
+    rollout.rewards.copy_(torch.randn(rollout.rewards.shape, generator=rng))
+    rollout.dones.copy_(torch.rand(rollout.dones.shape, generator=rng) < 0.2)
+    if broken is not None:
+        rollout.obs[broken], rollout.rewards[broken] = float("nan"), float("nan")
+    for t in range(rollout.rewards.shape[2]):
+        noise = torch.randn(3, 6, learner.action_dim, generator=rng)
+        result = learner.act(rollout.obs[:, :, t], noise)
+        rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
+        rollout.values[:, :, t] = result["values"]
+    return rollout
+
+
+def exported(learner: GroupedLearner) -> dict[str, torch.Tensor]:
+    return {f"{k}.{key}": value for k in range(3) for key, value in learner.export(k).items()}
+
+
+def test_a_nan_in_one_group_leaves_the_others_bitwise_untouched() -> None:
+    clean, broken = make_learner(), make_learner()
+    for seed in range(2):
+        stats = clean.update(play(clean, seed), seed + 1)
+        broken_stats = broken.update(play(broken, seed, broken=1), seed + 1)
+    assert torch.isnan(broken.network.flat[1]).any()
+    for key, value in exported(clean).items():
+        assert key.startswith("1.") or torch.equal(exported(broken)[key], value), key
+    for name in stats:
+        assert torch.equal(stats[name][[0, 2]], broken_stats[name][[0, 2]]), name
+
+
+def test_a_group_that_is_not_alive_keeps_everything() -> None:
+    clean, frozen = make_learner(), make_learner()
+    before = exported(frozen)
+    alive = torch.tensor([True, False, True])
+    for seed in range(2):
+        clean.update(play(clean, seed), seed + 1)
+        frozen.update(play(frozen, seed, broken=1), seed + 1, alive)
+    for key, value in exported(frozen).items():
+        assert torch.equal(value, before[key] if key.startswith("1.") else exported(clean)[key]), key
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_padding_stays_zero_and_inert(normalize: bool) -> None:
+    clean, dirty = (make_learner(normalize_input=normalize, weight_decay=0.01, entropy_coef=0.1) for _ in range(2))
+    for seed in range(2):
+        clean_rollout, dirty_rollout = play(clean, seed), play(dirty, seed, padding=1e3)
+        for k, width in enumerate(ACTION_DIMS):
+            assert (dirty_rollout.actions[k, ..., width:] == 0).all()
+            assert (dirty_rollout.mus[k, ..., width:] == 0).all()
+        clean.update(clean_rollout, seed + 1)
+        dirty.update(dirty_rollout, seed + 1)
+    assert torch.equal(clean.network.flat, dirty.network.flat)
+    for k, (o, a) in enumerate(zip(OBS_DIMS, ACTION_DIMS)):
+        parameters = dirty.network.parameters
+        assert (parameters["a2c_network.actor_mlp.0.weight"][k, o:] == 0).all()
+        assert (parameters["a2c_network.mu.weight"][k, :, a:] == 0).all()
+        assert (parameters["a2c_network.mu.bias"][k, :, a:] == 0).all()
+        assert (parameters["a2c_network.sigma"][k, :, a:] == 0).all()
+        assert (parameters["a2c_network.actor_mlp.0.weight"][k, :o] != 0).all()
+    used = sum(value.numel() for key, value in exported(dirty).items() if "a2c_network" in key)
+    assert (dirty.adam.exp_avg != 0).sum() <= used
+
+
+def test_state_dict_restores_bitwise() -> None:
+    first, second = make_learner(), make_learner()
+    first.update(play(first, 0), 1)
+    second.load_state_dict(first.state_dict())
+    for learner in (first, second):
+        learner.update(play(learner, 1), 2)
+    assert torch.equal(first.network.flat, second.network.flat)
+    assert torch.equal(first.adam.learning_rate, second.adam.learning_rate)
+
+
+def test_first_minibatch_of_an_update_sees_the_policy_that_played() -> None:
+    learner = make_learner(mini_epochs=1, num_minibatches=1, lr_schedule=None, normalize_input=False)
+    stats = learner.update(play(learner, 0), 1)
+    # KL of a policy with itself, by rl_games' formula, is log(1 + 1e-5) and a little less per action
+    assert (stats["kl"].abs() < 1e-4).all()
+    assert (stats["policy_loss"].abs() < 1e-5).all()  # normalized advantages at ratio 1

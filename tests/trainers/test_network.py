@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from oracle import make_params
+from rl_games.algos_torch.model_builder import ModelBuilder
+from rl_games.algos_torch.players import PpoPlayerContinuous
+
+from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.ppo.mlp import carved_size
+from envcoder_bench.trainers.ppo.network import StackedActorCritic
+from envcoder_bench.trainers.ppo.settings import ACTIVATIONS
+
+OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
+CPU = torch.device("cpu")
+
+
+def stock_model(params: dict[str, Any], obs_dim: int, action_dim: int, seed: int) -> torch.nn.Module:
+    """What rl_games builds for one group, with normalizers where asked."""
+    with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = {"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1}
+        normalize = {key: params["config"][key] for key in ("normalize_input", "normalize_value")}
+        return ModelBuilder().load(params).build({**config, **normalize})
+
+
+def padded_obs(network: StackedActorCritic) -> torch.Tensor:
+    """A network's input (3, 20, inputs): observations, 0 beyond each group's width, and the ones."""
+    obs = torch.randn(3, 20, network.architecture.inputs, generator=torch.Generator().manual_seed(0))
+    for k, o in enumerate(OBS_DIMS):
+        obs[k, :, o:] = 0.0
+    obs[..., max(OBS_DIMS)] = 1.0
+    return obs
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_outputs_equal_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
+    params = make_params(network__separate=separate, network__value_activation=activation)
+    params["network"]["mlp"]["activation"] = activation
+    params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
+    network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
+    obs = padded_obs(network)
+    mu, value = network.forward(obs)
+    torch.testing.assert_close(network.policy(obs), mu)
+    torch.testing.assert_close(network.value(obs), value)
+    for k, (o, a, seed) in enumerate(zip(OBS_DIMS, ACTION_DIMS, SEEDS)):
+        stock = stock_model(params, o, a, seed).a2c_network
+        own = network.export(k)
+        assert own.keys() == {f"a2c_network.{key}" for key in stock.state_dict()}
+        for key, tensor in stock.state_dict().items():
+            assert torch.equal(own[f"a2c_network.{key}"], tensor), key
+        stock_mu, stock_sigma, stock_value, _ = stock({"obs": obs[k, :, :o]})
+        torch.testing.assert_close(mu[k, :, :a], stock_mu)
+        torch.testing.assert_close(value[k], stock_value.squeeze(1))
+        torch.testing.assert_close(network.log_sigma()[k, :, :a].expand(20, a), stock_sigma)
+        assert (mu[k, :, a:] == 0).all() and (network.log_sigma()[k, :, a:] == 0).all()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("separate", [False, True])
+def test_gradients_equal_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
+    params = make_params(network__separate=separate, network__value_activation=activation)
+    params["network"]["mlp"]["activation"] = activation
+    params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
+    network = StackedActorCritic(params, OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
+    obs, weight = padded_obs(network), torch.tensor([1.0, 10.0, 100.0])
+    sizes = network.architecture.workspace_shapes(3, 20)
+    # whatever the memory held before: not even NaN may shine through
+    work = network.make_workspace(torch.full((carved_size(sizes),), float("nan")), 20)
+    work.obs.copy_(obs)
+    output = network.forward_for_training(work)
+    mu, value = network.forward(obs)
+    torch.testing.assert_close((output.mu, output.value), (mu, value))
+
+    # of the sum of all squares, times a weight per group
+    output.d_mu.copy_(2 * weight.view(3, 1, 1) * mu)
+    output.d_value.copy_(2 * weight.view(3, 1) * value)
+    grad = network.backward(work, output, 2 * weight.view(3, 1, 1) * network.log_sigma())
+    mine = network.by_key(*network.architecture.views(grad))
+    for k, (o, a, seed) in enumerate(zip(OBS_DIMS, ACTION_DIMS, SEEDS)):
+        stock = stock_model(params, o, a, seed).a2c_network
+        mu, sigma, value, _ = stock({"obs": obs[k, :, :o]})
+        (weight[k] * (mu.square().sum() + value.square().sum() + sigma[0].square().sum())).backward()
+        for key, parameter in stock.named_parameters():
+            own = mine[f"a2c_network.{key}"][k]
+            if key.endswith("weight"):
+                own = own[: parameter.shape[1], : parameter.shape[0]].t()
+            else:
+                own = own[0, : parameter.shape[0]]
+            torch.testing.assert_close(own, parameter.grad, rtol=1e-4, atol=1e-4)
+        own_size = sum(p.numel() for p in stock.parameters())
+        assert (grad[k] != 0).sum() <= own_size  # none in the padding
+
+
+def test_building_leaves_the_global_generator_alone(capsys: pytest.CaptureFixture) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    StackedActorCritic(make_params(), OBS_DIMS, ACTION_DIMS, SEEDS, CPU)
+    assert torch.equal(torch.rand(3), expected)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_exported_policy_plays_in_the_stock_player(normalize: bool, tmp_path: Any) -> None:
+    params = make_params(normalize_input=normalize, normalize_value=normalize)
+    learner = GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, 6)
+    rng = torch.Generator().manual_seed(0)
+    if learner.obs_normalizer is not None and learner.value_normalizer is not None:
+        learner.obs_normalizer.update(torch.randn(3, 50, 12, generator=rng) * 3 + 1)
+        learner.value_normalizer.update(torch.randn(3, 50, 1, generator=rng) * 3 + 1)
+    obs = torch.randn(3, 20, 9, generator=rng) * 3 + 1
+    for k, (o, a) in enumerate(zip(OBS_DIMS, ACTION_DIMS)):
+        torch.save({"model": learner.export(k)}, tmp_path / "policy.pth")
+        player_params = copy.deepcopy(params)
+        player_params["config"].update(
+            device_name="cpu",
+            env_info={
+                "observation_space": gym.spaces.Box(-np.inf, np.inf, (o,), np.float32),
+                "action_space": gym.spaces.Box(-1.0, 1.0, (a,), np.float32),
+            },
+        )
+        with contextlib.redirect_stdout(io.StringIO()):
+            player = PpoPlayerContinuous(player_params)
+            player.restore(str(tmp_path / "policy.pth"))
+        player.has_batch_dimension = True
+        expected = learner.policy(obs)[k, :, :a].clamp(-1.0, 1.0)
+        torch.testing.assert_close(player.get_action(obs[k, :, :o], is_deterministic=True), expected)
+        values = player.model({"is_train": False, "obs": obs[k, :, :o]})["values"]
+        torch.testing.assert_close(learner.values(obs)[k], values.squeeze(1))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("activation", ["elu", "tanh"])
+@pytest.mark.parametrize("precision, tolerance", [("highest", 1e-5), ("high", 2e-3)])
+def test_on_cuda_gradients_are_near_those_in_float64(
+    precision: str, tolerance: float, activation: str, groups: int
+) -> None:
+    params = make_params()
+    params["network"]["mlp"].update(units=[256, 128, 64], activation=activation)
+    dims, grads = (OBS_DIMS[:groups], ACTION_DIMS[:groups], SEEDS[:groups]), []
+    torch.set_float32_matmul_precision(precision)
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
+        network = StackedActorCritic(params, *dims, torch.device(device), dtype)
+        size = carved_size(network.architecture.workspace_shapes(groups, 512))
+        work = network.make_workspace(torch.empty(size, device=device, dtype=dtype), 512)
+        rng = torch.Generator().manual_seed(0)
+        work.obs.copy_(torch.randn(work.obs.shape, generator=rng))
+        output = network.forward_for_training(work)
+        for d in (output.d_mu, output.d_value):
+            d.copy_(torch.randn(d.shape, generator=rng))
+        grads.append(network.backward(work, output, torch.zeros_like(network.log_sigma())).cpu().double())
+    torch.set_float32_matmul_precision("highest")
+    error = (grads[0] - grads[1]).norm(dim=1) / grads[0].norm(dim=1)
+    assert (error < tolerance).all(), error

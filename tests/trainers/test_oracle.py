@@ -1,0 +1,139 @@
+"""K stacked groups after several updates equal K stock rl_games agents on the same rollouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from oracle import Recording, StockAgent, make_params
+
+from envcoder_bench.trainers.ppo.learner import GroupedLearner
+
+OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
+ITERATIONS = 4
+
+
+def pad(x: torch.Tensor, width: int) -> torch.Tensor:
+    return torch.nn.functional.pad(x, (0, width - x.shape[-1]))
+
+
+def play(learner: GroupedLearner, rollout: Any, recordings: list[Recording], iteration: int) -> None:
+    """Fill a rollout as the agent does."""
+    steps = learner.settings.horizon_length
+    dtype, device = learner.network.flat.dtype, learner.network.flat.device
+
+    def stack(name: str, t: int, width: int = 0) -> torch.Tensor:
+        rows = [getattr(r, name)[t] for r in recordings]
+        return torch.stack([pad(x, width) if width else x for x in rows]).to(device, dtype)
+
+    for t in range(steps):
+        at = iteration * steps + t
+        obs = stack("obs", at, learner.obs_dim)
+        result = learner.act(obs, stack("noise", at, learner.action_dim))
+        rollout.obs[:, :, t, : learner.obs_dim] = obs
+        rollout.actions[:, :, t], rollout.mus[:, :, t] = result["actions"], result["mus"]
+        rollout.values[:, :, t] = result["values"]
+        rollout.rewards[:, :, t] = stack("rewards", at)
+        rollout.dones[:, :, t], rollout.time_outs[:, :, t] = stack("dones", at), stack("time_outs", at)
+    rollout.last_values.copy_(learner.values(stack("obs", (iteration + 1) * steps, learner.obs_dim)))
+
+
+def compare(
+    params: dict[str, Any], folder: Any, dtype: torch.dtype, device: str = "cpu", rtol: float = 0.0, atol: float = 0.0
+) -> dict[str, torch.Tensor]:
+    """Train both ways and compare after every iteration; return the learner's statistics ``(iterations, K)``."""
+    # mean actions far enough out that the bounds loss bites
+    params["network"]["space"]["continuous"]["mu_init"] = {"name": "random_uniform_initializer", "a": -2.0, "b": 2.0}
+    num_envs, steps = params["config"]["num_actors"], params["config"]["horizon_length"]
+    # not tighter in float64, because rl_games rounds the normalizers' mean and deviation to float32: where float64
+    # sums differ in the last bit, these may round the other way, by 6e-8
+    if not rtol:
+        rtol, atol = (1e-7, 1e-8) if dtype == torch.float64 else (2e-3, 1e-4)
+        if device != "cpu" and dtype == torch.float64:
+            rtol, atol = 1e-6, 1e-7
+    dims = list(zip(OBS_DIMS, ACTION_DIMS, SEEDS))
+    recordings = [Recording(o, a, num_envs, ITERATIONS * steps, s + 100, dtype) for o, a, s in dims]
+    stock = [StockAgent(params, r, s, folder, dtype) for r, s in zip(recordings, SEEDS)]
+    learner = GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, num_envs, device, dtype)
+    rollout = learner.new_rollout()
+    history: dict[str, list[torch.Tensor]] = {}
+    for iteration in range(ITERATIONS):
+        play(learner, rollout, recordings, iteration)
+        expected = [agent.iterate() for agent in stock]
+        for name, values in learner.update(rollout, epoch=iteration + 1).items():
+            stock_values = torch.tensor([stats[name] for stats in expected], dtype=torch.float64)
+            torch.testing.assert_close(values.cpu().double(), stock_values, rtol=10 * rtol, atol=10 * atol)
+            history.setdefault(name, []).append(values.cpu())
+        for k, agent in enumerate(stock):
+            assert learner.export(k).keys() == agent.model.state_dict().keys()
+            for key, value in agent.model.state_dict().items():
+                mine = own_weights(learner, k, key) if key.startswith("a2c_network") else learner.export(k)[key]
+                torch.testing.assert_close(mine, value, rtol=rtol, atol=atol, msg=lambda m, key=key: f"{key}: {m}")
+    return {name: torch.stack(values) for name, values in history.items()}
+
+
+def own_weights(learner: GroupedLearner, k: int, key: str) -> torch.Tensor:
+    """One parameter of group k in the learner's own precision, shaped as rl_games'."""
+    rows, columns = learner.network.export(k)[key].unsqueeze(0).shape[-2:]
+    weights = learner.network.parameters[key].detach()[k].cpu()
+    return weights[:columns, :rows].t() if key.endswith("weight") else weights[0, :columns]
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "shared": {},
+    "separate": {"network__separate": True},
+    "standard schedule": {"schedule_type": "standard"},
+    "linear schedule": {"lr_schedule": "linear", "schedule_entropy": True},
+    "constant rate": {"lr_schedule": None},
+    "hard gradient clip": {"grad_norm": 1e-4, "learning_rate": 1e-3},
+    "no gradient clip": {"truncate_grads": False, "weight_decay": 0.1},
+    "no normalizers": {"normalize_input": False, "normalize_value": False, "normalize_advantage": False},
+    "no value clip": {"clip_value": False, "value_bootstrap": False},
+    "smooth clamp": {"use_smooth_clamp": True, "bound_loss_type": "regularisation"},
+    "no surrogate": {"ppo": False, "bound_loss_type": "none"},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equals_stock_agents(case: str, tmp_path: Any) -> None:
+    history = compare(make_params(**CASES[case]), tmp_path, torch.float64)
+    if case != "no surrogate":
+        assert (history["bounds_loss"] > 1e-2).any(dim=0).all()
+    if case in ("shared", "separate"):
+        rates = torch.cat([torch.full((1, 3), 3e-4), history["learning_rate"]])
+        assert (rates.diff(dim=0) > 0).any() and (rates.diff(dim=0) < 0).any()  # the rate rose and fell
+
+
+def test_gradient_clip_and_value_clip_make_a_difference(tmp_path: Any) -> None:
+    """Guards the cases above: were a clip never reached, they would prove nothing about it."""
+    losses = {
+        case: compare(make_params(**CASES[case]), tmp_path, torch.float64)["value_loss"]
+        for case in ("shared", "no gradient clip", "no value clip", "hard gradient clip")
+    }
+    for case in ("no gradient clip", "no value clip", "hard gradient clip"):
+        assert not torch.allclose(losses["shared"], losses[case], rtol=1e-3), case
+
+
+def test_equals_stock_agents_in_float32(tmp_path: Any) -> None:
+    compare(make_params(), tmp_path, torch.float32)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("case", ["shared", "separate"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_stock_agents_on_cuda(case: str, dtype: torch.dtype, tmp_path: Any) -> None:
+    torch.set_float32_matmul_precision("highest")
+    compare(make_params(**CASES[case]), tmp_path, dtype, device="cuda")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_equals_stock_agents_on_cuda_with_tf32(tmp_path: Any) -> None:
+    """TF32 rounds factors to 11 bits; at a constant rate, where no threshold is crossed, its effect stays small."""
+    torch.set_float32_matmul_precision("high")
+    try:
+        compare(make_params(lr_schedule=None), tmp_path, torch.float32, device="cuda", rtol=2e-2, atol=5e-3)
+    finally:
+        torch.set_float32_matmul_precision("highest")

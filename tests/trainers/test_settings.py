@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from oracle import make_params
+
+from envcoder_bench.trainers.ppo import settings
+from envcoder_bench.trainers.ppo.settings import PPOSettings, check_supported
+
+
+def count(num_envs: int, **overrides: Any) -> int:
+    params = make_params(horizon_length=24, **overrides)
+    return PPOSettings.from_params(params, num_envs).num_minibatches
+
+
+def test_minibatches_count_for_one_group(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert count(4096, num_minibatches=None, minibatch_size=32768) == 3  # IsaacGymEnvs' Anymal
+        assert count(64, num_minibatches=None, minibatch_size=512) == 3
+        assert count(64, num_minibatches=None, minibatch_size_per_env=12) == 2
+        assert count(64, num_minibatches=3) == 3
+    assert caplog.messages == []
+
+
+def test_minibatch_size_that_does_not_divide_gives_the_next_larger_count(caplog: pytest.LogCaptureFixture) -> None:
+    settings._say_once.cache_clear()
+    for _ in range(2):  # told only once
+        assert count(64, num_minibatches=None, minibatch_size=500) == 4  # 1536 / 500 = 3.07
+    assert count(64, num_minibatches=None, minibatch_size=32768) == 1
+    assert count(10, num_minibatches=7) == 8  # 240 = 8 * 30
+    assert caplog.messages == [
+        "params.config.minibatch_size: 500 does not divide a group's batch of 1536; using 4 minibatches of 384",
+        "params.config.minibatch_size: 32768 does not divide a group's batch of 1536; using 1 minibatch of 1536",
+        "params.config.num_minibatches: 7 does not divide a group's batch of 240; using 8 minibatches of 30",
+    ]
+
+
+@pytest.mark.parametrize(
+    "overrides, message",
+    [
+        ({"num_minibatches": 0}, "num_minibatches: must be a whole number of at least 1, got 0"),
+        ({"num_minibatches": 49}, "num_minibatches: 49 asks for 49 minibatches; .* can be cut into 1 to 48"),
+        ({"num_minibatches": None, "minibatch_size": 0}, "minibatch_size: must be a whole number of at least 1, got 0"),
+        ({"num_minibatches": None}, "needs num_minibatches or minibatch_size"),
+    ],
+)
+def test_impossible_minibatches(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PPOSettings.from_params(make_params(**overrides), num_envs=6)
+
+
+def continuous(**changes: Any) -> dict[str, Any]:
+    return {"continuous": {**make_params()["network"]["space"]["continuous"], **changes}}
+
+
+def mlp(**changes: Any) -> dict[str, Any]:
+    return {**make_params()["network"]["mlp"], **changes}
+
+
+REFUSED = [
+    ({"mixed_precision": True}, "params.config.mixed_precision: True is not supported by grouped training; set it"),
+    ({"matmul_precision": "low"}, "params.config.matmul_precision: low .* use highest, high or medium"),
+    ({"multi_gpu": True}, "params.config.multi_gpu: True .* set it to False"),
+    ({"central_value_config": {}}, "params.config.central_value_config: .* delete it"),
+    ({"normalize_rms_advantage": True}, "params.config.normalize_rms_advantage: True"),
+    ({"epochs_between_resets": 5}, "params.config.epochs_between_resets: 5 .* set it to 0"),
+    ({"schedule_type": "standard_epoch"}, "params.config.schedule_type: standard_epoch .* use legacy or standard"),
+    ({"network__name": "resnet_actor_critic"}, "params.network.name: resnet_actor_critic .* use actor_critic"),
+    ({"network__rnn": {"name": "lstm"}}, "params.network.rnn: .* delete it"),
+    ({"network__cnn": {"type": "conv2d"}}, "params.network.cnn: .* delete it"),
+    ({"network__central_value": True}, "params.network.central_value"),
+    ({"network__normalization": "layer_norm"}, "params.network.normalization: layer_norm"),
+    ({"network__mlp": mlp(d2rl=True)}, "params.network.mlp.d2rl: True .* set it to False"),
+    ({"network__mlp": mlp(activation="mish")}, "params.network.mlp.activation: mish .* use one of relu, tanh"),
+    ({"network__space": {"discrete": None}}, "params.network.space: discrete .* use continuous"),
+    ({"network__space": continuous(fixed_sigma=False)}, "space.continuous.fixed_sigma: False .* set it to True"),
+    ({"network__space": continuous(mu_activation="x")}, "space.continuous.mu_activation: x .* use one of"),
+]
+
+
+@pytest.mark.parametrize("overrides, message", REFUSED, ids=[message[:30] for _, message in REFUSED])
+def test_unsupported_features_are_named_with_the_remedy(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_supported(make_params(**overrides))
+
+
+def test_other_models_are_refused() -> None:
+    params = make_params()
+    params["model"]["name"] = "discrete_a2c"
+    with pytest.raises(ValueError, match=r"params.model.name: discrete_a2c .* use continuous_a2c_logstd"):
+        check_supported(params)
+
+
+def test_switched_off_features_and_unknown_keys_pass() -> None:
+    off = {"mixed_precision": False, "multi_gpu": False, "central_value_config": None, "score_to_win": 20000}
+    check_supported(make_params(network__normalization=None, network__value_activation="None", **off))
+
+
+OUT_OF_RANGE = [
+    ({"gamma": 2}, "params.config.gamma: must be a number from 0 to 1, got 2"),
+    ({"tau": -0.1}, "params.config.tau: must be a number from 0 to 1"),
+    ({"e_clip": 0}, "params.config.e_clip: must be a number above 0 and at most 1"),
+    ({"e_clip": 1.5}, "params.config.e_clip: must be"),
+    ({"learning_rate": "fast"}, "params.config.learning_rate: must be a number of at least 0, got fast"),
+    ({"learning_rate": float("nan")}, "params.config.learning_rate: must be"),
+    ({"learning_rate": True}, "params.config.learning_rate: must be"),
+    ({"critic_coef": None}, "params.config.critic_coef: must be a number of at least 0, got null"),
+    ({"entropy_coef": float("inf")}, "params.config.entropy_coef: must be a number, got inf"),
+    ({"grad_norm": 0}, "params.config.grad_norm: must be a number above 0"),
+    ({"horizon_length": 0}, "params.config.horizon_length: must be a whole number of at least 1"),
+    ({"mini_epochs": 2.5}, "params.config.mini_epochs: must be a whole number"),
+    ({"normalize_input": "maybe"}, "params.config.normalize_input: must be True or False, got maybe"),
+    ({"lr_schedule": "adptive"}, r"params.config.lr_schedule: must be .*, got adptive \(did you mean adaptive\?\)"),
+    ({"reward_shaper": {"scale_value": "big"}}, "params.config.reward_shaper.scale_value: must be a number, got big"),
+    ({"network__mlp": mlp(units=256)}, r"params.network.mlp.units: must be a list of whole numbers .*, got 256"),
+    ({"network__mlp": mlp(units=[64, 0])}, "params.network.mlp.units: must be"),
+    ({"network__mlp": mlp(initializer={"name": "zeros"})}, "network.mlp.initializer.name: must be one of default"),
+]
+
+
+@pytest.mark.parametrize("overrides, message", OUT_OF_RANGE, ids=[message[:40] for _, message in OUT_OF_RANGE])
+def test_values_out_of_range_are_named_by_their_key(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PPOSettings.from_params(make_params(**overrides), num_envs=6)
