@@ -1,0 +1,90 @@
+"""Imports go down one list of layers; simulators and clients of language models stay in theirs."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import envcoder_bench
+
+PACKAGE = Path(envcoder_bench.__file__).parent
+LAYERS = [
+    "commands",
+    "search",
+    "run",
+    "report",
+    "jail",
+    "trainers",
+    "env",
+    "compile",
+    "shaping",
+    "tasks",
+    "sim",
+    "core",
+]
+HOLDS = {"mujoco": {"sim"}, "mujoco_warp": {"sim"}, "openai": {"search"}, "anthropic": {"search"}}
+FOR_CANDIDATES = {"torch_utils"}  # at the top because candidates import it; it uses core alone
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def layer(name):
+    """The layer of a module, or of what is imported from one, by its dotted name."""
+    first = name.split(".")[1] if "." in name else ""
+    if (PACKAGE / first).is_dir() and first:
+        return first
+    command = (PACKAGE / f"{first}.py").exists() and first not in FOR_CANDIDATES
+    return "commands" if command else "core"  # the rest is the package's version
+
+
+def imported(text):
+    """What a module's text imports when it runs, with line numbers; blocks for type checkers do not run."""
+    waiting = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                known = (PACKAGE.parent / inner.replace(".", "/")).with_suffix(".py").exists()
+                yield inner if known or node.module == "envcoder_bench" else node.module, node.lineno
+        waiting += ast.iter_child_nodes(node)
+
+
+def faults(module, text):
+    own = layer(module)
+    for name, line in imported(text):
+        top = name.split(".")[0]
+        if top == "envcoder_bench":
+            if LAYERS.index(own) > LAYERS.index(layer(name)):
+                yield f"line {line}: {own} imports {name}, which is above it"
+        elif own not in HOLDS.get(top, {own}):
+            yield f"line {line}: {own} imports {top}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down_the_list(path):
+    module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).replace(".__init__", "")
+    assert list(faults(module, path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "module, text, count",
+    [
+        ("envcoder_bench.core.noise", "from envcoder_bench.env import dispatch", 1),
+        ("envcoder_bench.core.noise", "import envcoder_bench.env.dispatch", 1),
+        ("envcoder_bench.core.noise", "from envcoder_bench import eval_shapers", 1),
+        ("envcoder_bench.core.noise", "def f():\n    from envcoder_bench.run.folder import RunFolder", 1),
+        ("envcoder_bench.core.noise", "from envcoder_bench import __version__, torch_utils", 0),
+        ("envcoder_bench.env.dispatch", "from envcoder_bench.core import noise, stream\nimport torch", 0),
+        ("envcoder_bench.env.dispatch", "import mujoco\nimport openai.types\nfrom mujoco.batch import Batch", 3),
+        ("envcoder_bench.sim.mujoco_cpu", "import mujoco", 0),
+        ("envcoder_bench.eval_shapers", "from envcoder_bench.search import prompt", 0),
+        ("envcoder_bench.run.folder", "from envcoder_bench.command_line import command", 1),
+    ],
+)
+def test_the_check_sees_what_it_is_for(module, text, count):
+    assert len(list(faults(module, text))) == count
