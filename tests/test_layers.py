@@ -9,6 +9,9 @@ import envcoder_bench
 
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
+    *("commands", "search", "run", "report", "jail", "trainers"),
+    *("env", "compile", "shaping", "tasks", "sim", "core"),
+]
     "commands",
     "search",
     "run",
