@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How the baselines of every task learn on CUDA: the records of docs/tasks.md, on one GPU or several, in parts.
+# How the baselines of every task learn on CUDA: the records of docs/results.md, on one GPU or several, in parts.
 #
 #   scripts/gpu_tasks.sh OUT_DIR      call it again, until it says that all is done: it goes on where it stopped
 #

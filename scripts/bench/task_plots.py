@@ -1,4 +1,4 @@
-"""The pictures of docs/tasks.md: how the baselines of each task learn, over env-steps and over time."""
+"""The pictures of docs/results.md: how the baselines of each task learn, over env-steps and over time."""
 
 from __future__ import annotations
 
