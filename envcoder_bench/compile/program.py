@@ -182,7 +182,7 @@ class Value:
 
     def view(self, index: np.ndarray) -> Value:
         """A tensor that shares this one's memory."""
-        return Value(self.memory, index, self.kind, self.own)
+        return Value(self.memory, index, self.kind, self.own, self.unknown)
 
     def write(self, nodes: np.ndarray) -> None:
         """Overwrite the numbers in place, as seen by all views."""

@@ -7,17 +7,19 @@ Where recordings of several sizes differ in constants only, formulas in the numb
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import Callable, Iterator, Sequence
 
 from envcoder_bench.compile.program import FLOATS, Fault, Node, Number, Output, Program
 
-MAX_DIVISOR = 64  # of n // divisor
-MAX_SHARE = 12  # of k * n // share
+MAX_SHARE = 12  # of (k * n + offset) // share: recordings have all remainders of divisions by up to this
+MAX_DIVISOR = 64  # of n // divisor, rounded up or down, and n % divisor: only where a recording's size is a multiple
 
 Formula = Callable[[Program, int], int]  # (program, node of the number of environments) to node
+Count = Callable[[int], int]  # a whole number from that of environments
 _REASON = (
-    "depends on how many environments there are (x.shape[0], len(x)) in a way that no program can: use that number for"
-    " shapes and torch.arange(n)"
+    "depends on how many environments there are (x.shape[0], len(x)) in a way that cannot be compiled: use that number"
+    " for shapes, torch.arange(n), and sums, products and whole quotients of it, and do not branch on it"
 )
 
 
@@ -37,13 +39,21 @@ def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program |
     if place is not None or any(program.outputs != first.outputs for program in programs):
         return _line(first, place or 0), _REASON
     formulas: dict[int, Formula] = {}
+    known: dict[tuple[object, ...], Formula | None] = {}
     for place in _varying(programs):
-        kind, values = first.nodes[place].kind, [program.nodes[place].value for program in programs]
-        found = next(_formulas(kind, values, sizes), None)
+        kind, values = first.nodes[place].kind, tuple(program.nodes[place].value for program in programs)
+        if (kind, values) not in known:
+            known[kind, values] = next(_formulas(kind, values, sizes), None)
+        found = known[kind, values]
         if found is None:
             return _line(first, place), _REASON
         formulas[place] = found
     return _rewritten(first, formulas)
+
+
+def knows_size(program: Program) -> bool:
+    """Whether a program computes with the number of environments: then it is right for all of them or wrong."""
+    return any(node.op == "rows" for node in program.nodes)
 
 
 def _rewritten(program: Program, formulas: dict[int, Formula]) -> Program:
@@ -92,35 +102,60 @@ def _formulas(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iter
     if kind == "b" or any(not float(value).is_integer() for value in values):
         yield from _products(kind, values, sizes) if kind in FLOATS else ()
         return
-    for divisor in range(1, MAX_DIVISOR + 1):  # a * (n // divisor) + b
-        counts = [size // divisor for size in sizes]
-        slope, rest = divmod(int(values[1] - values[0]), counts[1] - counts[0] or 1)
-        if rest == 0 and slope:
-            yield from _exact(kind, values, counts, slope, lambda p, n, d=divisor: _quotient(p, n, d))
-    for share in range(2, MAX_SHARE + 1):  # k * n // share + b
-        for k in range(2, share):
-            counts = [k * size // share for size in sizes]
-            yield from _exact(kind, values, counts, 1, lambda p, n, k=k, d=share: _quotient(p, _times(p, n, k), d))
+    wanted = [int(value) for value in values]
+    for count, make in _counts(wanted, sizes):
+        counts = [count(size) for size in sizes]
+        slope, rest = divmod(wanted[1] - wanted[0], counts[1] - counts[0] or 1)
+        offset = wanted[0] - slope * counts[0]
+        if slope and rest == 0 and [slope * own + offset for own in counts] == wanted:
+            yield partial(_linear, kind=kind, slope=slope, make=make, offset=offset)
+
+
+def _linear(p: Program, n: int, kind: str, slope: int, make: Formula, offset: int) -> int:
+    return p.cast(_plus(p, _times(p, make(p, n), slope), offset), kind)
+
+
+def _share(p: Program, n: int, share: float) -> int:
+    return p.cast(p.add("mul", "f64", p.const(share, "f64"), p.cast(n, "f64")), "i64")
+
+
+def _counts(wanted: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[Count, Formula]]:
+    """Whole numbers that functions make of the number of environments, the usual ones first."""
+    yield lambda n: n, lambda p, n: n
+    divisors = [d for d in range(2, MAX_DIVISOR + 1) if any(size % d == 0 for size in sizes)]
+    for divisor in divisors:
+        small = divisor <= MAX_SHARE
+        for k in range(1, divisor if small else 2):
+            for offset in range(divisor) if small else (0, divisor - 1):
+                own = (k, offset, divisor)
+                yield (
+                    lambda n, own=own: (own[0] * n + own[1]) // own[2],
+                    lambda p, n, own=own: _quotient(p, _plus(p, _times(p, n, own[0]), own[1]), own[2]),
+                )
+    for divisor in divisors:
+        yield (
+            lambda n, d=divisor: n % d,
+            lambda p, n, d=divisor: p.add("remainder", "i64", n, p.const(d, "i64")),
+        )
+    for share in (percent / 100 for percent in range(1, 100)):  # int(share * n), where the product's rounding shows
+        yield lambda n, share=share: int(share * n), partial(_share, share=share)
+    for op, limit, pick in (("minimum", max(wanted), min), ("maximum", min(wanted), max)):
+        yield (
+            lambda n, limit=limit, pick=pick: pick(n, limit),
+            lambda p, n, op=op, limit=limit: p.add(op, "i64", n, p.const(limit, "i64")),
+        )
 
 
 def _times(p: Program, x: int, factor: int) -> int:
     return x if factor == 1 else p.add("mul", "i64", x, p.const(factor, "i64"))
 
 
+def _plus(p: Program, x: int, offset: int) -> int:
+    return x if offset == 0 else p.add("add", "i64", x, p.const(offset, "i64"))
+
+
 def _quotient(p: Program, x: int, divisor: int) -> int:
     return x if divisor == 1 else p.add("floordiv", "i64", x, p.const(divisor, "i64"))
-
-
-def _exact(kind: str, values: Sequence[Number], counts: Sequence[int], factor: int, make: Formula) -> Iterator[Formula]:
-    """``factor * count + offset`` if it gives all values; ``make`` makes the count."""
-    offset = int(values[0]) - factor * counts[0]
-    if [factor * count + offset for count in counts] == list(values):
-
-        def formula(p: Program, rows: int) -> int:
-            made = _times(p, make(p, rows), factor)
-            return p.cast(made if offset == 0 else p.add("add", "i64", made, p.const(offset, "i64")), kind)
-
-        yield formula
 
 
 def _products(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iterator[Formula]:
@@ -140,7 +175,6 @@ def _rounded(value: Number, kind: str) -> float:
 
 def _product(kind: str, op: str, factor: float, offset: int) -> Formula:
     def make(p: Program, rows: int) -> int:
-        count = rows if offset == 0 else p.add("add", "i64", rows, p.const(offset, "i64"))
-        return p.cast(p.add(op, "f64", p.const(factor, "f64"), p.cast(count, "f64")), kind)
+        return p.cast(p.add(op, "f64", p.const(factor, "f64"), p.cast(_plus(p, rows, offset), "f64")), kind)
 
     return make

@@ -33,9 +33,11 @@ from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.tasks.base import Task
 
-# environments of the samples: primes, which no other axis is likely to have as its length. A function is recorded with
-# two, and with all where these give two programs
-ROWS, SIZES = 131, (131, 199, 419, 1021, 2053)
+# Environments of the samples: lengths that no other axis is likely to have. A function that may know the number is
+# recorded with two, and with all where these give two programs. The first two have the same remainder by 313 alone; all
+# have together every remainder of division by 2 to 12, so that one formula in the number is told from another.
+ROWS = 131
+SIZES = (ROWS, 444, 473, 514, 566, 821, 999, 1057, 1135, 1161, 1168, 1268, 1392, 1440, 1470, 1600)
 
 
 Recorded = Union[Program, Fault]

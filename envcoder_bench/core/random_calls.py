@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Sequence
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench.core import stream
@@ -98,8 +99,18 @@ class FromStream(TorchDispatchMode):
     """Draws what random functions of torch give inside the ``with`` block from the stream in use.
 
     A call with a ``torch.Generator`` of its own, and the few functions that have no draw here (``randperm``,
-    ``poisson``), are left to torch.
+    ``poisson``, gamma distributions), are left to torch. Distributions do not check their arguments inside the block:
+    these checks wait for the device, and no tracer can record them.
     """
+
+    def __enter__(self) -> FromStream:
+        self._validates = Distribution._validate_args
+        Distribution.set_default_validate_args(False)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        Distribution.set_default_validate_args(self._validates)
+        return super().__exit__(*error)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

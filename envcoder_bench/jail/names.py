@@ -114,6 +114,7 @@ REMEDIES = {
     "control flow": "write torch.where(condition, a, b)",
     "joins the environments": "reduce with dim=-1; NaN stops a candidate without an assert or if",
     "an earlier call has kept": "read actions and progress_buf of the state; compute constants at the top of the file",
+    "single environments": "compare torch.arange(n) and use torch.where",
     "library's generator": "draw with torch.rand and its like",
     "out of torch": "use the torch function",
 }

@@ -14,6 +14,7 @@ from torch import Tensor
 from envcoder_bench import tasks
 from envcoder_bench.compile.interpret import Interpreter
 from envcoder_bench.compile.program import FLOATS, Program
+from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.compile.trace import Memo, Sample, trace
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
@@ -149,8 +150,12 @@ def _hold_against(function: CandidateFunction, shaping: Shaping, stage: str, pur
                 made = Interpreter(shaping.programs[stage])(sample.given(), sample.action)
     except FAULTS as error:
         raise from_exception(error, function) from None
-    if not set(made) <= set(parts) or disagreeing(*_rows(parts, made, sample.rows), 1, sample.rows):
-        message = "untrusted code must be traceable: what was traced gives other numbers"
+    exact = [0] if knows_size(shaping.programs[stage]) else []
+    if not set(made) <= set(parts) or disagreeing(*_rows(parts, made, sample.rows), 1, sample.rows, exact):
+        message = (
+            f"untrusted code must be traceable: what was traced gives other numbers with {sample.rows} environments; a"
+            " function may not branch on their number (x.shape[0], len(x)) nor on what another call has left"
+        )
         raise CandidateError(message, FILE, function.line, function.type)
 
 
@@ -231,6 +236,10 @@ import warnings
 SHOWN = [str(torch.ones(2, 2)), repr(torch.ones(2, dtype=torch.int64)), repr(np.ones(2)), str(torch.float32)]
 warnings.warn("something", DeprecationWarning)
 torch.vmap(torch.sum)(torch.ones(2, 2)), torch.distributions.Normal(torch.zeros(1), 1.0).log_prob(torch.zeros(1))
+def drawn(n):
+    D, zeros = torch.distributions, torch.zeros(n)
+    own = D.Normal(zeros, 1.0), D.Uniform(zeros, 1.0), D.Bernoulli(zeros + 0.5), D.Categorical(torch.ones(n, 2))
+    return sum(each.sample() for each in (*own, D.Laplace(zeros, 1.0), D.LogNormal(zeros, 1.0), D.Gumbel(zeros, 1.0)))
 def compute_reward(state_dict):
     x = next(v for v in state_dict.values() if v.dim() == 2 and v.is_floating_point())
     x = torch.cat([x, x, x, x], dim=-1)[:, :4]
@@ -240,5 +249,6 @@ def compute_reward(state_dict):
     y = y + torch.softmax(x, -1).amax(-1) + F.cosine_similarity(x, x + 1.0) + F.linear(x, torch.ones(1, 4)).squeeze(-1)
     y = y + torch.linalg.det(square) + torch.linalg.inv(square).sum((1, 2)) + torch.bmm(square, square).sum((1, 2))
     y = y + torch.sort(x, dim=-1)[0][:, 0] + torch.std(x, dim=-1) + torch.special.expit(x).mean(-1) + float(np.pi)
+    y = y + drawn(len(x))
     return y, {"all": y}
 """

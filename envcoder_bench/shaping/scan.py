@@ -27,12 +27,14 @@ from envcoder_bench.shaping.trees import (
 _FROM_STREAM = {
     "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "normal", "normal_", "uniform", "uniform_",
     "bernoulli", "bernoulli_", "multinomial", "exponential_", "geometric_", "cauchy_", "log_normal_", "random_",
-    "dropout", "dropout_", "alpha_dropout", "feature_dropout", "gumbel_softmax", "Dropout",
+    "dropout", "dropout_", "alpha_dropout", "feature_dropout", "gumbel_softmax", "Dropout", "sample", "rsample",
+    "distributions",
 }  # fmt: skip
 # drawn from a generator
 _RANDOM = {
-    "poisson", "binomial", "rrelu", "sample", "rsample", "shuffle", "choice", "choices", "seed", "manual_seed",
-    "manual_seed_all", "default_generator", "Generator", "RReLU",
+    "poisson", "binomial", "rrelu", "shuffle", "choice", "choices", "seed", "manual_seed", "manual_seed_all",
+    "default_generator", "Generator", "RReLU", "Beta", "Binomial", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma",
+    "InverseGamma", "LKJCholesky", "NegativeBinomial", "Poisson", "StudentT", "VonMises", "Wishart",
 }  # fmt: skip
 _OPAQUE = {
     "getattr", "eval", "exec", "compile", "globals", "locals", "vars", "__import__", "import_module",
@@ -166,16 +168,19 @@ class Scan:
         if isinstance(node, ast.Name):
             return node.id not in known and (node.id in _OPAQUE or sounds_random(node.id))
         if isinstance(node, ast.Import):
-            return any(self._may_draw(alias.name, node) for alias in node.names)
+            return any(self._may_draw(alias.name, node, sounds_random) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
-            return self._may_draw(node.module or "", node) or any(sounds_random(a.name) for a in node.names)
+            drawn = any(sounds_random(alias.name) for alias in node.names)
+            return drawn or self._may_draw(node.module or "", node, sounds_random)
         return False
 
-    def _may_draw(self, module: str, node: ast.stmt) -> bool:
+    def _may_draw(self, module: str, node: ast.stmt, sounds_random: Callable[[str], bool]) -> bool:
         """Whether an import brings a module that may draw; one that is not there was tried in vain."""
-        root = module.split(".")[0]
+        root, *inner = module.split(".")
+        if root in _SAFE_MODULES:
+            return any(sounds_random(part) for part in inner)
         tried = any(node in nodes for nodes in self.definitions.values())  # at the top level, where all has been run
-        return not _safe_module(module) and not (tried and self._loaded is not None and root not in self._loaded)
+        return not (tried and self._loaded is not None and root not in self._loaded)
 
     def _is_plain(self, node: ast.Call, known: set[str], sounds_random: Callable[[str], bool]) -> bool:
         """Whether this is ``getattr(x, name)`` of no module, or of a name that does not draw; or ``vars(x)``."""
@@ -288,8 +293,3 @@ def _is_made_anew(value: ast.AST) -> bool:
 
 def _changes(method: str) -> bool:
     return method in _CHANGERS or (method.endswith("_") and not method.endswith("__"))
-
-
-def _safe_module(name: str) -> bool:
-    parts = name.split(".")
-    return parts[0] in _SAFE_MODULES and not {"random", "distributions"} & set(parts)

@@ -118,6 +118,17 @@ REFUSED = {
         4,
         "how many environments there are",
     ),
+    "written through a view of a view": (
+        "y = dof_pos.clone()\ny[: y.shape[0] // 2, 2] = 1.0\nreturn y[:, 2]",
+        2,
+        "picks single environments",
+    ),
+    "half, transposed and written": (
+        "y = dof_pos.clone()\ny[:50].transpose(0, 1)[1].add_(1.0)\nreturn y.sum(-1)",
+        2,
+        "picks single environments",
+    ),
+    "half of the half": ("y = dof_pos.clone()\ny[:60][:, 2].mul_(2.0)\nreturn y[:, 2]", 2, "picks single environments"),
     "loop over n": (
         "x = dof_pos[:, 0]\nfor _ in range(dof_pos.shape[0] // 50):\n    x = x * 2\nreturn x",
         3,

@@ -22,6 +22,16 @@ _BODIES: dict[str, dict[str, str]] = {
         "half of them": "return torch.where(torch.arange(n) < n // 2, x[:, 0], -x[:, 0])",
         "half by size": "return x[:, 0] * (torch.arange(x.size(0)) < x.size(0) // 2)",
         "a quarter by len": "return torch.where(torch.arange(len(x)) >= 3 * (len(x) // 4), v[:, 0], x[:, 0])",
+        "the last quarter": "return x[:, 0] * (torch.arange(n) >= n - n // 4)",
+        "an eighth, rounded up": "return x[:, 0] + 9.0 * (torch.arange(n) < math.ceil(n / 8))",
+        "the upper half": "return torch.where(torch.arange(n) >= (n - 1) // 2, x[:, 0], v[:, 0])",
+        "at most a hundred": "return x[:, 0] * (torch.arange(n) < min(n, 100))",
+        "n modulo 50": "return x[:, 0] + torch.arange(n) * (n % 50) * 0.001",
+        "distributions": (
+            "D = torch.distributions\n"
+            "a = D.Normal(x[:, 0], 0.1).sample() + D.Uniform(-1.0, 1.0).sample((n,)) + D.Bernoulli(0.3).sample((n,))\n"
+            "return a + D.Categorical(torch.softmax(x, -1)).sample() + D.Laplace(x[:, 1], 1.0).rsample()\n"
+        ),
         "share of the lane": "return x[:, 0] + torch.arange(n) / n",
         "seven tenths": "return x[:, 0] * (torch.arange(n) < int(0.7 * n))",
         "two thirds": "return x[:, 0] * (torch.arange(n) >= 2 * n // 3)",

@@ -31,11 +31,10 @@ def test_a_program_that_gives_other_numbers_is_no_answer(workshop, monkeypatch):
     trace = work.trace
     monkeypatch.setattr(work, "trace", wrong)
     told = workshop.judge(REWARD, scan=False)["error"]  # else what is patched here would be the reason
-    assert told == {
-        "message": "untrusted code must be traceable: what was traced gives other numbers",
-        "line": 1,
-        "function": "compute_reward",
-    }
+    assert told["message"].startswith(
+        "untrusted code must be traceable: what was traced gives other numbers with 6 env"
+    )
+    assert (told["line"], told["function"]) == (1, "compute_reward")
 
 
 def test_what_a_file_changes_is_named(workshop, monkeypatch):

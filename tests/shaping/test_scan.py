@@ -66,6 +66,9 @@ def test_leaves_other_code_alone(code):
     [
         "def f(x): return torch.randperm(len(x))",
         "def f(x): return torch.poisson(x)",
+        "from torch.distributions import Beta\ndef f(x): return Beta(x, x).sample()",
+        "def f(x): return torch.distributions.Gamma(x, x).rsample()",
+        "import random\ndef f(x): return random.sample(x, 1)",
         "def f(x): return torch.rand(3, generator=torch.Generator())",
         "def f(x): return np.random.normal()",
         "import random\ndef f(x): return x * random.uniform(0, 1)",
@@ -254,3 +257,15 @@ def test_a_module_that_is_not_there_draws_nothing():
     assert Scan(tree, loaded={"nowhere": None}).generator_line("f") == 2
     later = ast.parse("def f(x):\n    import nowhere\n    return nowhere.a(x)")  # not tried yet
     assert Scan(later, loaded={}).generator_line("f") == 2
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from torch.distributions import Normal\ndef f(x): return Normal(x, 1.0).sample()",
+        "import torch.distributions as D\ndef f(x): return D.Uniform(x, x + 1).rsample()",
+        "def f(x): return torch.distributions.Categorical(x).sample()",
+    ],
+)
+def test_distributions_are_drawn_from_the_stream(code):
+    assert scan(code).random_line("f") is not None and scan(code).generator_line("f") is None
