@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator
 
 import torch
+from torch._tensor_str import PRINT_OPTS
 
 _lock = threading.Lock()
 _inside = 0  # blocks that are open in all threads
@@ -42,7 +43,7 @@ def _read() -> dict[str, Any]:
         "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
         "cudnn_tf32": torch.backends.cudnn.allow_tf32,
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
-        "printing": dict(vars(torch._tensor_str.PRINT_OPTS)),
+        "printing": dict(vars(PRINT_OPTS)),
     }
 
 
@@ -51,4 +52,4 @@ def _restore(settings: dict[str, Any]) -> None:
     torch.backends.cuda.matmul.allow_tf32 = settings["matmul_tf32"]
     torch.backends.cudnn.allow_tf32 = settings["cudnn_tf32"]
     torch.backends.cudnn.benchmark = settings["cudnn_benchmark"]
-    vars(torch._tensor_str.PRINT_OPTS).update(settings["printing"])
+    vars(PRINT_OPTS).update(settings["printing"])

@@ -1,0 +1,95 @@
+"""What a run is asked to do, as Python values: candidates by path or by text, settings for keys of cfg/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping, Sequence, Union
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.shell import quoted
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.shaping.contract import known_types
+from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
+from envcoder_bench.shaping.loading import load_source
+
+Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str]]
+
+
+def candidate_sources(
+    task: str, candidates: Candidates, positions: str | Sequence[int] | None = None
+) -> list[CandidateSource]:
+    """Read the candidates of a run.
+
+    Args:
+        candidates: files or folders, or texts by name; None: those of the task in user_functions/.
+        positions: those to keep, e.g. ``"0,2"`` or ``[0, 2]``; None: all.
+
+    Raises:
+        UserError: there are none, one cannot be read, or a name cannot be used.
+    """
+    texts = _checked(candidates) if isinstance(candidates, Mapping) else None
+    with user_input():
+        if texts is not None:
+            found = [Path(f"{name}.py") for name in texts]
+            refuse_clashes(found)
+        else:
+            paths = [candidates] if isinstance(candidates, (str, Path)) else list(candidates or [])
+            found = find_candidates([Path(path) for path in paths], task, _root())
+        if positions is not None:
+            found = select(found, positions if isinstance(positions, str) else ",".join(map(str, positions)))
+    try:
+        return [
+            CandidateSource(path.stem, str(path), load_source(path) if texts is None else texts[path.stem])
+            for path in found
+        ]
+    except OSError as error:
+        raise UserError(f"a candidate cannot be read: {error}") from error
+
+
+def _checked(texts: Mapping[str, str]) -> Mapping[str, str]:
+    if not texts:
+        raise UserError("no candidates found: candidates={} names none")
+    for name, text in texts.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            got = f"{{{type(name).__name__}: {type(text).__name__}}}"
+            raise UserError(f"candidates by name are texts, {{'name': 'def compute_reward(...): ...'}}, got {got}")
+    return texts
+
+
+def _root() -> Path:
+    """The folder whose user_functions/ holds the candidates: the working folder, else where this package is."""
+    return Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
+
+
+def override_words(
+    overrides: Sequence[str] | Mapping[str, Any], shaper_types: Sequence[str] | None, settings: Mapping[str, Any]
+) -> list[str]:
+    """All that sets a key of cfg/, as ``key=value`` in Hydra's override grammar.
+
+    Raises:
+        UserError: there is no such shaper type, or a value that no YAML file could hold.
+    """
+    words = []
+    if shaper_types is not None:
+        names = [shaper_types] if isinstance(shaper_types, str) else shaper_types
+        words.append(f"shaper_types=[{','.join(known_types(names))}]")
+    words += [f"{key}={_value(key, value)}" for key, value in settings.items()]
+    if isinstance(overrides, Mapping):
+        return words + [f"{key}={_value(key, value)}" for key, value in overrides.items()]
+    return words + ([overrides] if isinstance(overrides, str) else list(overrides))
+
+
+def _value(key: str, value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    value = value.item() if hasattr(value, "item") else value  # a number of numpy's or torch's
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (str, Path)):
+        return quoted(str(value))
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_value(key, one)}" for name, one in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ",".join(_value(key, one) for one in value) + "]"
+    raise UserError(f"{key} must be a number, a text, a list or a mapping, got {type(value).__name__} {value!r}")
