@@ -22,6 +22,7 @@ def settings_kept() -> Iterator[None]:
     algorithms, and how tensors are printed. Random generators are not among them: see ``core.stream``.
     """
     global _inside, _before
+    own = torch.get_num_threads()  # to ask first matters: the first question of a thread sets its number to the process'
     with _lock:
         if not _inside:
             _before = _read()
@@ -31,7 +32,7 @@ def settings_kept() -> Iterator[None]:
     finally:
         with _lock:
             _inside -= 1
-            torch.set_num_threads(_before["threads"])
+            torch.set_num_threads(own if _inside else _before["threads"])
             if not _inside:
                 _restore(_before)
 

@@ -54,6 +54,8 @@ def _checked(texts: Mapping[str, str]) -> Mapping[str, str]:
         if not isinstance(name, str) or not isinstance(text, str):
             got = f"{{{type(name).__name__}: {type(text).__name__}}}"
             raise UserError(f"candidates by name are texts, {{'name': 'def compute_reward(...): ...'}}, got {got}")
+        if "/" in name:
+            raise UserError(f"{name!r}: rename it: a candidate's name is a folder's, and has no /")
     return texts
 
 
