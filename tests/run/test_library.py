@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -140,7 +141,7 @@ def surroundings():
         "streams": (sys.stdout, sys.stderr),
         "warnings": (list(warnings.filters), warnings.showwarning, warnings.formatwarning),
         "logging": (list(logging.getLogger("envcoder_bench").handlers), logging.getLogger("envcoder_bench").level),
-        "collector": (gc.isenabled(), gc.get_freeze_count()),
+        "collector": gc.isenabled(),
         "folder": os.getcwd(),
         "environment": dict(os.environ),
     }
@@ -354,3 +355,13 @@ def test_there_is_nothing_else_at_the_root():
         resume("nowhere")
 
 
+
+
+def test_the_readme_s_example_runs(tmp_path, monkeypatch, capsys):
+    readme = (Path(envcoder_bench.__file__).resolve().parents[1] / "README.md").read_text()
+    block = readme.partition("## From Python")[2].partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("human", "unshaped", "calm", "vs_human"))
+    assert [path.name.startswith("Cartpole_") for path in (tmp_path / "runs").iterdir()] == [True]
