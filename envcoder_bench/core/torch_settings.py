@@ -22,7 +22,7 @@ def settings_kept() -> Iterator[None]:
     algorithms, and how tensors are printed. Random generators are not among them: see ``core.stream``.
     """
     global _inside, _before
-    own = torch.get_num_threads()  # to ask first matters: the first question of a thread sets its number to the process'
+    own = torch.get_num_threads()  # before it is set: the first time that a thread asks, it takes the process' number
     with _lock:
         if not _inside:
             _before = _read()

@@ -68,15 +68,15 @@ def evaluate(
         UserError: bad input, and nothing was written; or a file of the run cannot be written, see DiskError.
         Stopped: KeyboardInterrupt came while the run was prepared.
     """
-    path = (Path(output_dir) if output_dir is not None else _new_folder(task)).absolute()
+    given = None if output_dir is None else Path(output_dir)
     with user_input():
-        refuse_taken(path)  # first: what follows takes a while
+        refuse_taken((given or _new_folder(task)).absolute())  # first: what follows takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with settings_kept():
         with _stoppable(None), ALONE:
             cfg, sources, fitness, saved, plan = _ready(task, words, candidates, candidate_idx, num_envs)
-            folder = RunFolder.create(path, cfg, sources, fitness)
+            folder = RunFolder.create((given or _new_folder(task)).absolute(), cfg, sources, fitness)
         with _at_work(folder), folder.locked():
             reporter.run_began(folder.path)
             return Training(folder, cfg, sources, saved, reporter, stop).see_through(plan)

@@ -127,7 +127,8 @@ class Training:
                 self.saved.rows = logs.rows
                 self._finish_wave(session)
                 if self.profile is not None:
-                    self.profile.time_candidates(wave.groups, training)
+                    with ALONE:  # it traces
+                        self.profile.time_candidates(wave.groups, training)
                 if wave.number == wave.total:
                     return None
         if self.stop.by is None:

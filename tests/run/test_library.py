@@ -105,7 +105,8 @@ def test_the_result_is_what_the_files_say(result):
         pd.testing.assert_frame_equal(frame, pd.read_csv(result.folder / f"{name}.csv", dtype={"candidate": str}))
         assert set(frame["seed"]) == {0, 1}
     assert {(point.candidate, point.seed) for point in result.evaluations()} == set(result.policies)
-    assert set(result.policies) == {(name, seed) for name in ("human", "unshaped", "cosine", "noisy") for seed in (0, 1)}
+    trained = ("human", "unshaped", "cosine", "noisy")
+    assert set(result.policies) == {(name, seed) for name in trained for seed in (0, 1)}
     assert all(path.name == f"policy_seed_{seed}.pth" for (_, seed), path in result.policies.items())
     assert list(result.failed) == ["breaks"] and "parameter 'pole_angel' is no key" in result.failed["breaks"]
     assert result.succeeded and "cosine" in result.table() and str(result) == result.table()
