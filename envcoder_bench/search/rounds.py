@@ -89,9 +89,7 @@ def check_and_mend(
     return Round(number, ready, failed, {p.name: first[p.name] for p in ready if p.name in first})
 
 
-def recorded(
-    archive: Archive, round: Round, results: Sequence[Result] = (), points: Sequence[Point] = ()
-) -> Archive:
+def recorded(archive: Archive, round: Round, results: Sequence[Result] = (), points: Sequence[Point] = ()) -> Archive:
     """The archive with a round's attempts in it, and what its run measured of the baselines and the best so far.
 
     Args:
