@@ -138,7 +138,7 @@ def _main(words: list[str]) -> int:
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
     gc.freeze()  # what was imported stays: the collector need not look at it again
-    console = Console()
+    console = Console(names_folder=not args.resume)
     with shown_by(console), resumable():
         if args.resume:
             if len(words) > (1 if words[0].startswith("--resume=") else 2):
