@@ -17,11 +17,11 @@ from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.run import results as outcome
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.checks import check_task, check_training, check_values, share_out
-from envcoder_bench.run.config import compose_config, with_defaults
+from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
-from envcoder_bench.run.given import Candidates, candidate_sources, override_words
 from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.inputs import Candidates, override_words, read_candidates, run_config
 from envcoder_bench.run.plan import Footprint, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.run.result import RunResult, finished
@@ -113,18 +113,6 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRe
         return Training(run, cfg, sources, saved, reporter, stop, resumed=True).see_through(plan)
 
 
-def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
-    """The config of a run, with its simulator and device chosen. Raises UserError for values that cannot be used."""
-    with user_input():
-        check_task_name(task)
-        cfg = compose_config(task, overrides)
-        check_values(cfg)
-        check_task(cfg)
-        cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
-    read_fitness(cfg)
-    return cfg
-
-
 def _ready(
     task: str,
     overrides: Sequence[str],
@@ -134,7 +122,7 @@ def _ready(
 ) -> tuple[DictConfig, list[CandidateSource], CandidateSource | None, Checkpoint, Plan]:
     """All that a run begins with, before anything is written."""
     cfg = run_config(task, overrides)
-    sources = candidate_sources(task, candidates, candidate_idx)
+    sources = read_candidates(task, candidates, candidate_idx)
     if cfg.baselines:
         sources = baseline_sources(task) + sources
     if num_envs is not None:

@@ -14,9 +14,9 @@ from envcoder_bench.core.shell import quoted
 from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.checks import check_training, check_values
-from envcoder_bench.run.evaluate import run_config
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.plan import Footprint
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen

@@ -356,8 +356,6 @@ def test_there_is_nothing_else_at_the_root():
         resume("nowhere")
 
 
-
-
 def test_the_readme_s_example_runs(tmp_path, monkeypatch, capsys):
     readme = (Path(envcoder_bench.__file__).resolve().parents[1] / "README.md").read_text()
     block = readme.partition("## From Python")[2].partition("```python\n")[2].partition("```")[0]

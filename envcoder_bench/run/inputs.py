@@ -1,29 +1,49 @@
-"""What a run is asked to do, as Python values: candidates by path or by text, settings for keys of cfg/."""
+"""What a run begins with: its config and its candidates, read and checked before anything is written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Mapping, Sequence, Union
 
+from omegaconf import DictConfig
+
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
+from envcoder_bench.run.checks import check_task, check_values
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.registry import check_task_name
 
 Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str]]
 
 
-def candidate_sources(
-    task: str, candidates: Candidates, positions: str | Sequence[int] | None = None
+def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
+    """The config of a run, with its simulator and device chosen. Raises UserError for values that cannot be used."""
+    with user_input():
+        check_task_name(task)
+        cfg = compose_config(task, overrides)
+        check_values(cfg)
+        check_task(cfg)
+        cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
+    read_fitness(cfg)
+    return cfg
+
+
+def read_candidates(
+    task: str, candidates: Candidates = None, candidate_idx: str | Sequence[int] | None = None
 ) -> list[CandidateSource]:
-    """Read the candidates of a run.
+    """The candidates' texts.
 
     Args:
-        candidates: files or folders, or texts by name; None: those of the task in user_functions/.
-        positions: those to keep, e.g. ``"0,2"`` or ``[0, 2]``; None: all.
+        task: a registered task.
+        candidates: files or folders, or texts by name; default ``user_functions/<task>``.
+        candidate_idx: positions to keep, e.g. ``"0,2,5"`` or ``[0, 2, 5]``.
 
     Raises:
         UserError: there are none, one cannot be read, or a name cannot be used.
@@ -35,9 +55,10 @@ def candidate_sources(
             refuse_clashes(found)
         else:
             paths = [candidates] if isinstance(candidates, (str, Path)) else list(candidates or [])
-            found = find_candidates([Path(path) for path in paths], task, _root())
-        if positions is not None:
-            found = select(found, positions if isinstance(positions, str) else ",".join(map(str, positions)))
+            found = find_candidates([Path(path) for path in paths], task, _candidates_root())
+        if candidate_idx is not None:
+            words = candidate_idx if isinstance(candidate_idx, str) else ",".join(map(str, candidate_idx))
+            found = select(found, words)
     try:
         return [
             CandidateSource(path.stem, str(path), load_source(path) if texts is None else texts[path.stem])
@@ -59,7 +80,7 @@ def _checked(texts: Mapping[str, str]) -> Mapping[str, str]:
     return texts
 
 
-def _root() -> Path:
+def _candidates_root() -> Path:
     """The folder whose user_functions/ holds the candidates: the working folder, else where this package is."""
     return Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
 
