@@ -134,25 +134,31 @@ def _main(words: list[str]) -> int:
     if args.output_dir is not None:
         with user_input():
             refuse_taken(Path(args.output_dir))  # before anything is imported that takes seconds
+    from envcoder_bench.console import Console, resumable, show, shown_by
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
     gc.freeze()  # what was imported stays: the collector need not look at it again
-    if args.resume:
-        if len(words) > (1 if words[0].startswith("--resume=") else 2):
-            raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
-        return evaluate.resume(Path(args.resume))
-    if not args.task:
-        raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
-    if args.describe:
-        return _describe(args.task, config_overrides(args))
-    return evaluate.start(
-        task=args.task,
-        overrides=config_overrides(args),
-        candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
-        candidate_idx=None if args.candidate_idx is None else ",".join(listed(args.candidate_idx)),
-        num_envs=args.num_envs,
-        output_dir=None if args.output_dir is None else Path(args.output_dir),
-    )
+    console = Console(names_folder=not args.resume)
+    with shown_by(console), resumable():
+        if args.resume:
+            if len(words) > (1 if words[0].startswith("--resume=") else 2):
+                raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
+            return show(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
+        if not args.task:
+            raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+        if args.describe:
+            return _describe(args.task, config_overrides(args))
+        result = evaluate.evaluate(
+            args.task,
+            args.candidates,
+            overrides=config_overrides(args),
+            candidate_idx=None if args.candidate_idx is None else ",".join(listed(args.candidate_idx)),
+            num_envs=args.num_envs,
+            output_dir=args.output_dir,
+            reporter=console,
+            stop=console.stop,
+        )
+    return show(result)
 
 
 if __name__ == "__main__":

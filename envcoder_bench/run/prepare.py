@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import sys
+import logging
 from dataclasses import dataclass, replace
 from typing import Mapping, Sequence
 
@@ -29,6 +29,8 @@ from envcoder_bench.shaping.contract import FITNESS, Candidate, CandidateError, 
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.registry import baseline_path, make_task
+
+log = logging.getLogger(__name__)
 
 # what a candidate brings to its evaluation, and fitness beside actions of its width; the rest is the unshaped task's
 OWN_STAGES = ("command", "observation", "fitness")
@@ -86,6 +88,7 @@ def _prepared(
     groups: list[Group] = []
     failures: dict[str, CandidateError] = {}
     told: set[str] = set()
+    collecting = gc.isenabled()
     gc.disable()  # programs are made of a million small objects that stay: looking for garbage among them takes longer
     try:
         for source in sources:
@@ -103,10 +106,11 @@ def _prepared(
                 )
                 for refusal in map(str, loader.untraced.get(source.name, [])):
                     if refusal not in told:  # a baseline's or the fitness file's function is in many
-                        print(f"{refusal}: it is not compiled, and runs more slowly", file=sys.stderr)
+                        log.warning("%s: it is not compiled, and runs more slowly", refusal)
                     told.add(refusal)
     finally:
-        gc.enable()
+        if collecting:
+            gc.enable()
     return groups, failures
 
 
@@ -115,7 +119,7 @@ def _warn_of_memory(functions: Sequence[CandidateFunction | None]) -> None:
     for function in functions:
         if function is not None and function.memory_line is not None:
             place = f"{function.file}:{function.memory_line}: in {function.type}"
-            print(f"{place}: keeps memory between calls, which --resume cannot restore", file=sys.stderr)
+            log.warning("%s: keeps memory between calls, which --resume cannot restore", place)
 
 
 def _load_candidate(source: CandidateSource, seed: int) -> Candidate:
