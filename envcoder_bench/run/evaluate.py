@@ -28,7 +28,8 @@ from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.plan import Footprint, Plan, release, used_bytes
 from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
 from envcoder_bench.run.profile import RunProfile
-from envcoder_bench.run.session import RunObserver, Wave, make_agent
+from envcoder_bench.run.on_screen import Shown
+from envcoder_bench.run.session import Session, Wave, make_trainer
 from envcoder_bench.shaping.contract import Shaping, none_asked
 from envcoder_bench.shaping.discovery import find_candidates, select
 from envcoder_bench.shaping.loading import load_source
@@ -289,39 +290,39 @@ class _Run:
 
         training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
         evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
-        observer = RunObserver(cfg, wave, training, evaluation, logs, self._on_evaluation, save, self.profile)
-        agent = make_agent(cfg, training, observer)
-        observer.begin(saved.training, self.folder.checkpoint)
+        trainer, screen = make_trainer(cfg, training), Shown()
+        session = Session(
+            cfg, wave, training, evaluation, trainer, logs, self._on_evaluation, save, self.profile, screen, screen.stop
+        )
+        if saved.training is not None:
+            session.restore(saved.training, self.folder.checkpoint)
         self._note_software()  # only now: the checkpoint fits to the config
         saved.groups, saved.training = [], None
-        try:
-            agent.train()
-        finally:
-            observer.close()
-        if observer.complete:
+        session.train()
+        if session.complete:
             saved.rows = logs.rows
-            self._finish_wave(observer)
+            self._finish_wave(session)
             if self.profile is not None:
                 self.profile.time_candidates(wave.groups, training)
             if wave.number == wave.total:
                 return None
-        if observer.stopped_by is not None:
+        if screen.stop.by is not None:
             where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
-            where += f"after iteration {observer.iteration} of {cfg.learning_iterations}"
+            where += f"after iteration {session.iteration} of {cfg.learning_iterations}"
             command = self.command or resume_command(self.folder.path)
             print(f"stopped {where}; go on with: {command}", file=sys.stderr)
-        return observer.stopped_by
+        return screen.stop.by
 
-    def _on_evaluation(self, observer: RunObserver) -> None:
+    def _on_evaluation(self, session: Session) -> None:
         self.saved.peak = max(self.saved.peak, used_bytes(self.cfg.device))
-        outcome.save_results(self.folder, self.sources, self.saved.results + outcome.trained(observer))
+        outcome.save_results(self.folder, self.sources, self.saved.results + outcome.trained(session))
 
-    def _finish_wave(self, observer: RunObserver) -> None:
+    def _finish_wave(self, session: Session) -> None:
         saved = self.saved
-        saved.results += outcome.trained(observer)
+        saved.results += outcome.trained(session)
         saved.waves += 1
-        saved.seconds += observer.seconds()
-        outcome.export_policies(self.folder, observer, saved.results)
+        saved.seconds += session.seconds()
+        outcome.export_policies(self.folder, session, saved.results)
         outcome.save_results(self.folder, self.sources, saved.results)
         save_checkpoint(self.folder.checkpoint, saved)  # last: from here on the wave is not trained again
 
