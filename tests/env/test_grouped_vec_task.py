@@ -68,6 +68,49 @@ def test_the_time_limit_ends_episodes_and_says_so():
     assert not any(end.terminated.any() for end in ends)
 
 
+CLOCK = """
+def compute_observation(progress_buf, dof_pos):
+    return torch.stack([progress_buf * 1.0, dof_pos[:, 0]], dim=1)
+def compute_terminal(progress_buf, state_dict):
+    lane = torch.arange(len(progress_buf), device=progress_buf.device)
+    return (progress_buf == 2) & (lane < 2)
+"""
+
+
+def test_terminated_truncated_and_the_final_observation_of_an_episode_made_by_hand():
+    """Lanes 0 and 1 end at step 2 by the candidate, again and again; all others at step 4 by the clock."""
+    env = make_env({"a": COSINE + CLOCK}, overrides=["task.env.episodeLength=5"])
+    env.reset()
+    steps = [env.step(torch.ones(N, 1), final_obs=True) for _ in range(4)]
+    early, late = [1.0] * 2 + [0.0] * (N - 2), [0.0] * 2 + [1.0] * (N - 2)
+    assert [step.terminated.tolist() for step in steps] == [[0.0] * N, early, [0.0] * N, early]
+    assert [step.truncated.tolist() for step in steps] == [[0.0] * N, [0.0] * N, [0.0] * N, late]
+    assert [step.done.tolist() for step in steps] == [[0.0] * N, early, [0.0] * N, [1.0] * N]
+    clocks = [step.final_obs[:, 0].tolist() for step in steps]
+    assert clocks == [[1.0] * N, [2.0] * N, [1.0] * 2 + [3.0] * (N - 2), [2.0] * 2 + [4.0] * (N - 2)]
+    assert [step.obs[:, 0].tolist() for step in steps][1::2] == [[0.0] * 2 + [2.0] * (N - 2), [0.0] * N]
+    for step in steps:  # the state itself is another one only where an episode ended
+        assert torch.equal(step.final_obs[~step.done], step.obs[~step.done])
+        assert (step.final_obs[step.done] != step.obs[step.done]).all()
+
+
+@pytest.mark.parametrize("compiled", ["true", "false"])
+def test_to_ask_for_final_observations_changes_nothing_else(compiled):
+    noisy = "def compute_observation(dof_pos):\n    return dof_pos + torch.rand_like(dof_pos)\n"
+    sources = {"a": COSINE + noisy, "b": COSINE + CLOCK}
+    asked, plain = (make_env(sources, overrides=[f"compile_shapers={compiled}"]) for _ in range(2))
+    asked.reset(), plain.reset()
+    for t in range(30):
+        action = torch.full((2 * N, 1), 1.0 - 0.1 * t)
+        one, other = asked.step(action, final_obs=True), plain.step(action)
+        assert other.final_obs is None
+        for name in ("obs", "reward", "terminated", "truncated"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+        # an episode that goes on is observed once, with one draw of noise
+        assert torch.equal(one.final_obs[~one.done], one.obs[~one.done])
+    assert bool(one.terminated.any()) or asked.stats.training_episodes.sum() > 0
+
+
 def test_a_goal_that_is_reached_is_renewed_and_the_episode_goes_on():
     goal = "def compute_goal(targets):\n    return {'targets': 100.0 * (1.0 + torch.rand_like(targets))}\n"
     env = make_env({"a": goal + "def compute_reward(targets):\n    return targets[:, 0] * 1.0\n"}, task="Ant")
