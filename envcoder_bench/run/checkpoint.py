@@ -15,8 +15,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import Result
 
-# of a run's folder; format 1 had no number, pickled classes, and no run.json; format 2 kept the state of the environment
-# and the observations in that of the agent
+# of a run's folder; format 1 had no number, pickled classes, and no run.json; format 2 had the environment's state and
+# the observations within the agent's state
 FORMAT = 3
 GroupKey = Tuple[str, int]  # a candidate's name and a seed
 

@@ -25,10 +25,10 @@ from envcoder_bench.run.checks import check_task, check_training, check_values, 
 from envcoder_bench.run.config import compose_config, with_defaults
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.on_screen import Shown
 from envcoder_bench.run.plan import Footprint, Plan, release, used_bytes
 from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
 from envcoder_bench.run.profile import RunProfile
-from envcoder_bench.run.on_screen import Shown
 from envcoder_bench.run.session import Session, Wave, make_trainer
 from envcoder_bench.shaping.contract import Shaping, none_asked
 from envcoder_bench.shaping.discovery import find_candidates, select

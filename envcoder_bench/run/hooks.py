@@ -33,7 +33,7 @@ class Reporter:
         """The ``number``-th of ``waves`` trains, on from ``iteration`` of ``iterations``."""
 
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
-        """An iteration is over, after ``env_steps`` of the wave; ``best``: a candidate and its last measured fitness."""
+        """An iteration is over; ``env_steps`` are the wave's, ``best`` a candidate and its last measured fitness."""
 
     def wave_ended(self) -> None:
         """The wave is over, whether it came to its end or not."""

@@ -12,47 +12,42 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import span
 from envcoder_bench.env.base import Env, EnvStep
 
+Params = Mapping[str, Any]
 Widths = Tuple[int, int]  # of a group's observation and action
-Stats = Mapping[str, Tensor]  # by name, one number per group: (num_groups,); NaN for groups that have failed
+Memory = Callable[[Sequence[Widths]], int]  # from the widths of groups to bytes
+Stats = Mapping[str, Tensor]  # by name: (num_groups,), NaN for groups that have failed
 
 
 class Trainer(ABC):
     """Learns one policy for each group of an environment; nothing flows between groups.
 
-    Observations ``(num_envs, max(obs_dims))`` and actions ``(num_envs, max(action_dims))`` are padded to the widest
-    group. On CUDA no method but ``state``, ``load_state`` and ``export`` waits for the device.
+    Observations ``(num_envs, max(obs_dims))`` and actions ``(num_envs, max(action_dims))`` are padded with zeros to the
+    widest group. On CUDA ``act``, ``record`` and ``learn`` must not wait for the device.
 
     Args:
-        layout: how environments are shared out among groups.
-        obs_dims, action_dims, seeds: one per group.
+        layout, obs_dims, action_dims, seeds: of the groups.
         params: the ``params`` of an rl_games YAML, whose ``algo.name`` names the trainer.
         device: of the environment and of the policies.
-
-    Attributes:
-        horizon: control steps of one iteration.
-        wants_final_obs: whether ``record`` needs ``EnvStep.final_obs``.
     """
 
-    horizon: int
-    wants_final_obs: bool = False
+    horizon: int  # control steps of one iteration
+    wants_final_obs: bool = False  # whether ``record`` needs ``EnvStep.final_obs``
 
     @abstractmethod
     def __init__(
         self, layout: GroupLayout, obs_dims: Sequence[int], action_dims: Sequence[int], seeds: Sequence[int],
-        params: Mapping[str, Any], device: torch.device,
+        params: Params, device: torch.device,
     ) -> None: ...  # fmt: skip
 
     @classmethod
     @abstractmethod
-    def check(cls, params: Mapping[str, Any], num_envs: int) -> None:
+    def check(cls, params: Params, num_envs: int) -> None:
         """Raise ValueError, naming the key, if groups of ``num_envs`` environments cannot be trained by ``params``."""
 
     @classmethod
     @abstractmethod
-    def memory(
-        cls, params: Mapping[str, Any], num_envs: int, num_seeds: int, device: torch.device
-    ) -> Callable[[Sequence[Widths]], int]:
-        """An estimate, before anything is allocated: from the widths of groups to the bytes they take together."""
+    def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> Memory:
+        """Estimate, before anything is allocated, what groups of any widths take together."""
 
     @abstractmethod
     def set_alive(self, alive: Sequence[bool]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import torch
 
 from envcoder_bench.core.cpus import usable_cpus
-from envcoder_bench.trainers.base import Widths
+from envcoder_bench.trainers.base import Memory, Params, Widths
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import Architecture
 from envcoder_bench.trainers.ppo.settings import PPOSettings
@@ -66,9 +66,7 @@ def learner_bytes(obs_dim: int, action_dim: int, num_envs: int, params: Mapping[
     return LearnerBytes(_FLOAT * (weights + rollout + step), workspace, max(1, WORKSPACE_BYTES // workspace))
 
 
-def estimate(
-    params: Mapping[str, Any], num_envs: int, num_seeds: int, device: torch.device
-) -> Callable[[Sequence[Widths]], int]:
+def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device) -> Memory:
     """Make an estimate of the trainer's memory, see ``Trainer.memory``. Raises ValueError as ``learner_bytes``."""
     samples = num_envs * PPOSettings.from_params(params, num_envs).horizon_length
 

@@ -49,7 +49,8 @@ class Rollout:
         answers = like.new_zeros(3, groups, num_envs, steps) if answers is None else answers
         obs, actions, mus = (like.new_zeros(groups, num_envs, steps, d) for d in (obs_dim, action_dim, action_dim))
         values, last_values = like.new_zeros(groups, num_envs, steps), like.new_zeros(groups, num_envs)
-        return cls(obs, actions, mus, values, *answers, last_values)
+        rewards, dones, time_outs = answers
+        return cls(obs, actions, mus, values, rewards, dones, time_outs, last_values)
 
 
 def put(all_steps: Tensor, t: Step, step: Tensor) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import Stats, Trainer, Widths
+from envcoder_bench.trainers.base import Memory, Params, Stats, Trainer
 from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.capture import Captured
 from envcoder_bench.trainers.ppo.footprint import estimate, learner_bytes
@@ -43,7 +43,7 @@ class GroupedPPO(Trainer):
         obs_dims: Sequence[int],
         action_dims: Sequence[int],
         seeds: Sequence[int],
-        params: Mapping[str, Any],
+        params: Params,
         device: torch.device,
     ) -> None:
         self._layout, self._device = layout, device
@@ -78,13 +78,11 @@ class GroupedPPO(Trainer):
         self._dead = torch.zeros(groups, dtype=torch.bool, device=device)
 
     @classmethod
-    def check(cls, params: Mapping[str, Any], num_envs: int) -> None:
+    def check(cls, params: Params, num_envs: int) -> None:
         GroupedLearner([4], [2], [0], params, num_envs)
 
     @classmethod
-    def memory(
-        cls, params: Mapping[str, Any], num_envs: int, num_seeds: int, device: torch.device
-    ) -> Callable[[Sequence[Widths]], int]:
+    def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> Memory:
         return estimate(params, num_envs, num_seeds, device)
 
     def set_alive(self, alive: Sequence[bool]) -> None:
