@@ -106,7 +106,7 @@ def test_warming_up_leaves_no_trace():
     for each in (cold, warm):
         for _ in range(2):
             each.iterate()
-    one, two = (each.agent.get_weights()["learners"] for each in (cold, warm))
+    one, two = (each.trainer.state()["learners"] for each in (cold, warm))
     assert all(torch.equal(a["params"], b["params"]) for a, b in zip(one, two))
     assert cold.env.step_count == warm.env.step_count == 32
 

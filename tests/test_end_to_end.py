@@ -2,12 +2,13 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from helpers import QUICK, assert_same_weights, results, run, weights, write_candidates
 from omegaconf import OmegaConf
-from rl_games.common import env_configurations, vecenv
+from rl_games.common.gym_compat import gym
 from rl_games.torch_runner import Runner
 
 from envcoder_bench.core.groups import GroupLayout
@@ -49,7 +50,7 @@ def test_the_run_folder_holds_what_the_readme_says(finished):
     assert components.groupby("candidate")["iteration"].max().eq(10).all()
     assert set(components["candidate"]) < set(rows["candidate"])  # of those whose reward has components
     record = json.loads((finished / "run.json").read_text())
-    assert record["format"] == 2
+    assert record["format"] == 3
     assert record["software"][0]["torch"] == torch.__version__
     assert {"commit", "python", "mujoco", "warp", "device"} <= set(record["software"][0])
     for name in rows["candidate"]:
@@ -81,12 +82,12 @@ def test_the_stock_player_reproduces_the_fitness(finished, name):
 
 def _stock_player(cfg, env, checkpoint):
     """rl_games' own player, made as its Runner makes it."""
-    vecenv.register("PLAY", lambda *args, **kwargs: env)
-    env_configurations.register("play", {"vecenv_type": "PLAY", "env_creator": lambda **kwargs: env})
     params = OmegaConf.to_container(cfg.train.params)
-    params["config"].update(
-        env_name="play", device_name="cpu", num_actors=env.num_envs, player={"use_vecenv": True}, max_epochs=1
-    )
+    spaces = {
+        "observation_space": gym.spaces.Box(-np.inf, np.inf, (env.obs_dims[0],), np.float32),
+        "action_space": gym.spaces.Box(-1.0, 1.0, (env.action_dims[0],), np.float32),
+    }
+    params["config"].update(env_name="", env_info=spaces, device_name="cpu")
     runner = Runner()
     runner.load({"params": params})
     player = runner.create_player()

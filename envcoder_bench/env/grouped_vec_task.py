@@ -1,17 +1,15 @@
-"""One simulation, many candidates: the VecTask that rl_games trains, with a group of environments per candidate."""
+"""One simulation, many candidates: a vectorized environment with a group of environments per candidate."""
 
 from __future__ import annotations
 
 from typing import Any, Sequence
 
-import numpy as np
 import torch
-from rl_games.common.gym_compat import gym  # gymnasium, or gym on Python 3.8
-from rl_games.common.ivecenv import IVecEnv
 from torch import Tensor
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import span
+from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.shaping.assemble import Shaping
@@ -19,7 +17,7 @@ from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import Task
 
 
-class GroupedVecTask(IVecEnv):
+class GroupedVecTask:
     """Environments of one task, shaped group by group.
 
     Observations ``(num_envs, max(obs_dims))`` and actions ``(num_envs, max(action_dims))`` are padded with zeros to
@@ -54,43 +52,35 @@ class GroupedVecTask(IVecEnv):
         task.set_drive_mode(layout.per_env(effort))
         self.step_count = 0
 
-    # what rl_games asks for
+    # one control step
 
-    def get_env_info(self) -> dict[str, Any]:
-        width, action_width = max(self.obs_dims), max(self.action_dims)
-        return {
-            "observation_space": gym.spaces.Box(-np.inf, np.inf, (width,), np.float32),
-            "action_space": gym.spaces.Box(-1.0, 1.0, (action_width,), np.float32),
-        }
-
-    def get_number_of_agents(self) -> int:
-        return 1
-
-    def reset(self) -> dict[str, Tensor]:
-        """Begin an episode in every environment and return the first observations."""
+    def reset(self) -> Tensor:
+        """Begin an episode in every environment and return the first observations ``(num_envs, max(obs_dims))``."""
         self.begin_episodes(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
-        return {"obs": self.observe()}
+        return self.observe()
 
-    def step(self, actions: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Tensor]]:
-        """Advance one control step.
+    def step(self, actions: Tensor, final_obs: bool = False) -> EnvStep:
+        """Advance one control step; episodes that end begin anew at once.
 
         Args:
             actions: ``(num_envs, max(action_dims))``; clipped to the task's ``clip_actions``.
-
-        Returns:
-            ``{"obs": (num_envs, max(obs_dims))}``, rewards ``(num_envs,)``, dones ``(num_envs,)`` bool and infos with
-            ``time_outs`` ``(num_envs,)`` bool: episodes that the time limit alone ended.
+            final_obs: whether to observe the last state of episodes that end, too. It calls their groups' observation
+                functions once more. Where the physics blew up that state is the default one.
         """
         self.advance(actions)
         # a blow-up was replaced by the default state: what a candidate makes of that is not its reward
         reward = self.dispatch.reward(self.step_count) * ~self.task.unstable
-        terminal = self.dispatch.terminal(self.step_count) | self.task.unstable
-        time_out = (self.progress_buf >= self.full_episode) & ~terminal
-        done = terminal | time_out
+        terminated = self.dispatch.terminal(self.step_count) | self.task.unstable
+        truncated = (self.progress_buf >= self.full_episode) & ~terminated
+        done = terminated | truncated
         self.stats.add(reward, done, self.task.unstable)
         self.step_count += 1
+        last = self.observe(done) if final_obs else None
         self.begin_episodes(done)
-        return {"obs": self.observe()}, reward, done, {"time_outs": time_out}
+        obs = self.observe()
+        if last is not None:
+            last = torch.where(done.unsqueeze(1), last, obs)
+        return EnvStep(obs, reward, terminated, truncated, last)
 
     # the parts of a step, for training here and for evaluation
 
@@ -119,7 +109,7 @@ class GroupedVecTask(IVecEnv):
     def begin_all(self, step_count: int) -> Tensor:
         """Restart every environment with the random numbers of ``step_count`` and return the observations."""
         self.step_count = step_count
-        return self.reset()["obs"]
+        return self.reset()
 
     def begin_episodes(self, mask: Tensor) -> None:
         """Begin episodes where ``mask`` ``(num_envs,)`` is True, and give a new goal where the task wants one."""
@@ -151,8 +141,8 @@ class GroupedVecTask(IVecEnv):
         """The faults so far, by group."""
         return self.dispatch.failures
 
-    def get_env_state(self) -> dict[str, Any]:
-        """Everything a later ``set_env_state`` needs to go on as if uninterrupted."""
+    def get_state(self) -> dict[str, Any]:
+        """Everything a later ``set_state`` needs to go on as if uninterrupted."""
         return {
             "task": self.task.get_state(),
             "dispatch": self.dispatch.get_state(),
@@ -162,12 +152,11 @@ class GroupedVecTask(IVecEnv):
             "step_count": self.step_count,
         }
 
-    def set_env_state(self, env_state: Any) -> None:
-        if env_state is None:
-            return
-        self.task.set_state(env_state["task"])
-        self.dispatch.set_state(env_state["dispatch"])
-        self.stats.set_state(env_state["stats"])
-        self.actions.copy_(env_state["actions"])
-        self.progress_buf.copy_(env_state["progress_buf"])
-        self.step_count = env_state["step_count"]
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore what ``get_state`` returned."""
+        self.task.set_state(state["task"])
+        self.dispatch.set_state(state["dispatch"])
+        self.stats.set_state(state["stats"])
+        self.actions.copy_(state["actions"])
+        self.progress_buf.copy_(state["progress_buf"])
+        self.step_count = state["step_count"]

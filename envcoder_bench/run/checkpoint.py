@@ -15,7 +15,9 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import Result
 
-FORMAT = 2  # of a run's folder; format 1 had no number, pickled classes, and no run.json
+# of a run's folder; format 1 had no number, pickled classes, and no run.json; format 2 had the environment's state and
+# the observations within the agent's state
+FORMAT = 3
 GroupKey = Tuple[str, int]  # a candidate's name and a seed
 
 
@@ -69,7 +71,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint of this format or of the one before, on the CPU.
+    """Read a checkpoint of this format or of an older one, on the CPU.
 
     Raises:
         UserError: it is cut off, something else, or of a newer format.
@@ -78,7 +80,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
         state = _load(path)
         if not isinstance(state, dict) or not isinstance(state.get("format"), int):
             raise _NotACheckpoint("it is no checkpoint of a run")
-        refuse_newer(state.pop("format"), path)
+        number = state.pop("format")
+        refuse_newer(number, path)
+        if number < 3 and state["training"] is not None:
+            state["training"] = _without_agent(state["training"])
         return Checkpoint(**{**state, "results": [Result(**row) for row in state["results"]]})
     except (UserError, MemoryError):
         raise
@@ -99,6 +104,13 @@ def refuse_newer(number: int, path: Path) -> None:
             f"{path} is of format {number}, and this version of EnvCoderBench reads up to format {FORMAT}: go on with"
             " the version that wrote it, or a newer one"
         )
+
+
+def _without_agent(training: dict[str, Any]) -> dict[str, Any]:
+    """The state of a session from that of format 2."""
+    agent = training["agent"]
+    others = {key: value for key, value in training.items() if key != "agent"}
+    return {**others, "trainer": agent, "obs": agent["obs"], "env": agent["env_state"]}
 
 
 def _load(path: Path) -> Any:

@@ -12,7 +12,7 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.plan import parse_size
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.registry import trainer_class
 
 _WHOLE: dict[str, int] = {  # key: least value
     "num_envs_per_candidate": 1,
@@ -35,7 +35,7 @@ _TASK_WHOLE: dict[str, int] = {
     "env.control.controlFrequencyInv": 1,
 }
 _TASK_POSITIVE = ("sim.dt", "env.clipActions", "env.clipObservations")
-_MOST_SEED = 2**32 - 1  # numpy's, which rl_games seeds
+_MOST_SEED = 2**32 - 1  # numpy's
 
 
 def check_values(cfg: DictConfig) -> None:
@@ -123,7 +123,7 @@ def check_params(train: Any, num_envs: int) -> None:
     try:
         if type(batch) is int and batch * num_envs < 2:
             raise ValueError(f"params.config.horizon_length: must be at least 2 with one environment, got {batch}")
-        GroupedLearner([4], [2], [0], params, num_envs, "cpu")
+        trainer_class(params).check(params, num_envs)
     except ValueError as error:
         raise ValueError(f"train.{error}") from error
     except (TypeError, LookupError, AttributeError, RuntimeError) as error:

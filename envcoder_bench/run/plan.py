@@ -5,28 +5,24 @@ from __future__ import annotations
 import gc
 import re
 from dataclasses import dataclass
-from typing import Any, Iterator, Sequence, Tuple
+from typing import Any, Iterator, Sequence
 
 import psutil  # rl_games' own dependency
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.prepare import Group, build_task
-from envcoder_bench.trainers.ppo.footprint import LearnerBytes, learner_bytes
+from envcoder_bench.trainers.base import Widths
+from envcoder_bench.trainers.registry import trainer_class
 
 USABLE = 0.9  # of the free memory: allocators round up, and other programs live here too
 # what the smallest run takes: libraries and a compiler; the CUDA context, kernels and graphs (on an H200)
 PROGRAM = {"cpu": 0.64 * 2**30, "cuda": 1.0 * 2**30}
-_CPU_WORKSPACE = 1.45  # torch's CPU kernels pack and copy matrices: so much more than the learner's own tensors
-_NOISE_BYTES = 44  # of one number while a rollout's noise is drawn: float32, and the int64 counters it comes from
 _PROBE_ENVS = 16
 WIDE_SHARE = 0.1  # of all memory: padding to the widest candidate that costs more is told
 _UNITS = {"": 2**30, "b": 1, **{f"{p}b": 1000**k for k, p in enumerate("kmgt", 1)}}
 _UNITS.update({f"{p}{b}": 1024**k for k, p in enumerate("kmgt", 1) for b in ("", "i", "ib")})
-
-Widths = Tuple[int, int]  # of a group's observation and action
 
 
 def parse_size(size: object) -> int:
@@ -73,41 +69,26 @@ class Footprint:
 
     def __init__(self, cfg: DictConfig) -> None:
         self._cfg = cfg
-        self._cpu = cfg.device == "cpu"
         task = build_task(cfg, min(_PROBE_ENVS, cfg.num_envs_per_candidate))
         self._simulation = task.bytes_per_env
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
-        self._params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
-        self._learner_bytes: dict[Widths, LearnerBytes] = {}
-        self._program = int(PROGRAM["cpu" if self._cpu else "cuda"])
+        params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+        device = torch.device(cfg.device)
+        self._trainer = trainer_class(params).memory(params, cfg.num_envs_per_candidate, cfg.seeds, device)
+        self._program = int(PROGRAM["cpu" if cfg.device == "cpu" else "cuda"])
         free = self._program + int(USABLE * free_bytes(cfg.device))
         self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
 
     def bytes(self, widths: Sequence[Widths]) -> int:
         """Estimate what groups of these widths take together."""
         widest = max(obs for obs, _ in widths), max(act for _, act in widths)
-        samples = self._cfg.num_envs_per_candidate * self._params["config"]["horizon_length"]
-        noise = _NOISE_BYTES * self._cfg.seeds * samples * widest[1]  # groups with one seed share it
-        return self._program + len(widths) * self._environments(*widest) + self._learners(widths, widest) + noise
+        return self._program + len(widths) * self._environments(*widest) + self._trainer(widths)
 
     def _environments(self, obs: int, act: int) -> int:
         """What the environments of one group take, to train in and to evaluate in."""
         buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
         return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self._simulation + buffers)
-
-    def _learners(self, widths: Sequence[Widths], widest: Widths) -> int:
-        if not self._cpu:
-            return self._learner(widest).total(len(widths))
-        # on a CPU groups are not padded to the widest, and as many learn at once as there are cores
-        at_once = min(len(widths), usable_cpus())
-        workspace = int(_CPU_WORKSPACE * self._learner(widest).workspace)
-        return sum(self._learner(own).per_group for own in widths) + at_once * workspace
-
-    def _learner(self, widths: Widths) -> LearnerBytes:
-        if widths not in self._learner_bytes:
-            self._learner_bytes[widths] = learner_bytes(*widths, self._cfg.num_envs_per_candidate, self._params)
-        return self._learner_bytes[widths]
 
     def refuse_too_large(self) -> None:
         """Raise UserError if not even the narrowest candidate fits."""

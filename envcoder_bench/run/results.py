@@ -16,7 +16,7 @@ from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, S
 from envcoder_bench.run.checkpoint import Checkpoint, save_state
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
-from envcoder_bench.run.session import RunObserver
+from envcoder_bench.run.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
 
 PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
@@ -34,21 +34,21 @@ def seeds(cfg: DictConfig) -> range:
     return range(cfg.seed, cfg.seed + cfg.seeds)
 
 
-def trained(observer: RunObserver) -> list[Result]:
+def trained(session: Session) -> list[Result]:
     """A row per group from the last evaluation; ``running`` while there is training to do."""
-    stats = observer.env.stats
+    stats = session.env.stats
     returns = stats.last_return.tolist()
     counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
-    failures = observer.failures()
-    status = OK if observer.complete else RUNNING
+    failures = session.failures()
+    status = OK if session.complete else RUNNING
     results = []
-    for g, group in enumerate(observer.groups):
-        known: dict[str, Any] = dict(status=status, env_steps=observer.env_steps(g))
+    for g, group in enumerate(session.groups):
+        known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
         known.update((name, own[g]) for name, own in counts.items())
-        if g in failures or observer.episodes is None:
+        if g in failures or session.episodes is None:
             known.update(status=FAILED, error=str(failures.get(g, "")))
         else:
-            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g], **_scores(observer.episodes, g))
+            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g], **_scores(session.episodes, g))
         results.append(Result(group.name, group.seed, **known))
     return results
 
@@ -72,7 +72,7 @@ def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results:
     write_results(folder.results, results)
 
 
-def export_policies(folder: RunFolder, observer: RunObserver, results: Sequence[Result]) -> None:
+def export_policies(folder: RunFolder, session: Session, results: Sequence[Result]) -> None:
     """Write each group's policy: policy.pth if it is of its candidate's best seed in ``results``, and by its seed."""
     best: dict[str, Result] = {}
     for result in results:
@@ -80,11 +80,11 @@ def export_policies(folder: RunFolder, observer: RunObserver, results: Sequence[
         if result.measured and (leader is None or result.fitness > leader.fitness):
             best[result.candidate] = result
     measured = {(r.candidate, r.seed) for r in results if r.measured}
-    for g, group in enumerate(observer.groups):
+    for g, group in enumerate(session.groups):
         if (group.name, group.seed) not in measured:
             continue
-        checkpoint = observer.agent.export(g)
-        if observer.cfg.seeds > 1:
+        checkpoint = session.trainer.export(g)
+        if session.cfg.seeds > 1:
             save_state(folder.candidate(group.name) / f"policy_seed_{group.seed}.pth", checkpoint)
         if best[group.name].seed == group.seed:
             save_state(folder.candidate(group.name) / "policy.pth", checkpoint)

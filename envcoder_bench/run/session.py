@@ -1,9 +1,7 @@
-"""Train the groups with rl_games, and between its iterations: evaluation, curves, checkpoints, faults, progress."""
+"""One wave on one device: its groups train, and between iterations come evaluation, curves, checkpoints and faults."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import logging
 import time
 from collections import Counter
@@ -13,12 +11,11 @@ from typing import Any, Callable
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
-from envcoder_bench.core import stream
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
-from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
@@ -27,42 +24,22 @@ from envcoder_bench.report.points import Point
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group
 from envcoder_bench.run.profile import RunProfile
-from envcoder_bench.trainers.ppo.agent import ALGO_NAME, GroupedA2CAgent, register
-
-with settings_kept():  # to import it changes how torch prints
-    from rl_games.common import env_configurations, vecenv
-    from rl_games.common.algo_observer import AlgoObserver
-    from rl_games.torch_runner import Runner
+from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
+from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
-_ENV = "envcoder_bench"
+
+CURVES = ("kl", "learning_rate", "entropy", "value_loss")  # statistics of a trainer, if it has them
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
 
 
-def make_agent(cfg: DictConfig, env: GroupedVecTask, observer: AlgoObserver) -> GroupedA2CAgent:
-    """Create the agent through rl_games' Runner, from the config's ``train.params``.
-
-    Raises:
-        UserError: the config asks for what grouped training cannot do.
-    """
-    vecenv.register(_ENV, lambda *args, **kwargs: env)
-    env_configurations.register(_ENV, {"vecenv_type": _ENV, "env_creator": None})
-    params = OmegaConf.to_container(cfg.train.params, resolve=True)
-    assert isinstance(params, dict)
-    params["algo"]["name"] = ALGO_NAME
-    params["seed"] = cfg.seed
-    params["config"].update(
-        env_name=_ENV, device=cfg.device, num_actors=env.num_envs, max_epochs=cfg.learning_iterations,
-        full_experiment_name=cfg.task.name, name=cfg.task.name,
-    )  # fmt: skip
-    # rl_games tells its every step, and seeds all generators of the process
-    with user_input(), contextlib.redirect_stdout(io.StringIO()), stream.seeded(None, cfg.device):
-        runner = Runner(observer)
-        register(runner)
-        runner.load({"params": params})
-        agent = runner.algo_factory.create(ALGO_NAME, base_name="run", params=runner.params)
-    del vecenv.vecenv_config[_ENV]  # the registry would keep the environment for good
-    return agent
+def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
+    """Create the trainer that the config's ``train.params`` ask for. Raises UserError if they cannot be used."""
+    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+    params["config"]["max_epochs"] = cfg.learning_iterations
+    with user_input():
+        make = trainer_class(params)
+        return make(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device(cfg.device))
 
 
 @dataclass(frozen=True)
@@ -75,15 +52,22 @@ class Wave:
     best: tuple[str, float] | None = None
 
 
-class RunObserver(AlgoObserver):
-    """Watches the agent of one wave; rl_games calls ``after_print_stats`` when an iteration is done.
+class Session:
+    """One wave in training: ``while not session.complete: session.iterate()``, which is what ``train`` does.
 
     Args:
+        env, evaluation: environments of the wave's groups, to train in and to evaluate in.
+        trainer: for the groups of ``env``.
         logs: the run's.
         on_evaluation: called after every evaluation.
-        save: keeps a state, with which ``begin`` goes on.
+        save: keeps a ``state()``, with which ``restore`` goes on.
         profile: told of every iteration's end.
         reporter, stop: of whoever started the run.
+
+    Attributes:
+        iteration: how many are done.
+        episodes: of the last evaluation; None before the first.
+        stats: of the trainer in the last iteration.
     """
 
     def __init__(
@@ -92,20 +76,22 @@ class RunObserver(AlgoObserver):
         wave: Wave,
         env: GroupedVecTask,
         evaluation: GroupedVecTask,
+        trainer: Trainer,
         logs: RunLogs,
-        on_evaluation: Callable[[RunObserver], None],
+        on_evaluation: Callable[[Session], None],
         save: Callable[[dict[str, Any]], None],
         profile: RunProfile | None = None,
         reporter: Reporter | None = None,
         stop: StopRequest | None = None,
     ) -> None:
         self.cfg, self.wave, self.groups = cfg, wave, wave.groups
+        self.env, self.evaluation, self.trainer = env, evaluation, trainer
         self.logs, self.on_evaluation, self.save, self.profile = logs, on_evaluation, save, profile
-        self.env, self.evaluation = env, evaluation
         self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
         self.iteration = 0
         self.episodes: Episodes | None = None
-        self._horizon = cfg.train.params.config.horizon_length
+        self.stats: Stats = {}
+        self._obs: Tensor | None = None  # None: the environment is not reset yet
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
         self._evaluate_at = _spread(cfg.learning_iterations, cfg.evaluation.points)
         self._log_at = _spread(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
@@ -113,75 +99,59 @@ class RunObserver(AlgoObserver):
         self._physics = PhysicsNews([group.name for group in self.groups])
         self._began = self._saved_at = time.monotonic()
 
-    def after_init(self, algo: Any) -> None:
-        self.agent = algo
+    # training
 
-    def begin(self, state: dict[str, Any] | None, file: Path) -> None:
-        """Get ready to train, on from ``state`` of a checkpoint ``file`` if there is one.
-
-        Raises:
-            UserError: the state is that of other groups.
-        """
-        if state is not None:
-            try:
-                self._restore(state)
-            except _OUT_OF_MEMORY:
-                raise
-            except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
-                reason = str(error).strip().splitlines()[0]
-                message = f"{file} does not fit the run's config.yaml ({reason}): put back both as they were"
-                raise UserError(message) from error
-        self.reporter.wave_began(self.wave.number, self.wave.total, self.iteration, self.cfg.learning_iterations)
+    def train(self) -> None:
+        """Iterate until the wave is complete, or until ``stop`` asks to stop, with a checkpoint then."""
+        total = self.cfg.learning_iterations
+        self.reporter.wave_began(self.wave.number, self.wave.total, self.iteration, total)
         if self.profile is not None:
-            self.profile.begin(self.iteration, self.cfg.learning_iterations, self.env.layout)
+            self.profile.begin(self.iteration, total, self.env.layout)
+        try:
+            while not self.complete:
+                self.iterate()
+                stopped = self.stop.by is not None
+                if not self.complete and (stopped or self._checkpoint_is_due()):
+                    with span(RESULTS):
+                        self.checkpoint()
+                if self.profile is not None:
+                    self.profile.iteration_done(self.iteration)
+                if stopped:
+                    break
+        finally:
+            for line in self._physics.last():
+                log.warning(line)
+            self.reporter.wave_ended()
+            if self.profile is not None:
+                self.profile.stop()
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        self.agent.set_full_state_weights(state["agent"])
-        self.iteration = state["iteration"]
-        self.episodes = None if state["episodes"] is None else Episodes(**state["episodes"])
-        self.evaluation.dispatch.set_state(state["evaluation"])
-        self._failed_at = dict(state["failed_at"])
-        self._began -= state["seconds"]
-
-    def env_steps(self, group: int) -> int:
-        """Environment steps that a group has trained on."""
-        return self._failed_at.get(group, self.iteration) * self._horizon * self.env.layout.envs_per_group
-
-    def seconds(self) -> float:
-        """Wall-clock time of the wave so far, of all its parts if it was resumed."""
-        return time.monotonic() - self._began
-
-    @property
-    def complete(self) -> bool:
-        """Whether there is nothing left to train."""
-        return self.iteration >= self.cfg.learning_iterations or not any(self.env.alive)
-
-    def after_print_stats(self, frame: int, epoch_num: int, total_time: float) -> None:
-        self.iteration = epoch_num
+    def iterate(self) -> None:
+        """Train for one iteration, then evaluate, log and report what is due after it."""
+        if self._obs is None:
+            self._obs = self.env.reset()
+        self._obs, self.stats = train_iteration(self.trainer, self.env, self._obs)
+        self.iteration += 1
         self.env.dispatch.poll()
-        if self.iteration in self._evaluate_at:
+        evaluate = self.iteration in self._evaluate_at
+        if evaluate:
             with span(EVALUATION, whole=True):
-                self._evaluate(final=self.iteration == self.cfg.learning_iterations)
+                self.evaluate()
         with span(RESULTS):
             if self.iteration in self._log_at:
                 self._log()
             self._report_failures()
             self._report_physics()
-            if self.iteration in self._evaluate_at:
+            if evaluate:
                 self._log_points()
                 self.on_evaluation(self)
-        env_steps = self.iteration * self._horizon * self.env.num_envs
-        self.reporter.iteration_done(self.iteration, env_steps, self._best())
-        self.agent.stop = self.complete or self.stop.by is not None
-        due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
-        if not self.complete and (due or self.agent.stop):
-            with span(RESULTS):
-                self.checkpoint()
-        if self.profile is not None:
-            self.profile.iteration_done(self.iteration)
+        steps = self.iteration * self.trainer.horizon * self.env.num_envs
+        self.reporter.iteration_done(self.iteration, steps, self._best())
 
-    def _evaluate(self, final: bool) -> None:
-        policy = self.agent.deterministic_policy(self.evaluation.layout)
+    def evaluate(self) -> None:
+        """Play deterministic episodes in the unshaped environment; more of them after the last iteration."""
+        final = self.iteration == self.cfg.learning_iterations
+        self.trainer.set_alive(self.env.alive)
+        policy = self.trainer.policy(self.evaluation.layout)
         # a rare branch of a function shows late in an episode, if at all: another step at every evaluation
         check_at = (self.iteration - 1) * self.evaluation.full_episode // self.cfg.learning_iterations
         rounds = self._rounds if final else 1
@@ -190,9 +160,35 @@ class RunObserver(AlgoObserver):
         self.evaluation.dispatch.poll()
         self.env.dispatch.recheck()
 
+    # results so far
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.iteration >= self.cfg.learning_iterations or not any(self.env.alive)
+
     def failures(self) -> dict[int, Any]:
         """Faults by group, of training and of evaluation."""
         return {**self.evaluation.failures, **self.env.failures}
+
+    def env_steps(self, group: int) -> int:
+        """Environment steps that a group has trained on."""
+        return self._failed_at.get(group, self.iteration) * self.trainer.horizon * self.env.layout.envs_per_group
+
+    def seconds(self) -> float:
+        """Wall-clock time of the wave so far, of all its parts if it was resumed."""
+        return time.monotonic() - self._began
+
+    def _best(self) -> tuple[str, float] | None:
+        if self.episodes is None:
+            return self.wave.best
+        fitness = self.episodes.fitness.mean(dim=1)
+        failed = self.failures()
+        alive = [g for g in range(len(self.groups)) if g not in failed]
+        found = [(self.groups[g].name, float(fitness[g])) for g in alive]
+        return max([*found, *filter(None, [self.wave.best])], key=lambda one: one[1], default=None)
+
+    # logs
 
     def _report_failures(self) -> None:
         for group, error in self.failures().items():
@@ -213,18 +209,9 @@ class RunObserver(AlgoObserver):
         for line in self._physics.lines(overflows, blow_ups, warnings):
             log.warning(line)
 
-    def _best(self) -> tuple[str, float] | None:
-        if self.episodes is None:
-            return self.wave.best
-        fitness = self.episodes.fitness.mean(dim=1)
-        failed = self.failures()
-        alive = [g for g in range(len(self.groups)) if g not in failed]
-        found = [(self.groups[g].name, float(fitness[g])) for g in alive]
-        return max([*found, *filter(None, [self.wave.best])], key=lambda one: one[1], default=None)
-
     def _log(self) -> None:
         returns = self.env.stats.shaped_return().tolist()
-        stats = {name: values.tolist() for name, values in self.agent.group_stats.items()}
+        stats = {name: self.stats[name].tolist() for name in CURVES if name in self.stats}
         components = self.env.dispatch.components()
         evaluated, failed = self.iteration in self._evaluate_at, self.failures()
         for g, group in enumerate(self.groups):
@@ -233,7 +220,7 @@ class RunObserver(AlgoObserver):
             row: dict[str, float | None] = {
                 "fitness": float(self.episodes.fitness[g].mean()) if evaluated and self.episodes is not None else None,
                 "shaped_return": returns[g],
-                **{name: stats[name][g] for name in ("kl", "learning_rate", "entropy", "value_loss")},
+                **{name: values[g] for name, values in stats.items()},
             }
             place = (self.iteration, self.env_steps(g), group.name, group.seed)
             self.logs.curves.add(*place, row)
@@ -255,28 +242,50 @@ class RunObserver(AlgoObserver):
                 self.logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
         self.logs.points.flush()
 
+    # checkpoints
+
+    def _checkpoint_is_due(self) -> bool:
+        return time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
+
     def checkpoint(self) -> None:
         """Save everything that going on needs."""
         self.logs.tensorboard.flush()
-        self.save(
-            {
-                "iteration": self.iteration,
-                "agent": self.agent.get_full_state_weights(),
-                "episodes": None if self.episodes is None else dict(vars(self.episodes)),
-                "evaluation": self.evaluation.dispatch.get_state(),
-                "failed_at": self._failed_at,
-                "seconds": self.seconds(),
-            }
-        )
+        self.save(self.state())
         self._saved_at = time.monotonic()
 
-    def close(self) -> None:
-        """Say what is left to say of the physics, and measure no more."""
-        for line in self._physics.last():
-            log.warning(line)
-        self.reporter.wave_ended()
-        if self.profile is not None:
-            self.profile.stop()
+    def state(self) -> dict[str, Any]:
+        """Everything that ``restore`` needs to go on as if uninterrupted, as CPU tensors and plain Python data."""
+        return {
+            "iteration": self.iteration,
+            "trainer": self.trainer.state(),
+            "obs": None if self._obs is None else self._obs.cpu().clone(),
+            "env": self.env.get_state(),
+            "episodes": None if self.episodes is None else dict(vars(self.episodes)),
+            "evaluation": self.evaluation.dispatch.get_state(),
+            "failed_at": self._failed_at,
+            "seconds": self.seconds(),
+        }
+
+    def restore(self, state: dict[str, Any], file: Path) -> None:
+        """Take up the ``state`` that was read from ``file``. Raises UserError if it is of other groups."""
+        try:
+            self._restore(state)
+        except _OUT_OF_MEMORY:
+            raise
+        except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            message = f"{file} does not fit the run's config.yaml ({reason}): put back both as they were"
+            raise UserError(message) from error
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.trainer.load_state(state["trainer"])
+        self._obs = None if state["obs"] is None else state["obs"].to(self.env.device)
+        self.env.set_state(state["env"])
+        self.iteration = state["iteration"]
+        self.episodes = None if state["episodes"] is None else Episodes(**state["episodes"])
+        self.evaluation.dispatch.set_state(state["evaluation"])
+        self._failed_at = dict(state["failed_at"])
+        self._began -= state["seconds"]
 
 
 def _spread(total: int, points: int) -> set[int]:

@@ -22,7 +22,7 @@ from envcoder_bench.run.plan import Plan, release, used_bytes
 from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.result import RunResult, finished, unfinished
-from envcoder_bench.run.session import RunObserver, Wave, make_agent
+from envcoder_bench.run.session import Session, Wave, make_trainer
 from envcoder_bench.shaping.contract import Shaping
 
 log = logging.getLogger(__name__)
@@ -119,10 +119,7 @@ class Training:
             if self.cfg.device == "cpu":
                 alone.close()  # a CUDA device captures graphs, which nobody may disturb
             self.saved.groups, self.saved.training = [], None
-            try:
-                session.agent.train()
-            finally:
-                session.close()
+            session.train()
             if session.complete:
                 self.saved.rows = logs.rows
                 self._finish_wave(session)
@@ -136,7 +133,7 @@ class Training:
         where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
         return f"{where}after iteration {session.iteration} of {self.cfg.learning_iterations}"
 
-    def _open_session(self, wave: Wave, logs: RunLogs) -> tuple[RunObserver, GroupedVecTask]:
+    def _open_session(self, wave: Wave, logs: RunLogs) -> tuple[Session, GroupedVecTask]:
         """A wave ready to train, on from the checkpoint if that is of this wave."""
         cfg, saved = self.cfg, self.saved
         keys = [(group.name, group.seed) for group in wave.groups]
@@ -150,19 +147,20 @@ class Training:
 
         training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
         evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
-        session = RunObserver(
-            cfg, wave, training, evaluation, logs, self._on_evaluation, save, self.profile, self.reporter, self.stop
+        trainer, hooks = make_trainer(cfg, training), (self.reporter, self.stop)
+        session = Session(
+            cfg, wave, training, evaluation, trainer, logs, self._on_evaluation, save, self.profile, *hooks
         )
-        make_agent(cfg, training, session)
-        session.begin(saved.training, self.folder.checkpoint)
+        if saved.training is not None:
+            session.restore(saved.training, self.folder.checkpoint)
         self._note_software()  # only now: the checkpoint fits to the config
         return session, training
 
-    def _on_evaluation(self, session: RunObserver) -> None:
+    def _on_evaluation(self, session: Session) -> None:
         self.saved.peak = max(self.saved.peak, used_bytes(self.cfg.device))
         outcome.save_results(self.folder, self.sources, self.saved.results + outcome.trained(session))
 
-    def _finish_wave(self, session: RunObserver) -> None:
+    def _finish_wave(self, session: Session) -> None:
         saved = self.saved
         saved.results += outcome.trained(session)
         saved.waves += 1

@@ -7,8 +7,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+import numpy as np
 from omegaconf import OmegaConf
-from rl_games.common import env_configurations, vecenv
+from rl_games.common.gym_compat import gym  # gymnasium, or gym on Python 3.8
 from rl_games.torch_runner import Runner
 from torch import Tensor
 
@@ -53,11 +54,12 @@ def _repeats(cfg: Any) -> int:
 
 def _player(cfg: Any, env: GroupedVecTask, policy: Path) -> Callable[[Tensor], Tensor]:
     """rl_games' own player with a policy's checkpoint: deterministic actions ``(n, k)`` of observations."""
-    vecenv.register("FINER", lambda *args, **kwargs: env)
-    env_configurations.register("finer", {"vecenv_type": "FINER", "env_creator": lambda **kwargs: env})
     params: Any = OmegaConf.to_container(cfg.train.params)
-    own = {"env_name": "finer", "device_name": str(cfg.device), "num_actors": env.num_envs, "max_epochs": 1}
-    params["config"].update(own, player={"use_vecenv": True})
+    spaces = {
+        "observation_space": gym.spaces.Box(-np.inf, np.inf, (env.obs_dims[0],), np.float32),
+        "action_space": gym.spaces.Box(-1.0, 1.0, (env.action_dims[0],), np.float32),
+    }
+    params["config"].update(env_name="", env_info=spaces, device_name=str(cfg.device))
     runner = Runner()
     runner.load({"params": params})
     player = runner.create_player()

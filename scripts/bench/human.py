@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Iterator
 
-from rl_games.common.algo_observer import AlgoObserver
 from tqdm import tqdm
 
 from envcoder_bench.core.groups import GroupLayout
@@ -13,7 +12,8 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
-from envcoder_bench.run.session import make_agent
+from envcoder_bench.run.session import make_trainer
+from envcoder_bench.trainers.base import train_iteration
 
 from . import records
 from .records import Record
@@ -30,20 +30,18 @@ def human(args: Namespace) -> Iterator[Record]:
         GroupedVecTask(build_task(cfg, n), GroupLayout(1, n), [shaping], [args.seed])
         for n, shaping in ((args.envs, groups[0].shaping), (EPISODES, groups[0].evaluation))
     )
-    agent = make_agent(cfg, shaped, AlgoObserver())
-    agent.obs = agent.env_reset()
+    trainer, obs = make_trainer(cfg, shaped), shaped.reset()
     about = records.describe(cfg.device)
     spent, iteration, point = 0.0, 0, 1
     with tqdm(total=args.seconds, desc="training", unit="s", leave=False, disable=None) as bar:
         while point <= POINTS:
             began = now(cfg.device)
-            agent.update_epoch()
-            agent.train_epoch()
+            obs, _ = train_iteration(trainer, shaped, obs)
             spent += now(cfg.device) - began
             iteration += 1
             bar.update(min(spent, args.seconds) - bar.n)
             if spent >= point * args.seconds / POINTS:
-                policy = agent.deterministic_policy(evaluation.layout)
+                policy = trainer.policy(evaluation.layout)
                 fitness = run_episodes(evaluation, policy, 1, EVALUATION_STEP).fitness.mean()
                 steps = iteration * args.envs * cfg.train.params.config.horizon_length
                 size = {"kind": "human", "envs": args.envs, "seed": args.seed, "point": point}

@@ -6,17 +6,15 @@ from argparse import Namespace
 from statistics import median
 from typing import Any, Iterator
 
-import numpy as np
 import torch
 from omegaconf import OmegaConf
-from rl_games.common.algo_observer import AlgoObserver
-from rl_games.common.gym_compat import gym
-from rl_games.common.ivecenv import IVecEnv
 from torch import Tensor
 from tqdm import tqdm
 
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.run.session import make_agent
+from envcoder_bench.env.base import EnvStep
+from envcoder_bench.run.session import make_trainer
+from envcoder_bench.trainers.base import train_iteration
 
 from . import records
 from .ppo_loop import Learner
@@ -26,7 +24,7 @@ from .session import make_config, now
 OBS_DIM, ACTION_DIM = 48, 12  # of IsaacGymEnvs' Anymal
 
 
-class Playback(IVecEnv):
+class Playback:
     """An environment that costs nothing: the same random rollout again and again, whatever the actions."""
 
     def __init__(self, groups: int, envs: int, steps: int, device: Any) -> None:
@@ -40,23 +38,15 @@ class Playback(IVecEnv):
         self.rewards = torch.rand(steps, n, generator=rng).to(device)
         self.dones = (torch.rand(steps, n, generator=rng) < 0.02).to(device)
         self.time_outs = self.dones & (torch.rand(steps, n, generator=rng) < 0.1).to(device)
+        self.terminated = self.dones & ~self.time_outs
         self.t = 0
 
-    def get_env_info(self) -> dict[str, Any]:
-        return {
-            "observation_space": gym.spaces.Box(-np.inf, np.inf, (OBS_DIM,), np.float32),
-            "action_space": gym.spaces.Box(-1.0, 1.0, (ACTION_DIM,), np.float32),
-        }
+    def reset(self) -> Tensor:
+        return self.obs[0]
 
-    def get_number_of_agents(self) -> int:
-        return 1
-
-    def reset(self) -> dict[str, Tensor]:
-        return {"obs": self.obs[0]}
-
-    def step(self, actions: Tensor):
+    def step(self, actions: Tensor, final_obs: bool = False) -> EnvStep:
         t, self.t = self.t, (self.t + 1) % len(self.obs)
-        return {"obs": self.obs[self.t]}, self.rewards[t], self.dones[t], {"time_outs": self.time_outs[t]}
+        return EnvStep(self.obs[self.t], self.rewards[t], self.terminated[t], self.time_outs[t])
 
 
 def learner(args: Namespace) -> Iterator[Record]:
@@ -67,17 +57,15 @@ def learner(args: Namespace) -> Iterator[Record]:
     cfg = make_config(args, num_envs_per_candidate=args.envs)
     steps = cfg.train.params.config.horizon_length
     env: Any = Playback(args.candidates, args.envs, steps, cfg.device)
-    agent = make_agent(cfg, env, AlgoObserver())
-    agent.obs = agent.env_reset()
+    trainer, obs = make_trainer(cfg, env), env.reset()
     batched: list[float] = []
     for _ in tqdm(
         range(args.warmup + args.iterations), desc="one batch", unit=" iterations", leave=False, disable=None
     ):
         began = now(cfg.device)
-        agent.update_epoch()
-        agent.train_epoch()
+        obs, _ = train_iteration(trainer, env, obs)
         batched.append(now(cfg.device) - began)
-    del agent
+    del trainer
     count = min(args.loop_candidates or args.candidates, args.candidates)
     looped = _loop(cfg, Playback(count, args.envs, steps, cfg.device), args.loop_iterations)
     yield {

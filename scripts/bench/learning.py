@@ -41,14 +41,13 @@ def learning(args: Namespace) -> Iterator[Record]:
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
     evaluation = _evaluation(session.cfg, session.groups, args.episodes)
     if state is not None:
-        session.agent.set_weights(state["weights"])
-        session.agent.epoch_num = state["epoch"]
-        session.agent.obs = {"obs": session.env.begin_all(state["step_count"])}
+        session.trainer.load_state(state["trainer"])
+        session.obs = session.env.begin_all(state["step_count"])
     warm_up(session)
     progress = _Progress(args, session, state)
     while True:
         ended = progress.train_to_next_point()
-        episodes = run_episodes(evaluation, session.agent.deterministic_policy(evaluation.layout), 1, EVALUATION_STEP)
+        episodes = run_episodes(evaluation, session.trainer.policy(evaluation.layout), 1, EVALUATION_STEP)
         _end_failed(session, evaluation)
         yield from progress.point(episodes)
         _save(args, session, progress)
@@ -66,9 +65,11 @@ def learning(args: Namespace) -> Iterator[Record]:
 
 def warm_up(session: Session) -> None:
     """Run one iteration, which compiles and captures, and take it back."""
-    before = session.agent.get_full_state_weights()
+    trainer, env, obs = session.trainer.state(), session.env.get_state(), session.obs.clone()
     session.iterate()
-    session.agent.set_full_state_weights(before)
+    session.trainer.load_state(trainer)
+    session.env.set_state(env)
+    session.obs = obs
 
 
 def _end_failed(session: Session, evaluation: GroupedVecTask) -> None:
@@ -174,7 +175,7 @@ def _save(args: Namespace, session: Session, progress: _Progress) -> None:
         return
     args.run.mkdir(parents=True, exist_ok=True)
     state = {name: getattr(progress, name) for name in ("run", "seconds", "iteration", "number")}
-    state.update(what=_what(args), weights=session.agent.get_weights(), epoch=session.agent.epoch_num)
+    state.update(what=_what(args), trainer=session.trainer.state())
     save_state(args.run / STATE, {**state, "step_count": session.env.step_count})
 
 
@@ -188,7 +189,7 @@ def _export(args: Namespace, session: Session, episodes: Episodes) -> None:
         if own:
             best = max(own, key=lambda g: fitness[g])
             path: Path = args.run / f"{args.task}_{name}.pth"
-            save_state(path, session.agent.export(best))
+            save_state(path, session.trainer.export(best))
 
 
 # the other simulator
@@ -205,7 +206,7 @@ def _transfer(args: Namespace, session: Session, episodes: Episodes, about: Reco
         sys.exit("\n".join(f"{name} failed in {other.sim}: {error}" for name, error in failed.items()))
     env = _evaluation(other, groups, args.episodes)
     release(other.device)
-    play = session.agent.deterministic_policy(env.layout)
+    play = session.trainer.policy(env.layout)
 
     def policy(obs: Tensor) -> Tensor:
         return play(obs.to(cfg.device)).to(other.device)

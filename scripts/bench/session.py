@@ -12,7 +12,6 @@ from typing import Any, Callable, Sequence
 
 import psutil  # rl_games' own dependency
 import torch
-from rl_games.common.algo_observer import AlgoObserver
 from torch import Tensor
 from tqdm import tqdm
 
@@ -22,9 +21,10 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import Group, build_task, prepare
-from envcoder_bench.run.session import make_agent
+from envcoder_bench.run.session import make_trainer
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import Task
+from envcoder_bench.trainers.base import Trainer, train_iteration
 
 MIN_SECONDS, MIN_ROUNDS = 1.0, 3  # of a measurement of physics
 
@@ -48,12 +48,13 @@ def now(device: Any) -> float:
 
 @dataclass
 class Session:
-    """Candidates in training."""
+    """Candidates in training; ``obs`` are the environment's last observations."""
 
     cfg: Any
     groups: list[Group]
     env: GroupedVecTask
-    agent: Any
+    trainer: Trainer
+    obs: Tensor
 
     @classmethod
     def build(cls, args: Namespace, candidates: list[CandidateSource], envs: int, seeds: int = 1) -> Session:
@@ -66,9 +67,7 @@ class Session:
         layout = GroupLayout(len(groups), envs)
         shapings, own_seeds = [group.shaping for group in groups], [group.seed for group in groups]
         env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own_seeds)
-        agent = make_agent(cfg, env, AlgoObserver())
-        agent.obs = agent.env_reset()
-        return cls(cfg, groups, env, agent)
+        return cls(cfg, groups, env, make_trainer(cfg, env), env.reset())
 
     @property
     def steps_per_iteration(self) -> int:
@@ -77,8 +76,7 @@ class Session:
     def iterate(self) -> float:
         """Run one iteration, rollout and update; returns its seconds."""
         began = now(self.cfg.device)
-        self.agent.update_epoch()
-        self.agent.train_epoch()
+        self.obs, _ = train_iteration(self.trainer, self.env, self.obs)
         return now(self.cfg.device) - began
 
     def check(self) -> None:

@@ -59,10 +59,10 @@ def stages(env):
 
 def rollout(env, steps=4):
     """All that the functions gave in some steps, copied."""
-    made = [env.reset()["obs"].clone()]
+    made = [env.reset().clone()]
     for t in range(steps):
-        obs, reward, done, _ = env.step(torch.full_like(env.actions, 0.3 - 0.1 * t))
-        made += [x.clone() for x in (obs["obs"], reward, done, env.task.state["dof_pos"])]
+        step = env.step(torch.full_like(env.actions, 0.3 - 0.1 * t))
+        made += [x.clone() for x in (step.obs, step.reward, step.done, env.task.state["dof_pos"])]
     return made
 
 

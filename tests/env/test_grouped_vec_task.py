@@ -41,7 +41,7 @@ def test_reward_sees_the_state_after_the_physics_step():
     env = make_env({"a": STATE_AS_REWARD})
     env.reset()
     before = env.task.state["dof_pos"].clone()
-    reward = env.step(torch.ones(N, 1))[1]
+    reward = env.step(torch.ones(N, 1)).reward
     after = env.task.state["dof_pos"]  # no episode ends at the first step
     torch.testing.assert_close(reward, after[:, 0] + 10.0 * after[:, 1])
     assert not torch.allclose(before, after)
@@ -51,22 +51,64 @@ def test_the_observation_after_the_end_is_of_the_new_episode():
     env = make_env({"a": COSINE + "def compute_terminal(progress_buf):\n    return progress_buf >= 3\n"})
     env.reset()
     for _ in range(3):
-        obs, _, done, infos = env.step(torch.ones(N, 1))
-    assert done.all()
-    assert not infos["time_outs"].any()
+        step = env.step(torch.ones(N, 1))
+    assert step.terminated.all() and not step.truncated.any()
     assert (env.progress_buf == 0).all()
     assert (env.actions == 0).all()
     # the human baseline starts within 0.1 of upright and observes positions and velocities raw
-    assert obs["obs"][:, [0, 2]].abs().max() <= 0.1
-    assert torch.equal(obs["obs"][:, 0], env.task.state["dof_pos"][:, 0])
+    assert step.obs[:, [0, 2]].abs().max() <= 0.1
+    assert torch.equal(step.obs[:, 0], env.task.state["dof_pos"][:, 0])
 
 
 def test_the_time_limit_ends_episodes_and_says_so():
     env = make_env({"a": NEVER_ENDS}, overrides=["task.env.episodeLength=5"])
     env.reset()
     ends = [env.step(torch.zeros(N, 1)) for _ in range(4)]
-    assert [bool(end[2].all()) for end in ends] == [False, False, False, True]
-    assert ends[-1][3]["time_outs"].all()
+    assert [bool(end.truncated.all()) for end in ends] == [False, False, False, True]
+    assert not any(end.terminated.any() for end in ends)
+
+
+CLOCK = """
+def compute_observation(progress_buf, dof_pos):
+    return torch.stack([progress_buf * 1.0, dof_pos[:, 0]], dim=1)
+def compute_terminal(progress_buf, state_dict):
+    lane = torch.arange(len(progress_buf), device=progress_buf.device)
+    return (progress_buf == 2) & (lane < 2)
+"""
+
+
+def test_terminated_truncated_and_the_final_observation_of_an_episode_made_by_hand():
+    """Lanes 0 and 1 end at step 2 by the candidate, again and again; all others at step 4 by the clock."""
+    env = make_env({"a": COSINE + CLOCK}, overrides=["task.env.episodeLength=5"])
+    env.reset()
+    steps = [env.step(torch.ones(N, 1), final_obs=True) for _ in range(4)]
+    early, late = [1.0] * 2 + [0.0] * (N - 2), [0.0] * 2 + [1.0] * (N - 2)
+    assert [step.terminated.tolist() for step in steps] == [[0.0] * N, early, [0.0] * N, early]
+    assert [step.truncated.tolist() for step in steps] == [[0.0] * N, [0.0] * N, [0.0] * N, late]
+    assert [step.done.tolist() for step in steps] == [[0.0] * N, early, [0.0] * N, [1.0] * N]
+    clocks = [step.final_obs[:, 0].tolist() for step in steps]
+    assert clocks == [[1.0] * N, [2.0] * N, [1.0] * 2 + [3.0] * (N - 2), [2.0] * 2 + [4.0] * (N - 2)]
+    assert [step.obs[:, 0].tolist() for step in steps][1::2] == [[0.0] * 2 + [2.0] * (N - 2), [0.0] * N]
+    for step in steps:  # the state itself is another one only where an episode ended
+        assert torch.equal(step.final_obs[~step.done], step.obs[~step.done])
+        assert (step.final_obs[step.done] != step.obs[step.done]).all()
+
+
+@pytest.mark.parametrize("compiled", ["true", "false"])
+def test_to_ask_for_final_observations_changes_nothing_else(compiled):
+    noisy = "def compute_observation(dof_pos):\n    return dof_pos + torch.rand_like(dof_pos)\n"
+    sources = {"a": COSINE + noisy, "b": COSINE + CLOCK}
+    asked, plain = (make_env(sources, overrides=[f"compile_shapers={compiled}"]) for _ in range(2))
+    asked.reset(), plain.reset()
+    for t in range(30):
+        action = torch.full((2 * N, 1), 1.0 - 0.1 * t)
+        one, other = asked.step(action, final_obs=True), plain.step(action)
+        assert other.final_obs is None
+        for name in ("obs", "reward", "terminated", "truncated"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+        # an episode that goes on is observed once, with one draw of noise
+        assert torch.equal(one.final_obs[~one.done], one.obs[~one.done])
+    assert bool(one.terminated.any()) or asked.stats.training_episodes.sum() > 0
 
 
 def test_a_goal_that_is_reached_is_renewed_and_the_episode_goes_on():
@@ -79,9 +121,9 @@ def test_a_goal_that_is_reached_is_renewed_and_the_episode_goes_on():
     assert torch.equal(env.task.state["targets"], first)
     env.task.new_goal[2] = True  # a task that has such a buffer sets it in its step
     before = env.task.state["root_states"].clone()
-    reward, done = env.step(torch.zeros(N, 8))[1:3]
-    assert torch.equal(reward, first[:, 0])  # judged by the old goal
-    assert not done.any() and env.progress_buf.tolist() == [2] * N
+    step = env.step(torch.zeros(N, 8))
+    assert torch.equal(step.reward, first[:, 0])  # judged by the old goal
+    assert not step.done.any() and env.progress_buf.tolist() == [2] * N
     renewed = (env.task.state["targets"] != first).any(dim=1)
     assert renewed.tolist() == [False, False, True, False, False, False]
     assert (env.task.state["root_states"][2] - before[2]).abs().max() < 1.0  # it fell on, from where it was
@@ -89,7 +131,7 @@ def test_a_goal_that_is_reached_is_renewed_and_the_episode_goes_on():
 
 def test_groups_with_one_seed_meet_the_same_numbers_and_others_do_not():
     env = make_env({"a": COSINE, "b": NEVER_ENDS}, seeds=2)
-    obs = env.layout.split(env.reset()["obs"])
+    obs = env.layout.split(env.reset())
     assert torch.equal(obs[0], obs[2])  # seed 0 of a and of b
     assert torch.equal(obs[1], obs[3])
     assert not torch.equal(obs[0], obs[1])
@@ -103,29 +145,29 @@ def test_a_physics_blow_up_resets_and_counts_one_environment():
     rows = next(key for key, x in state.items() if x.dtype == torch.float64 and x.dim() == 2)
     state[rows][3] = float("nan")
     env.task.set_state(state)
-    obs, reward, done, _ = env.step(torch.zeros(2 * N, 1))
-    expected = untouched.step(torch.zeros(2 * N, 1))
-    assert done.tolist() == [i == 3 for i in range(2 * N)]
+    step, expected = env.step(torch.zeros(2 * N, 1)), untouched.step(torch.zeros(2 * N, 1))
+    assert step.terminated.tolist() == [i == 3 for i in range(2 * N)]
     assert env.stats.unstable_resets.tolist() == [1, 0]
-    assert reward[3] == 0.0
-    assert torch.isfinite(obs["obs"]).all()
+    assert not step.truncated.any()
+    assert step.reward[3] == 0.0
+    assert torch.isfinite(step.obs).all()
     others = [i for i in range(2 * N) if i != 3]
-    assert torch.equal(obs["obs"][others], expected[0]["obs"][others])
-    assert torch.equal(reward[others], expected[1][others])
+    assert torch.equal(step.obs[others], expected.obs[others])
+    assert torch.equal(step.reward[others], expected.reward[others])
     assert env.alive == [True, True]
 
 
 def test_an_initial_state_beyond_the_limits_is_a_blow_up_of_its_episode():
     far = "def compute_initial_state(dof_pos):\n    return {'dof_pos': torch.full_like(dof_pos, 1e6)}\n"
     env, untouched = make_env({"a": COSINE + far, "b": COSINE}), make_env({"b": COSINE})
-    observed, expected = env.reset()["obs"], untouched.reset()["obs"]
+    observed, expected = env.reset(), untouched.reset()
     for _ in range(3):
         assert observed[:N].abs().max() < 5.0 and torch.equal(observed[N:], expected)
-        obs, reward, done, infos = env.step(torch.zeros(2 * N, 1))
-        observed, expected = obs["obs"], untouched.step(torch.zeros(N, 1))[0]["obs"]
-        assert done[:N].all() and not infos["time_outs"].any() and not reward[:N].any()
+        step = env.step(torch.zeros(2 * N, 1))
+        observed, expected = step.obs, untouched.step(torch.zeros(N, 1)).obs
+        assert step.terminated[:N].all() and not step.truncated.any() and not step.reward[:N].any()
     assert env.stats.unstable_resets.tolist() == [3 * N, 0]
-    assert env.stats.training_episodes.tolist() == [3 * N, int(done[N:].sum())]
+    assert env.stats.training_episodes.tolist() == [3 * N, int(step.done[N:].sum())]
     assert env.alive == [True, True]
 
 
@@ -138,7 +180,7 @@ def test_training_episodes_are_counted_over_logs_and_checkpoints():
         if step == 3:
             env.stats.shaped_return()  # as a log does
     assert env.stats.training_episodes.tolist() == [3 * N, 0]
-    other.set_env_state(env.get_env_state())
+    other.set_state(env.get_state())
     assert other.stats.training_episodes.tolist() == [3 * N, 0]
 
 
@@ -152,7 +194,7 @@ def test_dropped_contacts_are_taken_by_group_and_once():
 def test_actions_are_clipped_and_padded_columns_do_nothing():
     wide = "ACTION_DIM = 3\ndef compute_torque(action, state_dict):\n    return action[:, :2] * 100.0\n"
     env = make_env({"a": COSINE, "b": COSINE + wide})
-    assert (env.action_dims, env.get_env_info()["action_space"].shape) == ([1, 3], (3,))
+    assert (env.action_dims, env.actions.shape) == ([1, 3], (2 * N, 3))
     env.reset()
     env.step(torch.full((2 * N, 3), 7.0))
     assert env.actions[:N].tolist() == [[1.0, 0.0, 0.0]] * N
@@ -235,19 +277,19 @@ def test_the_environment_goes_on_bitwise_from_its_state():
     env.reset()
     for action in actions[:20]:
         env.step(action)
-    other.set_env_state(env.get_env_state())
+    other.set_state(env.get_state())
     for action in actions[20:]:
         a, b = env.step(action), other.step(action)
-        assert torch.equal(a[0]["obs"], b[0]["obs"])
-        assert torch.equal(a[1], b[1])
-        assert torch.equal(a[2], b[2])
+        assert torch.equal(a.obs, b.obs)
+        assert torch.equal(a.reward, b.reward)
+        assert torch.equal(a.terminated, b.terminated) and torch.equal(a.truncated, b.truncated)
     assert torch.equal(env.stats.shaped_return(), other.stats.shaped_return())
 
 
 @pytest.mark.parametrize("key", ["task", "dispatch", "stats", "actions", "progress_buf", "step_count"])
 def test_every_part_of_the_state_matters(key):
     env = make_env({"a": COSINE})
-    state = env.get_env_state()
+    state = env.get_state()
     del state[key]
     with pytest.raises(KeyError):
-        env.set_env_state(state)
+        env.set_state(state)

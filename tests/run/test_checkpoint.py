@@ -15,10 +15,18 @@ from envcoder_bench.run.checkpoint import FORMAT, Checkpoint, load_checkpoint, s
 
 TRAINING = {
     "iteration": 3,
-    "agent": {"learners": [{"params": torch.arange(3.0), "entropy_coef": 0.5}], "obs": None},
+    "trainer": {"learners": [{"params": torch.arange(3.0), "entropy_coef": 0.5}]},
+    "obs": torch.ones(2),
+    "env": {"step_count": 5},
     "episodes": {"fitness": torch.tensor([[0.25, 0.5]]), "length": torch.tensor([[3.0, 4.0]])},
     "failed_at": {1: 2},
 }
+
+
+def with_agent(training):
+    """A session's state as formats 1 and 2 had it."""
+    rest = {key: value for key, value in training.items() if key not in ("trainer", "obs", "env")}
+    return {**rest, "agent": {**training["trainer"], "obs": training["obs"], "env_state": training["env"]}}
 
 
 def made():
@@ -30,7 +38,8 @@ def same(one, other):
     for name in ("waves", "seconds", "needed", "peak", "groups"):
         assert getattr(one, name) == getattr(other, name)
     assert [repr(r) for r in one.results] == [repr(r) for r in other.results]  # NaN is not NaN
-    assert torch.equal(one.training["agent"]["learners"][0]["params"], torch.arange(3.0))
+    assert torch.equal(one.training["trainer"]["learners"][0]["params"], torch.arange(3.0))
+    assert torch.equal(one.training["obs"], torch.ones(2)) and one.training["env"] == {"step_count": 5}
     assert torch.equal(one.training["episodes"]["fitness"], TRAINING["episodes"]["fitness"])
     assert one.training["failed_at"] == {1: 2}
 
@@ -73,7 +82,7 @@ def format_1(monkeypatch):
     fields = dict(vars(made()))
     del fields["rows"]
     fields["results"] = [fill(old_result, vars(row)) for row in made().results]
-    fields["training"] = {**TRAINING, "episodes": episodes}
+    fields["training"] = {**with_agent(TRAINING), "episodes": episodes}
     return fill(pickled("envcoder_bench.run.folder", "Checkpoint"), fields)
 
 
@@ -87,6 +96,21 @@ def test_a_checkpoint_of_format_1_is_read(tmp_path, format_1):
     assert loaded.rows == {}
     save_checkpoint(path, loaded)  # and is of today's format from then on
     same(load_checkpoint(path), made())
+
+
+@pytest.mark.parametrize("training", [None, with_agent(TRAINING)])
+def test_a_checkpoint_of_format_2_is_read(tmp_path, monkeypatch, training):
+    path, old = tmp_path / "checkpoint.pth", made()
+    old.training = training
+    monkeypatch.setattr(checkpoint, "FORMAT", 2)
+    save_checkpoint(path, old)
+    monkeypatch.undo()
+    loaded = load_checkpoint(path)
+    if training is None:
+        assert loaded.training is None
+    else:
+        same(loaded, made())
+        assert "agent" not in loaded.training
 
 
 class Command:

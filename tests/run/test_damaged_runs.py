@@ -95,8 +95,8 @@ ENDS = {  # what is done to a killed run: what is said
         r"the run is damaged: config\.yaml: line \d+: .*; put back a copy, or begin a new run",
     ),
     "newer": (
-        lambda f: replace(f / "run.json", '"format": 2', '"format": 9'),
-        r"run\.json is of format 9, and this version of EnvCoderBench reads up to format 2: go on with the version",
+        lambda f: replace(f / "run.json", '"format": 3', '"format": 9'),
+        r"run\.json is of format 9, and this version of EnvCoderBench reads up to format 3: go on with the version",
     ),
     "source gone": (
         lambda f: (f / "candidates" / "good" / "source.py").unlink(),

@@ -15,7 +15,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     record.write(tmp_path / "run.json")
     assert read_record(tmp_path / "run.json") == record
     strict = json.loads((tmp_path / "run.json").read_text(), parse_constant=pytest.fail)  # no Infinity
-    assert strict["format"] == 2
+    assert strict["format"] == 3
     versions = strict["software"][0]
     for name in ("envcoder_bench", "python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "device"):
         assert versions[name], name
@@ -59,8 +59,8 @@ def test_a_damaged_record(tmp_path, text):
 
 
 def test_a_record_of_a_newer_format(tmp_path):
-    (tmp_path / "run.json").write_text('{"format": 3, "anything": 1}')
-    with pytest.raises(UserError, match=r"run\.json is of format 3, and this version .* up to format 2"):
+    (tmp_path / "run.json").write_text('{"format": 4, "anything": 1}')
+    with pytest.raises(UserError, match=r"run\.json is of format 4, and this version .* up to format 3"):
         read_record(tmp_path / "run.json")
 
 

@@ -16,7 +16,7 @@ from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.plan import Footprint, split
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.sim.mujoco_cpu import MujocoCpu
-from envcoder_bench.trainers.ppo.agent import GroupedA2CAgent
+from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 CANDIDATES = {
     "breaks_at_once": "def compute_reward(:\n",
@@ -127,7 +127,7 @@ def test_waves_end_as_one_and_each_leaves_nothing_behind(tmp_path, together, lim
 
 def _alive():
     """What takes the memory of a wave."""
-    return [type(x) for x in gc.get_objects() if type(x) in (GroupedVecTask, MujocoCpu, GroupedA2CAgent)]
+    return [type(x) for x in gc.get_objects() if type(x) in (GroupedVecTask, MujocoCpu, GroupedPPO)]
 
 
 @pytest.mark.parametrize("place, resume_with", [((2, 2), "more"), ((3, 1), "the same memory")])

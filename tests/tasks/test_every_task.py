@@ -148,9 +148,9 @@ def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
     ended, generator, steps = 0, torch.Generator().manual_seed(0), 1000 if quick else 250
     for step in range(steps):
         action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
-        obs, reward, done, _ = env.step(action.to(device))
-        ended += int(done.sum())
-        assert bool(torch.isfinite(obs["obs"]).all()) and bool(torch.isfinite(reward).all()), f"step {step}"
+        made = env.step(action.to(device))
+        ended += int(made.done.sum())
+        assert bool(torch.isfinite(made.obs).all()) and bool(torch.isfinite(made.reward).all()), f"step {step}"
     assert all(env.alive) and (ended > 0 or steps < env.full_episode)
     assert env.stats.unstable_resets.sum() <= 0.001 * steps * env.num_envs
     assert not env.take_contact_overflows().any(), "the model has too little room for its contacts"

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-import gymnasium as gym
-import numpy as np
 import torch
-from rl_games.common.ivecenv import IVecEnv
 from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.base import EnvStep
 
 EPISODE_LENGTH, BOUND = 10, 4.0
 
 
-class LinearEnv(IVecEnv):
+class LinearEnv:
     """x' = x + a B / 2 with reward 1 - mean(x^2); an episode ends beyond |x| = 4, or by time-out after 10 steps.
 
     Every group is computed by itself, on tensors of its own shape, so that it cannot feel its neighbours.
@@ -49,26 +47,20 @@ class LinearEnv(IVecEnv):
         n, d = self.layout.envs_per_group, self.obs_dims[g]
         return 4 * noise.uniform(self.group_seeds[g], self.step_count, noise.INITIAL_STATE, n, d, self.device) - 2
 
-    def get_env_info(self) -> dict[str, Any]:
-        return {
-            "observation_space": gym.spaces.Box(-np.inf, np.inf, (max(self.obs_dims),), np.float32),
-            "action_space": gym.spaces.Box(-1.0, 1.0, (max(self.action_dims),), np.float32),
-        }
-
-    def _obs(self) -> dict[str, Tensor]:
+    def _obs(self) -> Tensor:
         width = max(self.obs_dims)
         obs = [x if alive else x * float("nan") for x, alive in zip(self.x, self.alive)]
-        return {"obs": torch.cat([torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in obs])}
+        return torch.cat([torch.nn.functional.pad(x, (0, width - x.shape[1])) for x in obs])
 
-    def reset(self) -> dict[str, Tensor]:
+    def reset(self) -> Tensor:
         self.x = [self._start(g) for g in range(len(self.x))]
         return self._obs()
 
-    def step(self, actions: Tensor):
+    def step(self, actions: Tensor, final_obs: bool = False) -> EnvStep:
         self.actions = actions
         rewards: list[Tensor] = []
-        dones: list[Tensor] = []
-        time_outs: list[Tensor] = []
+        terminated: list[Tensor] = []
+        truncated: list[Tensor] = []
         self.step_count += 1
         for g, action in enumerate(self.layout.split(actions)):
             self.alive[g] = self.alive[g] and self.step_count != self.fails_at.get(g)
@@ -78,16 +70,16 @@ class LinearEnv(IVecEnv):
             time_out = (self.progress[g] >= EPISODE_LENGTH) & ~terminal
             done = terminal | time_out
             rewards.append((1 - x.square().mean(dim=1)) * (1.0 if self.alive[g] else float("nan")))
-            dones.append(done)
-            time_outs.append(time_out)
+            terminated.append(terminal)
+            truncated.append(time_out)
             self.x[g] = torch.where(done.unsqueeze(1), self._start(g), x)
             self.progress[g].masked_fill_(done, 0)
-        return self._obs(), torch.cat(rewards), torch.cat(dones), {"time_outs": torch.cat(time_outs)}
+        return EnvStep(self._obs(), torch.cat(rewards), torch.cat(terminated), torch.cat(truncated))
 
-    def get_env_state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         clone = [t.clone() for t in self.x], [t.clone() for t in self.progress]
         return {"x": clone[0], "progress": clone[1], "step_count": self.step_count, "alive": list(self.alive)}
 
-    def set_env_state(self, env_state: Any) -> None:
-        self.x, self.progress = ([t.clone() for t in env_state[key]] for key in ("x", "progress"))
-        self.step_count, self.alive = env_state["step_count"], list(env_state["alive"])
+    def set_state(self, state: Any) -> None:
+        self.x, self.progress = ([t.clone() for t in state[key]] for key in ("x", "progress"))
+        self.step_count, self.alive = state["step_count"], list(state["alive"])

@@ -100,6 +100,26 @@ class Recording(IVecEnv):
         return self.obs[t + 1], self.rewards[t], self.dones[t], {"time_outs": self.time_outs[t]}
 
 
+class StockEnv(IVecEnv):
+    """An environment of one group as rl_games sees it."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+
+    def get_env_info(self) -> dict[str, Any]:
+        return {
+            "observation_space": gym.spaces.Box(-np.inf, np.inf, (self.env.obs_dims[0],), np.float32),
+            "action_space": gym.spaces.Box(-1.0, 1.0, (self.env.action_dims[0],), np.float32),
+        }
+
+    def reset(self) -> Tensor:
+        return self.env.reset()
+
+    def step(self, actions: Tensor):
+        step = self.env.step(actions)
+        return step.obs, step.reward, step.done, {"time_outs": step.truncated}
+
+
 class StockAgent(A2CAgent):
     """rl_games' agent, except that actions are sampled with recorded noise."""
 

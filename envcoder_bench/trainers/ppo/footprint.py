@@ -1,12 +1,15 @@
-"""How much memory of a CUDA device the learner takes: plain arithmetic, before anything is allocated."""
+"""How much memory grouped PPO takes: plain arithmetic, before anything is allocated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Mapping
+from functools import lru_cache
+from typing import Any, Mapping, Sequence
 
 import torch
 
+from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.trainers.base import Memory, Params, Widths
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import Architecture
 from envcoder_bench.trainers.ppo.settings import PPOSettings
@@ -16,6 +19,8 @@ _FLOAT = 4
 # numbers at a time that are neither weights, nor rollout, nor in the carved workspace; counted from the code
 _PREPARED_PER_SAMPLE = 14  # advantages, returns, old log-probabilities, and what comes up between
 _LOSS_PER_SAMPLE, _LOSS_PER_ACTION = 16, 6
+_NOISE_BYTES = 44  # of one number while a rollout's noise is drawn: float32, and the int64 counters it comes from
+_CPU_WORKSPACE = 1.45  # torch's CPU kernels pack and copy matrices: so much more than the learner's own tensors
 
 
 @dataclass(frozen=True)
@@ -59,3 +64,24 @@ def learner_bytes(obs_dim: int, action_dim: int, num_envs: int, params: Mapping[
     loss = minibatch * (_LOSS_PER_SAMPLE + _LOSS_PER_ACTION * action_dim)
     workspace = _FLOAT * (carved + loss + samples * _PREPARED_PER_SAMPLE)
     return LearnerBytes(_FLOAT * (weights + rollout + step), workspace, max(1, WORKSPACE_BYTES // workspace))
+
+
+def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device) -> Memory:
+    """Make an estimate of the trainer's memory, see ``Trainer.memory``. Raises ValueError as ``learner_bytes``."""
+    samples = num_envs * PPOSettings.from_params(params, num_envs).horizon_length
+
+    @lru_cache(maxsize=None)
+    def learner(widths: Widths) -> LearnerBytes:
+        return learner_bytes(*widths, num_envs, params)
+
+    def needed(widths: Sequence[Widths]) -> int:
+        widest = max(obs for obs, _ in widths), max(act for _, act in widths)
+        noise = _NOISE_BYTES * num_seeds * samples * widest[1]  # groups with one seed share it
+        if device.type != "cpu":
+            return learner(widest).total(len(widths)) + noise
+        # on a CPU groups are not padded to the widest, and as many learn at once as there are cores
+        at_once = min(len(widths), usable_cpus())
+        workspace = int(_CPU_WORKSPACE * learner(widest).workspace)
+        return sum(learner(own).per_group for own in widths) + at_once * workspace + noise
+
+    return needed

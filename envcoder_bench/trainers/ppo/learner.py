@@ -7,9 +7,9 @@ from typing import Any, Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
-from rl_games.common.tr_helpers import DefaultRewardsShaper
 from torch import Tensor
 
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.ppo import losses
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import StackedActorCritic, Workspace
@@ -21,8 +21,11 @@ from envcoder_bench.trainers.ppo.ppo import (
     next_learning_rate,
     normalize_advantages,
 )
-from envcoder_bench.trainers.ppo.rollout import Batch, Met, Rollout
+from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
 from envcoder_bench.trainers.ppo.settings import PPOSettings
+
+with settings_kept():  # importing rl_games changes how torch prints
+    from rl_games.common.tr_helpers import DefaultRewardsShaper
 
 
 class GroupedLearner:
@@ -67,15 +70,13 @@ class GroupedLearner:
         own = (torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)).to(device, dtype)
         self._plain: Factors = own, (torch.arange(width) == self.obs_dim).expand_as(own).to(device, dtype)
         self._action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
-        shaper = params["config"]["reward_shaper"]  # rl_games' Runner has made an object of the YAML's section
-        shaper = DefaultRewardsShaper(**shaper) if isinstance(shaper, Mapping) else shaper
-        self._shape_rewards: Callable[[Tensor], Any] = shaper
+        self._shape_rewards: Callable[[Tensor], Any] = DefaultRewardsShaper(**params["config"]["reward_shaper"])
 
-    def new_rollout(self, met: Met | None = None) -> Rollout:
+    def new_rollout(self, answers: Tensor | None = None) -> Rollout:
         """Allocate a rollout, whose observations are as wide as the network's input; see ``Rollout.empty``."""
         return Rollout.empty(
             self.num_groups, self.num_envs, self.settings.horizon_length, self.network.architecture.inputs,
-            self.action_dim, like=self.network.flat, met=met,
+            self.action_dim, like=self.network.flat, answers=answers,
         )  # fmt: skip
 
     @property

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Mapping, NamedTuple, Sequence
 
 import torch
-from rl_games.algos_torch.model_builder import ModelBuilder
 from torch import Tensor
 
 from envcoder_bench.core import stream
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.ppo.activations import get_activation
 from envcoder_bench.trainers.ppo.mlp import (
     Shape,
@@ -24,6 +24,9 @@ from envcoder_bench.trainers.ppo.mlp import (
     tape_shapes,
     with_one,
 )
+
+with settings_kept():  # importing rl_games changes how torch prints
+    from rl_games.algos_torch.model_builder import ModelBuilder
 
 _PREFIX = "a2c_network."
 

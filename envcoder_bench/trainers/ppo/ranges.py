@@ -56,7 +56,7 @@ _SWITCHES = (
 def check_ranges(params: Mapping[str, Any]) -> None:
     """Raise ValueError for a value of the wrong kind or out of range, naming its key; keys may be absent."""
     config = params["config"]
-    given = config.get("reward_shaper")  # rl_games puts an object there
+    given = config.get("reward_shaper")
     shaper = {f"reward_shaper.{key}": x for key, x in given.items()} if isinstance(given, dict) else {}
     numbers = {**_NUMBERS, **{f"reward_shaper.{key}": allowed for key, allowed in _REWARD_SHAPER.items()}}
     for key, value in {**config, **shaper}.items():

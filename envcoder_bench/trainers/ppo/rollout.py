@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Union
+from typing import Union
 
 from torch import Tensor
 
@@ -40,35 +40,17 @@ class Rollout:
         obs_dim: int,
         action_dim: int,
         like: Tensor,
-        met: Met | None = None,
+        answers: Tensor | None = None,
     ) -> Rollout:
-        """Allocate a rollout with the device and dtype of ``like``; the environment's answers may be given."""
-        met = met or Met.empty(groups, num_envs, steps, like)
+        """Allocate a rollout with the device and dtype of ``like``.
+
+        ``answers`` ``(3, K, n, T)`` may be given: where the environment's rewards, dones and time_outs will be found.
+        """
+        answers = like.new_zeros(3, groups, num_envs, steps) if answers is None else answers
         obs, actions, mus = (like.new_zeros(groups, num_envs, steps, d) for d in (obs_dim, action_dim, action_dim))
         values, last_values = like.new_zeros(groups, num_envs, steps), like.new_zeros(groups, num_envs)
-        return cls(obs, actions, mus, values, met.rewards, met.dones, met.time_outs, last_values)
-
-
-class Met(NamedTuple):
-    """What an environment answered, step by step: ``(groups, num_envs, steps)`` each, dones and time-outs 0 or 1."""
-
-    rewards: Tensor
-    dones: Tensor
-    time_outs: Tensor
-
-    @classmethod
-    def empty(cls, groups: int, num_envs: int, steps: int, like: Tensor) -> Met:
-        """Allocate with the device and dtype of ``like``."""
-        return cls(*like.new_zeros(3, groups, num_envs, steps))
-
-    def of(self, groups: slice) -> Met:
-        """A view of some of the groups."""
-        return Met(*(x[groups] for x in self))
-
-    def put(self, t: int, rewards: Tensor, dones: Tensor, time_outs: Tensor) -> None:
-        """Remember step t: ``(groups, num_envs)`` each."""
-        for all_steps, step in zip(self, (rewards, dones, time_outs)):
-            all_steps[:, :, t] = step
+        rewards, dones, time_outs = answers
+        return cls(obs, actions, mus, values, rewards, dones, time_outs, last_values)
 
 
 def put(all_steps: Tensor, t: Step, step: Tensor) -> None:

@@ -56,6 +56,7 @@ class PPOSettings:
     kl_threshold: float
     linear_steps: int  # epochs until a linear schedule ends; 0: it stays at the start
     schedule_entropy: bool
+    clip_actions: bool  # to [-1, 1], before the environment takes them
     matmul_precision: str  # of float32 products, as torch.set_float32_matmul_precision; rl_games' Runner says high
 
     @classmethod
@@ -96,6 +97,7 @@ class PPOSettings:
             kl_threshold=float(config["kl_threshold"]) if schedule == "adaptive" else 0.0,
             linear_steps=linear_steps,
             schedule_entropy=bool(config.get("schedule_entropy", False)),
+            clip_actions=bool(config.get("clip_actions", True)),
             matmul_precision=config.get("matmul_precision", "high"),
         )
 

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
-from envcoder_bench.trainers.ppo.rollout import Met, Step, put, take
+from envcoder_bench.trainers.ppo.rollout import Step, put, take
 
-NoiseKey = Tuple[Tuple[int, ...], int]  # distinct seeds and width: shards that agree in both share one draw
+NoiseKey = Tuple[Tuple[int, ...], int]  # distinct seeds and width: blocks that agree in both share one draw
 
 
-class Shard:
+class LearnerBlock:
     """Consecutive groups in one GroupedLearner, with the rollout they are playing.
 
-    The learner sees copies of its own shape alone, so on CPU, with a shard for each group, its results are bitwise
+    The learner sees copies of its own shape alone, so on CPU, with a block for each group, its results are bitwise
     the same whatever runs beside it. All memory stays where it is, as CUDA graphs need it.
 
     Args:
@@ -26,7 +26,7 @@ class Shard:
         params: of rl_games' YAML.
         num_envs: environments per group.
         device: where to learn.
-        met: where the environment's answers to all groups will be found.
+        answers: ``(3, G, n, T)``, where rewards, dones and time-outs of all groups will be found.
     """
 
     def __init__(
@@ -38,24 +38,24 @@ class Shard:
         params: Mapping[str, Any],
         num_envs: int,
         device: torch.device,
-        met: Met,
+        answers: Tensor,
     ) -> None:
         self.groups = groups
         self.learner = GroupedLearner(obs_dims, action_dims, seeds, params, num_envs, device)
-        self.rollout = self.learner.new_rollout(met.of(groups))
+        self.rollout = self.learner.new_rollout(answers[:, groups])
         distinct = sorted(set(seeds))
         self.noise_key: NoiseKey = (tuple(distinct), self.learner.action_dim)
         self.seeds = torch.tensor(distinct, device=device).view(-1, 1, 1, 1)
         # where each group finds its noise among the distinct seeds'; None: there is one seed for all
         self._draw = None if len(distinct) == 1 else torch.tensor([distinct.index(s) for s in seeds], device=device)
         self.active = True
-        # a single group that has failed is passed over on a CPU; in a larger shard, or a graph, it is masked out
+        # a single group that has failed is passed over on a CPU; in a larger block, or a graph, it is masked out
         masked = len(seeds) > 1 or device.type == "cuda"
         self._alive = torch.ones(len(seeds), dtype=torch.bool, device=device) if masked else None
         self._dead = None if self._alive is None else ~self._alive.view(-1, 1, 1)
 
     def set_alive(self, alive: Sequence[bool]) -> None:
-        """Say which of the shard's groups go on; the others do nothing and learn nothing."""
+        """Say which of the block's groups go on; the others do nothing and learn nothing."""
         self.active = any(alive)
         if self._alive is not None and self._dead is not None:
             self._alive.copy_(torch.tensor(list(alive)))
@@ -97,32 +97,32 @@ class Shard:
         return self.learner.update(self.rollout, epoch, self._alive, memory)
 
 
-def new_noise(shards: Sequence[Shard], steps: int) -> dict[NoiseKey, Tensor]:
+def new_noise(blocks: Sequence[LearnerBlock], steps: int) -> dict[NoiseKey, Tensor]:
     """Allocate the exploration noise of one rollout: ``(distinct seeds, steps, num_envs, action_dim)`` by key."""
     return {
-        shard.noise_key: torch.empty(
-            shard.seeds.shape[0], steps, shard.learner.num_envs, shard.learner.action_dim, device=shard.seeds.device
+        block.noise_key: torch.empty(
+            block.seeds.shape[0], steps, block.learner.num_envs, block.learner.action_dim, device=block.seeds.device
         )
-        for shard in shards
+        for block in blocks
     }
 
 
-def draw_noise(shards: Sequence[Shard], first_step: int, into: Mapping[NoiseKey, Tensor]) -> None:
+def draw_noise(blocks: Sequence[LearnerBlock], first_step: int, into: Mapping[NoiseKey, Tensor]) -> None:
     """Draw the exploration noise of one rollout.
 
     Lane and column of the counter are environment in the group and action, so the k-th environments of all groups
     with one seed explore alike.
     """
     drawn = set()
-    for shard in shards:
-        if shard.noise_key not in drawn:
-            drawn.add(shard.noise_key)
-            out = into[shard.noise_key]
+    for block in blocks:
+        if block.noise_key not in drawn:
+            drawn.add(block.noise_key)
+            out = into[block.noise_key]
             step = torch.arange(first_step, first_step + out.shape[1], device=out.device).view(-1, 1, 1)
-            out.copy_(noise.normal(shard.seeds, step, noise.ACTION, out.shape[2], out.shape[3], out.device))
+            out.copy_(noise.normal(block.seeds, step, noise.ACTION, out.shape[2], out.shape[3], out.device))
 
 
-def shard_blocks(num_groups: int, largest: int) -> list[slice]:
+def cut_blocks(num_groups: int, largest: int) -> list[slice]:
     """Cut the groups into the fewest blocks of at most ``largest``, of nearly equal size."""
     count = -(-num_groups // largest)
     bounds = [num_groups * i // count for i in range(count + 1)]

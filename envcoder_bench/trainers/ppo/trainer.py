@@ -1,0 +1,189 @@
+"""Grouped PPO behind the trainer's contract: learns for many groups what rl_games' A2CAgent learns for one."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.base import EnvStep
+from envcoder_bench.trainers.base import Memory, Params, Stats, Trainer
+from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, draw_noise, new_noise
+from envcoder_bench.trainers.ppo.capture import Captured
+from envcoder_bench.trainers.ppo.footprint import estimate, learner_bytes
+from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.ppo.rollout import Step
+from envcoder_bench.trainers.ppo.settings import PPOSettings
+
+
+class GroupedPPO(Trainer):
+    """Trains the groups in blocks: on CPU one for each group, on CUDA as few as there is memory for.
+
+    ``params`` are those of an rl_games YAML; ``minibatch_size`` (or ``num_minibatches``) counts for one group. A
+    constructor sets torch's precision of float32 products for the whole process, to ``matmul_precision``.
+
+    Statistics: ``kl``, ``learning_rate``, ``entropy``, ``policy_loss``, ``value_loss`` and ``bounds_loss``.
+
+    Attributes:
+        epoch: iterations that were learned from.
+
+    Raises:
+        ValueError: the params ask for what grouped training cannot do; names key and remedy.
+    """
+
+    def __init__(
+        self,
+        layout: GroupLayout,
+        obs_dims: Sequence[int],
+        action_dims: Sequence[int],
+        seeds: Sequence[int],
+        params: Params,
+        device: torch.device,
+    ) -> None:
+        self._layout, self._device = layout, device
+        self._settings = settings = PPOSettings.from_params(params, layout.envs_per_group)
+        torch.set_float32_matmul_precision(settings.matmul_precision)
+        self.horizon = settings.horizon_length
+        groups, n, widest = layout.num_groups, layout.envs_per_group, (max(obs_dims), max(action_dims))
+        on_cpu = device.type == "cpu"
+        # on CPU a learner per group: a product of matrices may round differently in a larger batch
+        slices = cut_blocks(groups, 1 if on_cpu else learner_bytes(*widest, n, params).groups_at_once)
+        self._answers = torch.zeros(3, groups, n, self.horizon, device=device)  # rewards, dones, time-outs
+        self.blocks = [
+            LearnerBlock(own, obs_dims[own], action_dims[own], seeds[own], params, n, device, self._answers)
+            for own in slices
+        ]
+        self._noise = new_noise(self.blocks, self.horizon)
+        # on CPU the blocks learn side by side
+        self._threads = ThreadPoolExecutor(usable_cpus(), initializer=_prepare_worker) if on_cpu else None
+        self._memory = threading.local()  # of each thread: what an update works in
+        # observations and step of the rollout, where graphs find them
+        self._seen = torch.zeros(groups, n, widest[0], device=device)
+        self._device_step = torch.zeros(1, dtype=torch.int64, device=device)
+        self._action_width = widest[1]
+        self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
+        self._act_next = Captured(self._act_and_count, device, self._pool)
+        # a linear schedule computes its values on the host, which a graph would freeze
+        pool = None if settings.lr_schedule == "linear" else self._pool
+        self._updates = [Captured(partial(self._update, block), device, pool) for block in self.blocks]
+        self.epoch = 0
+        self._step = 0  # of the rollout
+        self._alive = [True] * groups
+        self._dead = torch.zeros(groups, dtype=torch.bool, device=device)
+
+    @classmethod
+    def check(cls, params: Params, num_envs: int) -> None:
+        GroupedLearner([4], [2], [0], params, num_envs)
+
+    @classmethod
+    def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> Memory:
+        return estimate(params, num_envs, num_seeds, device)
+
+    def set_alive(self, alive: Sequence[bool]) -> None:
+        if list(alive) != self._alive:
+            self._alive = list(alive)
+            self._dead = torch.tensor(self._alive, device=self._device).logical_not_()
+            for block in self.blocks:
+                block.set_alive(self._alive[block.groups])
+
+    @torch.no_grad()
+    def act(self, obs: Tensor) -> Tensor:
+        if self._step == 0:
+            draw_noise(self.blocks, self.epoch * self.horizon, self._noise)
+            self._device_step.zero_()
+        self._look(obs)
+        return self._act(self._step) if self._pool is None else self._act_next()
+
+    def _look(self, obs: Tensor) -> None:
+        """Put observations where acting and updating look for them."""
+        if self._pool is None:
+            self._seen = self._layout.split(obs)
+        else:
+            self._seen.copy_(self._layout.split(obs))
+
+    def _act(self, t: Step) -> Tensor:
+        """Sample step t's actions ``(num_envs, act_max)``, as the environment takes them."""
+        actions = self._seen.new_zeros(*self._seen.shape[:2], self._action_width)
+        for block in self.blocks:
+            if block.active or self._pool is not None:  # a graph goes on as it was captured
+                block.act(t, self._seen, self._noise[block.noise_key], actions)
+        return self._clip(self._layout.merge(actions))
+
+    def _act_and_count(self) -> Tensor:
+        actions = self._act(self._device_step)
+        self._device_step.add_(1)
+        return actions
+
+    def _clip(self, actions: Tensor) -> Tensor:
+        return actions.clamp_(-1.0, 1.0) if self._settings.clip_actions else actions
+
+    def record(self, step: EnvStep) -> None:
+        for kept, x in zip(self._answers, (step.reward, step.done, step.truncated)):
+            kept[:, :, self._step] = self._layout.split(x)
+        self._step += 1
+
+    def learn(self, last_obs: Tensor) -> Stats:
+        self.epoch += 1
+        self._step = 0
+        self._look(last_obs)
+        active = [(block, update) for block, update in zip(self.blocks, self._updates) if block.active]
+        run = map if self._threads is None else self._threads.map
+        results = list(run(lambda each: each[1](), active))
+        stats: dict[str, Tensor] = {}
+        for (block, _), own in zip(active, results):
+            for name, values in own.items():
+                empty = torch.full((self._layout.num_groups,), float("nan"), device=self._device)
+                stats.setdefault(name, empty)[block.groups] = values.to(torch.float32)
+        for values in stats.values():
+            values.masked_fill_(self._dead, float("nan"))
+        return stats
+
+    def _update(self, block: LearnerBlock) -> dict[str, Tensor]:
+        if not hasattr(self._memory, "tensor"):
+            size = max(each.learner.workspace_size() for each in self.blocks)
+            self._memory.tensor = torch.empty(size, device=self._device)
+        return block.update(self._seen, self.epoch, self._memory.tensor)
+
+    def policy(self, layout: GroupLayout) -> Callable[[Tensor], Tensor]:
+        @torch.no_grad()
+        def policy(obs: Tensor) -> Tensor:
+            split = layout.split(obs)
+            actions = split.new_zeros(*split.shape[:2], self._action_width)
+            for block in self.blocks:
+                if block.active:
+                    block.act_deterministically(split, actions)
+            return self._clip(layout.merge(actions))
+
+        return policy
+
+    def export(self, group: int) -> dict[str, Any]:
+        block = next(block for block in self.blocks if group < block.groups.stop)
+        model = block.learner.export(group - block.groups.start)
+        return {"model": model, "epoch": self.epoch, "frame": self.epoch * self.horizon * self._layout.envs_per_group}
+
+    def state(self) -> dict[str, Any]:
+        return {"learners": [block.learner.state_dict() for block in self.blocks], "epoch": self.epoch}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        states = state["learners"]
+        if len(states) != len(self.blocks):
+            raise ValueError(
+                f"the checkpoint holds {len(states)} learners and this run has {len(self.blocks)}: go on with the"
+                " same candidates and seeds, on the same kind of device (CPU or CUDA)"
+            )
+        for block, own in zip(self.blocks, states):
+            block.learner.load_state_dict(own)
+        self.epoch = state["epoch"]
+
+
+def _prepare_worker() -> None:
+    """Set up a thread that updates learners."""
+    torch.set_num_threads(1)
+    # saturated units and idle weights breed numbers below 1e-38, on which a CPU multiplies a hundred times slower
+    torch.set_flush_denormal(True)

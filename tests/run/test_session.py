@@ -1,0 +1,228 @@
+"""A session trains with any trainer behind the contract: here one that searches at random, in a file of its own."""
+
+from __future__ import annotations
+
+import copy
+
+import pandas as pd
+import pytest
+import torch
+from helpers import QUICK, results, run, write_candidates
+
+from envcoder_bench import eval_shapers
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.plan import Footprint
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.session import Session, Wave, make_trainer
+from envcoder_bench.trainers.base import Trainer
+
+CANDIDATES = {
+    "five_actions": """
+ACTION_DIM = 5
+def compute_torque(action, state_dict):
+    push = 100.0 * action.sum(dim=1, keepdim=True)
+    return torch.cat([push, torch.zeros_like(push)], dim=1)
+""",
+    "breaks_midway": """
+def compute_reward(progress_buf, pole_angle):
+    if bool((progress_buf > 25).any()):
+        raise RuntimeError("on purpose")
+    return torch.cos(pole_angle)
+""",
+}
+MINE = ["train.params.algo.name=test_session:RandomSearch"]
+
+
+class RandomSearch(Trainer):
+    """A linear policy for each group: perturbed, and kept where the rollout's reward was the best so far."""
+
+    wants_final_obs = True
+    made = 0
+
+    def __init__(self, layout, obs_dims, action_dims, seeds, params, device):
+        type(self).made += 1
+        self.layout, self.horizon = layout, params["config"]["horizon_length"]
+        self.dims = list(zip(obs_dims, action_dims))
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.best = [torch.zeros(a, o) for o, a in self.dims]
+        self.tried = [torch.randn(each.shape, generator=own) for each, own in zip(self.best, self.generators)]
+        self.score = torch.full((layout.num_groups,), -torch.inf)
+        self.reward = torch.zeros(layout.num_groups)
+        self.alive = [True] * layout.num_groups
+
+    @classmethod
+    def check(cls, params, num_envs):
+        if params["config"]["horizon_length"] > 99:
+            raise ValueError("params.config.horizon_length: random search wants at most 99")
+
+    @classmethod
+    def memory(cls, params, num_envs, num_seeds, device):
+        return lambda widths: sum(8 * obs * act for obs, act in widths)
+
+    def set_alive(self, alive):
+        self.alive = list(alive)
+
+    def _actions(self, layout, obs, weights):
+        actions = torch.zeros(*layout.split(obs).shape[:2], max(a for _, a in self.dims))
+        for g, (own, (o, a)) in enumerate(zip(weights, self.dims)):
+            if self.alive[g]:
+                actions[g, :, :a] = (layout.split(obs)[g, :, :o] @ own.T).clamp(-1.0, 1.0)
+        return layout.merge(actions)
+
+    def act(self, obs):
+        return self._actions(self.layout, obs, self.tried)
+
+    def record(self, step):
+        assert step.final_obs.shape == step.obs.shape
+        self.reward += self.layout.split(step.reward).mean(dim=1)
+
+    def learn(self, last_obs):
+        for g, own in enumerate(self.alive):
+            if own and self.reward[g] > self.score[g]:
+                self.best[g], self.score[g] = self.tried[g], self.reward[g]
+            self.tried[g] = self.best[g] + torch.randn(self.best[g].shape, generator=self.generators[g])
+        self.reward.zero_()
+        dead = torch.tensor(self.alive).logical_not()
+        return {"score": self.score.masked_fill(dead, torch.nan)}
+
+    def policy(self, layout):
+        return lambda obs: self._actions(layout, obs, self.best)
+
+    def export(self, group):
+        return {"model": {"weight": self.best[group].clone()}}
+
+    def state(self):
+        return {
+            "best": [each.clone() for each in self.best],
+            "tried": [each.clone() for each in self.tried],
+            "score": self.score.clone(),
+            "generators": [each.get_state() for each in self.generators],
+        }
+
+    def load_state(self, state):
+        self.best, self.tried = ([each.clone() for each in state[key]] for key in ("best", "tried"))
+        self.score = state["score"].clone()
+        for generator, own in zip(self.generators, state["generators"]):
+            generator.set_state(own)
+
+
+def words(folder, iterations=8):
+    files = write_candidates(folder / "files", CANDIDATES)
+    size = ["--num_envs_per_candidate", 8, "--learning_iterations", iterations]
+    return [*QUICK, "--task", "Cartpole", *size, "--candidates", *files, *MINE]
+
+
+def test_a_trainer_from_elsewhere_trains_is_ranked_and_exported(tmp_path):
+    RandomSearch.made = 0
+    output = run(tmp_path / "run", *words(tmp_path))
+    assert RandomSearch.made == 1
+    rows = results(output)
+    assert rows.loc["breaks_midway", "status"] == "failed" and "on purpose" in rows.loc["breaks_midway", "error"]
+    assert set(rows.drop("breaks_midway")["status"]) == {"ok"}
+    for name, width in (("human", 1), ("five_actions", 5)):
+        saved = torch.load(output / "candidates" / name / "policy.pth", weights_only=True)
+        assert saved["model"]["weight"].shape[0] == width and saved["model"]["weight"].abs().sum() > 0
+    curves = pd.read_csv(output / "curves.csv")
+    assert curves["shaped_return"].notna().any()
+    assert curves[["kl", "learning_rate", "entropy", "value_loss"]].isna().all().all()  # which it does not have
+
+
+def test_its_params_and_its_memory_are_its_own(tmp_path, capsys):
+    wrong = [*map(str, words(tmp_path)), "train.params.config.horizon_length=100"]
+    assert eval_shapers.main([*wrong, "--output_dir", str(tmp_path / "run")]) == 2
+    assert "train.params.config.horizon_length: random search wants at most 99" in capsys.readouterr().err
+    ppo, mine = (
+        Footprint(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more])).bytes([(500, 9), (3, 1)])
+        for more in ([], MINE)
+    )
+    assert ppo > mine
+    larger = Footprint(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *MINE])).bytes([(500, 9), (3, 2)])
+    assert larger - mine == 8 * 3
+
+
+# a session by itself
+
+
+class Ears(Reporter):
+    def __init__(self):
+        self.heard = []
+
+    def wave_began(self, number, waves, iteration, iterations):
+        self.heard.append(("began", number, waves, iteration, iterations))
+
+    def iteration_done(self, iteration, env_steps, best):
+        self.heard.append((iteration, env_steps))
+
+    def wave_ended(self):
+        self.heard.append("ended")
+
+
+def make_session(folder, total=6, overrides=(), **more):
+    """A session of both baselines, and the states that it saves."""
+    size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
+    cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
+    groups, _ = prepare(cfg, baseline_sources("Cartpole"))
+
+    def env(num_envs, shapings):
+        layout = GroupLayout(len(groups), num_envs)
+        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
+
+    training = env(4, [group.shaping for group in groups])
+    evaluation = env(2, [group.evaluation for group in groups])
+    evaluated, saved = [], []
+    folder.mkdir(exist_ok=True)
+    session = Session(
+        cfg, Wave(groups), training, evaluation, make_trainer(cfg, training), RunLogs.begin(folder),
+        lambda own: evaluated.append(own.iteration), lambda state: saved.append(copy.deepcopy(state)), **more,
+    )  # fmt: skip
+    return session, evaluated, saved
+
+
+def weights(session):
+    exported = [session.trainer.export(g)["model"] for g in range(len(session.groups))]
+    return {f"{g}.{key}": x for g, own in enumerate(exported) for key, x in own.items()}
+
+
+def test_iterating_by_hand_is_training(tmp_path):
+    ears = Ears()
+    by_hand, evaluated, _ = make_session(tmp_path / "a")
+    trained, *_ = make_session(tmp_path / "b", reporter=ears)
+    while not by_hand.complete:
+        by_hand.iterate()
+    trained.train()
+    assert evaluated == [3, 6]
+    assert ears.heard == [("began", 1, 1, 0, 6), *[(k, k * 2 * 4 * 16) for k in range(1, 7)], "ended"]
+    assert torch.equal(by_hand.episodes.fitness, trained.episodes.fitness)
+    assert all(torch.equal(x, weights(trained)[key]) for key, x in weights(by_hand).items())
+    again = run_episodes(by_hand.evaluation, by_hand.trainer.policy(by_hand.evaluation.layout), 1, 0)
+    assert again.fitness.shape == (2, 2)
+
+
+@pytest.mark.parametrize("mine", [(), MINE])
+def test_a_session_that_is_stopped_saves_a_state_with_which_another_goes_on(tmp_path, mine):
+    class After(Reporter):
+        def iteration_done(self, iteration, env_steps, best):
+            if iteration == 4:
+                stop("enough")
+
+    stop = StopRequest()
+    straight, _, none = make_session(tmp_path / "a", overrides=mine)
+    first, _, saved = make_session(tmp_path / "b", overrides=mine, reporter=After(), stop=stop)
+    second, evaluated, _ = make_session(tmp_path / "c", overrides=mine)
+    straight.train()
+    first.train()
+    assert (first.iteration, first.complete, len(saved), none) == (4, False, 1, [])
+    torch.save(saved[0], tmp_path / "state.pth")  # plain data
+    second.restore(torch.load(tmp_path / "state.pth", weights_only=True), tmp_path / "state.pth")
+    assert (second.iteration, second.env_steps(0)) == (4, 4 * 4 * 16)
+    assert torch.equal(second.episodes.fitness, first.episodes.fitness)
+    second.train()
+    assert evaluated == [6]
+    assert all(torch.equal(x, weights(straight)[key]) for key, x in weights(second).items())
+    assert torch.equal(second.episodes.fitness, straight.episodes.fitness)
+    assert set(second.stats) == set(straight.stats) != set()

@@ -1,0 +1,96 @@
+"""The training loop: who is called when, with what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.base import EnvStep
+from envcoder_bench.trainers.base import Trainer, train_iteration
+from envcoder_bench.trainers.ppo.trainer import GroupedPPO
+from envcoder_bench.trainers.registry import TRAINERS, trainer_class
+
+
+class Diary:
+    """Stands for a trainer and for an environment, and writes down what they are asked."""
+
+    horizon = 2
+
+    def __init__(self, wants_final_obs: bool) -> None:
+        self.wants_final_obs, self.told, self.t = wants_final_obs, [], 0
+        self.alive = [True, True]
+
+    def set_alive(self, alive: Any) -> None:
+        self.told.append(("alive", list(alive)))
+
+    def act(self, obs: torch.Tensor) -> torch.Tensor:
+        self.told.append(("act", obs.item()))
+        return obs + 0.5
+
+    def step(self, actions: torch.Tensor, final_obs: bool = False) -> EnvStep:
+        self.t += 1
+        self.told.append(("step", actions.item(), final_obs))
+        if self.t == 2:
+            self.alive[1] = False
+        no = torch.tensor([False])
+        return EnvStep(torch.tensor([10.0 * self.t]), torch.tensor([self.t / 4]), no, no)
+
+    def record(self, step: EnvStep) -> None:
+        self.told.append(("record", step.reward.item()))
+
+    def learn(self, last_obs: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.told.append(("learn", last_obs.item()))
+        return {"loss": torch.zeros(2)}
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_an_iteration_acts_steps_and_records_over_the_horizon_and_then_learns(final: bool) -> None:
+    both: Any = Diary(final)
+    obs, stats = train_iteration(both, both, torch.tensor([1.0]))
+    assert both.told == [
+        ("alive", [True, True]), ("act", 1.0), ("step", 1.5, final), ("record", 0.25),
+        ("alive", [True, True]), ("act", 10.0), ("step", 10.5, final), ("record", 0.5),
+        ("alive", [True, False]), ("learn", 20.0),
+    ]  # fmt: skip
+    assert obs.item() == 20.0 and set(stats) == {"loss"}
+
+
+def test_a_step_is_done_where_it_is_terminated_or_truncated() -> None:
+    x = torch.zeros(3)
+    step = EnvStep(x, x, torch.tensor([True, False, False]), torch.tensor([False, True, False]))
+    assert step.done.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_trainers_by_their_names(name: str) -> None:
+    found = trainer_class({"algo": {"name": name}})
+    assert issubclass(found, Trainer) and found is GroupedPPO
+    assert found is trainer_class({"algo": {"name": "envcoder_bench.trainers.ppo.trainer:GroupedPPO"}})
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("sac", "params.algo.name: sac is not a trainer; use a2c_continuous or module:Class"),
+        (None, "params.algo.name: None is not a trainer"),
+        ("nowhere:Trainer", "params.algo.name: nowhere:Trainer cannot be imported: No module named 'nowhere'"),
+        ("math:Trainer", "params.algo.name: math:Trainer cannot be imported: .*Trainer"),
+        ("math:pi", "params.algo.name: math:pi is not a trainer"),
+        (":x", "params.algo.name: :x cannot be imported"),
+    ],
+)
+def test_a_name_that_is_no_trainer_is_refused(name: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        trainer_class({"algo": {"name": name}})
+
+
+def test_a_trainer_that_lacks_a_part_of_the_contract_cannot_be_made() -> None:
+    class Half(Trainer):
+        def act(self, obs: torch.Tensor) -> torch.Tensor:
+            return obs
+
+    with pytest.raises(TypeError, match="abstract"):
+        Half(GroupLayout(1, 1), [1], [1], [0], {}, torch.device("cpu"))  # type: ignore[abstract]
