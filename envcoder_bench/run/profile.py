@@ -15,10 +15,11 @@ from envcoder_bench.compile.trace import trace
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import CudaClock, HostClock, Recorder, Tape, Trace
-from envcoder_bench.env.cost import PURPOSES, measure_cost, ways
+from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, render_breakdown, to_json
 from envcoder_bench.run.prepare import Group
+from envcoder_bench.shaping.kinds import STAGES
 
 TRACE_SECONDS = 3.0  # of a trace at most, so that its file stays one that a browser opens
 COST_SECONDS = 10.0  # for the functions of all candidates of a wave together, about
@@ -110,7 +111,7 @@ class RunProfile:
                 firsts.setdefault(group.name, g)  # a candidate's functions are the same with every seed
         costs: list[CandidateCost] = []
         for name, g in firsts.items():
-            limit = COST_SECONDS / len(firsts) / len(PURPOSES)
+            limit = COST_SECONDS / len(firsts) / len(STAGES)
             shaping, seed = groups[g].shaping, groups[g].seed
             cost = measure_cost(shaping, env.views[g], env.task.constants, seed, env.step_count, limit)
             if cost is not None:

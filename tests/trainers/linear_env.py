@@ -47,7 +47,7 @@ class LinearEnv(IVecEnv):
 
     def _start(self, g: int) -> Tensor:
         n, d = self.layout.envs_per_group, self.obs_dims[g]
-        return 4 * noise.uniform(self.group_seeds[g], self.step_count, noise.INITIAL_STATE, n, d, self.device) - 2
+        return 4 * noise.uniform(self.group_seeds[g], self.step_count, 1, n, d, self.device) - 2
 
     def get_env_info(self) -> dict[str, Any]:
         return {
