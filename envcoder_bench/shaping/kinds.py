@@ -162,7 +162,7 @@ _ROWS = (
     Kind(
         name=DOF_TARGET,
         returns="$joints position targets of the joints' PD drives where the model has them, rad, held for the control"
-        " step; or else compute_torque",
+        " step; a file has this or compute_torque",
         **_COMMAND,
     ),
     Kind(
