@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import torch
@@ -81,4 +82,5 @@ if __name__ == "__main__":
     dispatched(compiled=False)
     dispatched(compiled=True)
     told()
-    jailed()
+    if sys.platform.startswith("linux"):
+        jailed()
