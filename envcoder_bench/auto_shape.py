@@ -24,7 +24,7 @@ from envcoder_bench.command_line import (
 )
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.output import best_effort_output
-from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
 if TYPE_CHECKING:
     from envcoder_bench.run.result import RunResult

@@ -14,7 +14,8 @@ from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
 from envcoder_bench.core.shell import invocation, quoted
 from envcoder_bench.output import best_effort_output
-from envcoder_bench.shaping.contract import SHAPER_TYPES, known_types
+from envcoder_bench.shaping.contract import known_types
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
 
 class Parser(argparse.ArgumentParser):

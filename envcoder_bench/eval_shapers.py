@@ -26,7 +26,7 @@ from envcoder_bench.command_line import (
 )
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
-from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
 EPILOG = """\
 examples:

@@ -26,10 +26,11 @@ from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.sizes import equal, for_any_size
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
-from envcoder_bench.shaping import outputs as returned
 from envcoder_bench.shaping.binding import bind
-from envcoder_bench.shaping.contract import INITIAL_STATE_KEYS, CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
+from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
+from envcoder_bench.shaping.outputs import returned
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.tasks.base import Task
 
@@ -88,21 +89,14 @@ def trace(
     samples = _Samples(memo, probe_state, constants, task, shaping.action_dim)
     programs: dict[str, Program] = {}
     refused: list[Untraced] = []
-    functions = {
-        "command": (shaping.action, noise.CONTROL),
-        "reward": (shaping.reward, noise.REWARD),
-        "terminal": (shaping.terminal, noise.TERMINAL),
-        "initial_state": (shaping.initial_state, noise.INITIAL_STATE),
-        "goal": (shaping.goal, noise.GOAL),
-        "observation": (shaping.observation, noise.OBSERVATION),
-        "fitness": (shaping.fitness, noise.FITNESS),
-    }
-    keepers = {f.file: f for f, _ in functions.values() if f is not None and f.memory_line is not None}
-    for stage, (function, purpose) in functions.items():
+    functions = {stage: shaping.functions[stage] for stage in STAGES if stage in shaping.functions}
+    keepers = {f.file: f for f in functions.values() if f.memory_line is not None}
+    for stage, kind in STAGES.items():
+        function = functions.get(stage)
         if function is None:
-            drives = samples.first(lambda sample: sample.record_drives()) if stage == "command" else None
-            if isinstance(drives, Program):
-                programs[stage] = drives
+            default = samples.first(lambda sample, kind=kind: sample.record_default(kind)) if kind.default else None
+            if isinstance(default, Program):
+                programs[stage] = default
             continue
         keeper = keepers.get(function.file)
         if function.program is not None:
@@ -113,10 +107,10 @@ def trace(
             line = keeper.memory_line or keeper.line
             refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
         else:
-            components = shaping.components if stage == "reward" else ()
+            components = shaping.components if kind.components else ()
             key = (id(function), shaping.action_dim, components)
             if key not in memo.results:
-                memo.results[key] = (function, samples.program(stage, function, purpose, components))
+                memo.results[key] = (function, samples.program(kind, function, components))
             made = memo.results[key][1]
             if isinstance(made, Untraced):
                 refused.append(made)
@@ -134,16 +128,14 @@ class _Samples(NamedTuple):
     task: Task
     action_dim: int
 
-    def program(
-        self, stage: str, function: CandidateFunction, purpose: int, components: tuple[str, ...]
-    ) -> Program | Untraced:
+    def program(self, kind: Kind, function: CandidateFunction, components: tuple[str, ...]) -> Program | Untraced:
         """A function's program, or what prevents it."""
-        cache, parts = self.memo.cache, (stage, self.action_dim, components)
+        cache, parts = self.memo.cache, (kind.stage, self.action_dim, components)
         saved = None if cache is None else cache.load(function, *parts)
         if saved is not None:
             return saved
         incomplete = self.memo.incomplete
-        made = self.first(lambda sample: sample.record(stage, function, purpose, components, incomplete))
+        made = self.first(lambda sample: sample.record(kind, function, components, incomplete))
         if not isinstance(made, Program):
             return Untraced(function, made[0] or function.line, made[1])
         if cache is not None:
@@ -204,24 +196,19 @@ class Sample:
         own = {key: x.clone() for key, x in self.state.items()}
         return StateDict({**own, **own_constants(self.constants, self.device)})
 
-    def record_drives(self) -> Recorded:
-        """The program of the task's own drives, or what prevents it."""
+    def record_default(self, kind: Kind) -> Recorded:
+        """The program of what the task has where there is no function, or what prevents it."""
         given, action = self.given(), self.action.clone()
-        call = partial(self.task.default_dof_target, action, given)
-        return self._run(call, None, given, action, noise.CONTROL, "command", (), False)
+        call = partial(getattr(self.task, kind.default), action, given)
+        return self._run(call, None, given, action, kind, (), False)
 
     def record(
-        self,
-        stage: str,
-        function: CandidateFunction,
-        purpose: int,
-        components: tuple[str, ...],
-        incomplete: bool = False,
+        self, kind: Kind, function: CandidateFunction, components: tuple[str, ...], incomplete: bool = False
     ) -> Recorded:
         """The program of one function, or what prevents it; if ``incomplete``, without components that have none."""
         given, action = self.given(), self.action.clone()
-        call = bind(function, given, action if stage == "command" else None)
-        return self._run(call, function, given, action, purpose, stage, components, incomplete)
+        call = bind(function, given, action if kind.acts else None)
+        return self._run(call, function, given, action, kind, components, incomplete)
 
     def _run(
         self,
@@ -229,8 +216,7 @@ class Sample:
         function: CandidateFunction | None,
         given: StateDict,
         action: Tensor,
-        purpose: int,
-        stage: str,
+        kind: Kind,
         components: tuple[str, ...],
         incomplete: bool,
     ) -> Recorded:
@@ -243,41 +229,30 @@ class Sample:
         recorder.scalar(step, "step")
         outputs: dict[str, Output] = {}
         try:
-            with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, purpose):
+            with torch.no_grad(), warnings.catch_warnings(), shared_settings(), stream.use(seed, step, kind.purpose):
                 warnings.simplefilter("ignore")
                 with recorder, FromStream() if draws else nullcontext():
                     value = call()
             if recorder.fault is not None:
                 return recorder.fault
-            for name, x in self.parts(stage, value, components).items():
+            for name, x in self.parts(kind, value, components).items():
                 own = recorder.value(x)
                 outputs[name] = Output(own.nodes.reshape(-1).tolist(), own.kind)
         except FAULTS as error:
             return None, f"raises {one_line(error)} with {self.rows} environments: use x.shape[0], not a fixed number"
         for i, name in enumerate(components):
             fault = recorder.unknown([outputs[f"component{i}"]])
-            if fault is not None and not recorder.unknown([outputs["value"]]):
+            if fault is not None and not recorder.unknown([outputs[VALUE]]):
                 if not incomplete:
                     return fault[0], f"has the component {name!r}, which {fault[1]}"
                 del outputs[f"component{i}"]
         return recorder.finished(outputs)
 
-    def parts(self, stage: str, value: object, components: tuple[str, ...]) -> dict[str, Tensor]:
-        """The tensors of what a function returned, by the names of the stage's outputs."""
-        on_cuda, task = self.device.type == "cuda", self.task
-        if stage == "reward":
-            total, _ = returned.reward(value, self.rows, on_cuda)
-            own = value[1] if isinstance(value, (tuple, list)) else {}  # as they are: a 0-d one is not spread out yet
-            parts = {str(name): torch.as_tensor(x, device=self.device) for name, x in own.items()}
-            places = {name: i for i, name in enumerate(components)}
-            return {"value": total, **{f"component{places[name]}": x for name, x in parts.items() if name in places}}
-        if stage == "command":
-            return {"value": returned.floating(value, (self.rows, task.num_dofs), on_cuda)}
-        if stage == "observation":
-            return {"value": returned.observation(value, self.rows, on_cuda)}
-        if stage == "terminal":
-            return {"value": returned.real(value, (self.rows,), on_cuda)}
-        if stage == "fitness":
-            return {"value": returned.floating(value, (self.rows,), on_cuda)}
-        keys = task.goal_keys if stage == "goal" else (*INITIAL_STATE_KEYS, *task.object_keys)
-        return returned.parts(value, {key: task.state[key] for key in keys if key in task.state}, self.rows, on_cuda)
+    def parts(self, kind: Kind, value: object, components: tuple[str, ...]) -> dict[str, Tensor]:
+        """The tensors of what a function returned, by the names of a program's outputs."""
+        made, named = returned(kind, value, kind.parts(self.task), self.rows, self.device.type == "cuda")
+        if not named:
+            return made
+        # components as they are: a 0-d one is not spread out yet
+        own = {str(name): torch.as_tensor(x, device=self.device) for name, x in value[1].items()}  # type: ignore[index]
+        return {**made, **{f"component{i}": own[name] for i, name in enumerate(components) if name in own}}

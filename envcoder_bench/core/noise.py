@@ -16,8 +16,9 @@ from torch import Tensor
 
 Counter = Union[int, Tensor]  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
 
-# what the noise is for: two purposes never share numbers
-ACTION, INITIAL_STATE, GOAL, REWARD, OBSERVATION, TERMINAL, CONTROL, EVALUATION, FITNESS = range(9)
+PURPOSES = 16  # what the noise is for: two purposes below this never share numbers
+# exploration; commands, and what functions draw while they are loaded and checked. The others are in shaping/kinds.py
+ACTION, CONTROL = 0, 6
 
 EVALUATION_STEP = 1 << 40  # where the step counters of evaluations start: no training gets there
 
@@ -47,10 +48,10 @@ def _mix_numpy(x: np.ndarray) -> np.ndarray:
 def _hash(seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, device: torch.device) -> Tensor:
     """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on how many there are."""
     if device.type == "cpu" and isinstance(seed, int) and isinstance(step, int):
-        return _hash_numpy(seed, step * 16 + purpose, lanes, columns)
+        return _hash_numpy(seed, step * PURPOSES + purpose, lanes, columns)
     golden = _SIGNED[_GOLDEN]
     key = _mix(torch.zeros((), dtype=torch.int64, device=device) + seed + golden)
-    key = _mix(key + step * 16 + purpose + golden)
+    key = _mix(key + step * PURPOSES + purpose + golden)
     lane = torch.arange(1, lanes + 1, dtype=torch.int64, device=device).unsqueeze(1)
     column = torch.arange(1, columns + 1, dtype=torch.int64, device=device)
     return _mix(_mix(key + lane * golden) + column * golden)

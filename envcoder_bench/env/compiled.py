@@ -15,6 +15,7 @@ from envcoder_bench.compile.source import C_TYPES, Source, write_source
 from envcoder_bench.env.components import Components
 from envcoder_bench.env.stages import Call, Stage
 from envcoder_bench.shaping.faults import one_line
+from envcoder_bench.shaping.kinds import VALUE
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # how far a kernel's numbers may be from torch's
 # in how many environments of a group they may be further away, because a threshold falls on either side
@@ -66,8 +67,7 @@ class Compiler:
         readable = {name: x for name, x in self._state.items() if x.dtype in KINDS}
         work = []
         for stage in stages:
-            outputs = {key or "value": buffer for key, buffer in stage.buffers.items()}
-            memory = kernels.Memory(readable, outputs, self._components.counts, self._active, self._step)
+            memory = kernels.Memory(readable, stage.buffers, self._components.counts, self._active, self._step)
             jobs = [
                 kernels.Job(call.group, call.seed, _source(program, stage, len(self._components.names(call.group))))
                 for call, program in stage.traced
@@ -152,9 +152,9 @@ def _warn(call: Call, message: str) -> None:
 def _source(program: Program, stage: Stage, num_components: int) -> Source:
     stores = {}
     for key, buffer in stage.buffers.items():
-        stores[key or "value"] = f"O_{{name}}[{{place}}] = ({C_TYPES[KINDS[buffer.dtype]]}){{value}};"
-    if stage.name == "the reward":
-        stores["value"] += _count(0)
+        stores[key] = f"O_{{name}}[{{place}}] = ({C_TYPES[KINDS[buffer.dtype]]}){{value}};"
+    if stage.counts:
+        stores[VALUE] += _count(0)
         stores.update({f"component{i}": _count(i + 1) for i in range(num_components)})
     key = tuple(stores.items())
     if key not in program.sources:  # groups share programs, and so do training and evaluation

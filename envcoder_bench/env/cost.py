@@ -8,22 +8,14 @@ from typing import Mapping
 import torch
 from torch import Tensor
 
-from envcoder_bench.core import noise
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.binding import bind
-from envcoder_bench.shaping.contract import CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.shaping.faults import FAULTS, shared_settings
+from envcoder_bench.shaping.kinds import STAGES
 from envcoder_bench.shaping.state import StateDict, own_constants
 
-PURPOSES = {
-    "command": noise.CONTROL,
-    "reward": noise.REWARD,
-    "terminal": noise.TERMINAL,
-    "initial_state": noise.INITIAL_STATE,
-    "goal": noise.GOAL,
-    "observation": noise.OBSERVATION,
-}
 WARM_UPS = 2  # TorchScript compiles in its first calls
 MOST_CALLS = 20
 
@@ -55,11 +47,11 @@ def measure_cost(
     costs: dict[str, float] = {}
     try:
         with torch.no_grad(), shared_settings():
-            for stage, purpose in PURPOSES.items():
-                function: CandidateFunction | None = getattr(shaping, "action" if stage == "command" else stage)
-                if function is not None and function.program is None:  # else its code is not here
-                    invoke = bind(function, given, action if stage == "command" else None)
-                    call = Call(0, function, invoke, _drop, seed, purpose, device)
+            for stage, kind in STAGES.items():
+                function = shaping.functions.get(stage)
+                if kind.shaper and function is not None and function.program is None:  # else its code is not here
+                    invoke = bind(function, given, action if kind.acts else None)
+                    call = Call(0, function, invoke, _drop, seed, kind.purpose, device)
                     costs[stage] = _fastest(call, step, limit, device)
     except FAULTS:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Callable, Sequence
 
@@ -15,12 +16,13 @@ from envcoder_bench.core.profiling import REST, span
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
 from envcoder_bench.env.components import Components, Spread
-from envcoder_bench.env.stages import Call, Stage, Store, into, into_parts, into_reward
+from envcoder_bench.env.stages import Call, Stage, into
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import in_place
-from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
+from envcoder_bench.shaping.contract import CandidateError, Shaping
 from envcoder_bench.shaping.faults import FAULTS, Mutation, at_step, from_exception
+from envcoder_bench.shaping.kinds import ANY, STAGES, VALUE, Kind
 from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_of, own_constants
 from envcoder_bench.tasks.base import Task
 
@@ -70,21 +72,10 @@ class Dispatcher:
         self.failures: dict[int, CandidateError] = {}
         self._deferred = self.device.type == "cuda" if deferred_faults is None else deferred_faults
 
-        obs_dims, action_dims = [s.obs_dim for s in shapings], [s.action_dim for s in shapings]
-        one, per_dof = [1] * groups, [task.num_dofs] * groups
-        goal = {key: task.state[key] for key in task.goal_keys}
+        action_dims = [s.action_dim for s in shapings]
         actions = self._zeros(num_envs, max(action_dims))
-        observations = self._zeros(num_envs, max(obs_dims))
-        self.stages = {
-            "policy": Stage(POLICY, layout, self.device, {"": actions}, action_dims),
-            "command": Stage("the command", layout, self.device, {"": self._zeros(num_envs, task.num_dofs)}, per_dof),
-            "reward": Stage("the reward", layout, self.device, {"": self._zeros(num_envs)}, one),
-            "terminal": Stage("terminal", layout, self.device, {"": self._zeros(num_envs)}, one),
-            "initial_state": _live_stage("the initial state", layout, self.device, task.default_state),
-            "goal": _live_stage("the goal", layout, self.device, goal),
-            "observation": Stage("the observation", layout, self.device, {"": observations}, obs_dims),
-            "fitness": Stage("the fitness", layout, self.device, {"": self._zeros(num_envs)}, one),
-        }
+        self.stages = {"policy": Stage(POLICY, layout, self.device, {VALUE: actions}, action_dims)}
+        self.stages.update({name: self._stage(kind) for name, kind in STAGES.items()})
         self._padding = torch.ones_like(actions, dtype=torch.bool)
         for group, width in enumerate(action_dims):
             self._padding[layout.slice(group), :width] = False
@@ -112,26 +103,54 @@ class Dispatcher:
 
     # one control step
 
-    def command(self, actions: Tensor, step: int, mask: Tensor | None = None) -> Tensor:
-        """Map ``actions`` ``(num_envs, act_max)`` to commands ``(num_envs, num_dofs)``: efforts or position targets.
+    def run(self, name: str, step: int, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Run the calls of a stage; returns its buffers ``(num_envs, ...)`` by part: ``VALUE``, or keys of the state.
 
         ``mask`` ``(num_envs,)``, here and below: on the CPU, groups without a True are not called and keep their rows.
         """
-        taken = self.stages["policy"].buffers[""]
+        stage = self.stages[name]
+        with span(REST if name == "policy" else name), torch.no_grad():
+            for copy in self._copies:
+                copy.refresh()
+            self._watch.mark()
+            self._step.fill_(step)
+            if stage.due:
+                counter = self._step if self._deferred else step
+                self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
+            if self._deferred:
+                self._run_deferred(stage, step)
+                return stage.buffers
+            wanted = self.alive
+            if mask is not None:
+                wanted = [own and alive for own, alive in zip(self.layout.split(mask).any(dim=1).tolist(), wanted)]
+            stage.prefill()
+            if stage.launches:
+                self._active.copy_(torch.tensor(wanted, dtype=torch.uint8))
+                stage.launch()
+            for call in stage.calls:
+                if wanted[call.group] and self.alive[call.group]:
+                    self._attempt(call, step, step)
+            for group, count in stage.non_finite().items():
+                self.fail(group, self._not_finite(stage, group, count, step))
+        return stage.buffers
+
+    def command(self, actions: Tensor, step: int, mask: Tensor | None = None) -> Tensor:
+        """Map ``actions`` ``(num_envs, act_max)`` to commands ``(num_envs, num_dofs)``: efforts or position targets."""
+        taken = self.stages["policy"].buffers[VALUE]
         taken.copy_(actions)
         taken.masked_fill_(self._padding, 0.0)
-        self._run("policy", step, mask)
-        return self._run("command", step, mask)[""]
+        self.run("policy", step, mask)
+        return self.run("command", step, mask)[VALUE]
 
     def reward(self, step: int) -> Tensor:
         """Compute rewards ``(num_envs,)`` and count it and its components, see ``components``."""
-        reward = self._run("reward", step)[""]
+        reward = self.run("reward", step)[VALUE]
         self._components.count_step(self.alive)
         return reward
 
     def terminal(self, step: int, mask: Tensor | None = None) -> Tensor:
         """Tell which episodes the groups' terminal functions end: ``(num_envs,)`` bool."""
-        return torch.ne(self._run("terminal", step, mask)[""], 0, out=self._is_terminal)
+        return torch.ne(self.run("terminal", step, mask)[VALUE], 0, out=self._is_terminal)
 
     def initial_state(self, mask: Tensor, step: int) -> dict[str, Tensor]:
         """Make states for episodes that begin where ``mask`` ``(num_envs,)`` is True.
@@ -139,24 +158,24 @@ class Dispatcher:
         Returns all of ``root_states``, ``dof_pos`` and ``dof_vel`` that the task has, ``(num_envs, ...)``; what a group
         does not set has the task's default (always written, so that it does not depend on what the neighbours set).
         """
-        return self._run("initial_state", step, mask)
+        return self.run("initial_state", step, mask)
 
     def goal(self, mask: Tensor, step: int) -> dict[str, Tensor]:
         """Make goals where ``mask`` is True: all of the task's goal keys, as ``initial_state``."""
-        return self._run("goal", step, mask)
+        return self.run("goal", step, mask)
 
     def observation(self, step: int, mask: Tensor | None = None) -> Tensor:
         """Compute observations ``(num_envs, obs_max)``, padded with zeros."""
-        return self._run("observation", step, mask)[""]
+        return self.run("observation", step, mask)[VALUE]
 
     @property
     def has_fitness(self) -> bool:
         """Whether a function measures fitness, instead of the task."""
-        return any(shaping.fitness is not None for shaping in self.shapings)
+        return any("fitness" in shaping.functions for shaping in self.shapings)
 
     def fitness(self, step: int, mask: Tensor | None = None) -> Tensor:
         """Score one control step: ``(num_envs,)``; zeros where ``has_fitness`` is False."""
-        return self._run("fitness", step, mask)[""]
+        return self.run("fitness", step, mask)[VALUE]
 
     # once per iteration
 
@@ -229,34 +248,6 @@ class Dispatcher:
             stage.due, stage.checks = due, checks
 
     # running a stage
-
-    def _run(self, name: str, step: int, mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Run the calls of a stage; on the CPU only those of groups with an environment in ``mask``."""
-        stage = self.stages[name]
-        with span(REST if name == "policy" else name), torch.no_grad():
-            for copy in self._copies:
-                copy.refresh()
-            self._watch.mark()
-            self._step.fill_(step)
-            if stage.due:
-                counter = self._step if self._deferred else step
-                self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
-            if self._deferred:
-                self._run_deferred(stage, step)
-                return stage.buffers
-            wanted = self.alive
-            if mask is not None:
-                wanted = [own and alive for own, alive in zip(self.layout.split(mask).any(dim=1).tolist(), wanted)]
-            stage.prefill()
-            if stage.launches:
-                self._active.copy_(torch.tensor(wanted, dtype=torch.uint8))
-                stage.launch()
-            for call in stage.calls:
-                if wanted[call.group] and self.alive[call.group]:
-                    self._attempt(call, step, step)
-            for group, count in stage.non_finite().items():
-                self.fail(group, self._not_finite(stage, group, count, step))
-        return stage.buffers
 
     def _run_deferred(self, stage: Stage, step: int) -> None:
         """Run a stage without asking the device for anything."""
@@ -331,40 +322,41 @@ class Dispatcher:
         self._copies.append(ContiguousCopy(view))
         return self._copies[-1].tensor
 
+    def _stage(self, kind: Kind) -> Stage:
+        """The stage of a kind, without calls."""
+        layout = self.layout
+        if kind.rest is not None:
+            live = kind.rest(self.task)
+            buffers = {key: x.clone(memory_format=torch.contiguous_format) for key, x in live.items()}
+            widths = [sum(x[0].numel() for x in live.values())] * layout.num_groups
+            return Stage(kind.noun, layout, self.device, buffers, widths, live)
+        shape = kind.parts(self.task)[VALUE].shape
+        widths = [math.prod(shape)] * layout.num_groups
+        if shape == (ANY,):
+            widths = [shaping.widths.get(kind.stage, 1) for shaping in self.shapings]
+            shape = (max(widths),)
+        buffers = {VALUE: self._zeros(layout.num_envs, *shape)}
+        return Stage(kind.noun, layout, self.device, buffers, widths, counts=kind.components)
+
     def _add_calls(self, group: int) -> None:
         shaping, state = self.shapings[group], self._states[group]
-        rows = {name: stage.rows(group) for name, stage in self.stages.items()}
-
-        def add(name: str, function: CandidateFunction | None, purpose: int, store: Store) -> None:
+        action = self._contiguous(self.stages["policy"].rows(group)[VALUE][:, : shaping.action_dim])
+        for name, kind in STAGES.items():
+            stage, function = self.stages[name], shaping.functions.get(name)
+            rows = stage.rows(group)
+            if kind.shape is not None and kind.shape(self.task) == (ANY,):
+                rows = {VALUE: rows[VALUE][:, : stage.widths[group]]}
+            store = into(kind, rows, self._components.rows(group) if kind.components else None)
             if function is not None:
-                invoke = bind(function, state, action if name == "command" else None)
-                put(name, Call(group, function, invoke, store, self.seeds[group], purpose, self.device))
-
-        def put(name: str, call: Call) -> None:
+                invoke = bind(function, state, action if kind.acts else None)
+                call = Call(group, function, invoke, store, self.seeds[group], kind.purpose, self.device)
+            elif kind.default:
+                invoke = partial(getattr(self.task, kind.default), action, state)
+                call = Call(group, None, invoke, store, 0, kind.purpose, self.device)
+            else:
+                continue
             program = shaping.programs.get(name)
             if program is not None and self._compiler.can_compile(program):
-                self.stages[name].traced.append((call, program))
+                stage.traced.append((call, program))
             else:
-                self.stages[name].calls.append(call)
-
-        action = self._contiguous(rows["policy"][""][:, : shaping.action_dim])
-        add("command", shaping.action, noise.CONTROL, into(rows["command"][""]))
-        if shaping.action is None:
-            drives = partial(self.task.default_dof_target, action, state)
-            store = into(rows["command"][""])
-            put("command", Call(group, None, drives, store, 0, noise.CONTROL, self.device))
-        counts = self._components.rows(group)
-        add("reward", shaping.reward, noise.REWARD, into_reward(rows["reward"][""], *counts))
-        add("terminal", shaping.terminal, noise.TERMINAL, into(rows["terminal"][""], outputs.real))
-        add("initial_state", shaping.initial_state, noise.INITIAL_STATE, into_parts(rows["initial_state"]))
-        add("goal", shaping.goal, noise.GOAL, into_parts(rows["goal"]))
-        observation = rows["observation"][""][:, : shaping.obs_dim]
-        add("observation", shaping.observation, noise.OBSERVATION, into(observation))
-        add("fitness", shaping.fitness, noise.FITNESS, into(rows["fitness"][""]))
-
-
-def _live_stage(name: str, layout: GroupLayout, device: torch.device, live: dict[str, Tensor]) -> Stage:
-    """A stage whose rows are those of ``live`` where no call sets them."""
-    buffers = {key: x.clone(memory_format=torch.contiguous_format) for key, x in live.items()}
-    width = sum(x[0].numel() for x in live.values())
-    return Stage(name, layout, device, buffers, [width] * layout.num_groups, rest=live)
+                stage.calls.append(call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Callable
+from typing import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.contract import CandidateFunction
+from envcoder_bench.shaping.kinds import VALUE, Kind, Part
 
 Store = Callable[[object], None]
 
@@ -58,31 +59,26 @@ class Call:
             return self._invoke()
 
 
-def into(rows: Tensor, kind: Callable[..., Tensor] = outputs.floating) -> Store:
-    """Store a result of the shape of ``rows`` there; ``kind`` says which numbers are allowed."""
-    shape, on_cuda = tuple(rows.shape), rows.is_cuda
+def into(kind: Kind, rows: Mapping[str, Tensor], counts: tuple[Tensor, Mapping[str, Tensor]] | None = None) -> Store:
+    """Store what a function of ``kind`` returns in ``rows`` ``(n, ...)``, by part.
 
-    def store(value: object) -> None:
-        rows.copy_(kind(value, shape, on_cuda))
-
-    return store
-
-
-def into_reward(rows: Tensor, counts: Tensor, of_components: dict[str, Tensor]) -> Store:
-    """Store a reward in ``rows`` ``(n,)``; add it and its components to their counts, ``(3, n)`` each.
-
-    Counts are the sum, the least and the greatest value, which ignore NaN.
+    ``counts`` are those of the result and, by name, of its components, ``(3, n)`` each: the sum, the least and the
+    greatest value, which ignore NaN.
     """
-    n, on_cuda = rows.shape[0], rows.is_cuda
-    own, parts = counts.unbind(), {name: part.unbind() for name, part in of_components.items()}
+    n, on_cuda = next(((x.shape[0], x.is_cuda) for x in rows.values()), (0, False))
+    parts = {key: Part(tuple(x.shape[1:]), kind.floating and x.is_floating_point()) for key, x in rows.items()}
+    whole = None if counts is None else counts[0].unbind()
+    own = {} if counts is None else {name: part.unbind() for name, part in counts[1].items()}
 
     def store(value: object) -> None:
-        total, components = outputs.reward(value, n, on_cuda)
-        rows.copy_(total)
-        _count(own, total)
-        for name, component in components.items():
-            if name in parts:  # evaluation may run another reward than the one checked, with names of its own
-                _count(parts[name], component)
+        made, components = outputs.returned(kind, value, parts, n, on_cuda)
+        for key, x in made.items():
+            rows[key].copy_(x)
+        if whole is not None:
+            _count(whole, made[VALUE])
+            for name, component in components.items():
+                if name in own:  # evaluation may run another reward than the one checked, with names of its own
+                    _count(own[name], component)
 
     return store
 
@@ -94,17 +90,6 @@ def _count(counts: tuple[Tensor, ...], value: Tensor) -> None:
     torch.fmax(high, value, out=high)
 
 
-def into_parts(rows: dict[str, Tensor]) -> Store:
-    """Store a dict of some of the keys of ``rows``."""
-    n, on_cuda = next(((x.shape[0], x.is_cuda) for x in rows.values()), (0, False))
-
-    def store(value: object) -> None:
-        for key, part in outputs.parts(value, rows, n, on_cuda).items():
-            rows[key].copy_(part)
-
-    return store
-
-
 class Stage:
     """The calls of one kind, and what they fill.
 
@@ -113,6 +98,7 @@ class Stage:
         buffers: ``(num_envs, ...)`` tensors that the calls fill, overwritten at every run.
         widths: for each group, how many numbers per environment are its own; the rest is padding.
         rest: live ``(num_envs, ...)`` tensors that give the rows which no call sets; None: those rows are zeros.
+        counts: whether calls count what they store, and its components.
     """
 
     def __init__(
@@ -122,9 +108,11 @@ class Stage:
         device: torch.device,
         buffers: dict[str, Tensor],
         widths: list[int],
-        rest: dict[str, Tensor] | None = None,
+        rest: Mapping[str, Tensor] | None = None,
+        counts: bool = False,
     ) -> None:
         self.name, self.layout, self.buffers, self.widths, self.rest = name, layout, buffers, widths, rest
+        self.counts = counts
         self.calls: list[Call] = []
         # calls that a program stands for, and what launches the kernels of all these programs
         self.traced: list[tuple[Call, Program]] = []

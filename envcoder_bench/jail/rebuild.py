@@ -8,33 +8,21 @@ import math
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.compile.interpret import Interpreter
-from envcoder_bench.compile.program import ACTION, FLOATS, KINDS, Node, Output, Program, reachable
+from envcoder_bench.compile.program import ACTION, FLOATS, Node, Output, Program, reachable
+from envcoder_bench.compile.program import KINDS as NUMBERS
 from envcoder_bench.jail import wire
-from envcoder_bench.shaping.contract import (
-    ACTION_TYPES,
-    GOAL,
-    INITIAL_STATE,
-    INITIAL_STATE_KEYS,
-    MAX_ACTION_DIM,
-    OBSERVATION,
-    REWARD,
-    SHAPER_TYPES,
-    TERMINAL,
-    Candidate,
-    CandidateError,
-    CandidateFunction,
-)
+from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ANY, KINDS, SHAPER_TYPES, VALUE, Part
 from envcoder_bench.tasks.base import Task
 
 MAX_NODES = 10_000  # numbers that all functions of a file compute for one environment
 MAX_LIVE = 1_000  # numbers that a function keeps at once: a GPU sets memory aside for them, for every thread it can run
-MAX_OBSERVATION = 1_024
 MAX_COMPONENTS = 64
 MAX_MESSAGE = 600
 MAX_COMPONENT_NAME = 64
@@ -72,16 +60,13 @@ class Contract:
 
     Attributes:
         reads: by name of the state, the kind of number and how many one environment has; without the actions.
-        parts: for ``compute_initial_state`` and ``compute_goal``, the keys that they may return: shape without the axis
-            of environments, and whether it is floating point.
-        num_dofs: joints.
+        parts: by name of a function, the tensors that it may return.
         action_dim: width of the action where a file has no action function.
         types: the functions that are asked for.
     """
 
     reads: Mapping[str, tuple[str, int]]
-    parts: Mapping[str, Mapping[str, tuple[tuple[int, ...], bool]]]
-    num_dofs: int
+    parts: Mapping[str, Mapping[str, Part]]
     action_dim: int
     types: tuple[str, ...] = SHAPER_TYPES
 
@@ -90,18 +75,10 @@ class Contract:
         cls, task: Task, state: Mapping[str, Tensor], action_dim: int, types: Sequence[str] | None = None
     ) -> Contract:
         """The contract of a task, whose ``state`` is as functions see it; ``types`` None: all."""
-        keys = {
-            INITIAL_STATE: [key for key in (*INITIAL_STATE_KEYS, *task.object_keys) if key in task.state],
-            GOAL: list(task.goal_keys),
-        }
-        reads = {key: (KINDS[x.dtype], math.prod(x.shape[1:])) for key, x in state.items() if x.dtype in KINDS}
+        reads = {key: (NUMBERS[x.dtype], math.prod(x.shape[1:])) for key, x in state.items() if x.dtype in NUMBERS}
         return cls(
             reads={key: own for key, own in reads.items() if key != "actions"},
-            parts={
-                name: {key: (tuple(task.state[key].shape[1:]), task.state[key].is_floating_point()) for key in own}
-                for name, own in keys.items()
-            },
-            num_dofs=task.num_dofs,
+            parts={name: KINDS[name].parts(task) for name in SHAPER_TYPES},
             action_dim=action_dim,
             types=SHAPER_TYPES if types is None else tuple(types),
         )
@@ -170,7 +147,7 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
             message = f"computes more than {MAX_NODES} numbers for one environment, untrusted code's limit"
             raise CandidateError(message, file, line, type_)
         reads = {**contract.reads, "actions": ("f32", action_dim)}
-        if type_ in ACTION_TYPES:
+        if KINDS[type_].acts:
             reads[ACTION] = ("f32", action_dim)
         program = Program(_nodes(own["nodes"], reads))
         program.outputs.update(_outputs(own["outputs"], program, type_, file, line, len(components), contract))
@@ -183,7 +160,7 @@ def _candidate(given: Any, name: str, file: str, source: str, contract: Contract
             line=line,
             call=_Call(type_, program, names, contract),
             parameters=_PARAMETERS,
-            action_dim=action_dim if type_ in ACTION_TYPES else None,
+            action_dim=action_dim if KINDS[type_].acts else None,
             program=program,
         )
     return Candidate(name, file, source, made, action_dim if actions else None)
@@ -271,8 +248,9 @@ def _outputs(
         _require(all(program.nodes[node].kind == kind for node in nodes), f"{type_} gives numbers of another kind")
         made[name] = Output(nodes, kind)
     wanted = _wanted(type_, made, components, contract)
-    if type_ == OBSERVATION and len(made["value"].nodes) > MAX_OBSERVATION:
-        message = f"returned an observation of more than {MAX_OBSERVATION} numbers, untrusted code's limit"
+    most = KINDS[type_].untrusted_width
+    if most and len(made[VALUE].nodes) > most:
+        message = f"returned more than {most} numbers for one environment, untrusted code's limit"
         raise CandidateError(message, file, line, type_)
     for name, (size, floating) in wanted.items():
         _require(len(made[name].nodes) == size, f"{type_} gives {len(made[name].nodes)} numbers, not {size}")
@@ -296,14 +274,16 @@ def most_live(program: Program) -> int:
 
 def _wanted(type_: str, made: Mapping[str, Output], components: int, contract: Contract) -> dict[str, tuple[int, bool]]:
     """The outputs of a function: how many numbers, and whether they must be floating point."""
-    if type_ in contract.parts:
-        allowed = contract.parts[type_]
-        _require(set(made) <= set(allowed), f"{type_} gives keys that there are not")
-        return {key: (math.prod(allowed[key][0]), allowed[key][1]) for key in made}
-    names = {f"component{i}" for i in range(components)} if type_ == REWARD else set()
-    _require(set(made) == {"value", *names}, f"{type_} gives other results than it should")
-    width = {REWARD: 1, TERMINAL: 1, OBSERVATION: max(len(made["value"].nodes), 1)}.get(type_, contract.num_dofs)
-    return {"value": (width, type_ != TERMINAL), **{name: (1, False) for name in names}}
+    kind, parts = KINDS[type_], contract.parts[type_]
+    if kind.shape is None:
+        _require(set(made) <= set(parts), f"{type_} gives keys that there are not")
+        parts = {key: parts[key] for key in made}
+    elif parts[VALUE].shape == (ANY,):
+        parts = {VALUE: Part((max(len(made[VALUE].nodes), 1) if VALUE in made else 1,), kind.floating)}
+    names = [f"component{i}" for i in range(components)] if kind.components else []
+    _require(set(made) == {*parts, *names}, f"{type_} gives other results than it should")
+    wanted = {key: (math.prod(shape), floating) for key, (shape, floating) in parts.items()}
+    return {**wanted, **dict.fromkeys(names, (1, False))}
 
 
 _PARAMETERS = tuple(
@@ -316,22 +296,16 @@ class _Call:
 
     def __init__(self, type_: str, program: Program, components: tuple[str, ...], contract: Contract) -> None:
         self._interpreter = Interpreter(program)
-        self._shape: Callable[[dict[str, Tensor]], object] = lambda made: made["value"]
-        if type_ == REWARD:
-            self._shape = lambda made: _reward(made, components)
-        elif type_ == TERMINAL:
-            self._shape = lambda made: made["value"][:, 0]
-        elif type_ in contract.parts:
-            shapes = {key: shape for key, (shape, _) in contract.parts[type_].items()}
-            self._shape = lambda made: {key: x.reshape(-1, *shapes[key]) for key, x in made.items()}
+        self._parts, self._is_dict = contract.parts[type_], KINDS[type_].shape is None
+        self._components = components if KINDS[type_].components else ()
 
     def __call__(self, state_dict: Mapping[str, Tensor], action: Tensor) -> object:
         with torch.no_grad():
-            return self._shape(self._interpreter(state_dict, action))
-
-
-def _reward(made: dict[str, Tensor], components: tuple[str, ...]) -> object:
-    total = made["value"][:, 0]
-    if not components:
-        return total
-    return total, {name: made[f"component{i}"][:, 0] for i, name in enumerate(components)}
+            made = self._interpreter(state_dict, action)
+        n = next(x.shape[0] for x in made.values())
+        parts = {key: made[key].reshape(n, *part.shape) for key, part in self._parts.items() if key in made}
+        if self._is_dict:
+            return parts
+        if not self._components:
+            return parts[VALUE]
+        return parts[VALUE], {name: made[f"component{i}"][:, 0] for i, name in enumerate(self._components)}

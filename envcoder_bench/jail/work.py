@@ -29,19 +29,12 @@ from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.checking import Probe, check
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
+from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.loading import GIVEN, load_candidate, parse
 from envcoder_bench.tasks.base import BASELINES
 
 FILE = "candidate.py"  # what a file is called in here
 MOST_ROWS = 8192  # environments on which programs are held against their functions
-PURPOSES = {
-    "action": ("command", noise.CONTROL),
-    "reward": ("reward", noise.REWARD),
-    "terminal": ("terminal", noise.TERMINAL),
-    "initial_state": ("initial_state", noise.INITIAL_STATE),
-    "goal": ("goal", noise.GOAL),
-    "observation": ("observation", noise.OBSERVATION),
-}
 
 
 class Workshop:
@@ -133,21 +126,20 @@ class Workshop:
             sample = Sample(
                 self._fresh, self._constants, self._task, torch.device("cpu"), shaping.action_dim, rows=size
             )
-            for field, (stage, purpose) in PURPOSES.items():
-                function: CandidateFunction | None = getattr(shaping, field)
-                if function is not None and stage in shaping.programs:
-                    _hold_against(function, shaping, stage, purpose, sample)
+            for stage, function in shaping.functions.items():
+                if stage in shaping.programs:
+                    _hold_against(function, shaping, STAGES[stage], sample)
 
 
-def _hold_against(function: CandidateFunction, shaping: Shaping, stage: str, purpose: int, sample: Sample) -> None:
+def _hold_against(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: Sample) -> None:
     given, action = sample.given(), sample.action.clone()
     try:
         with torch.no_grad(), shared_settings():
-            with stream.use(5, 3, purpose), FromStream():
-                value = bind(function, given, action if stage == "command" else None)()
-                parts = sample.parts(stage, value, shaping.components if stage == "reward" else ())
-            with stream.use(5, 3, purpose):
-                made = Interpreter(shaping.programs[stage])(sample.given(), sample.action)
+            with stream.use(5, 3, kind.purpose), FromStream():
+                value = bind(function, given, action if kind.acts else None)()
+                parts = sample.parts(kind, value, shaping.components if kind.components else ())
+            with stream.use(5, 3, kind.purpose):
+                made = Interpreter(shaping.programs[kind.stage])(sample.given(), sample.action)
     except FAULTS as error:
         raise from_exception(error, function) from None
     exact = [0] if knows_size(shaping.programs[stage]) else []
@@ -188,7 +180,7 @@ def _disturbed(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """A state near a real one, of which no number is the same."""
     fresh = {}
     for key, x in state.items():
-        shift = noise.uniform(1, 1, noise.INITIAL_STATE, x.shape[0], max(x[0].numel(), 1)) - 0.5
+        shift = noise.uniform(1, 1, noise.CONTROL, x.shape[0], max(x[0].numel(), 1)) - 0.5
         shift = shift.reshape(x.shape).to(x.dtype) if x.is_floating_point() else 0
         fresh[key] = x * (1 + 0.02 * shift) + 0.01 * shift if x.is_floating_point() else x
     return fresh
@@ -196,26 +188,23 @@ def _disturbed(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _own(shaping: Shaping) -> Shaping:
     """The file's own functions alone; the baseline's are traced elsewhere."""
-    absent = {name: None for name in PURPOSES if getattr(getattr(shaping, name), "file", FILE) != FILE}
-    return replace(shaping, **absent)  # type: ignore[arg-type]
+    return replace(shaping, functions={stage: own for stage, own in shaping.functions.items() if own.file == FILE})
 
 
 def _plain(shaping: Shaping) -> dict[str, Any]:
     functions, components = {}, list(shaping.components)
-    for field, (stage, _) in PURPOSES.items():
-        function: CandidateFunction | None = getattr(shaping, field)
-        if function is not None:
-            program = shaping.programs[stage]
-            if stage == "reward":
-                components, program = _named(components, program)
-            functions[function.type] = {"line": function.line, **_plain_program(program)}
+    for stage, function in shaping.functions.items():
+        program = shaping.programs[stage]
+        if STAGES[stage].components:
+            components, program = _named(components, program)
+        functions[function.type] = {"line": function.line, **_plain_program(program)}
     return {"functions": functions, "action_dim": shaping.action_dim, "components": components}
 
 
 def _named(components: list[str], program: Program) -> tuple[list[str], Program]:
     """The names of the components that could be traced, and the program with these numbered anew."""
     kept = [i for i in range(len(components)) if f"component{i}" in program.outputs]
-    outputs = {"value": program.outputs["value"]}
+    outputs = {VALUE: program.outputs[VALUE]}
     outputs.update({f"component{place}": program.outputs[f"component{i}"] for place, i in enumerate(kept)})
     return [components[i] for i in kept], replace(program, outputs=outputs)
 

@@ -11,16 +11,12 @@ from typing import Any, Sequence
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
 from envcoder_bench.report.progress import si
 from envcoder_bench.report.table import shorten
+from envcoder_bench.shaping.kinds import STAGES
 
 # the parts in the order of a control step; the candidates' functions by kind
 LABELS = {
     "physics": "physics",
-    "command": "candidates: torque or target",
-    "reward": "candidates: reward",
-    "terminal": "candidates: terminal",
-    "initial_state": "candidates: initial state",
-    "goal": "candidates: goal",
-    "observation": "candidates: observation",
+    **{stage: f"candidates: {stage.replace('_', ' ')}" for stage, kind in STAGES.items() if kind.shaper},
     "policy": "policy",
     "update": "update",
 }

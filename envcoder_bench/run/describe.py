@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from string import Template
 from typing import Mapping, Sequence
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.shaping import contract
+from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.facts import Facts, task_facts
 from envcoder_bench.tasks.registry import baseline_path, get_spec
@@ -52,24 +53,10 @@ def _timing(facts: Facts) -> str:
 
 
 def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
-    settable = (*contract.INITIAL_STATE_KEYS, *task.object_keys)
-    initial = [f"{key} {_shape(task, key)}" for key in settable if key in task.fields]
-    goals = [f"{key} {_shape(task, key)}" for key in task.goal_keys]
-    joints = _shape(task, "dof_pos")
-    returns = {
-        contract.REWARD: "(n,), or a pair of it and {component: (n,)}",
-        contract.OBSERVATION: "(n, k), any k",
-        contract.TORQUE: f"{joints} joint torques, N m (forces, N), held for the control step",
-        contract.DOF_TARGET: f"{joints} position targets of the joints' drives where the model has them, rad; or else"
-        f" {contract.TORQUE}",
-        contract.INITIAL_STATE: f"a dict of some of {', '.join(initial)}",
-        contract.GOAL: f"a dict of some of {', '.join(goals)}" if goals else "not called: this task has no goal",
-        contract.TERMINAL: "(n,), true where the episode ends; time-outs are added",
-    }
     purposes = {baseline: _purposes(name, baseline) for baseline in BASELINES}
     sections: list[str] = []
-    for function, returned in returns.items():
-        lines = [_wrap(f"  {function}: {returned}", width, indent="    ")]
+    for function in SHAPER_TYPES:
+        lines = [_wrap(f"  {function}: {_returns(KINDS[function], task)}", width, indent="    ")]
         for baseline, own in purposes.items():
             if function in own:
                 lines.append(_wrap(f"    {baseline}: {own[function]}", width, indent="      "))
@@ -78,6 +65,14 @@ def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
         text = f"  without an action function: {task.default_action_dim} actions move the task's own position drives"
         sections.append(_wrap(text, width))
     return sections
+
+
+def _returns(kind: Kind, task: type[SimTask]) -> str:
+    """What a function returns for n environments of a task."""
+    keys = [f"{key} {_shape(task, key)}" for key in (kind.keys(task) if kind.keys else ()) if key in task.fields]
+    if kind.keys is not None and not keys:
+        return f"not called: this task has no {kind.stage.replace('_', ' ')}"
+    return Template(kind.returns).substitute(joints=_shape(task, "dof_pos"), keys=", ".join(keys))
 
 
 def _purposes(name: str, baseline: str) -> dict[str, str]:

@@ -10,7 +10,8 @@ from omegaconf import DictConfig
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.folder import FITNESS_NAME, CandidateSource
 from envcoder_bench.run.slow import SlowFiles
-from envcoder_bench.shaping.contract import FITNESS, Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.loading import load_candidate, load_source, parse
 from envcoder_bench.tasks.registry import get_spec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from dataclasses import dataclass, replace
-from typing import Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
@@ -25,15 +25,13 @@ from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.shaping.assemble import Shaping, assemble
 from envcoder_bench.shaping.checking import Probe, check, check_fitness
-from envcoder_bench.shaping.contract import FITNESS, Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
+from envcoder_bench.shaping.kinds import CANDIDATE, FITNESS, KINDS, RUN, STAGES, UNSHAPED
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.registry import baseline_path, make_task
 
 log = logging.getLogger(__name__)
-
-# what a candidate brings to its evaluation, and fitness beside actions of its width; the rest is the unshaped task's
-OWN_STAGES = ("command", "observation", "fitness")
 
 
 @dataclass(frozen=True)
@@ -98,12 +96,7 @@ def _prepared(
             except CandidateError as error:
                 failures[source.name] = error
             else:
-                _warn_of_memory(
-                    (
-                        *(checked.reward, checked.observation, checked.action),
-                        *(checked.initial_state, checked.goal, checked.terminal),
-                    )
-                )
+                _warn_of_memory([own for own in checked.functions.values() if KINDS[own.type].shaper])
                 for refusal in map(str, loader.untraced.get(source.name, [])):
                     if refusal not in told:  # a baseline's or the fitness file's function is in many
                         log.warning("%s: it is not compiled, and runs more slowly", refusal)
@@ -114,10 +107,10 @@ def _prepared(
     return groups, failures
 
 
-def _warn_of_memory(functions: Sequence[CandidateFunction | None]) -> None:
+def _warn_of_memory(functions: Sequence[CandidateFunction]) -> None:
     """Say which function may keep something between its calls: a resumed run begins without it."""
     for function in functions:
-        if function is not None and function.memory_line is not None:
+        if function.memory_line is not None:
             place = f"{function.file}:{function.memory_line}: in {function.type}"
             log.warning("%s: keeps memory between calls, which --resume cannot restore", place)
 
@@ -203,12 +196,17 @@ class _Loader:
         shaping = self.shaping(source, self._cfg.seed)
         with self._slow.step("checking", source.file):
             shaping = check(shaping, state, task.constants, task, self._probe)
-        return self._traced(source, replace(shaping, fitness=self.fitness(self._cfg.seed)), state, task)
+        fitness = self._fitness_functions(self._cfg.seed)
+        return self._traced(source, replace(shaping, functions={**shaping.functions, **fitness}), state, task)
 
     def fitness(self, seed: int) -> CandidateFunction | None:
         """What evaluations measure instead of the task's own fitness."""
         source = self._fitness_source
         return None if source is None else self._load(source, seed).functions[FITNESS]
+
+    def _fitness_functions(self, seed: int) -> dict[str, CandidateFunction]:
+        function = self.fitness(seed)
+        return {} if function is None else {KINDS[FITNESS].stage: function}
 
     def check_fitness(self, state: dict[str, Tensor], task: Task) -> None:
         """Call the fitness function once. Raises UserError."""
@@ -229,20 +227,19 @@ class _Loader:
 
     def group(self, source: CandidateSource, checked: Shaping, seed: int) -> Group:
         """A group's own modules, with the dimensions that the check found."""
-        found = {name: getattr(checked, name) for name in ("obs_dim", "action_dim", "effort", "components", "programs")}
-        programs = {stage: program for stage, program in self._unshaped.items() if stage not in OWN_STAGES}
-        programs.update({stage: program for stage, program in checked.programs.items() if stage in OWN_STAGES})
-        alone = self.shaping(self._baselines["unshaped"], seed)
-        judging: dict[str, object] = {
-            name: getattr(alone, name) for name in ("reward", "initial_state", "goal", "terminal")
-        }
-        judging["fitness"] = self.fitness(seed)
-        return Group(
-            source.name,
-            seed,
-            replace(self.shaping(source, seed), **found),
-            replace(self.shaping(source, seed), **{**found, **judging, "components": (), "programs": programs}),
-        )
+        found = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
+        judged, unshaped = self.shaping(source, seed), self.shaping(self._baselines["unshaped"], seed)
+        functions = {CANDIDATE: judged.functions, UNSHAPED: unshaped.functions, RUN: self._fitness_functions(seed)}
+        # an evaluation's programs of fitness were made beside actions of the candidate's width
+        programs = {CANDIDATE: checked.programs, UNSHAPED: self._unshaped, RUN: checked.programs}
+
+        def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+            own = {stage: by_source[kind.judged_with] for stage, kind in STAGES.items()}
+            return {stage: made[stage] for stage, made in own.items() if stage in made}
+
+        evaluation = {"functions": judging(functions), "programs": judging(programs), "components": ()}
+        training = replace(self.shaping(source, seed), **found)
+        return Group(source.name, seed, training, replace(judged, **{**found, **evaluation}))
 
     def probe_state(self, task: Task) -> dict[str, Tensor]:
         """A real state to check functions on: one step into episodes of the unshaped task."""

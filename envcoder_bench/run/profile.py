@@ -14,10 +14,11 @@ from envcoder_bench.compile.trace import trace
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import CudaClock, HostClock, Recorder, Tape, Trace
-from envcoder_bench.env.cost import PURPOSES, measure_cost, ways
+from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, to_json
 from envcoder_bench.run.prepare import Group
+from envcoder_bench.shaping.kinds import STAGES
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class RunProfile:
                 firsts.setdefault(group.name, g)  # a candidate's functions are the same with every seed
         costs: list[CandidateCost] = []
         for name, g in firsts.items():
-            limit = COST_SECONDS / len(firsts) / len(PURPOSES)
+            limit = COST_SECONDS / len(firsts) / len(STAGES)
             shaping, seed = groups[g].shaping, groups[g].seed
             cost = measure_cost(shaping, env.views[g], env.task.constants, seed, env.step_count, limit)
             if cost is not None:

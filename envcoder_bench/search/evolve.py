@@ -16,7 +16,7 @@ from envcoder_bench.search.genome import Genome, Unsuitable, require_unparse
 from envcoder_bench.search.mutate import mutate
 from envcoder_bench.search.recombine import RECOMBINATIONS
 from envcoder_bench.search.records import Archive, Attempt, Proposal, proposal_name
-from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
 TOURNAMENT = 3  # parents are the best of so many drawn at random
 ELITE = 0.25  # share of a round whose parent is the best so far

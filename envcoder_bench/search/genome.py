@@ -10,7 +10,7 @@ from typing import Iterable, Sequence, Union
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.layout import WIDTH, to_source
-from envcoder_bench.shaping.contract import ACTION_TYPES, ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES
 
 ACTION_DIM = "ACTION_DIM"
 Import = Union[ast.Import, ast.ImportFrom]

@@ -13,7 +13,7 @@ from envcoder_bench.search.expressions import changed, factor, number, rounded, 
 from envcoder_bench.search.genome import ACTION_DIM, Genome
 from envcoder_bench.search.mutate_reward import double_term, drop_term, reshape_term, reweight_term
 from envcoder_bench.search.terms import Slot
-from envcoder_bench.shaping.contract import (
+from envcoder_bench.shaping.kinds import (
     ACTION_TYPES,
     DOF_TARGET,
     GOAL,
@@ -34,7 +34,7 @@ def mutate(genome: Genome, rng: Random) -> str | None:
     if not names:
         return None
     name = rng.choice(names + [REWARD] * (REWARD in names))
-    mutations = MUTATIONS[name]
+    mutations = MUTATIONS.get(name, [(scale_constant, 1.0)])
     mutation = rng.choices([x for x, _ in mutations], [weight for _, weight in mutations])[0]
     return mutation(genome, name, rng)
 

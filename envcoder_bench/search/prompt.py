@@ -20,7 +20,7 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.search.briefing import of_the_baseline, robot, training
 from envcoder_bench.search.feedback import explain, feedback
 from envcoder_bench.search.records import Archive
-from envcoder_bench.shaping.contract import ACTION_TYPES, INITIAL_STATE_KEYS, SHAPER_TYPES
+from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.facts import task_facts
 from envcoder_bench.tasks.registry import baseline_path, get_spec, state_table
 from envcoder_bench.tasks.sim_task import SimTask, read
@@ -87,9 +87,17 @@ def load_templates(folder: Path | None = None) -> dict[str, str]:
             raise UserError(f"--prompt_dir {folder} has no template; there are {', '.join(TEMPLATES)}")
         places.update(own)
     try:
-        return {name: path.read_text(encoding="utf-8") for name, path in places.items()}
+        return {name: _template(path) for name, path in places.items()}
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--prompt_dir {folder}: a template cannot be read: {error}") from error
+
+
+def _template(path: Path) -> str:
+    """A template's text; a kind of function without a file is described as in the table of kinds."""
+    if path.stem in KINDS and not path.exists():
+        kind = KINDS[path.stem]
+        return f"- `{kind.signature}` returns {kind.returns}. It is called {kind.called}.\n"
+    return path.read_text(encoding="utf-8")
 
 
 def fill(templates: Mapping[str, str], name: str, **values: object) -> str:
@@ -136,8 +144,8 @@ def system_prompt(
     fields, facts = spec.task_class.fields, task_facts(cfg.task)
     asked = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
     values = _contract_values(spec.task_class, cfg)
-    if not values["goal_keys"]:
-        asked = [kind for kind in asked if kind != "compute_goal"] or asked
+    keys = {name: _keys(KINDS[name], spec.task_class) for name in asked}
+    asked = [name for name in asked if keys[name] or KINDS[name].keys is None] or asked
     own: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
         own["baseline_source"] = baseline_path(task, baseline).read_text(encoding="utf-8").strip()
@@ -150,7 +158,9 @@ def system_prompt(
         task_description=" ".join(task_description.split()),
         fitness_meaning=fitness_meaning,
         functions=_listed([f"`{kind}`" for kind in asked]),
-        contract="\n".join(fill(templates, f"functions/{kind}.md", **values).rstrip() for kind in asked),
+        contract="\n".join(
+            fill(templates, f"functions/{name}.md", keys=keys[name], **values).rstrip() for name in asked
+        ),
         training=training(cfg, facts),
         state=state_table(task, facts.constants, () if show_baseline else of_the_baseline(fields)),
         robot=robot(facts, fields),
@@ -171,13 +181,16 @@ def helper_lines() -> list[str]:
     ]
 
 
+def _keys(kind: Kind, task: type[SimTask]) -> str:
+    """The keys that a function may return, with their shapes; empty if it returns one tensor."""
+    own = [key for key in (kind.keys(task) if kind.keys else ()) if key in task.fields]
+    shapes = {key: ", ".join(["n", *map(str, task.fields[key].shape or ())]) for key in own}
+    return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
+
+
 def _contract_values(task: type[SimTask], cfg: DictConfig) -> dict[str, object]:
-    """What the contracts of the functions say of this task."""
-
-    def keys(names: Sequence[str]) -> str:
-        shapes = {key: ", ".join(["n", *map(str, task.fields[key].shape or ())]) for key in names if key in task.fields}
-        return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
-
+    """What the contracts of all functions may say of this task."""
+    joints = (task.fields["dof_pos"].shape or (0,))[0]
     width = task.default_action_dim
     drives = ""
     if width is not None:
@@ -187,9 +200,8 @@ def _contract_values(task: type[SimTask], cfg: DictConfig) -> dict[str, object]:
         )
     seen, acted = float(read(cfg.task, "env.clipObservations", math.inf)), float(read(cfg.task, "env.clipActions"))
     return {
-        "num_dofs": (task.fields["dof_pos"].shape or (0,))[0],
-        "initial_keys": keys((*INITIAL_STATE_KEYS, *task.object_keys)),
-        "goal_keys": keys(task.goal_keys),
+        "num_dofs": joints,
+        "joints": f"`(n, {joints})`",
         "observation_clip": f", and before that clipped to +-{seen:g}: scale what gets larger"
         if seen < math.inf
         else "",

@@ -13,7 +13,7 @@ from envcoder_bench.search.expressions import factor, number, rounded, scale
 from envcoder_bench.search.genome import ACTION_DIM, Genome, drop_docstring, loaded, same
 from envcoder_bench.search.mutate_reward import add_term
 from envcoder_bench.search.terms import Slot
-from envcoder_bench.shaping.contract import ACTION_TYPES, OBSERVATION, REWARD
+from envcoder_bench.shaping.kinds import ACTION_TYPES, OBSERVATION, REWARD
 
 Recombination = Callable[[Genome, Genome, str, Random], Optional[str]]
 

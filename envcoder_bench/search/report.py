@@ -13,7 +13,7 @@ from envcoder_bench.report.html import difference, page, picture, table, text
 from envcoder_bench.report.table import decimal_places, numbers, shorten
 from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search.report_plot import plot_search
-from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
 if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt

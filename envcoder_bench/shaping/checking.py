@@ -14,15 +14,9 @@ from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.shaping import outputs
 from envcoder_bench.shaping.binding import bind
-from envcoder_bench.shaping.contract import (
-    INITIAL_STATE_KEYS,
-    MAX_ACTION_DIM,
-    TORQUE,
-    CandidateError,
-    CandidateFunction,
-    Shaping,
-)
+from envcoder_bench.shaping.contract import MAX_ACTION_DIM, CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, shared_settings
+from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.tasks.base import Task
 
@@ -37,7 +31,7 @@ def check(
     task: Task,
     probe: Probe | None = None,
 ) -> Shaping:
-    """Return ``shaping`` with ``obs_dim``, ``action_dim``, ``effort`` and ``components`` filled in.
+    """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
 
     Args:
         probe_state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is
@@ -59,33 +53,20 @@ def check(
 
 
 def _check(shaping: Shaping, probe: Probe, task: Task) -> Shaping:
+    widths, components = {}, ()
     with torch.no_grad():
-        n, on_cuda = probe.n, task.device.type == "cuda"
         probe.action_dim = _action_dim(shaping, probe, task)
-        reward, components = probe.run(shaping.reward, lambda value: outputs.reward(value, n, on_cuda))
-        probe.finite(shaping.reward, reward)
-        observation = probe.run(shaping.observation, lambda value: outputs.observation(value, n, on_cuda))
-        probe.finite(shaping.observation, observation)
-        keys = {
-            "initial_state": [key for key in (*INITIAL_STATE_KEYS, *task.object_keys) if key in task.state],
-            "goal": list(task.goal_keys),
-        }
-        for name, function in (("initial_state", shaping.initial_state), ("goal", shaping.goal)):
-            if function is not None:
-                shapes = {key: task.state[key] for key in keys[name]}
-                made = probe.run(function, lambda value, s=shapes: outputs.parts(value, s, n, on_cuda))
-                for key, part in made.items():
-                    probe.finite(function, part, repr(key))
-        if shaping.terminal is not None:
-            terminal = probe.run(shaping.terminal, lambda value: outputs.real(value, (n,), on_cuda))
-            probe.finite(shaping.terminal, terminal)
-    return replace(
-        shaping,
-        obs_dim=observation.shape[1],
-        action_dim=probe.action_dim,
-        effort=shaping.action is not None and shaping.action.type == TORQUE,
-        components=tuple(components),
-    )
+        for function in shaping.functions.values():
+            kind = KINDS[function.type]
+            if kind.acts:
+                continue  # called with its width
+            made, own = probe.results(function, task)
+            if kind.components:
+                components = tuple(own)
+            if VALUE in made and made[VALUE].dim() == 2:
+                widths[kind.stage] = made[VALUE].shape[1]
+    effort = any(KINDS[function.type].effort for function in shaping.functions.values())
+    return replace(shaping, widths=widths, action_dim=probe.action_dim, effort=effort, components=components)
 
 
 def check_fitness(function: CandidateFunction, probe: Probe, task: Task, action_dim: int) -> None:
@@ -96,8 +77,7 @@ def check_fitness(function: CandidateFunction, probe: Probe, task: Task, action_
     """
     with torch.no_grad():
         probe.action_dim = action_dim
-        value = probe.run(function, lambda x: outputs.floating(x, (probe.n,), task.device.type == "cuda"))
-        probe.finite(function, value)
+        probe.results(function, task)
 
 
 class Probe:
@@ -121,11 +101,25 @@ class Probe:
         actions = self._actions[device][:rows, : self.action_dim]
         return {**state, "actions": actions, **self._constants[device]}
 
-    def run(self, function: CandidateFunction, parse: Callable[[object], T]) -> T:
-        """Call ``function`` and parse what it returns."""
-        if self.device.type == "cuda":
+    def results(self, function: CandidateFunction, task: Task) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Call ``function``; returns its tensors by part and its components, see ``outputs.returned``.
+
+        Raises:
+            CandidateError: as ``check``.
+        """
+        kind, on_cuda = KINDS[function.type], self.device.type == "cuda"
+        parts = kind.parts(task)
+        if on_cuda:
             self._refuse_out_of_bounds(function)
-        return self._run(function, parse, self.device)
+        made, components = self._run(
+            function, lambda value: outputs.returned(kind, value, parts, self.n, on_cuda), self.device
+        )
+        for key, x in made.items():
+            try:
+                outputs.require_finite(x, "" if key == VALUE else repr(key))
+            except BadReturn as error:
+                raise from_exception(error, function) from None
+        return made, components
 
     def widths_that_fit(self, function: CandidateFunction, num_dofs: int) -> list[int]:
         """Action widths with which a function gives commands of the right shape for a few environments on the CPU.
@@ -145,12 +139,6 @@ class Probe:
                 if isinstance(value, Tensor) and value.shape == (rows, num_dofs):
                     fits.append(width)
         return fits
-
-    def finite(self, function: CandidateFunction, value: Tensor, what: str = "") -> None:
-        try:
-            outputs.require_finite(value, what)
-        except BadReturn as error:
-            raise from_exception(error, function) from None
 
     def _run(self, function: CandidateFunction, parse: Callable[[object], T], device: torch.device) -> T:
         real = self.inputs(device)
@@ -200,10 +188,10 @@ def in_place(key: str) -> str:
 
 def _action_dim(shaping: Shaping, probe: Probe, task: Task) -> int:
     """The width of the action: the file's ACTION_DIM, else the widest that works; the task's own without a function."""
-    function = shaping.action
+    function = next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
     if function is None:
         if task.default_action_dim is None:
-            message = f"{task.name} has no position drives of its own: define compute_torque or compute_dof_target"
+            message = f"{task.name} has no position drives of its own: define {' or '.join(ACTION_TYPES)}"
             raise CandidateError(message, shaping.file)
         return task.default_action_dim
     if function.action_dim is not None:
@@ -231,9 +219,7 @@ def _action_dim(shaping: Shaping, probe: Probe, task: Task) -> int:
 
 def _try_width(function: CandidateFunction, width: int, probe: Probe, task: Task) -> None:
     probe.action_dim = width
-    shape: tuple[int, int] = (probe.n, task.num_dofs)
-    command = probe.run(function, lambda value: outputs.floating(value, shape, task.device.type == "cuda"))
-    probe.finite(function, command)
+    probe.results(function, task)
 
 
 def _explain_no_width(function: CandidateFunction, probe: Probe, task: Task) -> int:

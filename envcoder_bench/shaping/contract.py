@@ -1,37 +1,18 @@
-"""The seven functions a candidate may define, what is known of them once loaded, and how a fault in one is reported."""
+"""Candidates and their functions once loaded, the functions that shape one group, and how a fault is reported."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 
 if TYPE_CHECKING:  # torch, which the command line's --help does without
     from envcoder_bench.compile.program import Program
 
-REWARD = "compute_reward"
-OBSERVATION = "compute_observation"
-TORQUE = "compute_torque"
-DOF_TARGET = "compute_dof_target"
-INITIAL_STATE = "compute_initial_state"
-GOAL = "compute_goal"
-TERMINAL = "compute_terminal"
-
-SHAPER_TYPES: tuple[str, ...] = (REWARD, OBSERVATION, TORQUE, DOF_TARGET, INITIAL_STATE, GOAL, TERMINAL)
-ACTION_TYPES: tuple[str, ...] = (TORQUE, DOF_TARGET)  # two ways to do one thing: a shaping has at most one of them
-ALIASES: dict[str, str] = {"compute_done": TERMINAL}
-INITIAL_STATE_KEYS: tuple[str, ...] = ("root_states", "dof_pos", "dof_vel")
 MAX_ACTION_DIM = 100
-FITNESS = "compute_fitness"  # no shaping: the user's own, of a file beside the candidates
-
-
-def near_type(name: str, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)) -> str:
-    """``" (did you mean compute_X?)"`` for a misspelt function name; all share a prefix, so only close ones count."""
-    close = difflib.get_close_matches(name, types, n=1, cutoff=0.8)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def known_types(names: Sequence[str]) -> list[str]:
@@ -83,7 +64,7 @@ class CandidateFunction:
     """One loaded function of one candidate file.
 
     Attributes:
-        type, file, line: one of SHAPER_TYPES, or FITNESS, and where its ``def`` is.
+        type, file, line: the name of its kind (``kinds.KINDS``), and where its ``def`` is.
         call, parameters: the function; its parameters, whose ``annotation`` is float, int or bool where TorchScript
             wants a Python number.
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
@@ -122,25 +103,23 @@ class Shaping:
 
     Attributes:
         name, file: the candidate's.
-        action: ``compute_torque`` or ``compute_dof_target``, or None for the task's own drives.
-        fitness: what an evaluation measures instead of the task's own fitness; None in training.
-        obs_dim, action_dim, effort, components: filled in by ``checking.check``: widths of observation and action,
-            whether the action commands effort, and the names of the reward's components.
-        programs: filled in by ``trace``: what stands for the functions of a stage (reward, command, ...); those that
-            it does not name are called.
+        functions: by stage (``kinds.STAGES``), in the order of ``kinds.KINDS``; a stage without one has its default.
+        action_dim, effort, widths, components: filled in by ``checking.check``: the width of the action, whether it
+            commands effort, by stage the widths of results ``(n, width)``, and the names of the components.
+        programs: filled in by ``trace``: what stands for the functions of a stage; those that it does not name are
+            called.
     """
 
     name: str
     file: str
-    reward: CandidateFunction
-    observation: CandidateFunction
-    action: CandidateFunction | None = None
-    initial_state: CandidateFunction | None = None
-    goal: CandidateFunction | None = None
-    terminal: CandidateFunction | None = None
-    fitness: CandidateFunction | None = None
-    obs_dim: int = 0
+    functions: Mapping[str, CandidateFunction]
     action_dim: int = 0
     effort: bool = False
+    widths: Mapping[str, int] = field(default_factory=dict)
     components: tuple[str, ...] = ()
     programs: Mapping[str, Program] = field(default_factory=dict)
+
+    @property
+    def obs_dim(self) -> int:
+        """The width of the observation."""
+        return self.widths["observation"]

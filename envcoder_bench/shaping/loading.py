@@ -19,17 +19,9 @@ import torch
 
 from envcoder_bench.core import noise, stream
 from envcoder_bench.shaping import redirect
-from envcoder_bench.shaping.contract import (
-    ACTION_TYPES,
-    ALIASES,
-    MAX_ACTION_DIM,
-    SHAPER_TYPES,
-    Candidate,
-    CandidateError,
-    CandidateFunction,
-    near_type,
-)
+from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
+from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, KINDS, SHAPER_TYPES, near_type
 from envcoder_bench.shaping.scan import Scan
 from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
 
@@ -103,7 +95,7 @@ def load_candidate(
             line=line,
             call=call,
             parameters=_parameters(call, name_in_file, file, line),
-            action_dim=action_dim if shaper_type in ACTION_TYPES else None,
+            action_dim=action_dim if KINDS[shaper_type].acts else None,
             random_line=scan.random_line(name_in_file),
             generator_line=scan.generator_line(name_in_file),
             memory_line=scan.memory_line(name_in_file),
@@ -214,9 +206,11 @@ def _refuse_bad_sets(
         has = f"; it has {', '.join(hints)}" if hints else ""
         wanted = ", ".join(kind for kind in types if kind not in ALIASES)
         raise CandidateError(f"{'defines none of' if len(types) > 1 else 'does not define'} {wanted}{has}", file)
-    actions = [functions[shaper_type] for shaper_type in ACTION_TYPES if shaper_type in functions]
-    if len(actions) > 1:
-        raise CandidateError(f"defines both {' and '.join(ACTION_TYPES)}: keep one", file, actions[1].line)
-    if action_dim is not None and not actions:
+    by_stage: dict[str, CandidateFunction] = {}
+    for name, function in functions.items():
+        other = by_stage.setdefault(KINDS[name].stage, function)
+        if other is not function:
+            raise CandidateError(f"defines both {other.type} and {name}: keep one", file, function.line)
+    if action_dim is not None and not any(KINDS[name].acts for name in functions):
         message = f"ACTION_DIM is the width of the action of {' or '.join(ACTION_TYPES)}: define one or remove it"
         raise CandidateError(message, file, scan.line("ACTION_DIM"))

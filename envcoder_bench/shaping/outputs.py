@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Tuple
+from typing import Iterable, Mapping, Tuple
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.shaping.faults import BadReturn
+from envcoder_bench.shaping.kinds import ANY, VALUE, Kind, Part
 
 Shape = Tuple[int, ...]
 
@@ -27,15 +28,36 @@ def real(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
     raise BadReturn(_complaint(value, shape, on_cuda, what))
 
 
-def reward(value: object, n: int, on_cuda: bool) -> tuple[Tensor, dict[str, Tensor]]:
-    """Split what ``compute_reward`` returned into the reward ``(n,)`` and its components, each ``(n,)``."""
-    if not isinstance(value, (tuple, list)):
-        return floating(value, (n,), on_cuda), {}
+def returned(
+    kind: Kind, value: object, parts: Mapping[str, Part], n: int, on_cuda: bool
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Check what a function returned for ``n`` environments; returns its tensors by part, and its components.
+
+    Args:
+        parts: as ``Kind.parts`` has them, or of narrower shapes.
+
+    Raises:
+        BadReturn: it is not what the kind's functions return.
+    """
+    if kind.shape is None:
+        return _some(value, parts, n, on_cuda), {}
+    (shape, must_float), given, what = parts[VALUE], {}, ""
+    if kind.components and isinstance(value, (tuple, list)):
+        value, given = _pair(value, kind, n)
+        what = kind.noun
+    if shape == (ANY,):
+        shape = (_width(value, kind, n),)
+    made = (floating if must_float else real)(value, (n, *shape), on_cuda, what)
+    components = {str(name): _component(x, n, on_cuda, f"component {name!r}") for name, x in given.items()}
+    return {VALUE: made}, components
+
+
+def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
     if len(value) != 2 or not isinstance(value[1], dict):
-        parts = ", ".join(_kind(part) for part in value)
-        raise BadReturn(f"returned ({parts}); return the reward ({n},), or the pair (reward, {{name: component}})")
-    total = floating(value[0], (n,), on_cuda, "the reward")
-    return total, {str(name): _component(part, n, on_cuda, f"component {name!r}") for name, part in value[1].items()}
+        given = ", ".join(_kind(part) for part in value)
+        wanted = f"{kind.noun} ({n},), or the pair ({kind.stage}, {{name: component}})"
+        raise BadReturn(f"returned ({given}); return {wanted}")
+    return value[0], value[1]
 
 
 def _component(value: object, n: int, on_cuda: bool, what: str) -> Tensor:
@@ -47,31 +69,30 @@ def _component(value: object, n: int, on_cuda: bool, what: str) -> Tensor:
     return real(value, (n,), on_cuda, what)
 
 
-def observation(value: object, n: int, on_cuda: bool) -> Tensor:
-    """Return ``value`` if it is an observation of any width: ``(n, k)``, k at least 1."""
+def _width(value: object, kind: Kind, n: int) -> int:
+    """The width of a tensor ``(n, k)`` of any width, k at least 1."""
     width = value.shape[1] if isinstance(value, Tensor) and value.dim() == 2 else 0
     if width < 1:
         shown = f"shape {_shape(value)}" if isinstance(value, Tensor) else _kind(value)
         raise BadReturn(
-            f"returned {shown}; an observation is a tensor ({n}, obs_dim): join parts with torch.cat(parts, dim=-1), "
+            f"returned {shown}; {kind.noun} is a tensor ({n}, k), any k: join parts with torch.cat(parts, dim=-1), "
             "those of one number each after x.unsqueeze(-1)"
         )
-    return floating(value, (n, width), on_cuda)
+    return width
 
 
-def parts(value: object, shapes: dict[str, Tensor], n: int, on_cuda: bool) -> dict[str, Tensor]:
-    """Check a dict of some of the keys of ``shapes``, whose values are examples of shape and kind of number."""
+def _some(value: object, parts: Mapping[str, Part], n: int, on_cuda: bool) -> dict[str, Tensor]:
+    """Check a dict of some of the keys of ``parts``."""
     if not isinstance(value, dict):
-        raise BadReturn(f"returned {_kind(value)}; return a dict of some of {_listed(shapes)}")
+        raise BadReturn(f"returned {_kind(value)}; return a dict of some of {_listed(parts)}")
     if not value:
-        raise BadReturn(f"returned an empty dict; return some of {_listed(shapes)}, or remove the function")
+        raise BadReturn(f"returned an empty dict; return some of {_listed(parts)}, or remove the function")
     for key, part in value.items():
-        if key not in shapes:
-            near = near_matches(str(key), shapes)
-            raise BadReturn(f"returned the key {key!r}{near}; return some of {_listed(shapes)}")
-        like = shapes[key]
-        kind = floating if like.is_floating_point() else real
-        kind(part, (n, *like.shape[1:]), on_cuda, repr(key))
+        if key not in parts:
+            near = near_matches(str(key), parts)
+            raise BadReturn(f"returned the key {key!r}{near}; return some of {_listed(parts)}")
+        shape, must_float = parts[key]
+        (floating if must_float else real)(part, (n, *shape), on_cuda, repr(key))
     return value
 
 

@@ -66,7 +66,7 @@ def _loops(session: Session) -> dict[str, Callable[[], None]]:
         state = StateDict({**view, **constants})
         action = view["actions"].contiguous()
         for kind in KINDS:
-            function = getattr(group.shaping, kind)
+            function = group.shaping.functions.get("command" if kind == "action" else kind)
             if function is not None:
                 calls[kind].append(bind(function, state, action if kind == "action" else None))
 

@@ -150,7 +150,8 @@ def test_a_program_without_a_function_is_stopped(no_tangent):
     with pytest.warns(RuntimeWarning, match="cannot be compiled"):
         groups = Groups([OTHER, BOMB], compiled=True)
     own = groups.shapings[1]
-    groups.shapings[1] = replace(own, reward=replace(own.reward, program=own.programs["reward"]))  # as from the jail
+    reward = replace(own.functions["reward"], program=own.programs["reward"])
+    groups.shapings[1] = replace(own, functions={**own.functions, "reward": reward})  # as from the jail
     groups.renew()
     assert groups.dispatch.alive == [True, False]
     told = str(groups.dispatch.failures[1])

@@ -13,6 +13,8 @@ from envcoder_bench.compile.source import write_source
 from envcoder_bench.compile.trace import trace
 from envcoder_bench.core import noise, stream
 
+GOAL, REWARD, OBSERVATION = 2, 3, 4  # three purposes
+
 STEPS = (0, 1, 7, 10**6, noise.EVALUATION_STEP, noise.EVALUATION_STEP + 3)
 SEEDS = (0, 1, 7, 2**32 - 1, -5)
 DRAWS = {
@@ -50,7 +52,7 @@ def drawn(body: str, n: int, seed: int, step: int, purpose: int) -> torch.Tensor
 
 @pytest.fixture(scope="module")
 def purposes():
-    return {name: recorded(body, noise.OBSERVATION) for name, body in DRAWS.items()}
+    return {name: recorded(body, OBSERVATION) for name, body in DRAWS.items()}
 
 
 @pytest.mark.parametrize("name", list(DRAWS))
@@ -60,13 +62,13 @@ def test_a_kernel_draws_what_the_function_draws(name, n, purposes):
     kernel = Compiled([purposes[name]] * len(SEEDS), n, seeds=SEEDS)
     for step in STEPS:
         for seed, made in zip(SEEDS, kernel.run(make_state(n, 1), step)):
-            want = drawn(DRAWS[name], n, seed, step, noise.OBSERVATION)
+            want = drawn(DRAWS[name], n, seed, step, OBSERVATION)
             torch.testing.assert_close(made.floats, want, rtol=0, atol=tolerance)
 
 
 def test_purposes_seeds_steps_calls_and_environments_differ():
     body, n = DRAWS["twice"], 5
-    programs = [recorded(body, purpose) for purpose in (noise.REWARD, noise.GOAL)]
+    programs = [recorded(body, purpose) for purpose in (REWARD, GOAL)]
     kernel = Compiled([programs[0], programs[1], programs[0], programs[0]], n, seeds=(1, 1, 2, 1))
     first, later = kernel.run(make_state(n), 1), kernel.run(make_state(n), 2)
     numbers = [x.floats for x in (*first[:3], *later[:3])]

@@ -326,7 +326,7 @@ def test_ordinary_code_is_traced(name):
 
 def test_the_tasks_own_drives_are_traced_without_a_function():
     own, refused = traced("def compute_goal(commands):\n    return {'commands': commands * 0.5}\n")
-    assert own.action is None and {"command", "goal"} <= set(own.programs) and not refused
+    assert "command" not in own.functions and {"command", "goal"} <= set(own.programs) and not refused
 
 
 def test_functions_that_several_groups_share_are_traced_once(monkeypatch):

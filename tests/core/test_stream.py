@@ -8,8 +8,10 @@ import torch
 from envcoder_bench.core import noise, stream
 from envcoder_bench.torch_utils import torch_rand_float
 
+GOAL, REWARD = 2, 3  # two purposes
 
-def draw(seed=0, step: noise.Counter = 0, purpose=noise.GOAL, shape=(8, 3), calls=1, make=stream.uniform):
+
+def draw(seed=0, step: noise.Counter = 0, purpose=GOAL, shape=(8, 3), calls=1, make=stream.uniform):
     with stream.use(seed, step, purpose):
         return [make(shape) for _ in range(calls)]
 
@@ -17,7 +19,7 @@ def draw(seed=0, step: noise.Counter = 0, purpose=noise.GOAL, shape=(8, 3), call
 @pytest.mark.parametrize("make", [stream.uniform, stream.normal])
 def test_same_place_same_numbers(make):
     assert torch.equal(draw(make=make)[0], draw(make=make)[0])
-    for other in ({"seed": 1}, {"step": 1}, {"purpose": noise.REWARD}):
+    for other in ({"seed": 1}, {"step": 1}, {"purpose": REWARD}):
         assert not torch.equal(draw(make=make)[0], draw(make=make, **other)[0])
 
 
@@ -50,9 +52,9 @@ def test_step_may_be_a_tensor():
 
 
 def test_blocks_nest():
-    with stream.use(0, 0, noise.GOAL):
+    with stream.use(0, 0, GOAL):
         first = stream.uniform((4, 1))
-        with stream.use(1, 0, noise.GOAL):
+        with stream.use(1, 0, GOAL):
             stream.uniform((4, 1))
         second = stream.uniform((4, 1))
     assert torch.equal(torch.stack([first, second]), torch.stack(draw(shape=(4, 1), calls=2)))
@@ -70,7 +72,7 @@ def test_outside_of_a_block_the_helpers_draw_from_torch():
 
 
 def test_helpers_draw_from_the_block():
-    with stream.use(0, 0, noise.GOAL):
+    with stream.use(0, 0, GOAL):
         assert torch.equal(torch_rand_float(-2.0, 2.0, (8, 3), "cpu"), draw()[0] * 4.0 - 2.0)
 
 

@@ -49,7 +49,7 @@ def test_the_fastest_call_of_each_function_counts(monkeypatch):
         return action
     """
     groups = Groups([code])
-    own = groups.shapings[0].reward.call.__globals__
+    own = groups.shapings[0].functions["reward"].call.__globals__
     monkeypatch.setattr(cost, "_now", lambda device: own["clock"][0])
     own["takes"] = iter([9, 8, 9, 3, *range(4, 99)])
     costs = measure(groups, 0, limit=float("inf"))
@@ -61,7 +61,7 @@ def test_the_fastest_call_of_each_function_counts(monkeypatch):
 
 def test_a_slow_function_is_called_as_often_as_its_time_allows():
     groups = Groups(["calls = []\ndef compute_reward(dof_pos):\n    calls.append(1)\n    return dof_pos[:, 0]\n"])
-    calls = groups.shapings[0].reward.call.__globals__["calls"]
+    calls = groups.shapings[0].functions["reward"].call.__globals__["calls"]
     before = len(calls)
     measure(groups, 0, limit=0.0)
     assert len(calls) - before == cost.WARM_UPS + 1
@@ -74,11 +74,11 @@ def test_training_goes_on_as_if_nothing_had_been_measured():
         groups = Groups([f"LATE = False\n{ROUGH}", PLAIN])
         made = groups.run(3)
         for own in groups.shapings:
-            own.reward.call.__globals__["LATE"] = measured  # it changes its input only when it is measured
+            own.functions["reward"].call.__globals__["LATE"] = measured  # it changes its input only when it is measured
         if measured:
             assert all(measure(groups, g) for g in range(2))
         for own in groups.shapings:
-            own.reward.call.__globals__["LATE"] = False
+            own.functions["reward"].call.__globals__["LATE"] = False
         made += groups.run(3, first=3)
         assert groups.dispatch.alive == [True, True]
         return made, groups.dispatch.components(), torch.rand(3).tolist(), random.random()
@@ -92,7 +92,7 @@ def test_training_goes_on_as_if_nothing_had_been_measured():
 
 def test_a_function_that_raises_has_no_cost_and_no_consequence():
     groups = Groups(["LATE = False\ndef compute_reward(dof_pos):\n    assert not LATE\n    return dof_pos[:, 0]\n"])
-    groups.shapings[0].reward.call.__globals__["LATE"] = True
+    groups.shapings[0].functions["reward"].call.__globals__["LATE"] = True
     assert measure(groups, 0) is None
     assert groups.dispatch.alive == [True]
 
@@ -107,7 +107,7 @@ def test_a_setting_that_a_function_changes_is_restored():
         return dof_pos[:, 0]
     """
     groups = Groups([code])
-    groups.shapings[0].reward.call.__globals__["LATE"] = True
+    groups.shapings[0].functions["reward"].call.__globals__["LATE"] = True
     before = torch.get_default_dtype()
     try:
         assert measure(groups, 0) is None

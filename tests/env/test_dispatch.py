@@ -7,6 +7,7 @@ from shaping_fakes import Groups
 from envcoder_bench.core import noise
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.shaping.contract import CandidateError
+from envcoder_bench.shaping.kinds import KINDS
 
 # transcendental functions, whose bits depend on where a number lies in a tensor, and every kind of function
 RICH = """
@@ -396,7 +397,7 @@ def test_kinds_of_functions_draw_different_numbers():
     """
     groups = Groups([code], n=8)
     reward = groups.dispatch.reward(0)
-    assert torch.equal(reward, noise.uniform(0, 0, noise.REWARD, 8, 1).squeeze(-1))
+    assert torch.equal(reward, noise.uniform(0, 0, KINDS["compute_reward"].purpose, 8, 1).squeeze(-1))
     assert not torch.equal(reward, groups.dispatch.observation(0).squeeze(-1))
 
 

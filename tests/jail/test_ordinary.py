@@ -20,7 +20,8 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.prepare import baseline_sources
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import Probe, check
-from envcoder_bench.shaping.contract import SHAPER_TYPES, Candidate, CandidateError
+from envcoder_bench.shaping.contract import Candidate, CandidateError
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.registry import task_names
 

@@ -19,8 +19,8 @@ from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.genome import Genome
 from envcoder_bench.search.records import Archive, Attempt, Proposal
-from envcoder_bench.shaping.contract import SHAPER_TYPES
 from envcoder_bench.shaping.discovery import find_candidates
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.registry import task_names
 

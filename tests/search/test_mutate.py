@@ -11,7 +11,7 @@ from envcoder_bench.search import expressions, mutate, mutate_reward, recombine
 from envcoder_bench.search import terms as where
 from envcoder_bench.search.genome import Genome, Unsuitable
 from envcoder_bench.search.layout import WIDTH, to_source
-from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import task_names
 
 STATE = {name: torch.linspace(-1.0, 2.0, 7).roll(k) for k, name in enumerate("abcd")}

@@ -9,7 +9,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.search import prompt
 from envcoder_bench.search.prompt import Prompts, fill, helper_lines, load_templates, system_prompt
 from envcoder_bench.search.records import Archive
-from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task, task_names
 

@@ -40,7 +40,7 @@ def test_parameters_are_bound_by_name(signature):
     own = next(name for name in ("dof_pos", "state_dict", "state") if name in signature)
     x = own if own == "dof_pos" else f"{own}['dof_pos']"
     checked = shaping(f"def compute_reward({signature}):\n    return {x}.sum(dim=-1)\n")
-    assert checked.reward.line == 1
+    assert checked.functions["reward"].line == 1
 
 
 def test_what_parameters_receive():
@@ -218,7 +218,7 @@ def test_bad_rewards(returned, message):
 def test_bad_observations(returned, what):
     code = f"def compute_observation(dof_pos):\n    x = dof_pos\n    return {returned}\n"
     assert fault(code) == (
-        f"mine.py:1: in compute_observation: returned {what}; an observation is a tensor (4, obs_dim): "
+        f"mine.py:1: in compute_observation: returned {what}; the observation is a tensor (4, k), any k: "
         "join parts with torch.cat(parts, dim=-1), those of one number each after x.unsqueeze(-1)"
     )
 

@@ -288,13 +288,15 @@ def test_assemble_takes_the_asked_types_from_the_candidate():
     candidate = load("def compute_reward(s): return 'own'\ndef compute_dof_target(action): pass\n")
     everything = assemble(candidate, baseline, None)
     assert everything.name == "mine" and everything.file == "mine.py"
-    assert everything.reward is candidate.functions["compute_reward"]
-    assert everything.observation is baseline.functions["compute_observation"]
-    assert everything.action is candidate.functions["compute_dof_target"]  # wins over the baseline's other kind
-    assert everything.goal is None
+    assert everything.functions["reward"] is candidate.functions["compute_reward"]
+    assert everything.functions["observation"] is baseline.functions["compute_observation"]
+    assert (
+        everything.functions["command"] is candidate.functions["compute_dof_target"]
+    )  # wins over the baseline's other kind
+    assert "goal" not in everything.functions
     reward_only = assemble(candidate, baseline, ["compute_reward"])
-    assert reward_only.action is baseline.functions["compute_torque"]
-    assert assemble(load("def compute_done(s): pass"), baseline, ["compute_done"]).terminal is not None
+    assert reward_only.functions["command"] is baseline.functions["compute_torque"]
+    assert "terminal" in assemble(load("def compute_done(s): pass"), baseline, ["compute_done"]).functions
 
 
 def test_assemble_refuses():

@@ -16,8 +16,8 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import fitness_meaning, load_fitness, read_fitness
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.shaping.binding import bind
-from envcoder_bench.shaping.contract import FITNESS
 from envcoder_bench.shaping.discovery import find_candidates
+from envcoder_bench.shaping.kinds import FITNESS
 
 FOLDER = project_folder("user_functions") / "fitness"
 FILES = {"Anymal": FOLDER / "anymal_speed.py", "Humanoid": FOLDER / "humanoid_speed.py"}

@@ -45,7 +45,7 @@ class LinearEnv:
 
     def _start(self, g: int) -> Tensor:
         n, d = self.layout.envs_per_group, self.obs_dims[g]
-        return 4 * noise.uniform(self.group_seeds[g], self.step_count, noise.INITIAL_STATE, n, d, self.device) - 2
+        return 4 * noise.uniform(self.group_seeds[g], self.step_count, 1, n, d, self.device) - 2
 
     def _obs(self) -> Tensor:
         width = max(self.obs_dims)

@@ -1,0 +1,86 @@
+"""Run by test_new_kind in a copy of the package whose table of kinds has one row more, ``compute_bonus``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from jail_fakes import judged, make_task, state_of
+from shaping_fakes import Groups, load, shaping
+
+import envcoder_bench
+from envcoder_bench.core import noise
+from envcoder_bench.env.cost import measure_cost, ways
+from envcoder_bench.report.breakdown import LABELS
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.describe import describe
+from envcoder_bench.search.evolve import Genome
+from envcoder_bench.search.prompt import load_templates, system_prompt
+from envcoder_bench.shaping.contract import Candidate, CandidateError
+
+BONUS = "def compute_bonus(state_dict):\n    return 2.0 * state_dict['dof_pos'][:, 0]\n"
+EXTRA = "def compute_extra(dof_pos):\n    return dof_pos[:, 1]\n"
+DRAWN = "def compute_bonus(dof_pos):\n    return torch.rand(dof_pos.shape[0])\n"
+PLAIN = "def compute_reward(dof_pos):\n    return dof_pos[:, 0]\n"
+
+
+def fault(code: str) -> str:
+    try:
+        shaping(code)
+    except CandidateError as error:
+        return str(error)
+    raise AssertionError("it was taken")
+
+
+def loaded_and_checked() -> None:
+    assert list(load(BONUS).functions) == list(load(EXTRA).functions) == ["compute_bonus"]
+    wrong = "def compute_bonus(dof_pos):\n    return dof_pos\n"
+    assert fault(wrong).startswith("mine.py:1: in compute_bonus: returned shape (4, 3); it must be (4,)")
+    assert "NaN or infinity in 4 of 4" in fault("def compute_bonus(dof_pos):\n    return dof_pos[:, 0] / 0 * 0\n")
+    assert "(did you mean compute_bonus?)" in fault("def compute_bonu(dof_pos):\n    return dof_pos\n")
+    assert fault(f"{BONUS}{EXTRA}").endswith("compute_extra and compute_bonus (line 1) are one function: keep one")
+
+
+def dispatched(compiled: bool) -> None:
+    groups = Groups([BONUS, PLAIN, DRAWN], compiled=compiled)
+    assert groups.refused == []
+    made = groups.dispatch.run("bonus", 3)["value"]
+    first = groups.task.state["dof_pos"][:4, 0]
+    drawn = noise.uniform(0, 3, 9, 4, 1)[:, 0]
+    torch.testing.assert_close(made, torch.cat((2.0 * first, torch.zeros(4), drawn)))
+    assert len(groups.dispatch.stages["bonus"].traced) == 2 * compiled
+    assert ways(groups.dispatch, 0)["bonus"] == ("compiled" if compiled else "Python")
+    state = {**groups.task.state, "actions": groups.actions, "progress_buf": groups.progress_buf}
+    costs = measure_cost(groups.shapings[0], state, groups.task.constants, 0, 3, 0.0)
+    assert costs is not None and costs["bonus"] > 0.0
+
+
+def told() -> None:
+    assert "  compute_bonus: (n,) float, added to the reward" in describe("Cartpole")
+    assert LABELS["bonus"] == "candidates: bonus"
+    asked = ["compute_reward", "compute_bonus"]
+    text = system_prompt(load_templates(), "Cartpole", "", "", asked, "human", compose_config("Cartpole"))
+    assert "- `compute_bonus(state_dict)` returns (n,) float, added to the reward. It is called after the phys" in text
+    assert [function.name for function in Genome(f"{BONUS}{PLAIN}", asked).shapers()] == asked
+
+
+def jailed() -> None:
+    made = judged({"good": BONUS, "bad": "def compute_bonus(dof_pos):\n    return dof_pos\n"}, task="Cartpole")
+    assert isinstance(made["bad"], CandidateError) and "in compute_bonus: returned shape (8, 2)" in str(made["bad"])
+    good = made["good"]
+    assert isinstance(good, Candidate), str(good)
+    state = state_of(make_task("Cartpole"))
+    program = good.functions["compute_bonus"]
+    given = program.call(state, torch.zeros(8, 1))
+    assert program.program is not None and torch.equal(given, 2.0 * state["dof_pos"][:, 0])
+
+
+if __name__ == "__main__":
+    assert "tests" not in Path(envcoder_bench.__file__).parts and "compute_bonus" in load(BONUS).functions
+    loaded_and_checked()
+    dispatched(compiled=False)
+    dispatched(compiled=True)
+    told()
+    if sys.platform.startswith("linux"):
+        jailed()

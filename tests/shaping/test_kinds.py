@@ -1,0 +1,119 @@
+"""The table of kinds: what its columns promise, and that the documentation says the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from string import Template
+from types import SimpleNamespace
+
+import pytest
+from shaping_fakes import BASELINE, FakeTask, load
+
+from envcoder_bench.core import noise
+from envcoder_bench.shaping import outputs
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.faults import BadReturn
+from envcoder_bench.shaping.kinds import (
+    ACTION_TYPES,
+    ALIASES,
+    CALLED,
+    CANDIDATE,
+    KINDS,
+    RUN,
+    SHAPER_TYPES,
+    STAGES,
+    UNSHAPED,
+    VALUE,
+    of_stage,
+)
+
+DOCS = Path(__file__).parents[2] / "docs" / "candidates.md"
+
+
+def test_purposes_are_those_that_results_were_made_with():
+    """A change of one changes the random numbers of every run, and a checkpoint would not go on."""
+    known = {
+        **{"initial_state": 1, "goal": 2, "reward": 3, "observation": 4},
+        **{"terminal": 5, "command": 6, "fitness": 8},
+    }
+    assert {stage: kind.purpose for stage, kind in STAGES.items()} == known
+    assert STAGES["command"].purpose == noise.CONTROL
+
+
+def test_no_two_stages_share_random_numbers():
+    purposes = [noise.ACTION, *(kind.purpose for kind in STAGES.values())]
+    assert len(set(purposes)) == len(purposes) and all(0 <= x < noise.PURPOSES for x in purposes)
+
+
+def test_kinds_of_one_stage_differ_in_words_alone():
+    own = ("name", "aliases", "returns", "effort")
+    for kind in KINDS.values():
+        of_first = asdict(STAGES[kind.stage])
+        assert {key: x for key, x in asdict(kind).items() if key not in own and x != of_first[key]} == {}
+    assert of_stage("command") == ACTION_TYPES == ("compute_torque", "compute_dof_target")
+
+
+def test_stages_are_in_the_order_of_a_control_step():
+    assert list(STAGES) == ["command", "reward", "terminal", "initial_state", "goal", "observation", "fitness"]
+    for kind in KINDS.values():
+        assert kind.called in CALLED and kind.judged_with in (CANDIDATE, UNSHAPED, RUN)
+        assert (kind.shape is None) == (kind.keys is not None) == (kind.rest is not None)
+    assert sum(kind.components for kind in KINDS.values()) == 1
+
+
+def test_every_kind_takes_what_it_says_and_nothing_else():
+    task = FakeTask(4)
+    for kind in KINDS.values():
+        parts = kind.parts(task)
+        rows = {key: task.state["dof_pos"].new_ones(4, *(max(x, 1) for x in part.shape)) for key, part in parts.items()}
+        value = rows.get(VALUE, rows)
+        made, components = outputs.returned(kind, value, parts, 4, False)
+        assert made.keys() == parts.keys() and components == {}
+        for wrong in (None, task.state["dof_pos"][:3], {}, {"dof_po": task.state["dof_pos"]}):
+            with pytest.raises(BadReturn, match=r"^returned"):
+                outputs.returned(kind, wrong, parts, 4, False)
+        pair = (value, {"part": task.state["dof_pos"][:, 0]})
+        if kind.components:
+            assert list(outputs.returned(kind, pair, parts, 4, False)[1]) == ["part"]
+        else:
+            with pytest.raises(BadReturn, match="a tuple"):
+                outputs.returned(kind, pair, parts, 4, False)
+
+
+def test_a_candidates_function_takes_the_place_of_all_of_its_stage():
+    baseline = load(f"{BASELINE}\ndef compute_torque(action):\n    return action\n", "human")
+    shaping = assemble(load("def compute_dof_target(action):\n    return action\n"), baseline)
+    assert shaping.functions["command"].type == "compute_dof_target"
+    assert list(shaping.functions) == ["reward", "observation", "command", "terminal"]  # in the order of the table
+
+
+def test_the_table_is_read_without_torch():
+    code = "import sys; from envcoder_bench.shaping import kinds; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def documented() -> str:
+    """The table of functions as docs/candidates.md has it."""
+    anywhere = SimpleNamespace(object_keys=("the task's objects",), goal_keys=("the task's goals",))
+    rows = ["| function | returns | called | if absent | in evaluations |", "|---|---|---|---|---|"]
+    for name in SHAPER_TYPES:
+        kind = KINDS[name]
+        keys = ", ".join(
+            f"`{key}`" if key.isidentifier() else key for key in (kind.keys(anywhere) if kind.keys else ())
+        )
+        returns = Template(kind.returns).substitute(joints="(n, num_dofs)", keys=keys)
+        returns = re.sub(r"(\{[^}]*\}|\(n[^)]*\))", r"`\1`", returns)
+        aliases = "".join(f", or `{alias}`" for alias in kind.aliases)
+        absent = "" if kind.required else f", else {kind.absent}"
+        cells = [f"`{kind.signature}`{aliases}", returns, kind.called, f"the baseline's{absent}", kind.judged_with]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def test_the_documentation_has_the_table():
+    assert documented() in DOCS.read_text(encoding="utf-8"), f"docs/candidates.md needs this table:\n{documented()}"
+    assert set(ALIASES.values()) <= set(KINDS)

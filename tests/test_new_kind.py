@@ -1,0 +1,91 @@
+"""A new kind of function is a row of the table of kinds and a call in the environment; nothing else changes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from helpers import QUICK
+
+import envcoder_bench
+from envcoder_bench.core.folders import project_folder
+
+TESTS = Path(__file__).parent
+ROW = """
+    Kind(
+        name="compute_bonus",
+        aliases=("compute_extra",),
+        stage="bonus",
+        purpose=9,
+        called=AFTER_PHYSICS,
+        judged_with=UNSHAPED,
+        returns="(n,) float, added to the reward",
+        absent="nothing is added",
+        shape=_number,
+    ),
+"""
+BEFORE = "reward = self.dispatch.reward(self.step_count)"
+CALL = f'{BEFORE} + self.dispatch.run("bonus", self.step_count)["value"]'
+
+
+def edit(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{path.name} has changed: where is {old!r} now?"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A copy of the package with one kind more."""
+    folder = tmp_path_factory.mktemp("tree")
+    package = folder / "envcoder_bench"
+    shutil.copytree(Path(envcoder_bench.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(project_folder("cfg"), folder / "cfg")
+    edit(package / "shaping" / "kinds.py", "\n)\n\nKINDS", f"{ROW})\n\nKINDS")
+    edit(package / "env" / "grouped_vec_task.py", BEFORE, CALL)
+    return folder
+
+
+def python(tree, *words):
+    paths = [tree, TESTS / "fakes", TESTS / "jail"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], env=environment, cwd=tree, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_each_part_knows_it(tree):
+    python(tree, TESTS / "fakes" / "new_kind.py")
+
+
+def weights(run, candidate):
+    return torch.load(run / "candidates" / candidate / "policy.pth", weights_only=False)["model"]
+
+
+@pytest.mark.parametrize("untrusted", (False, True))
+def test_it_trains(tree, tmp_path, untrusted):
+    if untrusted and not sys.platform.startswith("linux"):
+        pytest.skip("the jail needs Linux")
+    bonuses = {"zero": "0.0 * pole_angle", "large": "100.0 * pole_angle"}
+    for name, value in bonuses.items():
+        (tmp_path / f"{name}.py").write_text(f"def compute_bonus(pole_angle):\n    return {value}\n")
+    words = ["--task", "Cartpole", "--candidates", tmp_path, "--shaper_types", "compute_bonus"]
+    words += [*QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 3, "--output_dir", tmp_path / "run"]
+    python(tree, "-m", "envcoder_bench.eval_shapers", *words, "--untrusted" if untrusted else "--profile")
+    rows = pd.read_csv(tmp_path / "run" / "results.csv", dtype={"candidate": str}).set_index("candidate")
+    assert (rows["status"] == "ok").all(), rows
+    human, zero, large = (weights(tmp_path / "run", name) for name in ("human", *bonuses))
+    assert all(torch.equal(human[key], zero[key]) for key in human)
+    assert not all(torch.equal(human[key], large[key]) for key in human)
+    if not untrusted:
+        profile = json.loads((tmp_path / "run" / "profile" / "breakdown.json").read_text())
+        assert "bonus" in profile["seconds"]
+        (cost,) = (one for one in profile["candidates"] if one["name"] == "large")
+        assert cost["microseconds"]["bonus"] > 0 and cost["runs"]["bonus"] == "compiled"
