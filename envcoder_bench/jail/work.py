@@ -142,7 +142,7 @@ def _hold_against(function: CandidateFunction, shaping: Shaping, kind: Kind, sam
                 made = Interpreter(shaping.programs[kind.stage])(sample.given(), sample.action)
     except FAULTS as error:
         raise from_exception(error, function) from None
-    exact = [0] if knows_size(shaping.programs[stage]) else []
+    exact = [0] if knows_size(shaping.programs[kind.stage]) else []
     if not set(made) <= set(parts) or disagreeing(*_rows(parts, made, sample.rows), 1, sample.rows, exact):
         message = (
             f"untrusted code must be traceable: what was traced gives other numbers with {sample.rows} environments; a"
