@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, covers
+from envcoder_bench.tasks.sim_task import covers, used_keys
 
 # keys that learning reads and the files in cfg/train leave out
 OPTIONAL_TRAIN_KEYS = tuple(
@@ -55,7 +55,7 @@ def _optional(task: str, override: str) -> str:
     group, _, rest = key.partition(".")
     adds = rest in OPTIONAL_TRAIN_KEYS if group == "train" else False
     if group == "task":
-        adds = covers(COMMON_KEYS + get_spec(task).task_class.config_keys, rest)
+        adds = covers(used_keys(get_spec(task).task_class), rest)
     return f"++{override}" if adds else override
 
 

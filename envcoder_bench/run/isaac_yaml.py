@@ -17,7 +17,7 @@ from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.checks import check_task
 from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, check_only, covers
+from envcoder_bench.tasks.sim_task import check_only, covers, ignored_keys, used_keys
 from envcoder_bench.trainers.ppo.ranges import check_ranges
 from envcoder_bench.trainers.ppo.settings import check_supported
 
@@ -72,7 +72,7 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
     if own.get("task.randomize") is True:
         raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
     task_class = get_spec(task).task_class
-    used, ignored = COMMON_KEYS + task_class.config_keys, ISAACGYM_KEYS + task_class.ignored_keys
+    used, ignored = used_keys(task_class), ignored_keys(task_class)
     values = {key: value for key, value in own.items() if covers(used, key) and key != "name"}
     without = [key for key in ignored if any(covers((key,), one) for one in own) and not covers(tuple(values), key)]
     for key in own:

@@ -14,7 +14,7 @@ from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.cartpole.task import Cartpole
 from envcoder_bench.tasks.franka_cube_stack.task import FrankaCubeStack
 from envcoder_bench.tasks.humanoid.task import Humanoid
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing, read
+from envcoder_bench.tasks.sim_task import SimTask, check_config, control_timing, ignored_keys, read, used_keys
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
 
     spec = get_spec(name)
     task_class = spec.task_class
-    check_config(cfg, COMMON_KEYS + task_class.config_keys, ISAACGYM_KEYS + task_class.ignored_keys)
+    check_config(cfg, used_keys(task_class), ignored_keys(task_class))
     dt, substeps = control_timing(cfg)
     control = read(cfg, "env").get("control", {})
     simulator = make_simulator(
