@@ -31,7 +31,7 @@ from envcoder_bench.shaping.binding import bind
 from envcoder_bench.shaping.contract import INITIAL_STATE_KEYS, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
 from envcoder_bench.shaping.state import StateDict, own_constants
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.contract import AnyTask
 
 # environments of the samples: primes, which no other axis is likely to have as its length. A function is recorded with
 # two, and with all where these give two programs
@@ -72,7 +72,7 @@ def trace(
     shaping: Shaping,
     probe_state: dict[str, Tensor],
     constants: dict[str, Tensor],
-    task: Task,
+    task: AnyTask,
     memo: Memo | None = None,
 ) -> tuple[Shaping, list[Untraced]]:
     """Return a checked ``shaping`` with ``programs`` filled in, and the functions that have none.
@@ -129,7 +129,7 @@ class _Samples(NamedTuple):
     memo: Memo
     probe_state: dict[str, Tensor]
     constants: dict[str, Tensor]
-    task: Task
+    task: AnyTask
     action_dim: int
 
     def program(
@@ -184,7 +184,7 @@ class Sample:
         self,
         probe_state: dict[str, Tensor],
         constants: dict[str, Tensor],
-        task: Task,
+        task: AnyTask,
         device: torch.device,
         action_dim: int,
         rows: int = ROWS,

@@ -30,7 +30,7 @@ from envcoder_bench.shaping.contract import (
     CandidateError,
     CandidateFunction,
 )
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.contract import AnyTask
 
 MAX_NODES = 10_000  # numbers that all functions of a file compute for one environment
 MAX_LIVE = 1_000  # numbers that a function keeps at once: a GPU sets memory aside for them, for every thread it can run
@@ -87,7 +87,7 @@ class Contract:
 
     @classmethod
     def of(
-        cls, task: Task, state: Mapping[str, Tensor], action_dim: int, types: Sequence[str] | None = None
+        cls, task: AnyTask, state: Mapping[str, Tensor], action_dim: int, types: Sequence[str] | None = None
     ) -> Contract:
         """The contract of a task, whose ``state`` is as functions see it; ``types`` None: all."""
         keys = {

@@ -34,7 +34,7 @@ from envcoder_bench.shaping.discovery import find_candidates, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.tasks.registry import check_task_name
+from envcoder_bench.tasks.registry import get_spec
 
 
 def start(
@@ -49,7 +49,7 @@ def start(
     """Begin a run and see it through.
 
     Args:
-        task: a registered task.
+        task: a task's name, its folder or ``module:Class``.
         overrides: ``key=value`` for the config.
         candidates: files or folders; default ``user_functions/<task>``.
         candidate_idx: positions to keep, e.g. ``"0,2,5"``.
@@ -63,8 +63,8 @@ def start(
     Raises:
         UserError: bad input; nothing was written.
     """
-    path = (output_dir or _new_folder(task)).absolute()
     with user_input():
+        path = (output_dir or _new_folder(get_spec(task).name)).absolute()
         refuse_taken(path)  # first: what follows takes a while
     with _stoppable("the run had not begun, and nothing was written"):
         cfg, sources, fitness, saved, plan = _ready(task, overrides, candidates, candidate_idx, num_envs)
@@ -85,7 +85,7 @@ def _ready(
     """All that a run begins with, before anything is written."""
     cfg = run_config(task, overrides)
     with user_input():
-        found = find_candidates(list(candidates or []), task, _candidates_root())
+        found = find_candidates(list(candidates or []), cfg.task.name, _candidates_root())
         if candidate_idx is not None:
             found = select(found, candidate_idx)
     try:
@@ -109,7 +109,6 @@ def _ready(
 def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
     """The config of a run, with its simulator and device chosen. Raises UserError for what no run can be made of."""
     with user_input():
-        check_task_name(task)
         cfg = compose_config(task, overrides)
         check_values(cfg)
         check_task(cfg)
@@ -125,6 +124,7 @@ def resume(path: Path, command: str = "") -> int:
     cfg = with_defaults(cfg)
     if folder.complete:
         return outcome.show_again(folder, cfg)
+    _find_task(folder, cfg)
     with _at_work(folder, command), folder.locked():
         with user_input():
             pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
@@ -134,7 +134,6 @@ def resume(path: Path, command: str = "") -> int:
         saved = folder.load_checkpoint() or Checkpoint()
         try:  # of a run of format 1 it is not known whether somebody changed its config
             with user_input():
-                check_task_name(cfg.task.name)
                 check_values(cfg)
                 check_task(cfg)
                 check_training(cfg)
@@ -143,6 +142,19 @@ def resume(path: Path, command: str = "") -> int:
             raise UserError(f"{folder.config}: {error}") from error
         plan = _prepare(cfg, sources, folder.read_fitness(cfg), footprint, saved)
         return _Run(folder, cfg, sources, saved, command, resumed=True).see_through(plan)
+
+
+def _find_task(folder: RunFolder, cfg: DictConfig) -> None:
+    """Load the run's task. Raises UserError where it is there no more, or is another one."""
+    try:
+        name = get_spec(cfg.task_source or cfg.task.name).name
+    except ValueError as error:
+        remedy = ""
+        if cfg.task_source:
+            remedy = f": put the task back to {cfg.task_source}, or set task_source to where it is now"
+        raise UserError(f"{folder.config}: {error}{remedy}") from error
+    if name != cfg.task.name:
+        raise UserError(f"{folder.config}: the task in {cfg.task_source} is {name}, and the run's is {cfg.task.name}")
 
 
 @contextmanager
@@ -182,7 +194,7 @@ def _prepare(
     """
     done = saved.done
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in outcome.seeds(cfg))]
-    groups, failed = prepare(cfg, left, fitness)
+    groups, failed = prepare(cfg, left, fitness, footprint.take_probe())
     skipped = [name for name, error in failed.items() if none_asked(error)]
     own = [source.name for source in sources if source.name not in BASELINES]
     if skipped and set(own) <= set(skipped):

@@ -12,10 +12,9 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.checks import check_task
-from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys
+from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys, train_defaults
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import check_only, covers, ignored_keys, used_keys
 from envcoder_bench.trainers.ppo.ranges import check_ranges
@@ -86,7 +85,7 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
         del values["sim.substeps"]
         without.append("sim.substeps (for PhysX; see task.sim.substeps)")
     _refuse_references(file, "--task_config", values)
-    cfg = OmegaConf.create({"task": OmegaConf.load(project_folder("cfg") / "task" / f"{task}.yaml")})
+    cfg = OmegaConf.create({"task": OmegaConf.load(get_spec(task).config)})
     for key, value in values.items():
         OmegaConf.update(cfg, f"task.{key}", value, force_add=True)
     try:
@@ -101,8 +100,7 @@ def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
     own = _leaves(file)
     if not any(key.startswith("params.") for key in own):
         raise UserError(f"--train_config {file} is no train YAML: it has nothing below 'params'")
-    defaults = OmegaConf.load(project_folder("cfg") / "train" / f"{task}PPO.yaml")
-    assert isinstance(defaults, DictConfig)
+    defaults = train_defaults(get_spec(task))
     known = (*OPTIONAL_TRAIN_KEYS, *(key for key in config_keys(defaults) if not _is_branch(defaults, key)))
     values: Leaves = {}
     without: list[str] = []

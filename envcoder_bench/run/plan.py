@@ -13,7 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.prepare import Group, build_task
+from envcoder_bench.run.prepare import Group, build_probe
+from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.ppo.footprint import LearnerBytes, learner_bytes
 
 USABLE = 0.9  # of the free memory: allocators round up, and other programs live here too
@@ -21,7 +22,6 @@ USABLE = 0.9  # of the free memory: allocators round up, and other programs live
 PROGRAM = {"cpu": 0.64 * 2**30, "cuda": 1.0 * 2**30}
 _CPU_WORKSPACE = 1.45  # torch's CPU kernels pack and copy matrices: so much more than the learner's own tensors
 _NOISE_BYTES = 44  # of one number while a rollout's noise is drawn: float32, and the int64 counters it comes from
-_PROBE_ENVS = 16
 WIDE_SHARE = 0.1  # of all memory: padding to the widest candidate that costs more is told
 _UNITS = {"": 2**30, "b": 1, **{f"{p}b": 1000**k for k, p in enumerate("kmgt", 1)}}
 _UNITS.update({f"{p}{b}": 1024**k for k, p in enumerate("kmgt", 1) for b in ("", "i", "ib")})
@@ -74,7 +74,8 @@ class Footprint:
     def __init__(self, cfg: DictConfig) -> None:
         self._cfg = cfg
         self._cpu = cfg.device == "cpu"
-        task = build_task(cfg, min(_PROBE_ENVS, cfg.num_envs_per_candidate))
+        self._probe: Task | None = build_probe(cfg)
+        task = self._probe
         self._simulation = task.bytes_per_env
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
@@ -83,6 +84,11 @@ class Footprint:
         self._program = int(PROGRAM["cpu" if self._cpu else "cuda"])
         free = self._program + int(USABLE * free_bytes(cfg.device))
         self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
+
+    def take_probe(self) -> Task | None:
+        """The small simulation, for ``prepare``; it is not kept here, so that its memory is free afterwards."""
+        probe, self._probe = self._probe, None
+        return probe
 
     def bytes(self, widths: Sequence[Widths]) -> int:
         """Estimate what groups of these widths take together."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import sys
@@ -174,11 +175,19 @@ def show_again(folder: RunFolder, cfg: DictConfig) -> int:
         UserError: neither of the two files that hold its ranking can be read.
     """
     ranked = _read_ranking(folder)
-    show(folder, ranked, fitness_meaning(cfg, folder.read_fitness(cfg)))
+    show(folder, ranked, _recorded_meaning(folder) or fitness_meaning(cfg, folder.read_fitness(cfg)))
     for note in folder.notes:
         print(f"{folder.path}: {note}", file=sys.stderr)
     print(f"\nthe run in {shown(folder.path)} is complete: there was nothing left to do", file=sys.stderr)
     return exit_code(ranked)
+
+
+def _recorded_meaning(folder: RunFolder) -> str:
+    """What fitness measured, by summary.json: the task may be there no more. Empty where it is damaged."""
+    try:
+        return str(json.loads(folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _read_ranking(folder: RunFolder) -> list[Ranked]:

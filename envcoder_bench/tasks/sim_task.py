@@ -40,6 +40,7 @@ ISAACGYM_KEYS = (
 )
 
 
+YAML_FILES: dict[str, str] = {}  # of tasks from outside the package, by name
 # fields that tasks have in common
 PROGRESS = Field((), "control steps", "steps since the episode began; int64")
 MAX_EPISODE_LENGTH = Field(
@@ -195,6 +196,11 @@ def ignored_keys(task_class: type[SimTask]) -> tuple[str, ...]:
     return ISAACGYM_KEYS + task_class.ignored_keys
 
 
+def yaml_file(cfg: Mapping[str, Any]) -> str:
+    """The file that a task's config is from, for messages."""
+    return YAML_FILES.get(cfg["name"], f"cfg/task/{cfg['name']}.yaml")
+
+
 def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
     """Look a dotted key up in a task's config.
 
@@ -206,7 +212,7 @@ def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
         if part not in node:
             if default is not None:
                 return default
-            raise ValueError(f"cfg/task/{cfg['name']}.yaml: the key '{key}' is missing")
+            raise ValueError(f"{yaml_file(cfg)}: the key '{key}' is missing")
         node = node[part]
     return node
 
@@ -234,7 +240,7 @@ def check_config(cfg: Mapping[str, Any], used: tuple[str, ...], ignored: tuple[s
     Raises:
         ValueError: an unknown key, with its near matches, or domain randomization, which is not there.
     """
-    file = f"cfg/task/{cfg['name']}.yaml"
+    file = yaml_file(cfg)
     if read(cfg, "task.randomize", False):
         raise ValueError(f"{file}: task.randomize is True, but domain randomization is not available: set it to False")
     without_effect: list[str] = []
