@@ -117,7 +117,8 @@ class Asked:
         footprint.refuse_too_large()
         trusted = cfg.copy()
         trusted.untrusted = False
-        prepare(trusted, [], read_fitness(cfg), footprint.take_probe())  # the fitness function is tried on a state of the task
+        # the fitness function is tried on a state of the task
+        prepare(trusted, [], read_fitness(cfg), footprint.take_probe())
         confinement()
 
     def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path) -> Proposer:
