@@ -148,11 +148,11 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
     files: dict[str, object] = {}
     if args.task_config is not None or args.train_config is not None:
         from envcoder_bench.run.isaac_yaml import file_overrides  # here: --help must not wait for it
-        from envcoder_bench.tasks.registry import check_task_name
+        from envcoder_bench.tasks.registry import get_spec
 
         with user_input():
-            check_task_name(args.task)
-        files.update(file_overrides(args.task, args.task_config, args.train_config))
+            task = get_spec(args.task).name
+        files.update(file_overrides(task, args.task_config, args.train_config))
     return {
         **files,
         "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",

@@ -11,7 +11,7 @@ import re
 import sys
 import zlib
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ import envcoder_bench
 from envcoder_bench.compile.program import Node, Output, Program
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import CandidateFunction
+from envcoder_bench.tasks.registry import outside_tasks
+from envcoder_bench.tasks.spec import task_files
 
 # what else than its own text a file may depend on: then its text does not tell what its functions compute
 _READS = re.compile(
@@ -62,7 +64,7 @@ class ProgramCache:
 
     def _path(self, function: CandidateFunction, *parts: object) -> Path | None:
         text = self._texts.get(function.file)
-        if text is None or not stands_alone(text):
+        if text is None or not stands_alone(text) or _leaves_the_task(text):
             return None
         key = repr((self._context, text, function.type, parts))
         return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
@@ -105,20 +107,36 @@ def stands_alone(text: str) -> bool:
 
     A helper module beside the file may change while the text stays as it is.
     """
-    if _READS.search(text):
-        return False
     known = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(redirect.helper_names())}
+    return not _READS.search(text) and all(name.split(".")[0] in known for name in _imported(text))
+
+
+def _imported(text: str) -> Iterator[str]:
+    """The names of the modules that a text imports."""
     for node in ast.walk(ast.parse(text)):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            names = ["." * node.level + (node.module or "")]
-        if any(name.split(".")[0] not in known for name in names):
-            return False
-    return True
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+
+
+def _leaves_the_task(text: str) -> bool:
+    """Whether a file imports from a task outside the package whose own code depends on more than the key holds."""
+    for name, spec in outside_tasks().items():
+        package = f"envcoder_bench.tasks.{name}"
+        if package in text or f"import {name}" in text:
+            texts = [file.read_text("utf-8", "replace") for file in task_files(spec.folder) if file.suffix == ".py"]
+            if not all(stands_alone(re.sub(r"^(\s*from )\.", rf"\1{package}.", own, flags=re.M)) for own in texts):
+                return True
+    return False
+
+
+def own_code() -> str:
+    """A digest of all code of this package and of tasks from outside it: candidates may import any of it."""
+    return repr((_package_code(), [(name, spec.digest) for name, spec in sorted(outside_tasks().items())]))
 
 
 @functools.lru_cache(maxsize=None)
-def own_code() -> str:
-    """A digest of all code of this package: candidates may import any of it."""
+def _package_code() -> str:
     root = Path(envcoder_bench.__file__).parent
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(root.rglob("*.py")))).hexdigest()

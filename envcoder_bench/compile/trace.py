@@ -32,7 +32,7 @@ from envcoder_bench.shaping.faults import FAULTS, one_line, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.outputs import returned
 from envcoder_bench.shaping.state import StateDict, own_constants
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.contract import AnyTask
 
 # Environments of the samples: lengths that no other axis is likely to have. A function that may know the number is
 # recorded with two, and with all where these give two programs. The first two have the same remainder by 313 alone; all
@@ -75,7 +75,7 @@ def trace(
     shaping: Shaping,
     probe_state: dict[str, Tensor],
     constants: dict[str, Tensor],
-    task: Task,
+    task: AnyTask,
     memo: Memo | None = None,
 ) -> tuple[Shaping, list[Untraced]]:
     """Return a checked ``shaping`` with ``programs`` filled in, and the functions that have none.
@@ -125,7 +125,7 @@ class _Samples(NamedTuple):
     memo: Memo
     probe_state: dict[str, Tensor]
     constants: dict[str, Tensor]
-    task: Task
+    task: AnyTask
     action_dim: int
 
     def program(self, kind: Kind, function: CandidateFunction, components: tuple[str, ...]) -> Program | Untraced:
@@ -178,7 +178,7 @@ class Sample:
         self,
         probe_state: dict[str, Tensor],
         constants: dict[str, Tensor],
-        task: Task,
+        task: AnyTask,
         device: torch.device,
         action_dim: int,
         rows: int = ROWS,

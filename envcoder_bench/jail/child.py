@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 from envcoder_bench.jail import wire
@@ -46,6 +47,8 @@ def _workshop(header: dict[str, Any], content: bytes) -> Any:
 
     from envcoder_bench.jail.stand_ins import check_members
     from envcoder_bench.jail.work import Workshop
+    from envcoder_bench.tasks.contract import TaskContract
+    from envcoder_bench.tasks.outside import mount
 
     torch.set_num_threads(1)
     torch.jit.script = _as_it_is  # type: ignore[assignment]
@@ -62,8 +65,13 @@ def _workshop(header: dict[str, Any], content: bytes) -> Any:
             flat = torch.frombuffer(buffer, dtype=own, count=count, offset=at) if count else torch.empty(0, dtype=own)
             tensors[name] = flat.clone().reshape(shape)
             at += count * flat.element_size()
+    for name, folder in header["folders"].items():
+        mount(name, Path(folder))
     names = ("baseline", "shaper_types", "seed", "sizes")
-    workshop = Workshop(header["facts"], made["state"], made["constants"], *(header[name] for name in names))
+    contract = TaskContract.from_plain(header["task"])
+    workshop = Workshop(
+        contract, list(header["folders"]), made["state"], made["constants"], *(header[name] for name in names)
+    )
     workshop.warm_up()
     return workshop
 

@@ -19,7 +19,7 @@ from envcoder_bench.compile.program import KINDS as NUMBERS
 from envcoder_bench.jail import wire
 from envcoder_bench.shaping.contract import MAX_ACTION_DIM, Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ANY, KINDS, SHAPER_TYPES, VALUE, Part
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.contract import AnyTask
 
 MAX_NODES = 10_000  # numbers that all functions of a file compute for one environment
 MAX_LIVE = 1_000  # numbers that a function keeps at once: a GPU sets memory aside for them, for every thread it can run
@@ -72,7 +72,7 @@ class Contract:
 
     @classmethod
     def of(
-        cls, task: Task, state: Mapping[str, Tensor], action_dim: int, types: Sequence[str] | None = None
+        cls, task: AnyTask, state: Mapping[str, Tensor], action_dim: int, types: Sequence[str] | None = None
     ) -> Contract:
         """The contract of a task, whose ``state`` is as functions see it; ``types`` None: all."""
         reads = {key: (NUMBERS[x.dtype], math.prod(x.shape[1:])) for key, x in state.items() if x.dtype in NUMBERS}

@@ -19,7 +19,7 @@ from envcoder_bench.jail.syntax import MAX_CHARACTERS
 from envcoder_bench.jail.warden import Answer, Failure, Jail
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.text import misleading, unreadable
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.contract import AnyTask
 
 Verdict = Union[Candidate, CandidateError]
 Source = Tuple[str, str, str]  # name, file (for messages) and text
@@ -27,7 +27,7 @@ Source = Tuple[str, str, str]  # name, file (for messages) and text
 
 def judge(
     sources: Sequence[Source],
-    task: Task,
+    task: AnyTask,
     state: Mapping[str, Tensor],
     baseline: str,
     action_dim: int,
@@ -89,7 +89,7 @@ def _verdict(answer: Answer, name: str, file: str, source: str, contract: Contra
         return CandidateError(error.message, error.file, error.line, error.function)
 
 
-def _facts(task: Task, state: Mapping[str, Tensor]) -> object:
+def _facts(task: AnyTask, state: Mapping[str, Tensor]) -> object:
     """What answers depend on; not the numbers of the state, on which functions are tried again in the trainer."""
     facts = (task.num_dofs, task.default_action_dim, task.goal_keys, task.object_keys)
     shapes = sorted((key, tuple(x.shape), str(x.dtype)) for key, x in state.items())

@@ -26,7 +26,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.rebuild import clean
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.contract import AnyTask, contract_of
+from envcoder_bench.tasks.registry import outside_tasks
 
 START_LIMIT = 300.0  # seconds until the jail's own process is ready, on a slow disk
 # what the process finds in its environment: nothing of the user's but where libraries lie
@@ -85,7 +86,7 @@ class Jail:
 
     def __init__(
         self,
-        task: Task,
+        task: AnyTask,
         state: Mapping[str, Tensor],
         baseline: str,
         shaper_types: Sequence[str] | None = None,
@@ -98,9 +99,9 @@ class Jail:
         self.limits = limits or Limits()
         self._parallel = parallel or usable_cpus()
         self._numbers = 0
-        facts = {name: getattr(task, name) for name in ("num_dofs", "default_action_dim", "goal_keys", "object_keys")}
         header = {
-            "facts": facts,
+            "task": contract_of(task).to_plain(),
+            "folders": {name: str(spec.folder) for name, spec in outside_tasks().items()},
             "baseline": baseline,
             "shaper_types": None if shaper_types is None else list(shaper_types),
             "seed": seed,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Sequence
 
 import torch
@@ -32,6 +31,7 @@ from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_setting
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
 from envcoder_bench.shaping.loading import GIVEN, load_candidate, parse
 from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 
 FILE = "candidate.py"  # what a file is called in here
 MOST_ROWS = 8192  # environments on which programs are held against their functions
@@ -41,7 +41,7 @@ class Workshop:
     """Everything that the files of one task need, made once.
 
     Args:
-        facts: of the task: ``num_dofs``, ``default_action_dim``, ``goal_keys``, ``object_keys``.
+        contract: of the task; ``outside``: names of tasks from outside the package, whose baselines may be imported.
         state: a real state, ``(n, ...)`` tensors; ``constants``: the task's.
         baseline: the text of the file that fills in for absent functions.
         shaper_types: which functions come from the files; None: all.
@@ -51,7 +51,8 @@ class Workshop:
 
     def __init__(
         self,
-        facts: dict[str, Any],
+        contract: TaskContract,
+        outside: Sequence[str],
         state: dict[str, Tensor],
         constants: dict[str, Tensor],
         baseline: str,
@@ -59,18 +60,11 @@ class Workshop:
         seed: int,
         sizes: Sequence[int],
     ) -> None:
-        self._task: Any = SimpleNamespace(
-            **facts,
-            name="the task",
-            state=state,
-            constants=constants,
-            device=torch.device("cpu"),
-            default_dof_target=_no_drives,
-        )
+        self._task = TaskSnapshot(contract, state, constants, torch.device("cpu"), _no_drives)
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
         self._probe = Probe(state, constants, self._task)
-        self._memo, self._given = Memo(incomplete=True), surroundings.prepare(_libraries())
+        self._memo, self._given = Memo(incomplete=True), surroundings.prepare(_libraries(outside))
         self._fresh, self._sizes = _disturbed(state), sorted({min(size, MOST_ROWS) for size in sizes})
         self._seal = Seal()
 
@@ -160,12 +154,13 @@ def _no_drives(*_: object) -> Tensor:
     raise NotImplementedError
 
 
-def _libraries() -> dict[str, frozenset[str]]:
+def _libraries(outside: Sequence[str]) -> dict[str, frozenset[str]]:
     """The modules of this package that files may import from: the helpers, and every task's baselines."""
     found = {name: redirect.helper_names() for name in HELPERS}
-    for file in sorted(Path(tasks.__file__).parent.glob("*/*.py")):
-        if file.stem in BASELINES:
-            name = f"{tasks.__name__}.{file.parent.name}.{file.stem}"
+    shipped = [file.parent.name for file in sorted(Path(tasks.__file__).parent.glob("*/task.py"))]
+    for folder in (*shipped, *outside):
+        for baseline in BASELINES:
+            name = f"{tasks.__name__}.{folder}.{baseline}"
             own = vars(importlib.import_module(name)).items()
             found[name] = frozenset(key for key, value in own if getattr(value, "__module__", "") == name)
     return {name: frozenset(key for key in own if key[0] != "_") for name, own in found.items()}

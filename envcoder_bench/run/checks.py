@@ -8,10 +8,10 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.plan import parse_size
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.registry import trainer_class
 
 _WHOLE: dict[str, int] = {  # key: least value
@@ -72,7 +72,7 @@ def check_values(cfg: DictConfig) -> None:
 
 def check_task(cfg: DictConfig) -> None:
     """Raise UserError for a number of the task that is none, or not in its range."""
-    shipped = OmegaConf.load(project_folder("cfg") / "task" / f"{cfg.task.name}.yaml")
+    shipped = OmegaConf.load(get_spec(cfg.task.name).config)
     _check_node(shipped, cfg.task, "task")
     for key, least in _TASK_WHOLE.items():
         value = OmegaConf.select(cfg.task, key)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Sequence
 
 from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, covers
+from envcoder_bench.tasks.sim_task import covers, used_keys
+from envcoder_bench.tasks.spec import TaskSpec
 
+DEFAULT_TRAIN = "Anymal"  # whose PPO a task from outside has that brings none
 # keys that learning reads and the files in cfg/train leave out
 OPTIONAL_TRAIN_KEYS = tuple(
     f"params.config.{key}"
@@ -29,24 +34,72 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
     """Compose the config of a task.
 
     Args:
-        task: a name in ``cfg/task``.
+        task: a task's name, its folder or ``module:Class``.
         overrides: ``key=value`` in Hydra's override grammar.
 
     Raises:
-        UserError: an override is malformed or names an unknown key; the message has the near matches.
+        UserError: there is no such task, something of it is wrong, or an override is malformed or names an unknown key;
+            the message has the near matches.
     """
     for override in overrides:
-        if override.split("=")[0] in ("task", "train", "task.name"):
+        if override.split("=")[0] in ("task", "train", "task.name", "task_source"):
             raise UserError(f"'{override}': choose the task with --task; its YAML is cfg/task/<Task>.yaml")
         if override.startswith(("+", "~")):
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
+    with user_input():
+        spec = get_spec(task)
+        task = spec.name
+        if spec.digest:
+            _store(spec)
     try:
         cfg = _compose(task, [_optional(task, override) for override in overrides])
         OmegaConf.resolve(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_explain(error, task, overrides)) from error
+    cfg.task_source = spec.source
     _count_minibatches(cfg)
     return cfg
+
+
+def _store(spec: TaskSpec) -> None:
+    """Let Hydra find the YAML files of a task from outside the package. Raises ValueError where they are wrong."""
+    store = ConfigStore.instance()
+    store.store(group="task", name=spec.name, node=load_yaml(spec.config))
+    store.store(group="train", name=f"{spec.name}PPO", node=train_defaults(spec))
+
+
+def train_defaults(spec: TaskSpec) -> DictConfig:
+    """PPO's config for a task: its own file, for a task from outside over the default.
+
+    Raises:
+        ValueError: the file of a task from outside is no YAML, or has an unknown key.
+    """
+    if not spec.digest and spec.train is not None:
+        return load_yaml(spec.train)
+    base = load_yaml(project_folder("cfg") / "train" / f"{DEFAULT_TRAIN}PPO.yaml")
+    base.params.config.name = spec.name
+    if spec.train is None:
+        return base
+    own = load_yaml(spec.train)
+    known = [*config_keys(base), *OPTIONAL_TRAIN_KEYS]
+    for key in config_keys(own):
+        if key not in known:
+            hint = near_matches(key, known)
+            raise ValueError(f"{spec.train}: unknown key '{key}'{hint}; for IsaacGymEnvs' files see --train_config")
+    merged = OmegaConf.merge(base, own)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def load_yaml(path: Path) -> DictConfig:
+    """Read a YAML with keys. Raises ValueError in one line."""
+    try:
+        node = OmegaConf.load(path)
+    except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+    if not isinstance(node, DictConfig):
+        raise ValueError(f"{path} is no YAML with keys and values")
+    return node
 
 
 def _optional(task: str, override: str) -> str:
@@ -55,7 +108,7 @@ def _optional(task: str, override: str) -> str:
     group, _, rest = key.partition(".")
     adds = rest in OPTIONAL_TRAIN_KEYS if group == "train" else False
     if group == "task":
-        adds = covers(COMMON_KEYS + get_spec(task).task_class.config_keys, rest)
+        adds = covers(used_keys(get_spec(task).task_class), rest)
     return f"++{override}" if adds else override
 
 
@@ -101,7 +154,10 @@ def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
         return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
     key = found.group(1)
     known = [*config_keys(_compose(task, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
+    spec = get_spec(task)
     files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
+    if spec.digest:
+        files = f"cfg/config.yaml, {spec.config} and {spec.train or f'cfg/train/{DEFAULT_TRAIN}PPO.yaml'}"
     same = [name for name in known if name.endswith(f".{key}")]  # the place in front was left out
     hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
     return f"unknown key '{key}'{hint}; the keys are those of {files}"

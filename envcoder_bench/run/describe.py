@@ -7,11 +7,10 @@ import textwrap
 from string import Template
 from typing import Mapping, Sequence
 
-from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.tasks.facts import Facts, task_facts
+from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
 from envcoder_bench.tasks.registry import baseline_path, get_spec
 from envcoder_bench.tasks.sim_task import SimTask
 
@@ -27,27 +26,22 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         UserError: an override is malformed or names an unknown key.
     """
     task = get_spec(name).task_class
-    try:
-        facts = task_facts(compose_config(name, overrides).task)
-        names, timing = _names(facts), _timing(facts)
-    except UserError as error:
-        if overrides:
-            raise
-        facts, names, timing = None, [], f"no values are known: {error}"  # of a task that has no YAML in cfg/ yet
+    name = task.name
+    facts = task_contract(compose_config(name, overrides).task)
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
         _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE puts another in its place)", width, indent="  "),
-        _wrap(f"timing: {timing}", width, indent="  "),
+        _wrap(f"timing: {_timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(name, task, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
-        _state(task, width, facts.constants if facts else {}),
-        *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in names),
+        _state(task, width, {key: shown(value) for key, value in facts.values.items()}),
+        *(_wrap(f"  {what}: {', '.join(own)}", width, indent="    ") for what, own in _names(facts)),
     ]
     return "\n\n".join(sections)
 
 
-def _timing(facts: Facts) -> str:
+def _timing(facts: TaskContract) -> str:
     steps, seconds = f"{facts.max_episode_length:,}", f"{facts.max_episode_length * facts.dt:.4g}"
     return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
 
@@ -89,7 +83,7 @@ def _shape(task: type[SimTask], key: str) -> str:
     return f"({', '.join(['n', *map(str, shape)])}{',' if not shape else ''})"
 
 
-def _names(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
+def _names(facts: TaskContract) -> list[tuple[str, tuple[str, ...]]]:
     """What the state's axes stand for, in their order."""
     found = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     return [(what, names) for what, names in found.items() if names]

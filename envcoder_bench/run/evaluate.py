@@ -29,7 +29,7 @@ from envcoder_bench.run.training import ALONE, Training
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.tasks.registry import check_task_name
+from envcoder_bench.tasks.registry import get_spec
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def evaluate(
     side by side on a CPU, and one after the other on a CUDA device.
 
     Args:
-        task: a registered task.
+        task: a task's name, its folder or ``module:Class``.
         candidates: files or folders, or texts by name, ``{name: source}``; default ``user_functions/<task>``.
         shaper_types: functions to take from the candidates; default all that they define.
         overrides: for keys of cfg/, ``["train.params.config.gamma=0.9"]`` or ``{"train.params.config.gamma": 0.9}``.
@@ -70,13 +70,14 @@ def evaluate(
     """
     given = None if output_dir is None else Path(output_dir)
     with user_input():
-        refuse_taken((given or _new_folder(task)).absolute())  # first: what follows takes a while
+        name = get_spec(task).name
+        refuse_taken((given or _new_folder(name)).absolute())  # first: what follows takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with settings_kept():
         with _stoppable(None), ALONE:
             cfg, sources, fitness, saved, plan = _ready(task, words, candidates, candidate_idx, num_envs)
-            folder = RunFolder.create((given or _new_folder(task)).absolute(), cfg, sources, fitness)
+            folder = RunFolder.create((given or _new_folder(name)).absolute(), cfg, sources, fitness)
         with _at_work(folder), folder.locked():
             reporter.run_began(folder.path)
             return Training(folder, cfg, sources, saved, reporter, stop).see_through(plan)
@@ -91,6 +92,7 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRe
         result = finished(run, cfg)
         _say_notes(run)
         return result
+    _find_task(run, cfg)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with settings_kept(), _at_work(run), run.locked():
         with ALONE:
@@ -101,7 +103,6 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRe
             saved = run.load_checkpoint() or Checkpoint()
             try:  # of a run of format 1 it is not known whether somebody changed its config
                 with user_input():
-                    check_task_name(cfg.task.name)
                     check_values(cfg)
                     check_task(cfg)
                     check_training(cfg)
@@ -122,7 +123,7 @@ def _ready(
 ) -> tuple[DictConfig, list[CandidateSource], CandidateSource | None, Checkpoint, Plan]:
     """All that a run begins with, before anything is written."""
     cfg = run_config(task, overrides)
-    sources = read_candidates(task, candidates, candidate_idx)
+    sources = read_candidates(cfg.task.name, candidates, candidate_idx)
     if cfg.baselines:
         sources = baseline_sources(task) + sources
     if num_envs is not None:
@@ -135,6 +136,19 @@ def _ready(
     saved = Checkpoint()
     fitness = read_fitness(cfg)
     return cfg, sources, fitness, saved, _prepare(cfg, sources, fitness, footprint, saved)
+
+
+def _find_task(folder: RunFolder, cfg: DictConfig) -> None:
+    """Load the run's task. Raises UserError where it is there no more, or is another one."""
+    try:
+        name = get_spec(cfg.task_source or cfg.task.name).name
+    except ValueError as error:
+        remedy = ""
+        if cfg.task_source:
+            remedy = f": put the task back to {cfg.task_source}, or set task_source to where it is now"
+        raise UserError(f"{folder.config}: {error}{remedy}") from error
+    if name != cfg.task.name:
+        raise UserError(f"{folder.config}: the task in {cfg.task_source} is {name}, and the run's is {cfg.task.name}")
 
 
 def _prepare(
@@ -150,7 +164,7 @@ def _prepare(
     """
     done = saved.done
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in outcome.seeds(cfg))]
-    groups, failed = prepare(cfg, left, fitness)
+    groups, failed = prepare(cfg, left, fitness, footprint.take_probe())
     skipped = [name for name, error in failed.items() if none_asked(error)]
     own = [source.name for source in sources if source.name not in BASELINES]
     if skipped and set(own) <= set(skipped):

@@ -18,7 +18,6 @@ from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
-from envcoder_bench.tasks.registry import check_task_name
 
 Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str]]
 
@@ -26,7 +25,6 @@ Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str
 def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
     """The config of a run, with its simulator and device chosen. Raises UserError for values that cannot be used."""
     with user_input():
-        check_task_name(task)
         cfg = compose_config(task, overrides)
         check_values(cfg)
         check_task(cfg)
@@ -41,7 +39,7 @@ def read_candidates(
     """The candidates' texts.
 
     Args:
-        task: a registered task.
+        task: the name of a task.
         candidates: files or folders, or texts by name; default ``user_functions/<task>``.
         candidate_idx: positions to keep, e.g. ``"0,2,5"`` or ``[0, 2, 5]``.
 

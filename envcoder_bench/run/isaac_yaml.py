@@ -12,12 +12,11 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from envcoder_bench.core.errors import UserError, near_matches
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.checks import check_task
-from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys
+from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys, train_defaults
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, check_only, covers
+from envcoder_bench.tasks.sim_task import check_only, covers, ignored_keys, used_keys
 from envcoder_bench.trainers.ppo.ranges import check_ranges
 from envcoder_bench.trainers.ppo.settings import check_supported
 
@@ -74,7 +73,7 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
     if own.get("task.randomize") is True:
         raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
     task_class = get_spec(task).task_class
-    used, ignored = COMMON_KEYS + task_class.config_keys, ISAACGYM_KEYS + task_class.ignored_keys
+    used, ignored = used_keys(task_class), ignored_keys(task_class)
     values = {key: value for key, value in own.items() if covers(used, key) and key != "name"}
     without = [key for key in ignored if any(covers((key,), one) for one in own) and not covers(tuple(values), key)]
     for key in own:
@@ -88,7 +87,7 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
         del values["sim.substeps"]
         without.append("sim.substeps (for PhysX; see task.sim.substeps)")
     _refuse_references(file, "--task_config", values)
-    cfg = OmegaConf.create({"task": OmegaConf.load(project_folder("cfg") / "task" / f"{task}.yaml")})
+    cfg = OmegaConf.create({"task": OmegaConf.load(get_spec(task).config)})
     for key, value in values.items():
         OmegaConf.update(cfg, f"task.{key}", value, force_add=True)
     try:
@@ -103,8 +102,7 @@ def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
     own = _leaves(file)
     if not any(key.startswith("params.") for key in own):
         raise UserError(f"--train_config {file} is no train YAML: it has nothing below 'params'")
-    defaults = OmegaConf.load(project_folder("cfg") / "train" / f"{task}PPO.yaml")
-    assert isinstance(defaults, DictConfig)
+    defaults = train_defaults(get_spec(task))
     known = (*OPTIONAL_TRAIN_KEYS, *(key for key in config_keys(defaults) if not _is_branch(defaults, key)))
     values: Leaves = {}
     without: list[str] = []

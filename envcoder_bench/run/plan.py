@@ -12,14 +12,14 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.prepare import Group, build_task
+from envcoder_bench.run.prepare import Group, build_probe
+from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import Widths
 from envcoder_bench.trainers.registry import trainer_class
 
 USABLE = 0.9  # of the free memory: allocators round up, and other programs live here too
 # what the smallest run takes: libraries and a compiler; the CUDA context, kernels and graphs (on an H200)
 PROGRAM = {"cpu": 0.64 * 2**30, "cuda": 1.0 * 2**30}
-_PROBE_ENVS = 16
 WIDE_SHARE = 0.1  # of all memory: padding to the widest candidate that costs more is told
 _UNITS = {"": 2**30, "b": 1, **{f"{p}b": 1000**k for k, p in enumerate("kmgt", 1)}}
 _UNITS.update({f"{p}{b}": 1024**k for k, p in enumerate("kmgt", 1) for b in ("", "i", "ib")})
@@ -69,7 +69,8 @@ class Footprint:
 
     def __init__(self, cfg: DictConfig) -> None:
         self._cfg = cfg
-        task = build_task(cfg, min(_PROBE_ENVS, cfg.num_envs_per_candidate))
+        self._probe: Task | None = build_probe(cfg)
+        task = self._probe
         self._simulation = task.bytes_per_env
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
@@ -79,6 +80,11 @@ class Footprint:
         self._program = int(PROGRAM["cpu" if cfg.device == "cpu" else "cuda"])
         free = self._program + int(USABLE * free_bytes(cfg.device))
         self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
+
+    def take_probe(self) -> Task | None:
+        """The small simulation, for ``prepare``; it is not kept here, so that its memory is free afterwards."""
+        probe, self._probe = self._probe, None
+        return probe
 
     def bytes(self, widths: Sequence[Widths]) -> int:
         """Estimate what groups of these widths take together."""

@@ -1,19 +1,20 @@
-"""From candidate files to groups that can be trained: load, fill in from the baseline, check on a real state."""
+"""From candidate files to groups that can be trained: load, assemble, check, trace, group.
+
+Each step is a function of plain data: files and a ``TaskSnapshot``, which one small simulation of the task gives.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
-from dataclasses import dataclass, replace
-from typing import Any, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
-from torch import Tensor
 
 from envcoder_bench.compile import kernels
 from envcoder_bench.compile.cache import ProgramCache
-from envcoder_bench.compile.program import Program
 from envcoder_bench.compile.trace import Memo, Untraced, trace
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
@@ -23,15 +24,19 @@ from envcoder_bench.jail.verdicts import judge
 from envcoder_bench.run.fitness import load_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.slow import SlowFiles
+from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.assemble import Shaping, assemble
 from envcoder_bench.shaping.checking import Probe, check, check_fitness
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
-from envcoder_bench.shaping.kinds import CANDIDATE, FITNESS, KINDS, RUN, STAGES, UNSHAPED
+from envcoder_bench.shaping.kinds import FITNESS, KINDS, STAGES
 from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.tasks.base import BASELINES, Task
+from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
+from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.registry import baseline_path, make_task
 
+PROBE_ENVS = 64  # environments, at most, of the simulation that functions are tried on
 log = logging.getLogger(__name__)
+Faults = Dict[str, CandidateError]
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,28 @@ class Group:
     seed: int
     shaping: Shaping
     evaluation: Shaping
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a run, and what of the config says how they are read.
+
+    Attributes:
+        baselines: by name; a resumed run has its own copies.
+        fitness: the file whose ``compute_fitness`` evaluations measure; None: the task's own fitness.
+        shaper_types: which functions come from candidates; None: all that they define.
+        jailed: what untrusted files were judged to be, by name.
+        loaded: files that keep nothing between calls, by name and seed: these need not be loaded again. No two groups
+            share a module that keeps something.
+    """
+
+    baselines: Mapping[str, CandidateSource]
+    baseline: str
+    fitness: CandidateSource | None
+    shaper_types: Sequence[str] | None
+    slow: SlowFiles
+    jailed: Mapping[str, Candidate | CandidateError] = field(default_factory=dict)
+    loaded: dict[tuple[str, int], Candidate] = field(default_factory=dict)
 
 
 def baseline_sources(task: str) -> list[CandidateSource]:
@@ -57,13 +84,22 @@ def build_task(cfg: DictConfig, num_envs: int) -> Task:
     return make_task(cfg.task.name, cfg.task, num_envs, cfg.sim, cfg.device)
 
 
+def build_probe(cfg: DictConfig) -> Task:
+    """The run's task in a small simulation, to learn its facts and a real state from."""
+    return build_task(cfg, min(PROBE_ENVS, cfg.num_envs_per_candidate))
+
+
 def prepare(
-    cfg: DictConfig, sources: Sequence[CandidateSource], fitness: CandidateSource | None = None
-) -> tuple[list[Group], dict[str, CandidateError]]:
-    """Load and check every candidate.
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    fitness: CandidateSource | None = None,
+    probe: Task | None = None,
+) -> tuple[list[Group], Faults]:
+    """Load, assemble, check, trace and group every candidate.
 
     Args:
         fitness: the file whose ``compute_fitness`` evaluations measure; None: the task's own fitness.
+        probe: as ``build_probe`` makes it, in its first state; None: made here.
 
     Returns:
         The groups to train, candidate by candidate and seed by seed, and the faults of the candidates that cannot be.
@@ -71,40 +107,181 @@ def prepare(
     Raises:
         UserError: the fitness file is at fault.
     """
+    given = {source.name: source for source in sources}
+    baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
     with SlowFiles() as slow:
-        return _prepared(_Loader(cfg, sources, fitness, slow), cfg, sources)
+        files = Files(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
+        tracer = _Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
+        task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
+        _check_fitness(files, task, unshaped, cfg.seed)
+        if cfg.untrusted:
+            files = replace(files, jailed=_jailed(cfg, sources, files, task))
+        collecting = gc.isenabled()
+        gc.disable()  # programs are made of a million small objects that stay: looking for garbage takes longer
+        try:
+            return _prepared(cfg, sources, files, task, unshaped, tracer)
+        finally:
+            if collecting:
+                gc.enable()
 
 
 def _prepared(
-    loader: _Loader, cfg: DictConfig, sources: Sequence[CandidateSource]
-) -> tuple[list[Group], dict[str, CandidateError]]:
-    task = build_task(cfg, cfg.num_envs_per_candidate)
-    state = loader.probe_state(task)
-    loader.check_fitness(state, task)
-    if cfg.untrusted:
-        loader.jail([source for source in sources if source.name not in BASELINES], state, task)
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    files: Files,
+    task: TaskSnapshot,
+    unshaped: Shaping,
+    tracer: _Tracer,
+) -> tuple[list[Group], Faults]:
+    probe = Probe(task.state, task.constants, task)
     groups: list[Group] = []
-    failures: dict[str, CandidateError] = {}
-    told: set[str] = set()
-    collecting = gc.isenabled()
-    gc.disable()  # programs are made of a million small objects that stay: looking for garbage among them takes longer
-    try:
-        for source in sources:
-            try:
-                checked = loader.checked(source, state, task)
-                groups += [loader.group(source, checked, seed) for seed in range(cfg.seed, cfg.seed + cfg.seeds)]
-            except CandidateError as error:
-                failures[source.name] = error
+    faults: Faults = {}
+    for source in sources:
+        try:
+            shaping = load_and_assemble(source, files, cfg.seed)
+            with files.slow.step("checking", source.file):
+                shaping = check(shaping, task.state, task.constants, task, probe)
+            shaping = tracer(replace(shaping, functions={**shaping.functions, **_fitness(files, cfg.seed)}), task)
+            groups += [group(source, shaping, unshaped, files, seed) for seed in range(cfg.seed, cfg.seed + cfg.seeds)]
+        except CandidateError as error:
+            faults[source.name] = error
+        else:
+            _warn_of_memory([own for own in shaping.functions.values() if KINDS[own.type].shaper])
+            tracer.tell()
+    return groups, faults
+
+
+def load(source: CandidateSource, files: Files, seed: int) -> Candidate:
+    """Load a file as a new module, or take it from those that keep nothing. Raises CandidateError."""
+    judged = files.jailed.get(source.name)
+    if isinstance(judged, CandidateError):
+        raise judged
+    if judged is not None:
+        return judged
+    key = (source.name, seed)
+    if key not in files.loaded:
+        with files.slow.step("loading", source.file):
+            if source is files.fitness:
+                candidate = load_fitness(source, seed)
             else:
-                _warn_of_memory([own for own in checked.functions.values() if KINDS[own.type].shaper])
-                for refusal in map(str, loader.untraced.get(source.name, [])):
-                    if refusal not in told:  # a baseline's or the fitness file's function is in many
-                        log.warning("%s: it is not compiled, and runs more slowly", refusal)
-                    told.add(refusal)
-    finally:
-        if collecting:
-            gc.enable()
-    return groups, failures
+                candidate = load_candidate(source.name, source.source, source.file, seed)
+        if any(function.memory_line is not None for function in candidate.functions.values()):
+            return candidate
+        files.loaded[key] = candidate
+    return files.loaded[key]
+
+
+def load_and_assemble(source: CandidateSource, files: Files, seed: int) -> Shaping:
+    """What a file defines over the run's baseline; a baseline is whole in itself. Raises CandidateError."""
+    if source.name in BASELINES:
+        baseline = load(source, files, seed)
+        return assemble(baseline, baseline)
+    candidate = load(source, files, seed)
+    return assemble(candidate, load(files.baselines[files.baseline], files, seed), files.shaper_types)
+
+
+def group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: Files, seed: int) -> Group:
+    """A group's own modules, with the dimensions and programs that were found.
+
+    Args:
+        checked, unshaped: checked and traced shapings, the candidate's and the unshaped baseline's.
+    """
+    found = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
+    judged, alone = (load_and_assemble(own, files, seed) for own in (source, files.baselines[UNSHAPED]))
+    functions = {
+        kinds.CANDIDATE: judged.functions,
+        kinds.UNSHAPED: alone.functions,
+        kinds.RUN: _fitness(files, seed),
+    }
+    # an evaluation's programs of fitness were made beside actions of the candidate's width
+    programs = {kinds.CANDIDATE: checked.programs, kinds.UNSHAPED: unshaped.programs, kinds.RUN: checked.programs}
+
+    def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        own = {stage: by_source[kind.judged_with] for stage, kind in STAGES.items()}
+        return {stage: made[stage] for stage, made in own.items() if stage in made}
+
+    evaluation = {"functions": judging(functions), "programs": judging(programs), "components": ()}
+    training = replace(load_and_assemble(source, files, seed), **found)
+    return Group(source.name, seed, training, replace(judged, **{**found, **evaluation}))
+
+
+class _Tracer:
+    """Traces shapings, with what is known from others and from earlier processes; says what cannot be traced."""
+
+    def __init__(self, cfg: DictConfig, sources: Sequence[CandidateSource]) -> None:
+        self._on = cfg.compile_shapers and kernels.available()
+        self._texts = {source.file: source.source for source in sources}
+        self._seed, self._memo = cfg.seed, Memo()
+        self._untraced: list[Untraced] = []
+        self._told: set[str] = set()
+
+    def begin(self, task: Task | TaskSnapshot) -> None:
+        """Trace on this state from here on."""
+        self._memo.samples.clear()
+        self._memo.cache = ProgramCache(self._texts, task.state, task.constants, self._seed)
+
+    def __call__(self, shaping: Shaping, task: Task | TaskSnapshot) -> Shaping:
+        """The shaping with its programs."""
+        if self._on:
+            shaping, self._untraced = trace(shaping, task.state, task.constants, task, self._memo)
+        return shaping
+
+    def tell(self) -> None:
+        """Say which functions of the last shaping have no program, each once: a baseline's are in many."""
+        for refusal in map(str, self._untraced):
+            if refusal not in self._told:
+                log.warning("%s: it is not compiled, and runs more slowly", refusal)
+            self._told.add(refusal)
+
+
+def _snapshot(task: Task, files: Files, tracer: _Tracer, seed: int) -> tuple[TaskSnapshot, Shaping]:
+    """A task's facts and a real state, one step into episodes of the unshaped task, and the unshaped shaping."""
+    contract = TaskContract.of(task)
+    tracer.begin(task)
+    unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
+    unshaped = tracer(check(unshaped, task.state, task.constants, task), task)
+    env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [unshaped], [seed])
+    env.reset()
+    env.advance(torch.zeros_like(env.actions))
+    state = {key: x.clone() for key, x in env.state.items()}
+    snapshot = TaskSnapshot(contract, state, task.constants, task.device, task.default_dof_target)
+    tracer.begin(snapshot)
+    return snapshot, unshaped
+
+
+def _jailed(
+    cfg: DictConfig, sources: Sequence[CandidateSource], files: Files, task: TaskSnapshot
+) -> dict[str, Candidate | CandidateError]:
+    """Have files judged where they can do no harm: here, they are programs without code from now on.
+
+    Raises:
+        UserError: they cannot be confined on this machine.
+    """
+    announce()
+    baseline = files.baselines[cfg.baseline]
+    shaping = check(load_and_assemble(baseline, files, cfg.seed), task.state, task.constants, task)
+    types = None if cfg.shaper_types is None else list(cfg.shaper_types)
+    given = [(source.name, source.file, source.source) for source in sources if source.name not in BASELINES]
+    sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
+    return judge(given, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
+
+
+def _fitness(files: Files, seed: int) -> dict[str, CandidateFunction]:
+    """What evaluations measure instead of the task's own fitness, by stage."""
+    if files.fitness is None:
+        return {}
+    return {KINDS[FITNESS].stage: load(files.fitness, files, seed).functions[FITNESS]}
+
+
+def _check_fitness(files: Files, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:
+    """Call the fitness function once. Raises UserError."""
+    try:
+        for function in _fitness(files, seed).values():
+            with files.slow.step("checking", function.file):
+                check_fitness(function, Probe(task.state, task.constants, task), task, unshaped.action_dim)
+            _warn_of_memory([function])
+    except CandidateError as error:
+        raise UserError(f"--fitness {error}") from None
 
 
 def _warn_of_memory(functions: Sequence[CandidateFunction]) -> None:
@@ -113,148 +290,3 @@ def _warn_of_memory(functions: Sequence[CandidateFunction]) -> None:
         if function.memory_line is not None:
             place = f"{function.file}:{function.memory_line}: in {function.type}"
             log.warning("%s: keeps memory between calls, which --resume cannot restore", place)
-
-
-def _load_candidate(source: CandidateSource, seed: int) -> Candidate:
-    return load_candidate(source.name, source.source, source.file, seed)
-
-
-class _Loader:
-    """Loads, checks and traces; no two groups share a module that may keep something between calls.
-
-    Attributes:
-        untraced: for each candidate, the functions that cannot be compiled.
-    """
-
-    def __init__(
-        self,
-        cfg: DictConfig,
-        sources: Sequence[CandidateSource],
-        fitness: CandidateSource | None,
-        slow: SlowFiles,
-    ) -> None:
-        self._cfg, self._fitness_source, self._slow = cfg, fitness, slow
-        given = {source.name: source for source in sources}
-        self._baselines = {b.name: given.get(b.name, b) for b in baseline_sources(cfg.task.name)}
-        self._pure: dict[tuple[str, int], Candidate] = {}  # loaded files that keep nothing, by name and seed
-        self._compile = cfg.compile_shapers and kernels.available()
-        self._texts: dict[str, str] = {}  # of all files, by their names
-        self._memo = Memo()
-        self._probe: Probe | None = None
-        self._unshaped: Mapping[str, Program] = {}
-        self._jailed: dict[str, Candidate | CandidateError] = {}
-        self.untraced: dict[str, list[Untraced]] = {}
-
-    def jail(self, sources: Sequence[CandidateSource], state: dict[str, Tensor], task: Task) -> None:
-        """Have these files judged where they can do no harm: here, they are programs without code from now on.
-
-        Raises:
-            UserError: they cannot be confined on this machine.
-        """
-        announce()
-        cfg, baseline = self._cfg, self._baselines[self._cfg.baseline]
-        shaping = check(self.shaping(baseline, cfg.seed), state, task.constants, task)
-        types = None if cfg.shaper_types is None else list(cfg.shaper_types)
-        given = [(source.name, source.file, source.source) for source in sources]
-        sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
-        self._jailed = judge(given, task, state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
-
-    def _load(self, source: CandidateSource, seed: int) -> Candidate:
-        key = (source.name, seed)
-        if source.name in self._jailed:
-            jailed = self._jailed[source.name]
-            if isinstance(jailed, CandidateError):
-                raise jailed
-            return jailed
-        if key in self._pure:
-            return self._pure[key]
-        self._texts[source.file] = source.source
-        load = load_fitness if source is self._fitness_source else _load_candidate
-        with self._slow.step("loading", source.file):
-            candidate = load(source, seed)
-        if all(function.memory_line is None for function in candidate.functions.values()):
-            self._pure[key] = candidate
-        return candidate
-
-    def shaping(self, source: CandidateSource, seed: int) -> Shaping:
-        # a baseline is whole in itself; a candidate is what it defines over the run's baseline
-        if source.name in BASELINES:
-            baseline = self._load(source, seed)
-            return assemble(baseline, baseline)
-        return assemble(
-            self._load(source, seed), self._load(self._baselines[self._cfg.baseline], seed), self._cfg.shaper_types
-        )
-
-    def checked(self, source: CandidateSource, state: dict[str, Tensor], task: Task) -> Shaping:
-        """A candidate's shaping with what checking and tracing find.
-
-        Raises:
-            CandidateError: it cannot be trained.
-        """
-        if self._probe is None:
-            self._probe = Probe(state, task.constants, task)
-        shaping = self.shaping(source, self._cfg.seed)
-        with self._slow.step("checking", source.file):
-            shaping = check(shaping, state, task.constants, task, self._probe)
-        fitness = self._fitness_functions(self._cfg.seed)
-        return self._traced(source, replace(shaping, functions={**shaping.functions, **fitness}), state, task)
-
-    def fitness(self, seed: int) -> CandidateFunction | None:
-        """What evaluations measure instead of the task's own fitness."""
-        source = self._fitness_source
-        return None if source is None else self._load(source, seed).functions[FITNESS]
-
-    def _fitness_functions(self, seed: int) -> dict[str, CandidateFunction]:
-        function = self.fitness(seed)
-        return {} if function is None else {KINDS[FITNESS].stage: function}
-
-    def check_fitness(self, state: dict[str, Tensor], task: Task) -> None:
-        """Call the fitness function once. Raises UserError."""
-        try:
-            function = self.fitness(self._cfg.seed)
-            if function is not None:
-                with self._slow.step("checking", function.file):
-                    check_fitness(function, Probe(state, task.constants, task), task, self._unshaped_action_dim)
-                _warn_of_memory([function])
-        except CandidateError as error:
-            raise UserError(f"--fitness {error}") from None
-
-    def _traced(self, source: CandidateSource, shaping: Shaping, state: dict[str, Tensor], task: Task) -> Shaping:
-        if not self._compile:
-            return shaping
-        shaping, self.untraced[source.name] = trace(shaping, state, task.constants, task, self._memo)
-        return shaping
-
-    def group(self, source: CandidateSource, checked: Shaping, seed: int) -> Group:
-        """A group's own modules, with the dimensions that the check found."""
-        found = {name: getattr(checked, name) for name in ("widths", "action_dim", "effort", "components", "programs")}
-        judged, unshaped = self.shaping(source, seed), self.shaping(self._baselines["unshaped"], seed)
-        functions = {CANDIDATE: judged.functions, UNSHAPED: unshaped.functions, RUN: self._fitness_functions(seed)}
-        # an evaluation's programs of fitness were made beside actions of the candidate's width
-        programs = {CANDIDATE: checked.programs, UNSHAPED: self._unshaped, RUN: checked.programs}
-
-        def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-            own = {stage: by_source[kind.judged_with] for stage, kind in STAGES.items()}
-            return {stage: made[stage] for stage, made in own.items() if stage in made}
-
-        evaluation = {"functions": judging(functions), "programs": judging(programs), "components": ()}
-        training = replace(self.shaping(source, seed), **found)
-        return Group(source.name, seed, training, replace(judged, **{**found, **evaluation}))
-
-    def probe_state(self, task: Task) -> dict[str, Tensor]:
-        """A real state to check functions on: one step into episodes of the unshaped task."""
-        unshaped = self._baselines["unshaped"]
-        shaping = check(self.shaping(unshaped, self._cfg.seed), task.state, task.constants, task)
-        self._memo.cache = self._new_cache(task.state, task)
-        self._unshaped_action_dim = shaping.action_dim
-        self._unshaped = self._traced(unshaped, shaping, task.state, task).programs
-        env = GroupedVecTask(task, GroupLayout(1, task.num_envs), [shaping], [self._cfg.seed])
-        env.reset()
-        env.advance(torch.zeros_like(env.actions))
-        state = {key: x.clone() for key, x in env.state.items()}
-        self._memo.samples.clear()  # from here on functions are traced on this state
-        self._memo.cache = self._new_cache(state, task)
-        return state
-
-    def _new_cache(self, state: dict[str, Tensor], task: Task) -> ProgramCache:
-        return ProgramCache(self._texts, state, task.constants, self._cfg.seed)

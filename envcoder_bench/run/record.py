@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Mapping, Tuple
 
 import torch
+from omegaconf import OmegaConf
 
 import envcoder_bench
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.run.checkpoint import FORMAT, refuse_newer
+from envcoder_bench.tasks.registry import outside_tasks
 
 PACKAGES = {  # what results depend on to the last bit; name in run.json: distribution
     "torch": "torch",
@@ -26,7 +28,7 @@ PACKAGES = {  # what results depend on to the last bit; name in run.json: distri
     "numpy": "numpy",
 }
 # what may be changed in config.yaml while a run goes on: it changes no result
-FREE_KEYS = ("max_memory", "checkpoint_minutes", "log_points", "profile", "device")
+FREE_KEYS = ("task_source", "max_memory", "checkpoint_minutes", "log_points", "profile", "device")
 _SHOWN = 3  # of several changed keys, so many are named
 _MISSING = object()
 
@@ -50,7 +52,7 @@ class RunRecord:
 
     @classmethod
     def new(cls, config: str, device: str) -> RunRecord:
-        return cls(time.strftime("%Y-%m-%dT%H:%M:%S%z"), [software(device)], config)
+        return cls(time.strftime("%Y-%m-%dT%H:%M:%S%z"), [{**software(device), **_task(config)}], config)
 
     def write(self, path: Path) -> None:
         """Write it atomically."""
@@ -59,7 +61,7 @@ class RunRecord:
 
     def resumed(self, device: str) -> str:
         """Take note that a run goes on here; returns what is not as it was before, or an empty string."""
-        now = software(device)
+        now = {**software(device), **_task(self.config)}
         if not self.software:
             self.software.append(now)
             return "it is not known with which software and on which device the run began"
@@ -100,6 +102,12 @@ def software(device: str) -> dict[str, str | None]:
         **{name: _version(package) for name, package in PACKAGES.items()},
         "device": device_name(device),
     }
+
+
+def _task(config: str) -> dict[str, str | None]:
+    """The digest of a task from outside the package, by the name in a run's config; nothing for another."""
+    spec = outside_tasks().get(str(OmegaConf.select(OmegaConf.create(config), "task.name")))
+    return {} if spec is None else {"task": spec.digest}
 
 
 def device_name(device: str) -> str:

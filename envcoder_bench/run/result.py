@@ -173,8 +173,16 @@ def finished(
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank(rows) if rows is not None else recorded or []
-    meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
+    meaning = _recorded_meaning(folder) or fitness_meaning(cfg, folder.read_fitness(cfg))
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
+
+
+def _recorded_meaning(folder: RunFolder) -> str:
+    """What fitness measured, by summary.json: the task may be there no more. Empty where it is damaged."""
+    try:
+        return str(json.loads(folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _damage(path: Path, error: OSError | ValueError) -> str:

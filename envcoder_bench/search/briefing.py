@@ -8,12 +8,12 @@ from omegaconf import DictConfig
 
 from envcoder_bench.report.words import counted
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.facts import Facts, shown
+from envcoder_bench.tasks.contract import TaskContract, shown
 
 OF_BASELINE = "human baseline"  # in the meaning of a constant that only the baseline's formulas are made of
 
 
-def robot(facts: Facts, fields: Mapping[str, Field]) -> str:
+def robot(facts: TaskContract, fields: Mapping[str, Field]) -> str:
     """Joints, bodies, drives and the default state, a line each."""
     bodies = [f"{k} {name}" for k, name in enumerate(facts.bodies)]
     lines = [f"- Joints, in the order of `dof_pos`: {', '.join(facts.joints)}."]
@@ -24,15 +24,15 @@ def robot(facts: Facts, fields: Mapping[str, Field]) -> str:
     lines += [f"- Sites: {', '.join(facts.sites)}."] if facts.sites else []
     if facts.drives:
         units = {"stiffness": "N m/rad", "damping": "N m s/rad"}
-        gains = [f"{name} {value} {units[name]}" for name, value in facts.drives.items()]
+        gains = [f"{name} {shown(value)} {units[name]}" for name, value in facts.drives.items()]
         lines.append(f"- Its position drives: {', '.join(gains)}.")
-    state = [f"`{key}` {value}" for key, value in facts.default_state.items()]
+    state = [f"`{key}` {shown(value)}" for key, value in facts.default_state.items()]
     told = "where an episode begins as far as no `compute_initial_state`, yours or the baseline's, sets it"
     lines.append(f"- The default state, {told}: {'; '.join(state)}.")
     return "\n".join(lines)
 
 
-def training(cfg: DictConfig, facts: Facts) -> str:
+def training(cfg: DictConfig, facts: TaskContract) -> str:
     """The budget of a candidate, its episodes, and what PPO makes of its reward, a line each."""
     config = cfg.train.params.config
     horizon, iterations, envs = int(config.horizon_length), cfg.learning_iterations, cfg.num_envs_per_candidate

@@ -35,7 +35,7 @@ from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import completed, compose_settings
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
-from envcoder_bench.tasks.registry import check_task_name
+from envcoder_bench.tasks.registry import get_spec
 
 UNTRUSTED = "untrusted=true"
 DESCRIPTION = "a policy whose fitness is as high as can be"  # where the user describes nothing else
@@ -113,10 +113,12 @@ class Asked:
             self.budget().check_price(provider)
         check_training(cfg)
         with user_input():
-            Footprint(cfg).refuse_too_large()
+            footprint = Footprint(cfg)
+        footprint.refuse_too_large()
         trusted = cfg.copy()
         trusted.untrusted = False
-        prepare(trusted, [], read_fitness(cfg))  # the fitness function is tried on a state of the task
+        # the fitness function is tried on a state of the task
+        prepare(trusted, [], read_fitness(cfg), footprint.take_probe())
         confinement()
 
     def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:
@@ -144,7 +146,7 @@ def start(
     """Begin a search and see it through.
 
     Args:
-        task: a registered task.
+        task: a task's name, its folder or ``module:Class``.
         llm: who writes the candidates, see ``providers.choice.kind_of``.
         task_description: what is wanted, for the model; default DESCRIPTION, or what a replayed search was told.
         overrides: ``key=value`` for cfg/auto_shape.yaml and for the config of a run.
@@ -157,7 +159,7 @@ def start(
         UserError: bad input, and nothing was written and no model was asked; or as ``Search.see_through``.
     """
     with user_input():
-        check_task_name(task)
+        task = get_spec(task).name  # by which it is known from here on
     settings, words = compose_settings(overrides)
     asked = Asked(
         task,
@@ -180,6 +182,7 @@ def start(
     if fitness is not None:
         files[FITNESS] = fitness.source
     kept = {name: getattr(asked, name) for name in ("task", "llm", "task_description", "base_url")}
+    kept["task"] = get_spec(task).address
     folder = SearchFolder.create(path, {**kept, "search": settings, "overrides": list(asked.overrides)}, files)
     asked.overrides.extend(_own_fitness(folder))
     cfg = asked.run_config()
@@ -189,8 +192,10 @@ def start(
 def resume(path: Path, view: View | None = None) -> SearchResult:
     """Go on with the search in a folder; as ``start`` otherwise."""
     folder, config = SearchFolder.open(path.resolve())
+    with user_input():
+        task = get_spec(config.task).name
     asked = Asked(
-        config.task,
+        task,
         config.llm,
         config.task_description,
         config.base_url,

@@ -21,7 +21,7 @@ from envcoder_bench.search.briefing import of_the_baseline, robot, training
 from envcoder_bench.search.feedback import explain, feedback
 from envcoder_bench.search.records import Archive
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
-from envcoder_bench.tasks.facts import task_facts
+from envcoder_bench.tasks.contract import shown, task_contract
 from envcoder_bench.tasks.registry import baseline_path, get_spec, state_table
 from envcoder_bench.tasks.sim_task import SimTask, read
 
@@ -141,7 +141,8 @@ def system_prompt(
         show_baseline: whether the model reads the baseline's source, and the constants that its formulas are made of.
     """
     spec = get_spec(task)
-    fields, facts = spec.task_class.fields, task_facts(cfg.task)
+    fields, facts = spec.task_class.fields, task_contract(cfg.task)
+    numbers = {key: shown(value) for key, value in facts.values.items()}
     asked = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
     values = _contract_values(spec.task_class, cfg)
     keys = {name: _keys(KINDS[name], spec.task_class) for name in asked}
@@ -162,7 +163,7 @@ def system_prompt(
             fill(templates, f"functions/{name}.md", keys=keys[name], **values).rstrip() for name in asked
         ),
         training=training(cfg, facts),
-        state=state_table(task, facts.constants, () if show_baseline else of_the_baseline(fields)),
+        state=state_table(task, numbers, () if show_baseline else of_the_baseline(fields)),
         robot=robot(facts, fields),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",

@@ -18,7 +18,7 @@ from envcoder_bench.shaping.contract import MAX_ACTION_DIM, CandidateError, Cand
 from envcoder_bench.shaping.faults import FAULTS, BadReturn, Mutation, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, VALUE
 from envcoder_bench.shaping.state import StateDict, own_constants
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.contract import AnyTask
 
 T = TypeVar("T")
 CPU = torch.device("cpu")
@@ -28,7 +28,7 @@ def check(
     shaping: Shaping,
     probe_state: dict[str, Tensor],
     constants: dict[str, Tensor],
-    task: Task,
+    task: AnyTask,
     probe: Probe | None = None,
 ) -> Shaping:
     """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
@@ -52,7 +52,7 @@ def check(
     raise fault.with_traceback(None)
 
 
-def _check(shaping: Shaping, probe: Probe, task: Task) -> Shaping:
+def _check(shaping: Shaping, probe: Probe, task: AnyTask) -> Shaping:
     widths, components = {}, ()
     with torch.no_grad():
         probe.action_dim = _action_dim(shaping, probe, task)
@@ -69,7 +69,7 @@ def _check(shaping: Shaping, probe: Probe, task: Task) -> Shaping:
     return replace(shaping, widths=widths, action_dim=probe.action_dim, effort=effort, components=components)
 
 
-def check_fitness(function: CandidateFunction, probe: Probe, task: Task, action_dim: int) -> None:
+def check_fitness(function: CandidateFunction, probe: Probe, task: AnyTask, action_dim: int) -> None:
     """Call ``compute_fitness`` once, beside actions of this width.
 
     Raises:
@@ -83,7 +83,7 @@ def check_fitness(function: CandidateFunction, probe: Probe, task: Task, action_
 class Probe:
     """A state on which functions are tried out."""
 
-    def __init__(self, state: dict[str, Tensor], constants: dict[str, Tensor], task: Task) -> None:
+    def __init__(self, state: dict[str, Tensor], constants: dict[str, Tensor], task: AnyTask) -> None:
         self.n = next(iter(state.values())).shape[0]
         self.device, self.action_dim = task.device, 0
         state = {**state}
@@ -101,7 +101,7 @@ class Probe:
         actions = self._actions[device][:rows, : self.action_dim]
         return {**state, "actions": actions, **self._constants[device]}
 
-    def results(self, function: CandidateFunction, task: Task) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def results(self, function: CandidateFunction, task: AnyTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Call ``function``; returns its tensors by part and its components, see ``outputs.returned``.
 
         Raises:
@@ -186,7 +186,7 @@ def in_place(key: str) -> str:
     return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
 
 
-def _action_dim(shaping: Shaping, probe: Probe, task: Task) -> int:
+def _action_dim(shaping: Shaping, probe: Probe, task: AnyTask) -> int:
     """The width of the action: the file's ACTION_DIM, else the widest that works; the task's own without a function."""
     function = next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
     if function is None:
@@ -217,12 +217,12 @@ def _action_dim(shaping: Shaping, probe: Probe, task: Task) -> int:
     return _explain_no_width(function, probe, task)
 
 
-def _try_width(function: CandidateFunction, width: int, probe: Probe, task: Task) -> None:
+def _try_width(function: CandidateFunction, width: int, probe: Probe, task: AnyTask) -> None:
     probe.action_dim = width
     probe.results(function, task)
 
 
-def _explain_no_width(function: CandidateFunction, probe: Probe, task: Task) -> int:
+def _explain_no_width(function: CandidateFunction, probe: Probe, task: AnyTask) -> int:
     """Raise what an action as wide as the joints, the likeliest, meets."""
     cause: CandidateError | None = None
     try:

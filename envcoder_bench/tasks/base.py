@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, Callable, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -11,13 +12,26 @@ from torch import Tensor
 HUMAN, UNSHAPED = BASELINES = ("human", "unshaped")  # every task's folder has a candidate file of each name
 
 
+Source = Union[str, float, Tuple[float, ...], Callable[[Any], Tensor], None]
+
+
 @dataclass(frozen=True)
 class Field:
-    """One key of ``state_dict``: shape without the environment axis (None: a constant), unit and meaning."""
+    """One key of ``state_dict``, declared once.
+
+    Attributes:
+        shape: without the environment axis; None: a constant, without one.
+        unit, meaning: for people and for prompts.
+        source: what the key's tensor is. ``"sim.dof_pos"``: the simulator's own. ``"cfg.env.maxEffort"``: a constant,
+            the number or list of numbers that the task's YAML has there. A number or a tuple of numbers: these, in
+            every environment. A function: what it returns for the task, whose earlier keys are in ``task.state``.
+            None: a tensor of the environment, or one of ``object_keys``.
+    """
 
     shape: tuple[int, ...] | None
     unit: str
     meaning: str
+    source: Source = None
 
 
 class Task(ABC):
@@ -84,7 +98,10 @@ class Task(ABC):
 
     @abstractmethod
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
-        """Map ``(n, default_action_dim)`` actions to ``(n, num_dofs)`` position targets of the task's own drives."""
+        """Map ``(n, default_action_dim)`` actions to ``(n, num_dofs)`` position targets of the task's own drives.
+
+        It depends on its arguments and on numbers that stay as they are, not on the simulation.
+        """
 
     @abstractmethod
     def step(self, command: Tensor) -> None:

@@ -12,21 +12,10 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.sim_task import SimTask, read
+from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions
 
 TARGET = (1000.0, 0.0, 0.0)  # m: too far to reach in an episode
-SCALES = {  # key of state_dict: key of IsaacGymEnvs' YAML
-    "termination_height": "env.terminationHeight",
-    "death_cost": "env.deathCost",
-    "heading_weight": "env.headingWeight",
-    "up_weight": "env.upWeight",
-    "actions_cost_scale": "env.actionsCost",
-    "energy_cost_scale": "env.energyCost",
-    "joints_at_limit_cost_scale": "env.jointsAtLimitCost",
-    "power_scale": "env.powerScale",
-    "dof_vel_scale": "env.dofVelocityScale",
-    "contact_force_scale": "env.contactForceScale",
-}
+FORWARD, UP, UNTURNED = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 1.0)
 
 
 class Locomotion(SimTask):
@@ -38,11 +27,9 @@ class Locomotion(SimTask):
 
     Attributes:
         start_height: of the torso where episodes begin, m.
-        scales: keys of ``state_dict`` and of the YAML for the task's numbers.
     """
 
     start_height: float
-    scales: dict[str, str] = SCALES
     goal_keys = ("targets",)
     kept_keys = ("potentials", "prev_potentials", "up_vec", "heading_vec")
     default_action_dim = None  # torques, as in IsaacGymEnvs; or a candidate may command the model's drives
@@ -50,43 +37,10 @@ class Locomotion(SimTask):
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         super().__init__(cfg, sim)
-        self.max_episode_length = int(read(cfg, "env.episodeLength"))
-        lower, upper = sim.dof_limits_lower, sim.dof_limits_upper
-        middle = torch.clamp(torch.zeros_like(lower), lower, upper)
-        forward, up, unturned = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 1.0)
-        self.state = {
-            "root_states": sim.root_states,
-            "dof_pos": sim.dof_pos,
-            "dof_vel": sim.dof_vel,
-            "dof_force_tensor": sim.dof_force,
-            "vec_sensor_tensor": sim.sensor_forces.view(self.num_envs, 6 * len(self.sensor_names)),
-            "contact_forces": sim.contact_forces,
-            "targets": self._per_env(TARGET),
-            "potentials": torch.zeros(self.num_envs, device=self.device),
-            "prev_potentials": torch.zeros(self.num_envs, device=self.device),
-            "up_vec": self._per_env(up),
-            "heading_vec": self._per_env(forward),
-            "basis_vec0": self._per_env(forward),
-            "basis_vec1": self._per_env(up),
-            "inv_start_rot": self._per_env(unturned),
-            "initial_root_states": self._per_env([0.0, 0.0, self.start_height, *unturned, *[0.0] * 6]),
-            "initial_dof_pos": self._per_env(middle.tolist()),
-        }
         self.default_state = {
             "root_states": self.state["initial_root_states"],
             "dof_pos": self.state["initial_dof_pos"],
             "dof_vel": torch.zeros_like(sim.dof_vel),
-        }
-        self.constants = {
-            "dof_limits_lower": lower,
-            "dof_limits_upper": upper,
-            "motor_efforts": sim.effort_limits,
-            "max_motor_effort": sim.effort_limits.max(),
-            "torso_index": torch.tensor(self.body_names.index("torso")),
-            "extremities_index": torch.tensor([self.body_names.index(name) for name in self.sensor_names]),
-            "max_episode_length": torch.tensor(self.max_episode_length),
-            "dt": torch.tensor(self.dt),
-            **{key: torch.tensor(float(read(cfg, source))) for key, source in self.scales.items()},
         }
         # of the products of quaternion components x y z w, times two, the two that make each number of an axis:
         # forward (1 - yy - zz, xy + wz, xz - wy), up (xz + wy, yz - wx, 1 - xx - yy)
@@ -97,9 +51,6 @@ class Locomotion(SimTask):
         self._ones = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0, 1.0], device=self.device)
         self._refresh({**self._directions(), **self._potentials()})
         self.state["prev_potentials"].copy_(self.state["potentials"])
-
-    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
-        raise ValueError(f"{self.name} has no position drives of its own: define compute_torque or compute_dof_target")
 
     def step(self, command: Tensor) -> None:
         super().step(command)
@@ -148,6 +99,19 @@ def _to_target(state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     return offset, torch.sqrt(squares[:, 0] + squares[:, 1]).clamp(min=1e-9)
 
 
+def _middle(task: Locomotion) -> Tensor:
+    lower, upper = task.sim.dof_limits_lower, task.sim.dof_limits_upper
+    return task.per_env(torch.clamp(torch.zeros_like(lower), lower, upper).tolist())
+
+
+def _sensors(task: Locomotion) -> Tensor:
+    return task.sim.sensor_forces.view(task.num_envs, 6 * len(task.sensor_names))
+
+
+def _feet(task: Locomotion) -> Tensor:
+    return torch.tensor([task.body_names.index(name) for name in task.sensor_names])
+
+
 def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors: int) -> dict[str, Field]:
     """Fields of the state that Ant and Humanoid share.
 
@@ -159,48 +123,74 @@ def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors:
             (13,),
             "m, -, m/s, rad/s",
             "torso: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
+            "sim.root_states",
         ),
-        "dof_pos": Field((d,), "rad", f"joint angles: {dofs}"),
-        "dof_vel": Field((d,), "rad/s", "joint velocities"),
-        "dof_force_tensor": Field((d,), "N m", "torques that the motors applied in the last physics step"),
+        "dof_pos": Field((d,), "rad", f"joint angles: {dofs}", "sim.dof_pos"),
+        "dof_vel": Field((d,), "rad/s", "joint velocities", "sim.dof_vel"),
+        "dof_force_tensor": Field(
+            (d,), "N m", "torques that the motors applied in the last physics step", "sim.dof_force"
+        ),
         "vec_sensor_tensor": Field(
             (6 * num_sensors,),
             "N, N m",
             f"contact force 3 and torque 3 at each sensor in the last physics step, in its body's frame: {sensors}",
+            _sensors,
         ),
         "contact_forces": Field(
-            (num_bodies, 3), "N", "net contact force on each body in the last physics step; world frame"
+            (num_bodies, 3),
+            "N",
+            "net contact force on each body in the last physics step; world frame",
+            "sim.contact_forces",
         ),
-        "actions": Field((d,), "-", "last action, clipped; as wide as the candidate's; 0 where an episode begins"),
-        "targets": Field((3,), "m", "goal: where to run to; world frame; (1000, 0, 0) unless compute_goal sets it"),
-        "potentials": Field((), "m/s", "minus the horizontal distance to the target, divided by dt"),
-        "prev_potentials": Field((), "m/s", "potentials before the last control step; at the start, potentials"),
-        "up_vec": Field((3,), "-", "the torso's z axis; world frame"),
-        "heading_vec": Field((3,), "-", "the torso's x axis, which points forward; world frame"),
-        "basis_vec0": Field((3,), "-", "forward in the torso's frame, (1, 0, 0)"),
-        "basis_vec1": Field((3,), "-", "up in the torso's frame, (0, 0, 1)"),
-        "inv_start_rot": Field((4,), "-", "inverse of the torso's orientation at the start, (0, 0, 0, 1), xyzw"),
-        "initial_root_states": Field((13,), "as root_states", "torso at rest at its starting height, facing x"),
-        "initial_dof_pos": Field((d,), "rad", "0, or the end of the joint's range that is next to 0"),
-        "progress_buf": Field((), "control steps", "steps since the episode began; int64"),
-        "dof_limits_lower": Field(None, "rad", f"lower ends of the joints' ranges, ({d},)"),
-        "dof_limits_upper": Field(None, "rad", f"upper ends of the joints' ranges, ({d},)"),
-        "motor_efforts": Field(None, "N m", f"greatest torques of the motors, ({d},)"),
-        "max_motor_effort": Field(None, "N m", "the greatest of them"),
-        "torso_index": Field(None, "-", "the torso in contact_forces"),
-        "extremities_index": Field(None, "-", "the bodies with sensors in contact_forces"),
-        "max_episode_length": Field(None, "control steps", "an episode times out after so many"),
-        "dt": Field(None, "s", "one control step"),
-        "termination_height": Field(None, "m", "a torso lower than this has fallen"),
-        "death_cost": Field(None, "-", "the human baseline's reward for a fall"),
-        "heading_weight": Field(None, "-", "of the human baseline's reward for facing the target"),
-        "up_weight": Field(None, "-", "of the human baseline's reward for an upright torso"),
-        "actions_cost_scale": Field(None, "-", "of the human baseline's cost of actions"),
-        "energy_cost_scale": Field(None, "-", "of the human baseline's cost of energy"),
-        "joints_at_limit_cost_scale": Field(None, "-", "of the human baseline's cost of joints at their limits"),
-        "power_scale": Field(None, "-", "torque of the human baseline = action * motor_efforts * power_scale"),
-        "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities"),
-        "contact_force_scale": Field(None, "1/N, 1/(N m)", "observation scale of forces and torques"),
+        "actions": actions(d),
+        "targets": Field(
+            (3,), "m", "goal: where to run to; world frame; (1000, 0, 0) unless compute_goal sets it", TARGET
+        ),
+        "potentials": Field((), "m/s", "minus the horizontal distance to the target, divided by dt", 0.0),
+        "prev_potentials": Field((), "m/s", "potentials before the last control step; at the start, potentials", 0.0),
+        "up_vec": Field((3,), "-", "the torso's z axis; world frame", UP),
+        "heading_vec": Field((3,), "-", "the torso's x axis, which points forward; world frame", FORWARD),
+        "basis_vec0": Field((3,), "-", "forward in the torso's frame, (1, 0, 0)", FORWARD),
+        "basis_vec1": Field((3,), "-", "up in the torso's frame, (0, 0, 1)", UP),
+        "inv_start_rot": Field(
+            (4,), "-", "inverse of the torso's orientation at the start, (0, 0, 0, 1), xyzw", UNTURNED
+        ),
+        "initial_root_states": Field(
+            (13,),
+            "as root_states",
+            "torso at rest at its starting height, facing x",
+            lambda task: task.per_env([0.0, 0.0, task.start_height, *UNTURNED, *[0.0] * 6]),
+        ),
+        "initial_dof_pos": Field((d,), "rad", "0, or the end of the joint's range that is next to 0", _middle),
+        "progress_buf": PROGRESS,
+        "dof_limits_lower": Field(None, "rad", f"lower ends of the joints' ranges, ({d},)", "sim.dof_limits_lower"),
+        "dof_limits_upper": Field(None, "rad", f"upper ends of the joints' ranges, ({d},)", "sim.dof_limits_upper"),
+        "motor_efforts": Field(None, "N m", f"greatest torques of the motors, ({d},)", "sim.effort_limits"),
+        "max_motor_effort": Field(None, "N m", "the greatest of them", lambda task: task.sim.effort_limits.max()),
+        "torso_index": Field(
+            None, "-", "the torso in contact_forces", lambda task: torch.tensor(task.body_names.index("torso"))
+        ),
+        "extremities_index": Field(None, "-", "the bodies with sensors in contact_forces", _feet),
+        "max_episode_length": MAX_EPISODE_LENGTH,
+        "dt": DT,
+        "termination_height": Field(None, "m", "a torso lower than this has fallen", "cfg.env.terminationHeight"),
+        "death_cost": Field(None, "-", "the human baseline's reward for a fall", "cfg.env.deathCost"),
+        "heading_weight": Field(
+            None, "-", "of the human baseline's reward for facing the target", "cfg.env.headingWeight"
+        ),
+        "up_weight": Field(None, "-", "of the human baseline's reward for an upright torso", "cfg.env.upWeight"),
+        "actions_cost_scale": Field(None, "-", "of the human baseline's cost of actions", "cfg.env.actionsCost"),
+        "energy_cost_scale": Field(None, "-", "of the human baseline's cost of energy", "cfg.env.energyCost"),
+        "joints_at_limit_cost_scale": Field(
+            None, "-", "of the human baseline's cost of joints at their limits", "cfg.env.jointsAtLimitCost"
+        ),
+        "power_scale": Field(
+            None, "-", "torque of the human baseline = action * motor_efforts * power_scale", "cfg.env.powerScale"
+        ),
+        "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities", "cfg.env.dofVelocityScale"),
+        "contact_force_scale": Field(
+            None, "1/N, 1/(N m)", "observation scale of forces and torques", "cfg.env.contactForceScale"
+        ),
     }
 
 

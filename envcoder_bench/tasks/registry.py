@@ -1,75 +1,124 @@
-"""The tasks by name. A new task: one folder, one YAML in cfg/task, and one line here."""
+"""The tasks by name: those that are shipped, those of installed packages, and those from outside.
+
+A task is named by its registered name, its folder, or ``module:Class``; installed packages add theirs by an entry point
+of the group ``envcoder_bench.tasks``, whose name is the task's and whose value is ``module:Class``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import importlib
+import os
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Collection, Mapping
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.tasks.allegro_hand.task import AllegroHand
-from envcoder_bench.tasks.ant.task import Ant
-from envcoder_bench.tasks.anymal.task import Anymal
+from envcoder_bench.core.folders import project_folder
+from envcoder_bench.tasks import outside
 from envcoder_bench.tasks.base import BASELINES, Task
-from envcoder_bench.tasks.cartpole.task import Cartpole
-from envcoder_bench.tasks.franka_cube_stack.task import FrankaCubeStack
-from envcoder_bench.tasks.humanoid.task import Humanoid
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing, read
+from envcoder_bench.tasks.sim_task import (
+    YAML_FILES,
+    check_config,
+    control_timing,
+    ignored_keys,
+    read,
+    used_keys,
+    yaml_file,
+)
+from envcoder_bench.tasks.spec import TaskSpec, digest
 
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """Where a task lives: its folder (model and baselines) and its class."""
-
-    folder: Path
-    task_class: type[SimTask]
-
-    @property
-    def model_path(self) -> Path:
-        return self.folder / self.task_class.model
-
-
-_TASKS: dict[str, TaskSpec] = {}
-
-
-def register(name: str, spec: TaskSpec) -> None:
-    """Add a task.
-
-    Raises:
-        ValueError: the name is taken.
-    """
-    if name in _TASKS:
-        raise ValueError(f"the task '{name}' is registered already, in {_TASKS[name].folder}")
-    _TASKS[name] = spec
-
-
-_HERE = Path(__file__).resolve().parent
-register("AllegroHand", TaskSpec(_HERE / "allegro_hand", AllegroHand))
-register("Ant", TaskSpec(_HERE / "ant", Ant))
-register("Anymal", TaskSpec(_HERE / "anymal", Anymal))
-register("Cartpole", TaskSpec(_HERE / "cartpole", Cartpole))
-register("FrankaCubeStack", TaskSpec(_HERE / "franka_cube_stack", FrankaCubeStack))
-register("Humanoid", TaskSpec(_HERE / "humanoid", Humanoid))
+GROUP = "envcoder_bench.tasks"  # of entry points
+_SHIPPED = {  # the folder of each
+    "AllegroHand": "allegro_hand",
+    "Ant": "ant",
+    "Anymal": "anymal",
+    "Cartpole": "cartpole",
+    "FrankaCubeStack": "franka_cube_stack",
+    "Humanoid": "humanoid",
+}
+_found: dict[str, TaskSpec] = {}  # so far, by name
 
 
 def task_names() -> list[str]:
-    """The registered tasks, sorted."""
-    return sorted(_TASKS)
+    """The tasks that have a name: shipped ones and those of installed packages, sorted."""
+    return sorted({*_SHIPPED, *_installed()})
 
 
-def check_task_name(name: str) -> None:
-    """Raise ValueError with near matches for a name that is no task."""
-    if name not in _TASKS:
-        # case is the usual slip: IsaacGymEnvs' names have capitals
-        same = [known for known in _TASKS if known.lower() == name.lower()]
-        hint = f" (did you mean {same[0]}?)" if same else near_matches(name, task_names())
-        raise ValueError(f"unknown task '{name}'{hint}; there are {', '.join(task_names())}")
+def get_spec(task: str) -> TaskSpec:
+    """Find a task by its name, its folder or ``module:Class``, and load its class.
+
+    A task from outside is known by its name, too, once it was found.
+
+    Raises:
+        ValueError: there is no such task, or something of it is missing or wrong.
+    """
+    if task in _found:
+        return _found[task]
+    if task in _SHIPPED:
+        _found[task] = _shipped(task)
+        return _found[task]
+    for spec in outside_tasks().values():
+        if spec.source in (task, os.path.abspath(task)) and spec.digest == digest(spec.folder):
+            return spec
+    installed = _installed().get(task)
+    if installed is not None:
+        spec = _checked(outside.from_module(installed))
+        if spec.name != task:
+            raise ValueError(f"the entry point {task} = {installed} is of a task named {spec.name}: rename one of them")
+    elif os.path.isdir(task):
+        spec = _checked(outside.from_folder(Path(task)))
+    elif ":" in task:
+        spec = _checked(outside.from_module(task))
+    else:
+        raise ValueError(_unknown(task))
+    _found[spec.name] = spec
+    YAML_FILES[spec.name] = str(spec.config)
+    return spec
 
 
-def get_spec(name: str) -> TaskSpec:
-    """Look a task up; raises ValueError as check_task_name does."""
-    check_task_name(name)
-    return _TASKS[name]
+def check_task_name(task: str) -> None:
+    """Raise ValueError as ``get_spec`` does."""
+    if task not in _SHIPPED:
+        get_spec(task)
+
+
+def outside_tasks() -> dict[str, TaskSpec]:
+    """The tasks from outside the package that were found so far, by name."""
+    return {name: spec for name, spec in _found.items() if spec.digest}
+
+
+def _installed() -> dict[str, str]:
+    """Tasks of installed packages: their classes by name."""
+    points: Any = entry_points()
+    own = points.select(group=GROUP) if hasattr(points, "select") else points.get(GROUP, ())  # since 3.10
+    return {point.name: point.value for point in own}
+
+
+def _shipped(name: str) -> TaskSpec:
+    folder, cfg = _SHIPPED[name], project_folder("cfg")
+    if name in _installed():
+        raise ValueError(f"an installed package has a task named {name}, which is a shipped one: {_installed()[name]}")
+    task_class = getattr(importlib.import_module(f"envcoder_bench.tasks.{folder}.task"), name)
+    place = Path(__file__).resolve().parent / folder
+    return TaskSpec(place, task_class, cfg / "task" / f"{name}.yaml", cfg / "train" / f"{name}PPO.yaml")
+
+
+def _checked(spec: TaskSpec) -> TaskSpec:
+    """Refuse the name of a shipped task."""
+    if spec.name in _SHIPPED:
+        raise ValueError(f"{spec.folder}: {spec.name} is a shipped task's name: choose another, in class and YAML")
+    return spec
+
+
+def _unknown(task: str) -> str:
+    if os.sep in task or "/" in task:
+        path = Path(task)
+        siblings = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
+        return f"unknown task '{task}': there is no such folder{near_matches(path.name, siblings)}"
+    # case is the usual slip: IsaacGymEnvs' names have capitals
+    same = [known for known in task_names() if known.lower() == task.lower()]
+    hint = f" (did you mean {same[0]}?)" if same else near_matches(task, task_names())
+    return f"unknown task '{task}'{hint}; there are {', '.join(task_names())}"
 
 
 def baseline_path(name: str, baseline: str) -> Path:
@@ -84,8 +133,8 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     """Build a task and its simulation.
 
     Args:
-        name: a registered task.
-        cfg: its YAML, ``cfg/task/<name>.yaml``.
+        name: a task, as ``get_spec`` finds it.
+        cfg: its YAML.
         num_envs: environments.
         sim: the simulator's name, e.g. ``mujoco_cpu``.
         device: torch device.
@@ -97,7 +146,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
 
     spec = get_spec(name)
     task_class = spec.task_class
-    check_config(cfg, COMMON_KEYS + task_class.config_keys, ISAACGYM_KEYS + task_class.ignored_keys)
+    check_config(cfg, used_keys(task_class), ignored_keys(task_class))
     dt, substeps = control_timing(cfg)
     control = read(cfg, "env").get("control", {})
     simulator = make_simulator(
@@ -112,7 +161,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     )
     task = task_class(cfg, simulator)
     if task.max_episode_length < 2:
-        raise ValueError(f"cfg/task/{name}.yaml: an episode must last at least 2 steps, got {task.max_episode_length}")
+        raise ValueError(f"{yaml_file(cfg)}: an episode must last at least 2 steps, got {task.max_episode_length}")
     return task
 
 
@@ -120,7 +169,7 @@ def state_table(name: str, values: Mapping[str, str] | None = None, without: Col
     """The keys of a task's ``state_dict`` as a Markdown table; n is the environments of a candidate's group.
 
     Args:
-        values: of constants by key, as ``facts.task_facts`` has them; None: the table has none.
+        values: of constants by key, as text; None: the table has none.
         without: keys to leave out.
     """
     rows = ["| key | shape | unit | meaning |", "|---|---|---|---|"]

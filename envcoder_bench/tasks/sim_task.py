@@ -11,7 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import Simulator
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.base import Field, Task
 
 COMMON_KEYS = (
     "name",
@@ -40,11 +40,24 @@ ISAACGYM_KEYS = (
 )
 
 
-class SimTask(Task):
-    """A Task whose ``state`` holds the simulator's own live tensors, and goals as buffers beside them.
+YAML_FILES: dict[str, str] = {}  # of tasks from outside the package, by name
+# fields that tasks have in common
+PROGRESS = Field((), "control steps", "steps since the episode began; int64")
+MAX_EPISODE_LENGTH = Field(
+    None, "control steps", "an episode times out after so many", lambda task: torch.tensor(task.max_episode_length)
+)
+DT = Field(None, "s", "one control step", lambda task: torch.tensor(task.dt))
 
-    A subclass sets the class attributes below and those that Task names, and fills ``state`` and ``constants`` in its
-    ``__init__``. The keys of ``fields`` that are in neither belong to the environment.
+
+def actions(width: int) -> Field:
+    """The field of the last action; ``width`` is the human baseline's."""
+    return Field((width,), "-", "last action, clipped; as wide as the candidate's; 0 where an episode begins")
+
+
+class SimTask(Task):
+    """A Task over a Simulator: its ``state`` and ``constants`` are what ``fields`` declares.
+
+    A subclass sets the class attributes below and those that Task names, and ``default_state`` in its ``__init__``.
 
     Attributes:
         model: file name of the MuJoCo model in the task's folder.
@@ -52,10 +65,13 @@ class SimTask(Task):
             index.
         object_keys: keys of ``state`` for the model's objects, in their order.
         kept_keys: keys of ``state`` that the task itself keeps from step to step, and that a checkpoint must hold.
-        config_keys: keys of the task's YAML that have an effect, beyond COMMON_KEYS; a key stands for all below it.
+        config_keys: keys of the task's YAML that have an effect, beyond COMMON_KEYS and those that ``fields`` has as
+            sources; a key stands for all below it.
         ignored_keys: keys of IsaacGymEnvs' YAML for this task that have none, beyond ISAACGYM_KEYS.
         only: of these, the ones that IsaacGymEnvs has more values of: the one that means anything here, and what to do
             instead.
+        cfg: the task's YAML.
+        substeps: physics steps of a control step.
     """
 
     model: str
@@ -63,10 +79,12 @@ class SimTask(Task):
     body_names: tuple[str, ...]
     sensor_names: tuple[str, ...] = ()
     site_names: tuple[str, ...] = ()
+    goal_keys: tuple[str, ...] = ()
     kept_keys: tuple[str, ...] = ()
-    config_keys: tuple[str, ...]
+    config_keys: tuple[str, ...] = ("env.episodeLength",)
     ignored_keys: tuple[str, ...] = ()
     only: Mapping[str, tuple[Any, str]] = {}
+    default_action_dim: int | None = None
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         for kind in ("dof_names", "body_names", "sensor_names", "site_names"):
@@ -77,15 +95,48 @@ class SimTask(Task):
         if len(sim.object_names) != len(self.object_keys):
             names = f"{len(self.object_keys)} free objects, for {list(self.object_keys)}"
             raise ValueError(f"{self.model}: {self.name} needs {names}, not {sim.object_names}")
-        self.sim = sim
+        self.cfg, self.sim = cfg, sim
         self.num_envs, self.num_dofs, self.device, self.dt = sim.num_envs, sim.num_dofs, sim.device, sim.dt
+        self.substeps = control_timing(cfg)[1]
+        self.max_episode_length = self._episode_steps()
         self.clip_actions = float(read(cfg, "env.clipActions"))
         self.clip_observations = float(read(cfg, "env.clipObservations", math.inf))  # as in IsaacGymEnvs
         self.unstable = sim.unstable
         self.contact_overflows, self.engine_warnings = sim.contact_overflows, sim.engine_warnings
         self.state: dict[str, Tensor] = {key: sim.object_states[:, i] for i, key in enumerate(self.object_keys)}
-        self.default_state: dict[str, Tensor] = {}
         self.constants: dict[str, Tensor] = {}
+        for key, field in self.fields.items():
+            if field.source is not None:
+                own = self.constants if field.shape is None else self.state
+                own[key] = self._tensor(key, field)
+        self.default_state: dict[str, Tensor] = {}
+
+    def _episode_steps(self) -> int:
+        """Control steps of an episode: ``env.episodeLength``, or IsaacGymEnvs' key for Anymal, in seconds."""
+        seconds = read(self.cfg, "env.learn.episodeLength_s", math.inf)
+        if seconds != math.inf:
+            return int(float(seconds) / self.dt + 0.5)
+        return int(read(self.cfg, "env.episodeLength"))
+
+    def _tensor(self, key: str, field: Field) -> Tensor:
+        """Make the tensor of a key from its source. Raises ValueError where it is not as its field says."""
+        source = field.source
+        if callable(source):
+            value = source(self)
+        elif isinstance(source, str):
+            place, _, name = source.partition(".")
+            if place not in ("sim", "cfg") or (place == "sim" and not hasattr(self.sim, name)):
+                raise ValueError(f"{self.name}: the source of '{key}' is {source!r}: there is no such tensor or number")
+            value = getattr(self.sim, name) if place == "sim" else _numbers(read(self.cfg, name))
+        else:
+            value = torch.tensor(source)
+            if field.shape is not None:
+                value = value.to(self.device, torch.float32).expand(self.num_envs, *field.shape)
+                value = value.clone(memory_format=torch.contiguous_format)
+        want = None if field.shape is None else (self.num_envs, *field.shape)
+        if want is not None and tuple(value.shape) != want:
+            raise ValueError(f"{self.name}: '{key}' is declared as {want}, but its tensor is {tuple(value.shape)}")
+        return value
 
     @property
     def bytes_per_env(self) -> int:
@@ -93,6 +144,9 @@ class SimTask(Task):
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self.sim.set_drive_mode(effort)
+
+    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
+        raise ValueError(f"{self.name} has no position drives of its own: define compute_torque or compute_dof_target")
 
     def step(self, command: Tensor) -> None:
         self.sim.step(command)
@@ -120,9 +174,31 @@ class SimTask(Task):
         for key in self.goal_keys + self.kept_keys:
             self.state[key].copy_(state[f"task.{key}"])
 
-    def _per_env(self, row: Any) -> Tensor:
+    def per_env(self, row: Any) -> Tensor:
         """The same numbers for every environment: ``(num_envs, len(row))`` float32."""
         return torch.tensor(row, dtype=torch.float32, device=self.device).repeat(self.num_envs, 1)
+
+
+def _numbers(value: Any) -> Tensor:
+    """A number, or a list of them, of a YAML: float32."""
+    return torch.tensor([float(x) for x in value] if hasattr(value, "__len__") else float(value))
+
+
+def used_keys(task_class: type[SimTask]) -> tuple[str, ...]:
+    """The keys of a task's YAML that have an effect."""
+    sources = [field.source for field in task_class.fields.values()]
+    declared = [source[len("cfg.") :] for source in sources if isinstance(source, str) and source.startswith("cfg.")]
+    return (*COMMON_KEYS, *task_class.config_keys, *dict.fromkeys(declared))
+
+
+def ignored_keys(task_class: type[SimTask]) -> tuple[str, ...]:
+    """The keys of IsaacGymEnvs' YAML for a task that are accepted and have no effect."""
+    return ISAACGYM_KEYS + task_class.ignored_keys
+
+
+def yaml_file(cfg: Mapping[str, Any]) -> str:
+    """The file that a task's config is from, for messages."""
+    return YAML_FILES.get(cfg["name"], f"cfg/task/{cfg['name']}.yaml")
 
 
 def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
@@ -136,7 +212,7 @@ def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
         if part not in node:
             if default is not None:
                 return default
-            raise ValueError(f"cfg/task/{cfg['name']}.yaml: the key '{key}' is missing")
+            raise ValueError(f"{yaml_file(cfg)}: the key '{key}' is missing")
         node = node[part]
     return node
 
@@ -164,7 +240,7 @@ def check_config(cfg: Mapping[str, Any], used: tuple[str, ...], ignored: tuple[s
     Raises:
         ValueError: an unknown key, with its near matches, or domain randomization, which is not there.
     """
-    file = f"cfg/task/{cfg['name']}.yaml"
+    file = yaml_file(cfg)
     if read(cfg, "task.randomize", False):
         raise ValueError(f"{file}: task.randomize is True, but domain randomization is not available: set it to False")
     without_effect: list[str] = []

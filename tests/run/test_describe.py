@@ -7,7 +7,7 @@ from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.describe import describe
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.facts import shown
+from envcoder_bench.tasks.contract import shown
 from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 

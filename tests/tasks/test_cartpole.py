@@ -31,7 +31,7 @@ def test_named_columns_are_views():
 
 
 def test_there_are_no_position_drives():
-    with pytest.raises(ValueError, match="Cartpole has no position drives: define compute_torque"):
+    with pytest.raises(ValueError, match="Cartpole has no position drives of its own: define compute_torque"):
         fake("Cartpole").default_dof_target(torch.zeros(6, 1), {})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import pytest
 import torch
 from fake_simulator import FakeSimulator
@@ -10,14 +12,14 @@ from task_helpers import fake, shipped, whole_state
 from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
 from envcoder_bench.tasks.registry import get_spec, task_names
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing
+from envcoder_bench.tasks.sim_task import SimTask, check_config, control_timing, ignored_keys, used_keys
 
 TASKS = pytest.mark.parametrize("name", task_names())
 
 
 def check(cfg):
     task_class = get_spec(cfg["name"]).task_class
-    check_config(cfg, COMMON_KEYS + task_class.config_keys, ISAACGYM_KEYS + task_class.ignored_keys)
+    check_config(cfg, used_keys(task_class), ignored_keys(task_class))
 
 
 @TASKS
@@ -129,20 +131,23 @@ class Juggler(SimTask):
     dof_names = ("hand",)
     body_names = ("hand", "red", "blue")
     object_keys = ("red_state", "blue_state")
-    goal_keys = ()
-    bytes_per_env = default_dof_target = fitness = None
+    fields = MappingProxyType({})
+    bytes_per_env = fitness = None
+
+
+JUGGLER = {"name": "Juggler", "env": {"clipActions": 1.0, "episodeLength": 9}, "sim": {"dt": 0.02, "substeps": 1}}
 
 
 def test_objects_appear_in_the_state_and_begin_by_their_keys():
     sim = FakeSimulator(3, Juggler.dof_names, Juggler.body_names, object_names=("red", "blue"))
-    task = Juggler({"name": "Juggler", "env": {"clipActions": 1.0}}, sim)
+    task = Juggler(JUGGLER, sim)
     red, before = torch.full((3, 13), 5.0), sim.object_states.clone()
     task.reset(torch.tensor([False, True, False]), {"red_state": red, "dof_pos": torch.ones(3, 1)}, {})
     assert torch.equal(task.state["red_state"][1], red[1]) and torch.equal(task.state["blue_state"], before[:, 1])
     assert torch.equal(sim.object_states[[0, 2]], before[[0, 2]]) and sim.dof_pos.flatten().tolist() == [0.0, 1.0, 0.0]
     with pytest.raises(ValueError, match=r"juggler.xml: Juggler needs 2 free objects.*not \['red'\]"):
         Juggler(
-            {"name": "Juggler", "env": {"clipActions": 1.0}},
+            JUGGLER,
             FakeSimulator(3, Juggler.dof_names, Juggler.body_names, object_names=("red",)),
         )
 

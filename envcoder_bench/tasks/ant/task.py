@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
-
-from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.locomotion import SCALES, Locomotion, fields, fitness_meaning
+from envcoder_bench.tasks.locomotion import Locomotion, fields, fitness_meaning
 
 FEET = ("front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot")
 FIELDS = {
     **fields("hip and ankle of the legs front left, front right, back left, back right", ", ".join(FEET), 8, 9, 4),
-    "joint_gears": Field(None, "N m", "the same as motor_efforts, (8,)"),
+    "joint_gears": Field(None, "N m", "the same as motor_efforts, (8,)", "sim.effort_limits"),
 }
 
 
@@ -24,10 +21,5 @@ class Ant(Locomotion):
     body_names = ("torso", *(f"{foot[:-5]}_{link}" for foot in FEET for link in ("leg", "foot")))
     sensor_names = FEET
     start_height = 0.44
-    config_keys = ("env.episodeLength", *SCALES.values())
     fitness_meaning = fitness_meaning("0.31 m")
     fields = FIELDS
-
-    def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
-        super().__init__(cfg, sim)
-        self.constants["joint_gears"] = sim.effort_limits

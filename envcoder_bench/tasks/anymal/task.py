@@ -2,56 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.sim_task import SimTask, read
+from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions, read
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
 LEGS = ("LF", "LH", "RF", "RH")  # Isaac Gym's order
-SCALES = {  # key of state_dict: key of IsaacGymEnvs' YAML
-    "lin_vel_scale": "env.learn.linearVelocityScale",
-    "ang_vel_scale": "env.learn.angularVelocityScale",
-    "dof_pos_scale": "env.learn.dofPositionScale",
-    "dof_vel_scale": "env.learn.dofVelocityScale",
-}
-COMMAND_RANGES = {
-    "command_x_range": "env.randomCommandVelocityRanges.linear_x",
-    "command_y_range": "env.randomCommandVelocityRanges.linear_y",
-    "command_yaw_range": "env.randomCommandVelocityRanges.yaw",
-}
+START = "env.baseInitState"
+
+
+def _stance(task: Anymal) -> Tensor:
+    angles = [float(read(task.cfg, f"env.defaultJointAngles.{dof}")) for dof in task.dof_names]
+    return task.per_env(angles)
+
+
+def _at_rest(task: Anymal) -> Tensor:
+    parts = ("pos", "rot", "vLinear", "vAngular")
+    return task.per_env([x for part in parts for x in read(task.cfg, f"{START}.{part}")])
+
+
+def _bodies(part: str) -> Callable[[Anymal], Tensor]:
+    return lambda task: torch.tensor([task.body_names.index(f"{leg}_{part}") for leg in LEGS])
+
+
+RANGES = "cfg.env.randomCommandVelocityRanges"
+SCALES = "cfg.env.learn"
 FIELDS = {
     "root_states": Field(
         (13,),
         "m, -, m/s, rad/s",
         "base: position 3, quaternion xyzw 4, linear velocity 3, angular velocity 3; world frame",
+        "sim.root_states",
     ),
-    "dof_pos": Field((12,), "rad", "joint angles; legs LF, LH, RF, RH, each HAA, HFE, KFE"),
-    "dof_vel": Field((12,), "rad/s", "joint velocities"),
-    "default_dof_pos": Field((12,), "rad", "joint angles of the default stance"),
-    "actions": Field((12,), "-", "last action, clipped; as wide as the candidate's; 0 where an episode begins"),
-    "commands": Field((3,), "m/s, m/s, rad/s", "goal: velocity forward, to the left, and turning left; base frame"),
-    "torques": Field((12,), "N m", "joint torques of the last physics step"),
-    "contact_forces": Field((13, 3), "N", "net contact force on each body in the last physics step; world frame"),
-    "gravity_vec": Field((3,), "-", "direction of gravity, (0, 0, -1)"),
-    "initial_root_states": Field((13,), "as root_states", "base at rest in the default stance"),
-    "progress_buf": Field((), "control steps", "steps since the episode began; int64"),
-    "knee_indices": Field(None, "-", "the 4 thighs in contact_forces, which carry the knees"),
-    "feet_indices": Field(None, "-", "the 4 shanks in contact_forces, which carry the feet; LF, LH, RF, RH"),
-    "base_index": Field(None, "-", "the base in contact_forces"),
-    "max_episode_length": Field(None, "control steps", "an episode times out after so many"),
-    "dt": Field(None, "s", "one control step"),
-    "lin_vel_scale": Field(None, "s/m", "observation scale of linear velocities"),
-    "ang_vel_scale": Field(None, "s/rad", "observation scale of angular velocities"),
-    "dof_pos_scale": Field(None, "1/rad", "observation scale of joint angles"),
-    "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities"),
-    "command_x_range": Field(None, "m/s", "lowest and highest command forward, (2,)"),
-    "command_y_range": Field(None, "m/s", "lowest and highest command to the left, (2,)"),
-    "command_yaw_range": Field(None, "rad/s", "lowest and highest turning command, (2,)"),
+    "dof_pos": Field((12,), "rad", "joint angles; legs LF, LH, RF, RH, each HAA, HFE, KFE", "sim.dof_pos"),
+    "dof_vel": Field((12,), "rad/s", "joint velocities", "sim.dof_vel"),
+    "default_dof_pos": Field((12,), "rad", "joint angles of the default stance", _stance),
+    "actions": actions(12),
+    "commands": Field(
+        (3,), "m/s, m/s, rad/s", "goal: velocity forward, to the left, and turning left; base frame", 0.0
+    ),
+    "torques": Field((12,), "N m", "joint torques of the last physics step", "sim.dof_force"),
+    "contact_forces": Field(
+        (13, 3), "N", "net contact force on each body in the last physics step; world frame", "sim.contact_forces"
+    ),
+    "gravity_vec": Field((3,), "-", "direction of gravity, (0, 0, -1)", (0.0, 0.0, -1.0)),
+    "initial_root_states": Field((13,), "as root_states", "base at rest in the default stance", _at_rest),
+    "progress_buf": PROGRESS,
+    "knee_indices": Field(None, "-", "the 4 thighs in contact_forces, which carry the knees", _bodies("THIGH")),
+    "feet_indices": Field(
+        None, "-", "the 4 shanks in contact_forces, which carry the feet; LF, LH, RF, RH", _bodies("SHANK")
+    ),
+    "base_index": Field(
+        None, "-", "the base in contact_forces", lambda task: torch.tensor(task.body_names.index("base"))
+    ),
+    "max_episode_length": MAX_EPISODE_LENGTH,
+    "dt": DT,
+    "lin_vel_scale": Field(None, "s/m", "observation scale of linear velocities", f"{SCALES}.linearVelocityScale"),
+    "ang_vel_scale": Field(None, "s/rad", "observation scale of angular velocities", f"{SCALES}.angularVelocityScale"),
+    "dof_pos_scale": Field(None, "1/rad", "observation scale of joint angles", f"{SCALES}.dofPositionScale"),
+    "dof_vel_scale": Field(None, "s/rad", "observation scale of joint velocities", f"{SCALES}.dofVelocityScale"),
+    "command_x_range": Field(None, "m/s", "lowest and highest command forward, (2,)", f"{RANGES}.linear_x"),
+    "command_y_range": Field(None, "m/s", "lowest and highest command to the left, (2,)", f"{RANGES}.linear_y"),
+    "command_yaw_range": Field(None, "rad/s", "lowest and highest turning command, (2,)", f"{RANGES}.yaw"),
 }
 
 
@@ -63,14 +80,12 @@ class Anymal(SimTask):
     dof_names = tuple(f"{leg}_{joint}" for leg in LEGS for joint in ("HAA", "HFE", "KFE"))
     body_names = ("base", *(f"{leg}_{link}" for leg in LEGS for link in ("HIP", "THIGH", "SHANK")))
     config_keys = (
-        "env.baseInitState",
-        "env.randomCommandVelocityRanges",
+        START,
         "env.control.stiffness",
         "env.control.damping",
         "env.control.actionScale",
         "env.learn.episodeLength_s",
         *(f"env.defaultJointAngles.{dof}" for dof in dof_names),
-        *SCALES.values(),
     )
     ignored_keys = (  # these are shaping: human.py has them
         "env.learn.linearVelocityXYRewardScale",
@@ -88,33 +103,10 @@ class Anymal(SimTask):
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         super().__init__(cfg, sim)
         self.action_scale = float(read(cfg, "env.control.actionScale"))
-        self.max_episode_length = int(float(read(cfg, "env.learn.episodeLength_s")) / self.dt + 0.5)
-        pose = [x for part in ("pos", "rot", "vLinear", "vAngular") for x in read(cfg, f"env.baseInitState.{part}")]
-        stance = [float(read(cfg, f"env.defaultJointAngles.{dof}")) for dof in self.dof_names]
-        self.state = {
-            "root_states": sim.root_states,
-            "dof_pos": sim.dof_pos,
-            "dof_vel": sim.dof_vel,
-            "default_dof_pos": self._per_env(stance),
-            "commands": self._per_env([0.0, 0.0, 0.0]),
-            "torques": sim.dof_force,
-            "contact_forces": sim.contact_forces,
-            "gravity_vec": self._per_env([0.0, 0.0, -1.0]),
-            "initial_root_states": self._per_env(pose),
-        }
         self.default_state = {
             "root_states": self.state["initial_root_states"],
             "dof_pos": self.state["default_dof_pos"],
             "dof_vel": torch.zeros_like(sim.dof_vel),
-        }
-        self.constants = {
-            "knee_indices": torch.tensor([self.body_names.index(f"{leg}_THIGH") for leg in LEGS]),
-            "feet_indices": torch.tensor([self.body_names.index(f"{leg}_SHANK") for leg in LEGS]),
-            "base_index": torch.tensor(self.body_names.index("base")),
-            "max_episode_length": torch.tensor(self.max_episode_length),
-            "dt": torch.tensor(self.dt),
-            **{key: torch.tensor(float(read(cfg, source))) for key, source in SCALES.items()},
-            **{key: torch.tensor([float(x) for x in read(cfg, source)]) for key, source in COMMAND_RANGES.items()},
         }
 
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:

@@ -10,22 +10,24 @@ from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.sim_task import SimTask, read
+from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions
 
 UPRIGHT = math.radians(12.0)
 FIELDS = {
-    "dof_pos": Field((2,), "m, rad", "cart's position and pole's angle (0 is upright)"),
-    "dof_vel": Field((2,), "m/s, rad/s", "their velocities"),
-    "cart_pos": Field((), "m", "cart's position on the rail"),
-    "cart_vel": Field((), "m/s", "cart's velocity"),
-    "pole_angle": Field((), "rad", "pole's angle from upright; counts whole turns"),
-    "pole_vel": Field((), "rad/s", "pole's angular velocity"),
-    "actions": Field((1,), "-", "last action, clipped; as wide as the candidate's; 0 where an episode begins"),
-    "progress_buf": Field((), "control steps", "steps since the episode began; int64"),
-    "reset_dist": Field(None, "m", "the cart's range is from minus to plus this"),
-    "max_push_effort": Field(None, "N", "largest force on the cart that the baselines use"),
-    "max_episode_length": Field(None, "control steps", "an episode times out after so many"),
-    "dt": Field(None, "s", "one control step"),
+    "dof_pos": Field((2,), "m, rad", "cart's position and pole's angle (0 is upright)", "sim.dof_pos"),
+    "dof_vel": Field((2,), "m/s, rad/s", "their velocities", "sim.dof_vel"),
+    "cart_pos": Field((), "m", "cart's position on the rail", lambda task: task.sim.dof_pos[:, 0]),
+    "cart_vel": Field((), "m/s", "cart's velocity", lambda task: task.sim.dof_vel[:, 0]),
+    "pole_angle": Field(
+        (), "rad", "pole's angle from upright; counts whole turns", lambda task: task.sim.dof_pos[:, 1]
+    ),
+    "pole_vel": Field((), "rad/s", "pole's angular velocity", lambda task: task.sim.dof_vel[:, 1]),
+    "actions": actions(1),
+    "progress_buf": PROGRESS,
+    "reset_dist": Field(None, "m", "the cart's range is from minus to plus this", "cfg.env.resetDist"),
+    "max_push_effort": Field(None, "N", "largest force on the cart that the baselines use", "cfg.env.maxEffort"),
+    "max_episode_length": MAX_EPISODE_LENGTH,
+    "dt": DT,
 }
 
 
@@ -36,8 +38,6 @@ class Cartpole(SimTask):
     model = "cartpole.xml"
     dof_names = ("slider_to_cart", "cart_to_pole")
     body_names = ("slider", "cart", "pole")
-    config_keys = ("env.resetDist", "env.maxEffort", "env.episodeLength")
-    goal_keys = ()
     default_action_dim = None  # the pole must stay passive: candidates and baselines command effort
     fitness_meaning = (
         "fraction of the full episode with the pole within 12 degrees of upright and the cart in its range; 0 to 1"
@@ -46,26 +46,8 @@ class Cartpole(SimTask):
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         super().__init__(cfg, sim)
-        self.reset_dist = float(read(cfg, "env.resetDist"))
-        self.max_episode_length = int(read(cfg, "env.episodeLength"))
-        self.state = {
-            "dof_pos": sim.dof_pos,
-            "dof_vel": sim.dof_vel,
-            "cart_pos": sim.dof_pos[:, 0],
-            "cart_vel": sim.dof_vel[:, 0],
-            "pole_angle": sim.dof_pos[:, 1],
-            "pole_vel": sim.dof_vel[:, 1],
-        }
+        self.reset_dist = self.constants["reset_dist"].item()
         self.default_state = {"dof_pos": torch.zeros_like(sim.dof_pos), "dof_vel": torch.zeros_like(sim.dof_vel)}
-        self.constants = {
-            "reset_dist": torch.tensor(self.reset_dist),
-            "max_push_effort": torch.tensor(float(read(cfg, "env.maxEffort"))),
-            "max_episode_length": torch.tensor(self.max_episode_length),
-            "dt": torch.tensor(self.dt),
-        }
-
-    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
-        raise ValueError("Cartpole has no position drives: define compute_torque")
 
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         # by cosine, so that a pole that is upright again after a whole turn counts as upright

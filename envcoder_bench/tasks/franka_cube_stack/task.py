@@ -6,20 +6,15 @@ Source of names, formulas and constants: IsaacGymEnvs, tasks/franka_cube_stack.p
 
 from __future__ import annotations
 
-import math
 from typing import Any, Mapping
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
-from envcoder_bench.tasks.franka_cube_stack.fields import FIELDS
-from envcoder_bench.tasks.sim_task import SimTask, read
+from envcoder_bench.tasks.franka_cube_stack.fields import CUBE_A, CUBE_B, DEFAULT_DOF_POS, FIELDS, TABLE_HEIGHT
+from envcoder_bench.tasks.sim_task import SimTask
 
-SIDES = ("left", "right")
-TABLE_HEIGHT = 1.025  # m, the table's surface: z of the plane in the model
-CUBE_SIZES = {"cubeA_size": 0.05, "cubeB_size": 0.07}  # m, edges
-DEFAULT_DOF_POS = (0.0, 0.1963, 0.0, -2.6180, 0.0, 2.9416, 0.7854, 0.035, 0.035)  # rad; fingers m
 # a stack stands where cube A is over cube B and on it, the gripper is away from it, as IsaacGymEnvs has it, and also
 # touches nothing, and both cubes are nearly at rest
 ALIGNED = 0.02  # m, horizontal distance of the cubes' centres
@@ -29,29 +24,6 @@ RELEASED = 0.1  # N, contact forces on hand and fingers, added up
 STILL = 0.05  # m/s; what moves freely changes its speed by 0.16 m/s in a step
 STILL_TURN = 0.5  # rad/s
 STAND_STEPS = 5  # control steps in which it must stand without a break, 83 ms
-SCALES = {  # key of state_dict: key of IsaacGymEnvs' YAML
-    "action_scale": "env.actionScale",
-    "start_position_noise": "env.startPositionNoise",
-    "start_rotation_noise": "env.startRotationNoise",
-    "franka_dof_noise": "env.frankaDofNoise",
-    "r_dist_scale": "env.distRewardScale",
-    "r_lift_scale": "env.liftRewardScale",
-    "r_align_scale": "env.alignRewardScale",
-    "r_stack_scale": "env.stackRewardScale",
-}
-# the task's own memory, and what it works out from the simulator's tensors
-OWN_KEYS = {
-    "cubeA_pos_relative": (3,),
-    "cubeA_to_cubeB_pos": (3,),
-    "stand_steps": (),
-    "stacked": (),
-    "just_stacked": (),
-}
-# control gains of IsaacGymEnvs' operational space controller, per direction and per joint of the arm
-KP, KP_NULL = 150.0, 10.0
-CMD_LIMIT = (0.1, 0.1, 0.1, 0.5, 0.5, 0.5)  # m, rad
-GRIPPER_STIFFNESS = 5000.0  # N/m, of IsaacGymEnvs' drives of the fingers
-
 ONLY = {
     "env.controlType": (
         "osc",
@@ -69,8 +41,8 @@ class FrankaCubeStack(SimTask):
     body_names = (*(f"panda_link{k}" for k in range(1, 8)), "panda_leftfinger", "panda_rightfinger", "cubeA", "cubeB")
     site_names = ("grip_site", "leftfinger_tip", "rightfinger_tip")
     object_keys = ("cubeA_state", "cubeB_state")
-    kept_keys = tuple(OWN_KEYS)
-    config_keys = ("env.episodeLength", *SCALES.values())
+    # the task's own memory, and what it works out from the simulator's tensors
+    kept_keys = ("cubeA_pos_relative", "cubeA_to_cubeB_pos", "stand_steps", "stacked", "just_stacked")
     ignored_keys = (
         "env.enableDebugVis",
         "env.aggregateMode",
@@ -89,66 +61,15 @@ class FrankaCubeStack(SimTask):
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:
         super().__init__(cfg, sim)
-        self.max_episode_length = int(read(cfg, "env.episodeLength"))
-        cube_a, cube_b = self.state["cubeA_state"], self.state["cubeB_state"]
-        grip, left, right = (sim.site_states[:, k] for k in range(3))
-        self.state.update(
-            {
-                "dof_pos": sim.dof_pos,
-                "dof_vel": sim.dof_vel,
-                "q": sim.dof_pos,
-                "q_gripper": sim.dof_pos[:, -2:],
-                "eef_pos": grip[:, :3],
-                "eef_quat": grip[:, 3:7],
-                "eef_vel": grip[:, 7:],
-                "eef_lf_pos": left[:, :3],
-                "eef_rf_pos": right[:, :3],
-                "cubeA_pos": cube_a[:, :3],
-                "cubeA_quat": cube_a[:, 3:7],
-                "cubeB_pos": cube_b[:, :3],
-                "cubeB_quat": cube_b[:, 3:7],
-                **{key: self._per_env([size])[:, 0] for key, size in CUBE_SIZES.items()},
-                # the arm's part, copied, because kernels read only what lies in a row
-                "jacobian": sim.jacobian[:, :, :7].clone(),
-                "mass_matrix": sim.mass_matrix[:, :7, :7].clone(),
-                "dof_force_tensor": sim.dof_force,
-                "contact_forces": sim.contact_forces,
-                **{key: torch.zeros(self.num_envs, *shape, device=self.device) for key, shape in OWN_KEYS.items()},
-            }
-        )
-        size_a, size_b = CUBE_SIZES.values()
         unturned = (0.0, 0.0, 0.0, 1.0, *[0.0] * 6)
         self.default_state = {
-            "dof_pos": self._per_env(DEFAULT_DOF_POS),
+            "dof_pos": self.per_env(DEFAULT_DOF_POS),
             "dof_vel": torch.zeros_like(sim.dof_vel),
-            "cubeA_state": self._per_env([0.1, -0.1, TABLE_HEIGHT + size_a / 2, *unturned]),
-            "cubeB_state": self._per_env([0.1, 0.1, TABLE_HEIGHT + size_b / 2, *unturned]),
-        }
-        self.constants = {
-            "table_height": torch.tensor(TABLE_HEIGHT),
-            "franka_default_dof_pos": torch.tensor(DEFAULT_DOF_POS),
-            "franka_dof_lower_limits": sim.dof_limits_lower,
-            "franka_dof_upper_limits": sim.dof_limits_upper,
-            "franka_effort_limits": sim.effort_limits,
-            "kp": torch.full((6,), KP),
-            "kd": torch.full((6,), 2.0 * math.sqrt(KP)),
-            "kp_null": torch.full((7,), KP_NULL),
-            "kd_null": torch.full((7,), 2.0 * math.sqrt(KP_NULL)),
-            "cmd_limit": torch.tensor(CMD_LIMIT),
-            "gripper_stiffness": torch.tensor(GRIPPER_STIFFNESS),
-            "hand_index": torch.tensor(self.body_names.index("panda_link7")),
-            "finger_indices": torch.tensor([self.body_names.index(f"panda_{side}finger") for side in SIDES]),
-            "cubeA_index": torch.tensor(self.body_names.index("cubeA")),
-            "cubeB_index": torch.tensor(self.body_names.index("cubeB")),
-            "max_episode_length": torch.tensor(self.max_episode_length),
-            "dt": torch.tensor(self.dt),
-            **{key: torch.tensor(float(read(cfg, source))) for key, source in SCALES.items()},
+            "cubeA_state": self.per_env([0.1, -0.1, TABLE_HEIGHT + CUBE_A / 2, *unturned]),
+            "cubeB_state": self.per_env([0.1, 0.1, TABLE_HEIGHT + CUBE_B / 2, *unturned]),
         }
         self._gripper = slice(self.body_names.index("panda_link7"), self.body_names.index("cubeA"))
         self._refresh_derived()
-
-    def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
-        raise ValueError(f"{self.name} has no position drives of its own: define compute_torque or compute_dof_target")
 
     def step(self, command: Tensor) -> None:
         super().step(command)
@@ -184,8 +105,7 @@ class FrankaCubeStack(SimTask):
         """Whether the stack stands, by the state of this step alone, ``(num_envs,)`` bool."""
         state = self.state
         cube_a, cube_b = state["cubeA_state"], state["cubeB_state"]
-        size_a, size_b = CUBE_SIZES.values()
-        height = cube_a[:, 2] - (TABLE_HEIGHT + size_b + 0.5 * size_a)
+        height = cube_a[:, 2] - (TABLE_HEIGHT + CUBE_B + 0.5 * CUBE_A)
         touched = _length(state["contact_forces"][:, self._gripper]).sum(dim=1)
         return (
             (_length(state["cubeA_to_cubeB_pos"][:, :2]) < ALIGNED)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from envcoder_bench.tasks.base import Field
-from envcoder_bench.tasks.locomotion import SCALES, Locomotion, fields, fitness_meaning
+from envcoder_bench.tasks.locomotion import Locomotion, fields, fitness_meaning
 
 _LEG, _ARM = ("hip_x", "hip_z", "hip_y", "knee", "ankle_y", "ankle_x"), ("shoulder1", "shoulder2", "elbow")
 _LEG_LINKS, _ARM_LINKS = ("thigh", "shin", "foot"), ("upper_arm", "lower_arm", "hand")
 _DOFS = (
     "abdomen z, y, x; right leg (hip x, z, y, knee, ankle y, x), left leg; right arm (shoulder 1, 2, elbow), left arm"
 )
-HUMANOID_SCALES = {**SCALES, "angular_velocity_scale": "env.angularVelocityScale"}
 FIELDS = {
     **fields(_DOFS, "right_foot, left_foot", 21, 16, 2),
-    "angular_velocity_scale": Field(None, "s/rad", "observation scale of the torso's angular velocity"),
+    "angular_velocity_scale": Field(
+        None, "s/rad", "observation scale of the torso's angular velocity", "cfg.env.angularVelocityScale"
+    ),
 }
 
 
@@ -34,7 +35,5 @@ class Humanoid(Locomotion):
     )
     sensor_names = ("right_foot", "left_foot")
     start_height = 1.34
-    scales = HUMANOID_SCALES
-    config_keys = ("env.episodeLength", *HUMANOID_SCALES.values())
     fitness_meaning = fitness_meaning("0.8 m")
     fields = FIELDS

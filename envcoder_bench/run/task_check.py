@@ -1,0 +1,349 @@
+"""What every task must do, as a call: the same findings as the tests of the shipped tasks have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
+from envcoder_bench.shaping.assemble import assemble
+from envcoder_bench.shaping.binding import bind
+from envcoder_bench.shaping.contract import CandidateError, Shaping
+from envcoder_bench.shaping.kinds import TORQUE
+from envcoder_bench.shaping.loading import load_candidate
+from envcoder_bench.shaping.state import StateDict, own_constants
+from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, Task
+from envcoder_bench.tasks.contract import TaskContract
+from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task
+
+OWN_KEYS = ("actions", "progress_buf")  # the environment's
+UNSTABLE = 0.001  # of all steps of random actions, at most
+
+
+class TaskFaults(UserError):
+    """A task does not do what every task must.
+
+    Attributes:
+        findings: one line each.
+    """
+
+    def __init__(self, task: str, findings: Sequence[str]) -> None:
+        super().__init__("\n".join([f"{task}: {len(findings)} of the checks fail:", *(f"- {one}" for one in findings)]))
+        self.findings = list(findings)
+
+
+class TaskCheck:
+    """The checks of one task on one simulator, each a method that yields what it finds wrong.
+
+    Args:
+        task: its name, its folder or ``module:Class``.
+        sim, device: as in cfg/config.yaml.
+        overrides: ``key=value`` for the config.
+
+    Raises:
+        UserError, ValueError, CandidateError: there is no such task, or its files are wrong.
+    """
+
+    def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
+        self.spec = get_spec(str(task))
+        self.name = self.spec.name
+        self.cfg = compose_config(self.name, ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
+        self.cfg.sim, self.cfg.device = self.sim, self.device = pick_simulator(sim, device)
+        self.human = self._baseline(HUMAN)
+
+    def _baseline(self, which: str) -> Shaping:
+        path = baseline_path(self.name, which)
+        candidate = load_candidate(which, path.read_text(encoding="utf-8"), str(path))
+        return replace(assemble(candidate, candidate), action_dim=candidate.action_dim or 0)
+
+    def fields(self) -> Iterator[str]:
+        """Every key of the state and the constants is declared, with its shape, and is as kernels need it."""
+        task = self._make(2)
+        keys = {**task.state, **task.constants}
+        yield from (
+            f"'{key}' is in the state, but fields does not declare it" for key in keys if key not in task.fields
+        )
+        for key, field in task.fields.items():
+            if key in OWN_KEYS:
+                continue
+            if key not in keys:
+                yield f"fields declares '{key}', which is neither in state nor in constants"
+            elif (field.shape is None) != (key in task.constants):
+                yield f"'{key}' is in {'state' if key in task.state else 'constants'}, and its shape is {field.shape}"
+            else:
+                yield from _tensor_faults(key, keys[key], field.shape, task)
+            if "|" in field.unit + field.meaning:
+                yield f"'{key}': '|' in its unit or meaning breaks tables"
+        if task.fields["dof_pos"].shape != (task.num_dofs,):
+            yield f"'dof_pos' is declared as {task.fields['dof_pos'].shape}, and there are {task.num_dofs} joints"
+        for key in task.default_state:
+            if key not in task.state:
+                yield f"default_state has '{key}', which is not in state"
+        if not task.fitness_meaning or not (task.bytes_per_env > 0):
+            yield "fitness_meaning and bytes_per_env must say something"
+        plain = TaskContract.of(task)
+        if TaskContract.from_plain(plain.to_plain()) != plain:
+            yield "its contract is not plain data"
+
+    def fitness(self) -> Iterator[str]:
+        """Fitness is one finite number for each environment, of the state alone."""
+        task = self._begun(3)
+        for command in self._commands(task, 3):
+            task.step(command)
+        value = task.fitness(task.state)
+        if tuple(value.shape) != (3,) or not value.is_floating_point():
+            yield f"fitness returns {value.dtype} {tuple(value.shape)}: for 3 environments it is floating point (3,)"
+        elif not bool(torch.isfinite(value).all()):
+            yield f"fitness returns {value.tolist()}: it must be finite"
+        elif not torch.equal(value, task.fitness(task.state)):
+            yield "fitness of one state differs from call to call: it must depend on the state alone"
+        if tuple(task.fitness({key: x[:2] for key, x in task.state.items()}).shape) != (2,):
+            yield "fitness of the state of 2 environments must be (2,): read the state that is given, not self.state"
+
+    def rollout(self) -> Iterator[str]:
+        """The same start gives the same rollout."""
+        task, twin = self._begun(3), self._begun(3)
+        before = _copied(task)
+        for step, command in enumerate(self._commands(task, 10)):
+            task.step(command)
+            twin.step(command)
+            yield from _once(self._differences(task, twin), f"after {step + 1} steps, two equal rollouts differ in")
+        if all(torch.equal(x, task.state[key]) for key, x in before.items()):
+            yield "10 steps of random actions change nothing of the state"
+
+    def reset(self) -> Iterator[str]:
+        """A reset leaves nothing of the past where its mask is True, touches nothing elsewhere, and moves no tensor."""
+        task, twin, fresh = self._begun(4), self._begun(4), self._begun(4)
+        start = {key: fresh.state[key].clone() for key in fresh.default_state}
+        goal = {key: fresh.state[key].clone() for key in fresh.goal_keys}
+        places = {key: x.data_ptr() for key, x in task.state.items()}
+        mask = torch.tensor([True, False, True, False], device=self.device)
+        for command in self._commands(task, 8):
+            task.step(command)
+            twin.step(command)
+        for own in (start, goal):  # only the masked rows may be read
+            for x in own.values():
+                x[~mask] = torch.nan
+        task.reset(mask, start, {})
+        task.reset(mask, {}, goal)
+        yield from _once(
+            self._differences(task, fresh, mask), "after a reset, the masked environments are not as new in"
+        )
+        yield from _once(self._differences(task, twin, ~mask), "a reset changes environments that are not masked in")
+        for command in self._commands(task, 4, seed=1):
+            for each in (task, twin, fresh):
+                each.step(command)
+            yield from _once(self._differences(task, fresh, mask), "after a reset, the past is still felt in")
+            yield from _once(self._differences(task, twin, ~mask), "a reset is felt by environments not masked in")
+        moved = [key for key, x in task.state.items() if x.data_ptr() != places[key]]
+        if moved:
+            yield f"step or reset replaces the tensors of {_listed(moved)}: change them in place, with copy_"
+
+    def restore(self) -> Iterator[str]:
+        """What get_state gives lets another task go on as if uninterrupted."""
+        task, other = self._begun(2), self._begun(2)
+        for command in self._commands(task, 6):
+            task.step(command)
+        saved = task.get_state()
+        kept = {key: x.clone() for key, x in saved.items()}
+        other.set_state(saved)
+        yield from _once(self._differences(task, other), "set_state does not restore (see kept_keys)")
+        for command in self._commands(task, 4, seed=1):
+            task.step(command)
+            other.step(command)
+            yield from _once(self._differences(task, other), "a restored task goes on differently (see kept_keys) in")
+        changed = [key for key, x in kept.items() if not torch.equal(saved[key], x)]
+        if changed:
+            yield f"what get_state gave changes with the next step: {_listed(changed)} must be copies"
+
+    def paired(self) -> Iterator[str]:
+        """An environment depends neither on how many there are, nor on its place: what paired noise relies on."""
+        many, one = self._begun(7), self._make(1)
+        start = {key: many.state[key][:1].clone() for key in many.default_state}
+        goal = {key: many.state[key][:1].clone() for key in many.goal_keys}
+        everywhere = torch.ones(1, dtype=torch.bool, device=self.device)
+        one.reset(everywhere, start, {})
+        one.reset(everywhere, {}, goal)
+        for command in self._commands(many, 10):
+            many.step(command)
+            one.step(command[:1])
+        first = {key: x[:1] for key, x in many.state.items()}
+        yield from _once(self._unequal(one.state, first), "an environment alone differs from one among 7 in")
+        groups, faults = prepare(self.cfg, baseline_sources(self.name))
+        yield from (f"{name}.py: {error}" for name, error in faults.items())
+        if not faults:
+            n, unshaped = 4, next(group for group in groups if group.name == UNSHAPED)
+            task = build_task(self.cfg, 2 * n)
+            env = GroupedVecTask(task, GroupLayout(2, n), [unshaped.shaping] * 2, [0, 0])
+            env.reset()
+            halves = [{key: x[rows] for key, x in task.state.items()} for rows in (slice(0, n), slice(n, 2 * n))]
+            yield from _once(self._unequal(*halves), "two groups of one candidate and seed begin differently in")
+
+    def random_actions(self, steps: int = 1000, baselines: Sequence[str] = BASELINES) -> Iterator[str]:
+        """Random actions for so many steps, in the environment that trains, stay finite and stable."""
+        groups, faults = prepare(self.cfg, baseline_sources(self.name))
+        yield from (f"{name}.py: {error}" for name, error in faults.items())
+        groups = [group for group in groups if group.name in baselines]
+        if groups:
+            yield from self._played(groups, steps)
+
+    def _played(self, groups: Sequence[Group], steps: int) -> Iterator[str]:
+        layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
+        task = build_task(self.cfg, layout.num_envs)
+        env = GroupedVecTask(task, layout, [group.shaping for group in groups], [0] * len(groups))
+        env.reset()
+        ended, generator = 0, torch.Generator().manual_seed(0)
+        for step in range(steps):
+            action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
+            made = env.step(action.to(self.device))
+            ended += int(made.done.sum())
+            if not (bool(torch.isfinite(made.obs).all()) and bool(torch.isfinite(made.reward).all())):
+                yield f"random actions give an observation or a reward that is not finite at step {step}"
+                return
+        for name, alive in zip((group.name for group in groups), env.alive):
+            if not alive:
+                yield f"{name}.py was stopped while random actions were played"
+        if not ended and steps >= env.full_episode:
+            yield f"no episode ended in {steps} steps, and one lasts {env.full_episode} at most"
+        unstable = int(env.stats.unstable_resets.sum())
+        if unstable > UNSTABLE * steps * env.num_envs:
+            yield f"the physics blew up {unstable} times in {steps * env.num_envs} steps: see docs/add_a_task.md"
+        if bool(env.take_contact_overflows().any()):
+            yield "the model has too little room for its contacts: see max_contacts in docs/add_a_task.md"
+
+    def findings(self) -> list[str]:
+        """What all checks find wrong."""
+        found: list[str] = []
+        for check in (
+            self.fields,
+            self.fitness,
+            self.rollout,
+            self.reset,
+            self.restore,
+            self.paired,
+            self.random_actions,
+        ):
+            try:
+                found += check()
+            except (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError) as error:
+                found.append(f"{check.__name__}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+        return list(dict.fromkeys(found))
+
+    def _make(self, num_envs: int) -> Task:
+        task = make_task(self.name, self.cfg.task, num_envs, self.sim, self.device)
+        effort = self.human.functions.get("command") is not None and self.human.functions["command"].type == TORQUE
+        task.set_drive_mode(torch.full((num_envs,), effort, device=self.device))
+        return task
+
+    def _begun(self, num_envs: int) -> Task:
+        """A task with its human baseline's first episodes begun, all alike."""
+        task = self._make(num_envs)
+        everywhere = torch.ones(num_envs, dtype=torch.bool, device=self.device)
+        start = {key: x.clone() for key, x in task.default_state.items()}
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            start.update(self._called("initial_state", task))
+            task.reset(everywhere, start, {})
+            goal = self._called("goal", task)
+            if goal:
+                task.reset(everywhere, {}, goal)
+        return task
+
+    def _called(self, stage: str, task: Task) -> dict[str, Tensor]:
+        """What the human baseline's function gives; nothing where it has none."""
+        function = self.human.functions.get(stage)
+        made: Any = {} if function is None else bind(function, self._given(task))()
+        return made
+
+    def _given(self, task: Task) -> StateDict:
+        n, width = task.num_envs, (task.fields["actions"].shape or (1,))[0]
+        own = {"actions": torch.zeros(n, width), "progress_buf": torch.zeros(n, dtype=torch.int64)}
+        own = {key: x.to(task.device) for key, x in own.items()}
+        return StateDict({**task.state, **own, **own_constants(task.constants, task.device)})
+
+    def _commands(self, task: Task, steps: int, seed: int = 0) -> Iterator[Any]:
+        """Random commands ``(num_envs, num_dofs)`` of the human baseline's action space."""
+        function, state = self.human.functions.get("command"), self._given(task)
+        width = self.human.action_dim or task.default_action_dim or state["actions"].shape[1]
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(steps):
+            action = (2.0 * torch.rand(task.num_envs, width, generator=generator) - 1.0).to(task.device)
+            if function is None:
+                yield task.default_dof_target(action, state)
+            else:
+                yield bind(function, state, action)()
+
+    def _differences(self, task: Task, other: Task, rows: Any = slice(None)) -> list[str]:
+        return self._unequal(
+            {key: x[rows] for key, x in task.state.items()}, {key: x[rows] for key, x in other.state.items()}
+        )
+
+    def _unequal(self, state: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> list[str]:
+        """Keys that differ: bitwise on the CPU; on CUDA contact forces are sums in no fixed order."""
+        if self.device == "cpu":
+            return [key for key, x in state.items() if not torch.equal(x, other[key])]
+        return [key for key, x in state.items() if not torch.allclose(x, other[key], rtol=1e-2, atol=1e-2)]
+
+
+def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
+    """Check that a task does what every task must: takes seconds on a CPU.
+
+    Its fields describe its state; fitness is finite and of the state alone; equal starts give equal rollouts; a reset
+    leaves nothing of the past and reads masked rows alone; ``set_state`` goes on bitwise; an environment depends
+    neither on its place nor on how many there are; both baselines load and are checked; 1,000 steps of random actions
+    are finite.
+
+    Args:
+        task: its name, its folder or ``module:Class``.
+        sim, device: as in cfg/config.yaml.
+        overrides: ``key=value`` for the config.
+
+    Raises:
+        TaskFaults: with its ``findings``, one line each.
+        UserError: there is no such task, or its files are wrong.
+    """
+    try:
+        with user_input():
+            check = TaskCheck(str(task), sim, device, overrides)
+    except CandidateError as error:
+        raise UserError(str(error)) from error
+    findings = check.findings()
+    if findings:
+        raise TaskFaults(check.name, findings)
+
+
+def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Task) -> Iterator[str]:
+    if shape is None:
+        if x.device.type != "cpu":
+            yield f"the constant '{key}' must be on the CPU"
+        return
+    if tuple(x.shape) != (task.num_envs, *shape):
+        yield f"'{key}' is declared as (n, *{shape}), but with n = {task.num_envs} its tensor is {tuple(x.shape)}"
+    elif x.device != task.device:
+        yield f"'{key}' is on {x.device}: it must be on {task.device}"
+    elif not x.is_floating_point():
+        yield f"'{key}' is {x.dtype}: it must be floating point"
+    elif not x[0].is_contiguous():
+        yield f"'{key}': kernels read only what lies in a row: make it a copy, refreshed in step and reset"
+
+
+def _copied(task: Task) -> dict[str, Tensor]:
+    return {key: x.clone() for key, x in task.state.items()}
+
+
+def _once(keys: Sequence[str], what: str) -> Iterator[str]:
+    if keys:
+        yield f"{what} {_listed(keys)}"
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(f"'{key}'" for key in keys)

@@ -1,0 +1,195 @@
+"""A task as plain facts: what checking, tracing, the jail, prompts and ``--describe`` know of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Callable, Mapping, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.registry import make_task
+
+Names = Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of ``state_dict``: shape (of state: without the environment axis), kind of number, unit and meaning."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    unit: str = ""
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class TaskContract:
+    """What all candidates of a task rely on, with the numbers of one config; no tensors and no code.
+
+    Attributes:
+        dt, substeps, max_episode_length: seconds of a control step, its physics steps, control steps of an episode.
+        state: keys with an environment axis; ``actions`` and ``progress_buf`` are the environment's and not here.
+        constants, values: keys without one, and their numbers.
+        default_state: numbers of the keys that ``compute_initial_state`` may set, where it does not.
+        goal_keys, object_keys, default_action_dim, clip_actions, clip_observations, fitness_meaning,
+            fitness_reduction, bytes_per_env: as ``Task`` has them.
+        joints, bodies, sensors, sites: names, in the order of the state's axes.
+        dof_limits_lower, dof_limits_upper, effort_limits: of each joint, rad or m, and N m or N.
+        drives: gains of the position drives that the config sets, e.g. ``stiffness``: 85.
+    """
+
+    name: str
+    num_dofs: int
+    dt: float
+    substeps: int
+    max_episode_length: int
+    state: Mapping[str, Key]
+    constants: Mapping[str, Key]
+    values: Mapping[str, Any]
+    default_state: Mapping[str, Any]
+    goal_keys: Names
+    object_keys: Names
+    default_action_dim: int | None
+    clip_actions: float
+    clip_observations: float
+    fitness_meaning: str
+    fitness_reduction: str
+    joints: Names
+    bodies: Names
+    sensors: Names
+    sites: Names
+    dof_limits_lower: tuple[float, ...]
+    dof_limits_upper: tuple[float, ...]
+    effort_limits: tuple[float, ...]
+    drives: Mapping[str, Any]
+    bytes_per_env: int
+
+    @classmethod
+    def of(cls, task: Task) -> TaskContract:
+        """The facts of a task; one that has no simulator of its own names no joints, bodies or limits."""
+
+        def key(name: str, x: Tensor, first: int) -> Key:
+            own = task.fields.get(name)
+            known = (own.unit, own.meaning) if own is not None else ()
+            return Key(tuple(x.shape[first:]), str(x.dtype).split(".")[1], *known)
+
+        def names(kind: str) -> Names:
+            return tuple(getattr(task, kind, ()))
+
+        def limits(kind: str) -> tuple[float, ...]:
+            limit = getattr(getattr(task, "sim", None), kind, None)
+            return () if limit is None else tuple(limit.tolist())
+
+        control = getattr(task, "cfg", {}).get("env", {}).get("control", {})
+        return cls(
+            name=task.name,
+            num_dofs=task.num_dofs,
+            dt=task.dt,
+            substeps=getattr(task, "substeps", 1),
+            max_episode_length=task.max_episode_length,
+            state={name: key(name, x, 1) for name, x in task.state.items()},
+            constants={name: key(name, x, 0) for name, x in task.constants.items()},
+            values={name: x.tolist() for name, x in task.constants.items()},
+            default_state={name: x[0].tolist() for name, x in task.default_state.items()},
+            goal_keys=task.goal_keys,
+            object_keys=task.object_keys,
+            default_action_dim=task.default_action_dim,
+            clip_actions=task.clip_actions,
+            clip_observations=task.clip_observations,
+            fitness_meaning=task.fitness_meaning,
+            fitness_reduction=task.fitness_reduction,
+            joints=names("dof_names"),
+            bodies=names("body_names"),
+            sensors=names("sensor_names"),
+            sites=names("site_names"),
+            dof_limits_lower=limits("dof_limits_lower"),
+            dof_limits_upper=limits("dof_limits_upper"),
+            effort_limits=limits("effort_limits"),
+            drives={name: control[name] for name in ("stiffness", "damping") if name in control},
+            bytes_per_env=task.bytes_per_env,
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """As numbers, texts, lists and dicts, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> TaskContract:
+        """What ``to_plain`` made, also after JSON, which has no tuples."""
+        made: dict[str, Any] = {}
+        for field in fields(cls):
+            value = plain[field.name]
+            made[field.name] = tuple(value) if isinstance(value, list) else value
+        for name in ("state", "constants"):
+            made[name] = {key: Key(**{**own, "shape": tuple(own["shape"])}) for key, own in made[name].items()}
+        return cls(**made)
+
+
+@dataclass(frozen=True)
+class TaskSnapshot:
+    """A task on which functions are tried: its contract, a real state of some environments, constants and drives.
+
+    Attributes:
+        state: per-environment tensors ``(n, ...)``, with the environment's own keys.
+        constants: tensors on the CPU, as ``Task`` has them.
+        default_dof_target: the task's own drives.
+    """
+
+    contract: TaskContract
+    state: dict[str, Tensor]
+    constants: dict[str, Tensor]
+    device: torch.device
+    default_dof_target: Callable[[Tensor, dict[str, Tensor]], Tensor]
+
+    @property
+    def name(self) -> str:
+        return self.contract.name
+
+    @property
+    def num_dofs(self) -> int:
+        return self.contract.num_dofs
+
+    @property
+    def default_action_dim(self) -> int | None:
+        return self.contract.default_action_dim
+
+    @property
+    def goal_keys(self) -> Names:
+        return self.contract.goal_keys
+
+    @property
+    def object_keys(self) -> Names:
+        return self.contract.object_keys
+
+
+AnyTask = Union[Task, TaskSnapshot]
+
+
+def contract_of(task: AnyTask) -> TaskContract:
+    """The contract of a task, or of one that was written down before."""
+    return task.contract if isinstance(task, TaskSnapshot) else TaskContract.of(task)
+
+
+def task_contract(cfg: Mapping[str, Any]) -> TaskContract:
+    """Build a task once, and write its facts down.
+
+    Args:
+        cfg: its YAML, with the user's overrides: what it trains with.
+
+    Raises:
+        ValueError: as ``make_task``.
+    """
+    # one environment on the CPU, whatever trains: all simulators run the same model
+    return TaskContract.of(make_task(cfg["name"], cfg, 1, "mujoco_cpu", "cpu"))
+
+
+def shown(value: Any) -> str:
+    """A number, or a list of them, with five digits: ``0.0166``, ``[3, 6, 9, 12]``, ``16 times 0.5``."""
+    if not isinstance(value, (list, tuple)):
+        return f"{value:.5g}" if isinstance(value, float) else str(value)
+    items: list[str] = [shown(x) for x in value]
+    if len(items) > 3 and len(set(items)) == 1:
+        return f"{len(items)} times {items[0]}"
+    return f"[{', '.join(items)}]"

@@ -1,0 +1,151 @@
+"""Tasks from outside the package: a folder, or a class in a module that can be imported.
+
+The modules of such a task are importable as ``envcoder_bench.tasks.<Name>``, so that candidates can build on its
+baselines: ``from envcoder_bench.tasks.Pendulum.human import compute_reward``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Iterator
+
+import yaml
+
+from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.tasks.spec import TaskSpec, check_class, check_files, digest
+
+PACKAGE = "envcoder_bench.tasks"
+CODE, CONFIG, TRAIN = "task.py", "task.yaml", "train.yaml"
+
+
+def from_folder(folder: Path) -> TaskSpec:
+    """The task of a folder with ``task.py``, its model, both baselines and ``task.yaml`` or ``<Name>.yaml``.
+
+    Raises:
+        ValueError: something of it is missing or wrong.
+    """
+    folder = Path(os.path.abspath(folder))
+    code = folder / CODE
+    if not code.is_file():
+        raise ValueError(f"{folder} is no task's folder: it has no {CODE}; see docs/add_a_task.md")
+    config, name = _config(folder)
+    mount(name, folder)
+    with _loading(folder, f"{PACKAGE}.{name}"):
+        module = importlib.import_module(f"{PACKAGE}.{name}.task")
+    return _spec(_class_in(module, name, code), folder, config, str(folder))
+
+
+def from_module(source: str) -> TaskSpec:
+    """The task of a class, ``module:Class``; its other files lie beside the module's.
+
+    Modules of the working folder are found, too.
+
+    Raises:
+        ValueError: as ``from_folder``.
+    """
+    path, _, class_name = source.partition(":")
+    found = os.getcwd() in sys.path
+    if not found:
+        sys.path.insert(0, os.getcwd())
+    try:
+        with _loading(Path.cwd(), path, f"--task {source}: "):
+            module = importlib.import_module(path)
+    finally:
+        if not found:
+            sys.path.remove(os.getcwd())
+    if not hasattr(module, class_name):
+        raise ValueError(f"--task {source}: {module.__file__} has no class {class_name}")
+    if module.__file__ is None:
+        raise ValueError(f"--task {source}: {path} is no file: name the module that defines the class")
+    folder = Path(module.__file__).resolve().parent
+    config, name = _config(folder)
+    mount(name, folder)
+    return _spec(getattr(module, class_name), folder, config, source)
+
+
+def mount(name: str, folder: Path) -> None:
+    """Make a folder's modules importable as ``envcoder_bench.tasks.<name>``. Raises ValueError for a name in use."""
+    own, present = Path(__file__).resolve().parent, sys.modules.get(f"{PACKAGE}.{name}")
+    if present is not None and list(present.__path__) != [str(folder)]:
+        raise ValueError(f"{folder}: a task named {name} is in {present.__path__[0]}: rename one, in class and YAML")
+    if (own / name).exists() or (own / f"{name}.py").exists():
+        raise ValueError(f"{folder}: a task cannot be named {name}, which is a module of {PACKAGE}: rename it")
+    unmount(name)
+    package = ModuleType(f"{PACKAGE}.{name}", f"The task in {folder}.")
+    package.__path__ = [str(folder)]
+    sys.modules[package.__name__] = package
+
+
+def unmount(name: str) -> None:
+    """Forget a task's modules."""
+    prefix = f"{PACKAGE}.{name}"
+    for module in [module for module in sys.modules if module == prefix or module.startswith(f"{prefix}.")]:
+        del sys.modules[module]
+
+
+def _spec(task_class: Any, folder: Path, config: Path, source: str) -> TaskSpec:
+    check_class(task_class, str(folder / CODE) if ":" not in source else f"--task {source}")
+    _, name = _config(folder)
+    if task_class.name != name:
+        raise ValueError(f"{config}: its name is {name}, and that of {task_class.__name__} is {task_class.name}")
+    train = next((path for path in (folder / TRAIN, folder / f"{name}PPO.yaml") if path.is_file()), None)
+    spec = TaskSpec(folder, task_class, config, train, source, digest(folder))
+    check_files(spec)
+    return spec
+
+
+def _config(folder: Path) -> tuple[Path, str]:
+    """The task's YAML and the name that it gives."""
+    path = folder / CONFIG
+    if not path.is_file():
+        found = [p for p in sorted(folder.glob("*.yaml")) if p.name != TRAIN and not p.stem.endswith("PPO")]
+        if len(found) != 1:
+            which = f"has {', '.join(p.name for p in found)}" if found else "has none"
+            raise ValueError(f"{folder}: the task's numbers are in {CONFIG} or <Name>.yaml, and this folder {which}")
+        path = found[0]
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{path}: 'name' must be the task's name, such as Pendulum, got {name!r}")
+    return path, name
+
+
+def _class_in(module: ModuleType, name: str, code: Path) -> type[SimTask]:
+    """The task that a module defines; of several, the one of this name."""
+    defined = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    found = [one for one in defined if issubclass(one, SimTask)]
+    named = [one for one in found if getattr(one, "name", None) == name]
+    if len(named or found) != 1:
+        shown = ", ".join(one.__name__ for one in found or defined) or "no class"
+        raise ValueError(
+            f"{code} must define one class derived from envcoder_bench.tasks.SimTask, named {name}: it has {shown}"
+        )
+    return (named or found)[0]
+
+
+@contextmanager
+def _loading(folder: Path, module: str, where: str = "") -> Iterator[None]:
+    """Turn what a task's code raises into one line with its place."""
+    before = set(sys.modules)
+    try:
+        yield
+    except Exception as error:
+        for name in set(sys.modules) - before:
+            if name == module or name.startswith(f"{module}."):
+                del sys.modules[name]
+        if isinstance(error, SyntaxError):
+            place = f"{error.filename}:{error.lineno}: "
+        else:
+            frames = [f for f in traceback.extract_tb(error.__traceback__) if folder in Path(f.filename).parents]
+            place = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"{where}{place}{type(error).__name__}: {reason}") from error

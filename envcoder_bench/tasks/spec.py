@@ -1,0 +1,106 @@
+"""Where a task's class and files are, and what is wrong with them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from envcoder_bench.core.errors import near_matches
+from envcoder_bench.tasks.base import BASELINES, Field
+from envcoder_bench.tasks.sim_task import SimTask
+
+_REQUIRED = ("name", "model", "dof_names", "body_names", "fitness_meaning", "fields")
+_TUPLES = ("dof_names", "body_names", "sensor_names", "site_names", "object_keys", "goal_keys", "kept_keys")
+_SUFFIXES = (".py", ".xml", ".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """A task's class and files.
+
+    Attributes:
+        folder: with the model and the baselines.
+        config: the task's YAML; ``train``: PPO's, None where the task has none of its own.
+        source: what finds it again, if it is neither shipped nor an installed package's: a folder or ``module:Class``.
+        digest: of its code, model and YAML, for a task from outside the package; else empty.
+    """
+
+    folder: Path
+    task_class: type[SimTask]
+    config: Path
+    train: Path | None
+    source: str | None = None
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.task_class.name
+
+    @property
+    def address(self) -> str:
+        """What finds it again: its name, or its source."""
+        return self.source or self.name
+
+    @property
+    def model_path(self) -> Path:
+        return self.folder / self.task_class.model
+
+
+def task_files(folder: Path) -> list[Path]:
+    """Code, model and YAML of a task's folder, with its packages: subfolders that hold an ``__init__.py``."""
+    files = [path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file()]
+    packages = [path for path in folder.iterdir() if (path / "__init__.py").is_file()]
+    return sorted(files + [file for package in packages for file in task_files(package)])
+
+
+def digest(folder: Path) -> str:
+    """A digest of a task's files."""
+    texts = [(str(path.relative_to(folder)), path.read_bytes()) for path in task_files(folder)]
+    return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+
+
+def check_class(task_class: object, where: str) -> None:
+    """Refuse a class that is no task, or not a whole one.
+
+    Args:
+        where: its file, for messages.
+
+    Raises:
+        ValueError: what is wrong, and what would be right.
+    """
+    if not (isinstance(task_class, type) and issubclass(task_class, SimTask)):
+        shown = getattr(task_class, "__name__", repr(task_class))
+        raise ValueError(f"{where}: {shown} is no task: derive it from envcoder_bench.tasks.SimTask")
+    title = f"{where}: the class {task_class.__name__}"
+    missing = [name for name in _REQUIRED if not hasattr(task_class, name)]
+    if missing:
+        raise ValueError(f"{title} lacks {', '.join(missing)}: see docs/add_a_task.md")
+    abstract = sorted(getattr(task_class, "__abstractmethods__", ()))
+    if abstract:
+        raise ValueError(f"{title} does not define {', '.join(abstract)}")
+    if not (isinstance(task_class.name, str) and task_class.name.isidentifier()):
+        raise ValueError(f"{title}: its name must be letters, digits and _, such as Pendulum, not {task_class.name!r}")
+    for name in _TUPLES:
+        value = getattr(task_class, name)
+        if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+            raise ValueError(f'{title}: {name} must be a tuple of names, such as ("hinge",), not {value!r}')
+    fields = task_class.fields
+    if not hasattr(fields, "items") or not all(isinstance(field, Field) for field in fields.values()):
+        raise ValueError(f"{title}: fields must be a dict of envcoder_bench.tasks.Field by key")
+    for name in ("object_keys", "goal_keys", "kept_keys"):
+        for key in getattr(task_class, name):
+            if key not in fields:
+                hint = near_matches(key, fields)
+                raise ValueError(f"{title}: {name} has '{key}', which fields does not declare{hint}")
+    for key in ("dof_pos", "actions", "progress_buf"):
+        if key not in fields:
+            raise ValueError(f"{title}: fields must declare '{key}'")
+
+
+def check_files(spec: TaskSpec) -> None:
+    """Raise ValueError for a model or a baseline that is not there."""
+    files = {spec.model_path: "the model", **{spec.folder / f"{name}.py": f"the baseline {name}" for name in BASELINES}}
+    for path, what in files.items():
+        if not path.is_file():
+            raise ValueError(f"{spec.name}: {path} is missing: {what} of the task, see docs/add_a_task.md")

@@ -1,0 +1,237 @@
+"""Tasks from outside the package: found by folder, class or entry point, refused in one line, and run as any other."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from envcoder_bench.compile import cache
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.task_check import TaskFaults, check_task
+from envcoder_bench.tasks import outside, registry
+from envcoder_bench.tasks.contract import TaskContract, task_contract
+
+if sys.version_info < (3, 11):
+    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"
+BLOCKS = re.findall(r"```(?:xml|python|yaml)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+SMALL = [
+    *("--num_envs_per_candidate", "4", "--learning_iterations", "2", "--sim", "mujoco_cpu", "--device", "cpu"),
+    *("evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1", "task.env.episodeLength=12"),
+]
+CANDIDATE = """
+from envcoder_bench.tasks.Pendulum.human import compute_reward as human_reward
+def compute_reward(dof_pos, dof_vel, actions):
+    return human_reward(dof_pos, dof_vel, actions)[0] + 0.1 * torch.cos(dof_pos[:, 0])
+"""
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch, tmp_path):
+    """Tasks that a test finds are forgotten at its end."""
+    known = dict(registry._found)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
+    yield
+    for name in set(registry._found) - set(known):
+        del registry._found[name]
+    outside.unmount("Pendulum")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The page's pendulum, in a folder of its own."""
+    for text in BLOCKS:
+        path = tmp_path / re.search(r"[\w/]+\.\w+", text.splitlines()[0]).group()
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path / "pendulum"
+
+
+def change(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def refusal(task):
+    with pytest.raises(ValueError) as error:
+        registry.get_spec(str(task))
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_folder_is_a_task(folder, tmp_path):
+    spec = registry.get_spec("pendulum")
+    assert (spec.name, spec.source, spec.model_path) == ("Pendulum", str(folder), folder / "pendulum.xml")
+    assert registry.get_spec("Pendulum") is registry.get_spec(str(folder)) is spec
+    cfg = compose_config(str(folder), ["task.env.torque=2.5"])
+    assert cfg.task_source == str(folder) and cfg.task.name == "Pendulum" and cfg.task.env.torque == 2.5
+    assert cfg.train.params.config.name == "Pendulum" and cfg.train.params.config.horizon_length == 24
+    with pytest.raises(UserError, match=r"unknown key 'task.env.torqe' \(did you mean.*task.env.torque.*task.yaml"):
+        compose_config("Pendulum", ["task.env.torqe=2.5"])
+    contract = task_contract(cfg.task)
+    assert contract.values["max_torque"] == 2.5 and contract.joints == ("hinge",) and contract.effort_limits == (1.5,)
+    assert TaskContract.from_plain(json.loads(json.dumps(contract.to_plain()))) == contract
+
+
+def test_its_own_ppo_numbers_are_over_the_default(folder):
+    (folder / "train.yaml").write_text("params: {config: {horizon_length: 8}}\n", encoding="utf-8")
+    params = compose_config("pendulum").train.params
+    assert params.config.horizon_length == 8 and list(params.network.mlp.units) == [256, 128, 64]
+    (folder / "train.yaml").write_text("params: {config: {horizn_length: 8}}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"train.yaml: unknown key 'params.config.horizn_length' \(did you mean"):
+        compose_config("pendulum")
+
+
+def test_a_class_is_a_task(folder):
+    spec = registry.get_spec("pendulum.task:Pendulum")
+    assert spec.folder == folder and compose_config("pendulum.task:Pendulum").task_source == "pendulum.task:Pendulum"
+    assert "has no class Pendulm" in refusal("pendulum.task:Pendulm")
+    assert refusal("no_such_module:Pendulum").startswith("--task no_such_module:Pendulum: ModuleNotFoundError")
+
+
+def test_an_installed_package_brings_a_task(folder, tmp_path, monkeypatch):
+    info = tmp_path / "robots-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: robots\nVersion: 1.0\n", encoding="utf-8")
+    points = info / "entry_points.txt"
+    points.write_text("[envcoder_bench.tasks]\nPendulum = pendulum.task:Pendulum\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "Pendulum" in registry.task_names() and registry.get_spec("Pendulum").folder == folder
+    points.write_text("[envcoder_bench.tasks]\nSwing = pendulum.task:Pendulum\n", encoding="utf-8")
+    del registry._found["Pendulum"]
+    assert "of a task named Pendulum: rename one of them" in refusal("Swing")
+
+
+def test_files_that_changed_are_read_anew(folder):
+    before = registry.get_spec("pendulum")
+    keys = [cache.own_code()]
+    change(folder / "task.py", "height of the rod's tip", "how high the tip is")
+    after = registry.get_spec("pendulum")
+    assert "how high" in after.task_class.fitness_meaning and after.digest != before.digest
+    keys.append(cache.own_code())
+    (folder / "shared.py").write_text("GAIN = 2.0\n", encoding="utf-8")
+    registry.get_spec("pendulum")
+    keys.append(cache.own_code())
+    assert len(set(keys)) == 3  # of programs on disk
+
+
+def test_code_that_the_caches_key_does_not_cover_is_not_cached(folder):
+    registry.get_spec("pendulum")
+    text = "from envcoder_bench.tasks.Pendulum.human import compute_reward\n"
+    assert not cache._leaves_the_task(text)
+    change(folder / "human.py", "import torch\n", "import torch\nimport my_own_library\n")
+    assert cache._leaves_the_task(text) and not cache._leaves_the_task("import torch\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("task.py", "(SimTask)", "", "must define one class derived from envcoder_bench.tasks.SimTask"),
+        ("task.py", '("hinge",)', '("hinge")', "dof_names must be a tuple of names, such as (\"hinge\",), not 'hinge'"),
+        ("task.py", '    model = "pendulum.xml"\n', "", "the class Pendulum lacks model"),
+        ("task.py", "def fitness", "def fitnes", "the class Pendulum does not define fitness"),
+        ("task.py", "return torch.cos", "return torch cos", "task.py:43: SyntaxError"),
+        ("task.py", "import torch\n", "import torch\nimport torhc\n", "ModuleNotFoundError: No module named 'torhc'"),
+        ("task.py", "    body_names", '    goal_keys = ("target",)\n    body_names', "which fields does not declare"),
+        ("task.py", "pendulum.xml", "pendulm.xml", "pendulm.xml is missing: the model of the task"),
+        ("task.yaml", "name: Pendulum", "name: Swing", "its name is Swing, and that of Pendulum is Pendulum"),
+        ("task.yaml", "name: Pendulum", "nam: Pendulum", "'name' must be the task's name"),
+        ("task.yaml", "name: Pendulum", "name: [", "while parsing"),
+        ("task.yaml", "name: Pendulum", "name: ant", "cannot be named ant"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(folder, file, old, new, told):
+    change(folder / file, old, new)
+    assert told in refusal("pendulum")
+
+
+def test_what_is_missing_is_named(folder, tmp_path):
+    (folder / "unshaped.py").rename(folder / "other.py")
+    assert "unshaped.py is missing: the baseline unshaped" in refusal("pendulum")
+    (folder / "task.yaml").rename(folder / "a.yaml")
+    (folder / "b.yaml").write_text("", encoding="utf-8")
+    assert "this folder has a.yaml, b.yaml" in refusal("pendulum")
+    (folder / "task.py").unlink()
+    assert "is no task's folder: it has no task.py" in refusal("pendulum")
+    assert refusal("./pendulm") == "unknown task './pendulm': there is no such folder (did you mean pendulum?)"
+
+
+def test_two_tasks_cannot_have_one_name(folder, tmp_path):
+    registry.get_spec("pendulum")
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in folder.iterdir():
+        if file.is_file():
+            (other / file.name).write_bytes(file.read_bytes())
+    assert f"{other}: a task named Pendulum is in {folder}: rename one" in refusal("other")
+    for file in ("task.py", "task.yaml"):
+        change(other / file, "Pendulum", "Anymal")
+    assert "Anymal is a shipped task's name: choose another" in refusal("other")
+
+
+def test_a_mistake_in_it_ends_the_command_with_one_line(folder, capsys):
+    change(folder / "task.py", '"sim.dof_vel"', '"sim.dof_velocity"')
+    assert main(["--task", "pendulum", "--describe"]) == 2
+    told = capsys.readouterr().err
+    assert "the source of 'dof_vel' is 'sim.dof_velocity': there is no such tensor or number" in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("untrusted", [False, True])
+def test_it_trains_and_resumes_as_any_other(folder, tmp_path, capsys, untrusted):
+    file = tmp_path / "mine.py"
+    file.write_text(CANDIDATE, encoding="utf-8")
+    run = tmp_path / "run"
+    words = ["--task", "pendulum", "--candidates", str(file), "--output_dir", str(run), *["--untrusted"] * untrusted]
+    assert main([*words, *SMALL]) == 0
+    told = capsys.readouterr()
+    assert "mine" in told.out and "failed" not in told.out and "not compiled" not in told.err
+    assert f"task_source: {folder}" in (run / "config.yaml").read_text(encoding="utf-8")
+    record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    assert record["software"][0]["task"] == registry.get_spec("pendulum").digest
+    moved = folder.rename(tmp_path / "moved")
+    registry._found.pop("Pendulum")
+    outside.unmount("Pendulum")
+    assert main(["--resume", str(run)]) == 0  # a complete run is shown without its task
+    assert "height of the rod's tip" in capsys.readouterr().out
+    (run / "summary.json").unlink()
+    assert main(["--resume", str(run)]) == 2
+    told = capsys.readouterr().err
+    assert f"put the task back to {folder}, or set task_source to where it is now" in told
+    change(run / "config.yaml", f"task_source: {folder}", f"task_source: {moved}")
+    assert main(["--resume", str(run)]) == 0
+    assert "going on with that" in capsys.readouterr().err
+
+
+def test_check_task_finds_what_is_wrong(folder):
+    check_task("pendulum", "mujoco_cpu", "cpu")
+    change(
+        folder / "task.py",
+        '    def fitness(self, state: Dict[str, Tensor]) -> Tensor:\n        return torch.cos(state["dof_pos"][:, 0])',
+        "    def step(self, command):\n"
+        '        super().step(command)\n        self.state["memory"] += 1.0\n        self.state["extra"] = command\n\n'
+        '    def fitness(self, state):\n        return torch.cos(self.state["dof_pos"])',
+    )
+    change(
+        folder / "task.py",
+        '        "actions": ',
+        '        "memory": Field((), "-", "steps", 0.0),\n        "actions": ',
+    )
+    change(folder / "unshaped.py", "actions * max_torque", "actions * max_torqe")
+    with pytest.raises(TaskFaults) as error:
+        check_task("pendulum", "mujoco_cpu", "cpu")
+    found = "\n".join(error.value.findings)
+    assert "fitness returns torch.float32 (3, 1): for 3 environments it is floating point (3,)" in found
+    assert "fitness of the state of 2 environments must be (2,)" in found
+    assert "set_state does not restore (see kept_keys) 'memory'" in found
+    assert "after a reset, the masked environments are not as new in 'memory'" in found
+    assert "unshaped.py" in found and "max_torqe" in found
