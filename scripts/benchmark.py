@@ -27,7 +27,6 @@ MEASUREMENTS = {
     "run": ("startup", "a whole run of eval_shapers.py"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
     "finer": ("finer", "what a policy is worth when the physics takes finer steps than it was trained with"),
-    "human": ("human", "the human baseline's fitness over the time of training"),
 }
 
 
@@ -100,9 +99,6 @@ def build_parser() -> argparse.ArgumentParser:
     option("finer", "--candidate", "human", "the baseline that it was trained with", choices=["human", "unshaped"])
     option("finer", "--substeps", [2, 4, 8], "physics steps for each of the task's sim.substeps", nargs="+")
     option("finer", "--episodes", 32, "episodes")
-    option("human", "--envs", 4096, "environments")
-    option("human", "--seconds", 60.0, "time of training")
-    option("human", "--seed", 0, "seed")
 
     report = commands.add_parser("report", help="write the tables and pictures of docs/ and README.md")
     report.add_argument("--records", type=Path, default=DOCS / "benchmarks.jsonl", help="default: %(default)s")

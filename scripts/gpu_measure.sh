@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Everything that docs/benchmarks.md and docs/results.md show of a CUDA machine, one measurement after the other.
 #
-#   scripts/gpu_measure.sh OUT_DIR [speed|run|tasks|human|tests]...     default: speed run tasks
+#   scripts/gpu_measure.sh OUT_DIR [speed|run|tasks|tests]...     default: speed run tasks
 #
 # A measurement that fails stops no other. OUT_DIR gets gpu_measure.log, records.jsonl and the policies, written as they
 # come. Append the records to docs/benchmarks.jsonl and write the pages with `python scripts/benchmark.py report`.
 set -u
 cd "$(dirname "$0")/.."
-out=${1:?usage: scripts/gpu_measure.sh OUT_DIR [speed|run|tasks|human|tests]...}
+out=${1:?usage: scripts/gpu_measure.sh OUT_DIR [speed|run|tasks|tests]...}
 shift
 [ $# -gt 0 ] || set -- speed run tasks
 export PYTHONUNBUFFERED=1 PYTHONPATH=${PYTHONPATH:-}:$PWD
@@ -32,7 +32,6 @@ speed() {
   for count in 250 1000; do bench startup --candidates $count --envs 256; done
 }
 run() { bench run --candidates 250 --envs 256 --iterations 300; }
-human() { bench human --envs 4096 --seconds 60; }
 tests() { row "${PYTHON:-python3}" -m pytest -p no:cacheprovider -m cuda tests; }
 tasks() {
   learn cartpole_human Cartpole 10 14 5 512 human
@@ -52,7 +51,7 @@ tasks() {
 
 for part in "$@"; do
   case $part in
-    speed | run | tasks | human | tests) "$part" ;;
-    *) echo "unknown part $part: speed, run, tasks, human or tests" ;;
+    speed | run | tasks | tests) "$part" ;;
+    *) echo "unknown part $part: speed, run, tasks or tests" ;;
   esac
 done 2>&1 | tee -a "$out/gpu_measure.log"

@@ -245,7 +245,7 @@ def test_the_script_measures_each_part_whatever_fails(tmp_path):
     fake.write_text('#!/usr/bin/env bash\necho "$*" >> "$LOG"\nexit 1\n')
     fake.chmod(0o755)
     done = subprocess.run(
-        ["bash", str(SCRIPTS / "gpu_measure.sh"), str(tmp_path / "out"), "speed", "tasks", "human"],
+        ["bash", str(SCRIPTS / "gpu_measure.sh"), str(tmp_path / "out"), "speed", "tasks", "run"],
         env={"PATH": os.environ["PATH"], "PYTHON": str(fake), "LOG": str(log)},
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
