@@ -27,7 +27,6 @@ MEASUREMENTS = {
     "run": ("startup", "a whole run of eval_shapers.py"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
     "finer": ("finer", "what a policy is worth when the physics takes finer steps than it was trained with"),
-    "human": ("human", "the human baseline's fitness over the time of training"),
 }
 
 
@@ -93,18 +92,13 @@ def build_parser() -> argparse.ArgumentParser:
     option("learning", "--seconds", 60.0, "time of training, of all policies side by side")
     option("learning", "--points", 12, "evaluations")
     option("learning", "--episodes", 64, "episodes of each policy in an evaluation")
-    option("learning", "--limit", 1e9, "seconds after its start at which the program stops, to go on with --resume")
-    added["learning"].add_argument("--run", type=Path, metavar="FOLDER", help="where the state and policies are kept")
-    added["learning"].add_argument("--resume", action="store_true", help="go on with the training in --run")
+    added["learning"].add_argument("--run", type=Path, metavar="FOLDER", help="where the policies are written")
     added["learning"].add_argument("--transfer", action="store_true", help="score the policies in the other simulator")
     added["finer"].add_argument("--task", required=True, help="e.g. Ant")
     added["finer"].add_argument("--policy", type=Path, required=True, metavar="FILE", help="a run's policy.pth")
     option("finer", "--candidate", "human", "the baseline that it was trained with", choices=["human", "unshaped"])
     option("finer", "--substeps", [2, 4, 8], "physics steps for each of the task's sim.substeps", nargs="+")
     option("finer", "--episodes", 32, "episodes")
-    option("human", "--envs", 4096, "environments")
-    option("human", "--seconds", 60.0, "time of training")
-    option("human", "--seed", 0, "seed")
 
     report = commands.add_parser("report", help="write the tables and pictures of docs/ and README.md")
     report.add_argument("--records", type=Path, default=DOCS / "benchmarks.jsonl", help="default: %(default)s")

@@ -103,12 +103,6 @@ def test_a_run_that_fails_says_its_last_words(tmp_path):
         startup.watch(command, tmp_path, 9, to_the_end=True, device="cpu")
 
 
-def test_human_baseline(benchmark):
-    made, _ = benchmark("human", "--envs", 4, "--seconds", 0.5)
-    assert [row["point"] for row in made] == [1, 2, 3, 4, 5, 6]
-    assert all(a["iteration"] <= b["iteration"] and 0 <= a["fitness"] <= 1 for a, b in zip(made, made[1:]))
-
-
 @pytest.mark.parametrize("command", ["scaling", "processes", "dispatch", "report"])
 def test_help_says_the_defaults(command, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmark.py", command, "--help"])

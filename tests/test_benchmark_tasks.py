@@ -1,10 +1,9 @@
-"""Measurements of all tasks: trainings in parts, the other simulator, tables and pictures, and the queues of GPUs."""
+"""Measurements of all tasks: trainings, the other simulator, tables and pictures, and the script that measures all."""
 
 import os
 import subprocess
 import sys
 from argparse import Namespace
-from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -37,44 +36,35 @@ def parsed(folder, *words):
     return script.build_parser().parse_args(["learning", *common, *where, *map(str, words), *QUICK])
 
 
-def stop_after(monkeypatch, iterations):
-    """Let the limit be reached after so many iterations."""
-    ages = chain(repeat(0.0, iterations), repeat(1e9))
-    monkeypatch.setattr(learning, "process_age", lambda: next(ages))
+def take(monkeypatch, *seconds):
+    """Let iterations take so many seconds, one after the other."""
+    own = Session.iterate
+    left = iter(seconds)
+    monkeypatch.setattr(Session, "iterate", lambda session: own(session) * 0 + next(left))
 
 
-def test_a_training_in_three_parts_with_transfer(tmp_path, monkeypatch, capsys):
-    words = ("--seconds", 1e6, "--limit", 100)
-    stop_after(monkeypatch, 3)
-    first = list(learning.learning(parsed(tmp_path, *words)))
-    stop_after(monkeypatch, 2)
-    second = list(learning.learning(parsed(tmp_path, *words, "--resume")))
-    assert "go on with --resume" in capsys.readouterr().err and not (tmp_path / "complete").exists()
-    assert [(r["candidate"], r["point"], r["iteration"]) for r in first + second] == [
-        ("human", 1, 3), ("unshaped", 1, 3), ("human", 2, 5), ("unshaped", 2, 5),
+def test_a_training_with_transfer(tmp_path, monkeypatch):
+    take(monkeypatch, 0.0, 3.0, 3.0, 4.0)  # the first one compiles, and is taken back
+    *made, human, unshaped = learning.learning(parsed(tmp_path, "--seconds", 10, "--points", 2, "--transfer"))
+    assert [(r["candidate"], r["point"], r["iteration"], r["seconds"]) for r in made] == [
+        ("human", 1, 2, 6.0), ("unshaped", 1, 2, 6.0), ("human", 2, 3, 10.0), ("unshaped", 2, 3, 10.0),
     ]  # fmt: skip
     what = "Cartpole: human and unshaped, 2 seeds x 8, task.env.episodeLength=40"
-    assert {r["what"] for r in first + second} == {what} and all(r["overrides"] == QUICK for r in first + second)
-    assert len({r["run"] for r in first + second}) == 1 and second[0]["seconds"] > first[0]["seconds"] > 0
-    for r in first + second:
+    assert {r["what"] for r in made} == {what} and all(r["overrides"] == QUICK for r in made)
+    assert len({r["run"] for r in made}) == 1
+    for r in made:
         assert r["env_steps"] == r["iteration"] * 8 * 16 and r["policies"] == 4 and r["episodes"] == 4
         assert len(r["fitness"]) == len(r["length"]) == 2 and all(0 <= x <= 1 for x in r["fitness"])
-    assert torch.load(tmp_path / "state.pth", weights_only=False)["epoch"] == 5
-    # where all seconds are over, the policies are written and play in the other simulator
-    *last, human, unshaped = learning.learning(parsed(tmp_path, "--seconds", 1e-9, "--resume", "--transfer"))
-    assert {r["kind"] for r in last} == {"learning"} and {r["iteration"] for r in last} == {5}
-    for row, own in zip((human, unshaped), last):
+    for row, own in zip((human, unshaped), made[2:]):
         assert row["candidate"] == own["candidate"] and row["trained_in"] == "mujoco_cpu"
         assert row["fitness"]["mujoco_cpu"] == own["fitness"]
         assert row["fitness"]["mujoco_warp"] == pytest.approx(own["fitness"], abs=0.1)
-    assert (tmp_path / "complete").exists()
-    assert {"Cartpole_human.pth", "Cartpole_unshaped.pth"} <= {path.name for path in tmp_path.iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == {"Cartpole_human.pth", "Cartpole_unshaped.pth"}
 
 
-def test_a_policy_is_played_with_finer_steps(tmp_path, monkeypatch):
+def test_a_policy_is_played_with_finer_steps(tmp_path):
     """With the steps that it was trained with, it is worth what its training's last evaluation said."""
-    stop_after(monkeypatch, 2)
-    *_, last = learning.learning(parsed(tmp_path, "--seconds", 1e-6, "--limit", 1e9, "--seeds", 1))
+    *_, last = learning.learning(parsed(tmp_path, "--seconds", 1e-6, "--seeds", 1))
     words = ["--task", "Cartpole", "--policy", str(tmp_path / "Cartpole_unshaped.pth"), "--candidate", "unshaped"]
     words += ["--substeps", "2", "6", "--episodes", "4", "--sim", "mujoco_cpu", "--device", "cpu", *QUICK]
     made = list(finer.finer(script.build_parser().parse_args(["finer", *words])))
@@ -83,15 +73,6 @@ def test_a_policy_is_played_with_finer_steps(tmp_path, monkeypatch):
     assert made[0]["fitness"] != made[1]["fitness"] or made[0]["length"] == 39
     row = table("finer", task_tables.finer_rows(made))[2]
     assert row.startswith("| Cartpole, unshaped | MuJoCo | ") and "(8.3 ms), " in row and row.endswith("(2.8 ms) | 4 |")
-
-
-def test_only_its_own_training_is_resumed(tmp_path, monkeypatch):
-    with pytest.raises(SystemExit, match=r"there is no state\.pth"):
-        next(learning.learning(parsed(tmp_path, "--resume")))
-    stop_after(monkeypatch, 1)
-    list(learning.learning(parsed(tmp_path, "--episodes", 3)))
-    with pytest.raises(SystemExit, match="another training"):
-        next(learning.learning(parsed(tmp_path, "--resume", "--envs", 9)))
 
 
 def session(seeds=1):
@@ -258,64 +239,19 @@ def test_report_writes_all_pages_and_pictures(tmp_path):
     assert pages[1].read_text().count("\n| Ant |") == 1 and "train" not in pages[1].read_text()
 
 
-# the queues
-
-FAKE = """#!/usr/bin/env bash
-echo "$CUDA_VISIBLE_DEVICES $*" >> "$LOG"
-while [ $# -gt 0 ]; do if [ "$1" = --run ]; then run=$2; elif [ "$1" = --resume ]; then again=1; fi; shift; done
-if [ -z "${run:-}" ]; then exit "${ROW_EXIT:-0}"; fi
-mkdir -p "$run"; touch "$run/state.pth"
-if [ -n "${again:-}" ] || [ -n "${ALL:-}" ]; then touch "$run/complete"; echo policy > "$run/Task_human.pth"; fi
-"""
-
-
-@pytest.fixture
-def queues(tmp_path):
-    """Runs gpu_tasks.sh with a program that only writes down its arguments; returns those and what was printed."""
-    fake = tmp_path / "python"
-    fake.write_text(FAKE)
+def test_the_script_measures_each_part_whatever_fails(tmp_path):
+    """With a program that only writes down its arguments and fails."""
+    fake, log = tmp_path / "python", tmp_path / "log"
+    fake.write_text('#!/usr/bin/env bash\necho "$*" >> "$LOG"\nexit 1\n')
     fake.chmod(0o755)
-    log = tmp_path / "log"
-
-    def run(**given):
-        log.write_text("")
-        names = ("PATH", "HOME")
-        env = {**{name: os.environ[name] for name in names}, "PYTHON": str(fake), "LOG": str(log), **given}
-        done = subprocess.run(
-            ["bash", str(SCRIPTS / "gpu_tasks.sh"), str(tmp_path / "out")],
-            env={**env, "RUNS": str(tmp_path / "runs")}, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return log.read_text().splitlines(), done.stdout
-
-    return run
-
-
-def test_queues_go_on_where_they_stopped(queues, tmp_path):
-    own = {"QUEUE0": "anymal", "QUEUE1": "physics_warp", "QUEUE2": "", "QUEUE3": "ant_human", "OPTIONS": "a.b=1"}
-    first, printed = queues(**own)
-    assert "to do: anymal ant_human; call it again" in printed
-    anymal, physics, ant_human = first  # one machine without GPUs works off one queue after the other
-    expected = "0 scripts/benchmark.py learning --task Anymal --candidates human unshaped --seeds 5 --envs 4096"
-    assert anymal.startswith(f"{expected} --seconds 60 --points 14 --limit ") and anymal.endswith("a.b=1")
-    assert "physics --envs 4096 32768 a.b=1 --out" in physics and "--task Ant --candidates human --seeds" in ant_human
-    assert not any("--resume" in line for line in first)
-    assert (tmp_path / "out" / "unfinished.tar.00").exists()
-    second, printed = queues(**own)
-    assert len(second) == 2 and all("--resume" in line for line in second) and "all is done" in printed
-    assert not (tmp_path / "out" / "unfinished.tar.00").exists() and (tmp_path / "out" / "policies.tar.gz").exists()
-    third, _ = queues(**own)
-    assert third == []
-
-
-def test_a_row_that_fails_is_tried_again_and_loses_no_other(queues):
-    own = {"QUEUE0": "physics_warp cartpole", "QUEUE1": "", "QUEUE2": "", "QUEUE3": "", "ALL": "1"}
-    first, printed = queues(**own, ROW_EXIT="1")
-    assert len(first) == 2 and "to do: physics_warp; call it again" in printed
-    second, printed = queues(**own)
-    assert len(second) == 1 and "all is done" in printed
-
-
-def test_nothing_begins_that_could_not_end(queues):
-    first, printed = queues(QUEUE0="physics_warp cartpole", QUEUE1="", QUEUE2="", QUEUE3="", LIMIT="20")
-    assert first == [] and "physics_warp: skipped" in printed and "cartpole: put off" in printed
+    done = subprocess.run(
+        ["bash", str(SCRIPTS / "gpu_measure.sh"), str(tmp_path / "out"), "speed", "tasks", "run"],
+        env={"PATH": os.environ["PATH"], "PYTHON": str(fake), "LOG": str(log)},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = log.read_text().splitlines()
+    assert len(lines) == 28 and all(line.endswith(f"--out {tmp_path}/out/records.jsonl") for line in lines)
+    assert any(line.startswith("scripts/benchmark.py scaling --candidates 250 --envs 256 --dispatch") for line in lines)
+    for line in lines:  # the program takes what it is given
+        script.build_parser().parse_args(line.split()[1:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, Callable, Dict, Sequence
 
 from torch import Tensor
@@ -22,7 +21,7 @@ _UNARY = (
 )  # fmt: skip
 _BINARY = ("mul", "maximum", "minimum", "atan2", "fmod")
 _BITWISE = {
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "__and__": "and", "__or__": "or", "__xor__": "xor",
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
     "bitwise_left_shift": "shl", "__lshift__": "shl", "bitwise_right_shift": "shr", "__rshift__": "shr",
     "bitwise_not": "not",
 }  # fmt: skip
@@ -57,10 +56,6 @@ def limited(p: Program, k: str, x: int, low: float | None = None, high: float | 
     """Limit ``x``; NaN stays NaN."""
     x = x if low is None else p.add("maximum", k, x, p.const(low, k))
     return x if high is None else p.add("minimum", k, x, p.const(high, k))
-
-
-def _number(p: Program, k: str, value: float | None, default: float = 1.0) -> int:
-    return p.const(default if value is None else value, k)
 
 
 def _sum(op: str, swap: bool = False) -> Make:
@@ -150,46 +145,8 @@ def _elu(p: Program, k: str, a: Arguments, x: int) -> int:
     return _select(p, k, p.add("gt", "b", x, p.const(0, k)), p.add("mul", k, x, p.const(scale, k)), low)
 
 
-def _softplus(p: Program, k: str, a: Arguments, x: int) -> int:
-    beta = p.const(a.get("beta", 1), k)
-    scaled = p.add("mul", k, x, beta)
-    curve = p.add("div", k, p.add("log1p", k, p.add("exp", k, scaled)), beta)
-    return _select(p, k, p.add("gt", "b", scaled, p.const(a.get("threshold", 20), k)), x, curve)
-
-
-def _leaky(p: Program, k: str, a: Arguments, x: int) -> int:
-    low = p.add("mul", k, x, p.const(a.get("negative_slope", 0.01), k))
-    return _select(p, k, p.add("gt", "b", x, p.const(0, k)), x, low)
-
-
-def _gelu(p: Program, k: str, a: Arguments, x: int) -> int:
-    if a.get("approximate", "none") != "none":
-        cube = p.add("mul", k, p.const(0.044715, k), power(p, k, x, 3))
-        inner = p.add("mul", k, p.const(math.sqrt(2 / math.pi), k), p.add("add", k, x, cube))
-        curve = p.add("tanh", k, inner)
-    else:
-        curve = p.add("erf", k, p.add("mul", k, x, p.const(math.sqrt(0.5), k)))
-    return p.add("mul", k, p.add("mul", k, x, p.const(0.5, k)), p.add("add", k, p.const(1, k), curve))
-
-
 def _shrink(p: Program, k: str, a: Arguments, x: int) -> int:
     return p.add("sub", k, x, limited(p, k, x, -a["lambd"], a["lambd"]))
-
-
-def _nan_to_num(p: Program, k: str, a: Arguments, x: int) -> int:
-    if k not in FLOATS:
-        return x
-    largest = 3.4028234663852886e38 if k == "f32" else 1.7976931348623157e308
-    for value, name, default in ((INF, "posinf", largest), (-INF, "neginf", -largest)):
-        x = _select(p, k, p.add("eq", "b", x, p.const(value, k)), _number(p, k, a.get(name), default), x)
-    return _select(p, k, p.add("ne", "b", x, x), _number(p, k, a.get("nan"), 0.0), x)
-
-
-def _magnitude(op: str) -> Make:
-    def make(p: Program, k: str, a: Arguments, x: int) -> int:
-        return p.add(op, "b", p.add("abs", k, x), p.const(INF, k)) if k in FLOATS else p.const(op == "lt", "b")
-
-    return make
 
 
 def _clamp(p: Program, k: str, a: Arguments, x: int, *limits: int) -> int:
@@ -246,19 +203,12 @@ define(["floor_divide"], ["self", "other"], floor_quotient)
 define(["remainder"], ["self", "other"], _remainder)
 define(["reciprocal"], ["self"], lambda p, k, a, x: p.add("div", k, p.const(1, k), x))
 define(["rsqrt"], ["self"], lambda p, k, a, x: power(p, k, x, -0.5))
-define(["square"], ["self"], lambda p, k, a, x: power(p, k, x, 2))
 define(["pow"], ["self", "exponent"], _pow)
 define(["sigmoid"], ["self"], _sigmoid)
-define(["silu"], ["self"], lambda p, k, a, x: p.add("mul", k, x, _sigmoid(p, k, a, x)))
 define(["relu"], ["self"], lambda p, k, a, x: limited(p, k, x, low=0))
-define(["hardtanh"], ["self"], lambda p, k, a, x: limited(p, k, x, a["min_val"], a["max_val"]))
 define(["elu"], ["self"], _elu)
-define(["softplus"], ["self"], _softplus)
-define(["leaky_relu"], ["self"], _leaky)
-define(["gelu"], ["self"], _gelu)
 define(["softshrink"], ["self"], _shrink)
 define(["sign", "sgn"], ["self"], _sign)
-define(["frac"], ["self"], lambda p, k, a, x: p.add("sub", k, x, p.add("trunc", k, x)))
 define(["clamp"], ["self", "min", "max"], _clamp)
 define(["clamp_min"], ["self", "min"], direct("maximum"))
 define(["clamp_max"], ["self", "max"], direct("minimum"))
@@ -266,10 +216,7 @@ define(["addcmul"], ["self", "tensor1", "tensor2"], _scaled_sum("mul"))
 define(["addcdiv"], ["self", "tensor1", "tensor2"], _scaled_sum("div"))
 define(["lerp"], ["self", "end", "weight"], _lerp)
 define(["hypot"], ["self", "other"], _hypot)
-define(["nan_to_num"], ["self"], _nan_to_num)
 define(["isnan"], ["self"], lambda p, k, a, x: p.add("ne", "b", x, x), "operands")
-define(["isinf"], ["self"], _magnitude("eq"), "operands")
-define(["isfinite"], ["self"], _magnitude("lt"), "operands")
 
 
 @rule("round")

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from envcoder_bench import torch_utils
+from envcoder_bench.compile.decompositions import decomposition
 from envcoder_bench.compile.program import (
     MAX_NODES,
     Escape,
@@ -208,9 +209,8 @@ class Recorder(TorchDispatchMode):
         try:
             made = self._folded(func, given, result)
             if made is None:
-                if name not in RULES:
-                    raise Untraceable(_UNSUPPORTED.get(name, f"uses {name}, which has no rule"))
-                made = RULES[name](self, given, result)
+                own = RULES.get(name)
+                made = own(self, given, result) if own else self._decomposed(func, name, args, kwargs)
             self._keep(func, target, result, made)
         except Escape:
             raise
@@ -218,6 +218,24 @@ class Recorder(TorchDispatchMode):
             cause = self._cause((*args, *kwargs.values()))
             self.program.line, reason = cause or (self.program.line, _reason(func._schema.name, error))
             self._keep_unknown(func, target, result, reason)
+
+    def _decomposed(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
+        """The values of an operator's results, from recording the operators that compute it."""
+        steps = decomposition(func, name)
+        if steps is None or name in _UNSUPPORTED:
+            raise Untraceable(_UNSUPPORTED.get(name, f"uses {name}, which has no rule"))
+        self._sized = True  # the steps may use sizes
+        self._writing = False
+        super().__enter__()
+        try:
+            made = steps(*args, **{name: x for name, x in kwargs.items() if name != "out"})
+        finally:
+            super().__exit__(None, None, None)
+            self._writing = True
+        if self.fault is not None:
+            (_, reason), self.fault = self.fault, None
+            raise Untraceable(reason)
+        return self.value(made) if isinstance(made, Tensor) else [self.value(x) for x in made]
 
     def _cause(self, given: Sequence[Any]) -> Fault | None:
         """The line and the reason of the first unknown number among an operator's arguments."""

@@ -71,26 +71,6 @@ def _variance(p: Program, k: str, a: Arguments, row: list[int]) -> int:
     return p.add("div", k, _total(p, k, squares), p.const(left, k))
 
 
-def _deviation(p: Program, k: str, a: Arguments, row: list[int]) -> int:
-    return p.add("sqrt", k, _variance(p, k, a, row))
-
-
-def _logsumexp(p: Program, k: str, a: Arguments, row: list[int]) -> int:
-    top = _folded(p, "maximum", k, row)
-    infinite = p.add("eq", "b", p.add("abs", k, top), p.const(float("inf"), k))
-    top = p.add("select", k, infinite, p.const(0, k), top)
-    return p.add("add", k, top, _log_total(p, k, row, top))
-
-
-def _log_total(p: Program, k: str, row: list[int], top: int) -> int:
-    return p.add("log", k, _total(p, k, [p.add("exp", k, p.add("sub", k, x, top)) for x in row]))
-
-
-def _known_total(p: Program, k: str, a: Arguments, row: list[int]) -> int:
-    return _total(p, k, [p.add("select", k, p.add("ne", "b", x, x), p.const(0, k), x) for x in row])
-
-
-_define("nansum", _known_total)
 _define("sum", lambda p, k, a, row: _total(p, k, row))
 _define("prod", lambda p, k, a, row: _folded(p, "mul", k, row))
 _define("mean", _mean)
@@ -99,28 +79,16 @@ _define("amin", lambda p, k, a, row: _folded(p, "minimum", k, row))
 _define("any", lambda p, k, a, row: _folded(p, "or", k, row), "b")
 _define("all", lambda p, k, a, row: _folded(p, "and", k, row), "b")
 _define("linalg_vector_norm", lambda p, k, a, row: _norm_of(p, k, a["ord"], row))
-_define("norm", lambda p, k, a, row: _norm_of(p, k, 2 if a.get("p") is None else a["p"], row))
 _define("var", _variance)
-_define("std", _deviation)
-_define("logsumexp", _logsumexp)
-_define("count_nonzero", lambda p, k, a, row: _total(p, "i64", [p.cast(x, "i64") for x in row]), "b")
 
 
-def _define_pair(name: str, *folds: Callable[[Program, str, Arguments, list[int]], int]) -> None:
-    """Make the rule of an operator with two results."""
-
-    @rule(name)
-    def _(rec: Recorder, a: Arguments, result: Any) -> Result:
-        kind, dim = rec.value(a["self"]).kind, a.get("dim")
-        return [
-            _reduced(rec, a["self"], dim, kind, lambda row, f=fold: f(rec.program, kind, a, row), made)
-            for fold, made in zip(folds, result)
-        ]
-
-
-_define_pair("var_mean", _variance, _mean)
-_define_pair("std_mean", _deviation, _mean)
-_define_pair("aminmax", *(lambda p, k, a, row, op=op: _folded(p, op, k, row) for op in ("minimum", "maximum")))
+@rule("var_mean")
+def _variance_and_mean(rec: Recorder, a: Arguments, result: Any) -> Result:
+    p, kind, dim = rec.program, rec.value(a["self"]).kind, a.get("dim")
+    return [
+        _reduced(rec, a["self"], dim, kind, lambda row, f=fold: f(p, kind, a, row), made)
+        for fold, made in zip((_variance, _mean), result)
+    ]
 
 
 def _extreme(p: Program, kind: str, op: str, row: Sequence[int]) -> list[int]:
@@ -194,7 +162,7 @@ def _log_softmax(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
     def change(row: list[int]) -> list[int]:
         top = _folded(p, "maximum", kind, row)
-        total = _log_total(p, kind, row, top)
+        total = p.add("log", kind, _total(p, kind, [p.add("exp", kind, p.add("sub", kind, x, top)) for x in row]))
         return [p.add("sub", kind, p.add("sub", kind, x, top), total) for x in row]
 
     return _along(rec, a["self"], a["dim"], kind, change)
@@ -205,27 +173,21 @@ def _matmul(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return _product(rec, a["self"], a["mat2"], result)
 
 
-_FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("mat", "vec"))
-
-
-@rule("addmm", "baddbmm", "addmv")
-def _addmm(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    left, right = next(pair for pair in _FACTORS if pair[0] in a)
-    kind, p = kind_of(result.dtype), rec.program
-    product = _product(rec, a[left], a[right], result, vector=right == "vec")
-
-    def scaled(x: int, factor: float) -> int:
-        return x if factor == 1 else p.add("mul", kind, x, p.const(factor, kind))
-
-    def make(x: int, y: int) -> int:
-        return p.add("add", kind, scaled(x, a["beta"]), scaled(y, a["alpha"]))
-
-    return rec.elementwise([rec.nodes(a["self"], kind), product.nodes], kind, make, result)
-
-
 @rule("mv")
 def _mv(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return _product(rec, a["self"], a["vec"], result, vector=True)
+
+
+@rule("addmv")
+def _addmv(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    kind, p = kind_of(result.dtype), rec.program
+    product = _product(rec, a["mat"], a["vec"], result, vector=True)
+
+    def make(x: int, y: int) -> int:
+        own = [p.add("mul", kind, node, p.const(a[name], kind)) for node, name in ((x, "beta"), (y, "alpha"))]
+        return p.add("add", kind, *own)
+
+    return rec.elementwise([rec.nodes(a["self"], kind), product.nodes], kind, make, result)
 
 
 @rule("dot")
@@ -253,7 +215,7 @@ def _product(rec: Recorder, left: Tensor, right: Tensor, result: Tensor, vector:
     return Value.of(made.reshape(rec.shape(result)), kind)
 
 
-@rule("linalg_cross", "cross")
+@rule("linalg_cross")
 def _cross(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     dim, kind, p = a.get("dim"), kind_of(result.dtype), rec.program
     dim = rec.inner_axis(result, result.shape.index(3) if dim is None else dim, _JOINS)

@@ -1,15 +1,14 @@
-"""Rules for rarer elementwise functions: activations, losses, hyperbolic inverses, functions of signs."""
+"""Rules for rarer elementwise functions: hyperbolic inverses, functions of signs, membership."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
-from envcoder_bench.compile.pointwise import INF, Arguments, define, limited
-from envcoder_bench.compile.program import FLOATS, Program, Untraceable, Value, kind_of
+from envcoder_bench.compile.pointwise import INF, Arguments, define
+from envcoder_bench.compile.program import FLOATS, Program, Untraceable, kind_of
 from envcoder_bench.compile.recorder import Recorder, Result, result_kind, rule
 
 
@@ -72,27 +71,10 @@ def _known_wins(op: str) -> Any:
     return make
 
 
-def _logaddexp(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
-    apart = p.add("neg", k, p.add("abs", k, p.add("sub", k, x, y)))
-    total = p.add("add", k, p.add("maximum", k, x, y), _log1p(p, k, p.add("exp", k, apart)))
-    same = p.add("and", "b", p.add("eq", "b", x, y), _compare(p, "eq", k, p.add("abs", k, x), INF))
-    return _select(p, k, same, x, total)
-
-
-def _heaviside(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
-    above = p.cast(_compare(p, "gt", k, x, 0), k)
-    return _select(p, k, _compare(p, "eq", k, x, 0), y, above)
-
-
 def _xlogy(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
     product = p.add("mul", k, x, p.add("log", k, y))
     known = p.add("and", "b", _compare(p, "eq", k, x, 0), p.add("eq", "b", y, y))
     return _select(p, k, known, p.const(0, k), product)
-
-
-def _sinc(p: Program, k: str, a: Arguments, x: int) -> int:
-    angle = _scaled(p, k, x, math.pi)
-    return _select(p, k, _compare(p, "eq", k, x, 0), p.const(1, k), p.add("div", k, p.add("sin", k, angle), angle))
 
 
 def _asinh(p: Program, k: str, a: Arguments, x: int) -> int:
@@ -116,55 +98,11 @@ def _atanh(p: Program, k: str, a: Arguments, x: int) -> int:
     return p.cast(_scaled(p, "f64", _log1p(p, "f64", ratio), 0.5), k)
 
 
-def _logit(p: Program, k: str, a: Arguments, x: int) -> int:
-    eps = a.get("eps")
-    x = x if eps is None else limited(p, k, x, eps, 1 - eps)
-    return p.add("log", k, p.add("div", k, x, p.add("sub", k, p.const(1, k), x)))
-
-
-def _celu(p: Program, k: str, a: Arguments, x: int) -> int:
-    alpha = a.get("alpha", 1.0)
-    curve = _scaled(p, k, _expm1(p, k, _scaled(p, k, x, 1 / alpha)), alpha)
-    return _select(p, k, _compare(p, "gt", k, x, 0), x, curve)
-
-
-def _mish(p: Program, k: str, a: Arguments, x: int) -> int:
-    return p.add("mul", k, x, p.add("tanh", k, _log1p(p, k, p.add("exp", k, x))))
-
-
-def _hardsigmoid(p: Program, k: str, a: Arguments, x: int) -> int:
-    return p.add("div", k, limited(p, k, p.add("add", k, x, p.const(3, k)), 0, 6), p.const(6, k))
-
-
-def _hardshrink(p: Program, k: str, a: Arguments, x: int) -> int:
-    return _select(p, k, _compare(p, "le", k, p.add("abs", k, x), a.get("lambd", 0.5)), p.const(0, k), x)
-
-
-def _threshold(p: Program, k: str, a: Arguments, x: int) -> int:
-    return _select(p, k, _compare(p, "le", k, x, a["threshold"]), p.const(a["value"], k), x)
-
-
-def _prelu(p: Program, k: str, a: Arguments, x: int, weight: int) -> int:
-    return _select(p, k, _compare(p, "gt", k, x, 0), x, p.add("mul", k, weight, x))
-
-
 def _infinite(sign: float) -> Any:
     def make(p: Program, k: str, a: Arguments, x: int) -> int:
         return _compare(p, "eq", k, x, sign * INF) if k in FLOATS else p.const(False, "b")
 
     return make
-
-
-def _square(p: Program, k: str, a: Arguments, apart: int) -> int:
-    return p.add("mul", k, apart, apart)
-
-
-def _smooth_l1(p: Program, k: str, a: Arguments, apart: int) -> int:
-    beta, size = a.get("beta", 1.0), p.add("abs", k, apart)
-    if beta == 0:
-        return size
-    near = p.add("div", k, _scaled(p, k, p.add("mul", k, size, size), 0.5), p.const(beta, k))
-    return _select(p, k, _compare(p, "lt", k, size, beta), near, p.add("sub", k, size, p.const(0.5 * beta, k)))
 
 
 def _huber(p: Program, k: str, a: Arguments, apart: int) -> int:
@@ -179,55 +117,23 @@ define(["copysign"], ["self", "other"], _copysign)
 define(["signbit"], ["self"], lambda p, k, a, x: _is_negative(p, k, x), "operands")
 define(["fmax"], ["self", "other"], _known_wins("maximum"))
 define(["fmin"], ["self", "other"], _known_wins("minimum"))
-define(["logaddexp"], ["self", "other"], _logaddexp)
-define(["heaviside"], ["self", "values"], _heaviside)
 define(["xlogy"], ["self", "other"], _xlogy)
-define(["sinc"], ["self"], _sinc)
 define(["deg2rad"], ["self"], lambda p, k, a, x: _scaled(p, k, x, math.pi / 180))
 define(["rad2deg"], ["self"], lambda p, k, a, x: _scaled(p, k, x, 180 / math.pi))
 define(["asinh"], ["self"], _asinh)
 define(["acosh"], ["self"], _acosh)
 define(["atanh"], ["self"], _atanh)
-define(["logit"], ["self"], _logit)
-define(["celu"], ["self"], _celu)
-define(["mish"], ["self"], _mish)
-define(["hardsigmoid"], ["self"], _hardsigmoid)
-define(["hardswish"], ["self"], lambda p, k, a, x: p.add("mul", k, x, _hardsigmoid(p, k, a, x)))
-define(["hardshrink"], ["self"], _hardshrink)
-define(["threshold"], ["self"], _threshold)
-define(["_prelu_kernel"], ["self", "weight"], _prelu)
 define(["isposinf"], ["self"], _infinite(1), "operands")
 define(["isneginf"], ["self"], _infinite(-1), "operands")
 
 
-def _define_loss(name: str, make: Any) -> None:
-    """Make the rule of a loss from what it does to a difference."""
-
-    @rule(name)
-    def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-        if a.get("reduction", 1) != 0:
-            raise Untraceable("joins the environments of the group (give the loss reduction='none')")
-        kind, p = kind_of(result.dtype), rec.program
-        pair = [rec.nodes(a[side], kind) for side in ("self", "target")]
-        return rec.elementwise(pair, kind, lambda x, y: make(p, kind, a, p.add("sub", kind, x, y)), result)
-
-
-_define_loss("mse_loss", _square)
-_define_loss("smooth_l1_loss", _smooth_l1)
-_define_loss("huber_loss", _huber)
-
-
-@rule("log_sigmoid_forward")
-def _log_sigmoid(rec: Recorder, a: Arguments, result: Any) -> Result:
-    """min(x, 0) - log(1 + exp(-|x|)), and what its derivative would need, which nobody reads."""
-    p, kind = rec.program, kind_of(result[0].dtype)
-
-    def make(x: int) -> int:
-        curve = _log1p(p, kind, p.add("exp", kind, p.add("neg", kind, p.add("abs", kind, x))))
-        return p.add("sub", kind, limited(p, kind, x, high=0), curve)
-
-    rest = Value.of(np.full(rec.shape(result[1]), p.const(0, kind)), kind)
-    return [rec.elementwise([rec.nodes(a["self"], kind)], kind, make, result[0]), rest]
+@rule("huber_loss")
+def _huber_loss(rec: Recorder, a: Arguments, result: Tensor) -> Result:
+    if a.get("reduction", 1) != 0:
+        raise Untraceable("joins the environments of the group (give the loss reduction='none')")
+    kind, p = kind_of(result.dtype), rec.program
+    pair = [rec.nodes(a[side], kind) for side in ("self", "target")]
+    return rec.elementwise(pair, kind, lambda x, y: _huber(p, kind, a, p.add("sub", kind, x, y)), result)
 
 
 @rule("isin")

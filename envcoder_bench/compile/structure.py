@@ -85,7 +85,7 @@ def _reshaped(rec: Recorder, source: Tensor, result: Tensor, index: np.ndarray) 
     return index.reshape(rec.shape(result))
 
 
-@rule("view", "_unsafe_view", "_reshape_alias", "reshape", "squeeze")
+@rule("view", "_unsafe_view", "_reshape_alias", "squeeze")
 def _reshape(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     value = rec.value(a["self"])
     if "dtype" in a:
@@ -142,7 +142,7 @@ def _lift(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return value
 
 
-@rule("clone", "_to_copy", "to", "contiguous")
+@rule("clone", "_to_copy", "to")
 def _copy_of(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     return rec.cast(Value.of(rec.nodes(a["self"]), rec.value(a["self"]).kind), kind_of(result.dtype))
 
@@ -188,14 +188,6 @@ def _repeat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 def _flip(rec: Recorder, a: Arguments, result: Tensor) -> Result:
     dims = tuple(rec.inner_axis(a["self"], dim, _MIXES) for dim in a["dims"])
     return Value.of(np.flip(rec.nodes(a["self"]), dims), rec.value(a["self"]).kind)
-
-
-@rule("roll")
-def _roll(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    if not a["dims"]:
-        raise Untraceable(_MIXES)
-    dims = [rec.inner_axis(a["self"], dim, _MIXES) for dim in a["dims"]]
-    return Value.of(np.roll(rec.nodes(a["self"]), a["shifts"], dims), rec.value(a["self"]).kind)
 
 
 # new tensors

@@ -156,7 +156,7 @@ class Genome:
             if all(statement is not other for other in statements):
                 statements.append(statement)
         statements.sort(key=_order)
-        text, gap = _docstring(docstring) + _import_block(self.imports, statements), "\n"
+        text, gap = _docstring(docstring) + _import_lines(self.imports, statements), "\n"
         for statement in statements:
             is_block = isinstance(statement, (ast.FunctionDef, ast.ClassDef))
             text += ("\n\n" if is_block else gap) + to_source(statement) + "\n"
@@ -230,25 +230,10 @@ def _docstring(text: str) -> str:
     return '"""' + textwrap.fill(plain + '"""', WIDTH, initial_indent="   ", break_on_hyphens=False).lstrip() + "\n"
 
 
-def _import_block(imports: dict[str, Import], statements: Sequence[ast.stmt]) -> str:
-    """Import lines of the names that statements use: one line for each module."""
+def _import_lines(imports: dict[str, Import], statements: Sequence[ast.stmt]) -> str:
+    """Import lines of the names that statements use."""
     used: set[str] = set().union(*(loaded(s) for s in statements))
-    modules: dict[str, list[ast.alias]] = {}
-    lines: list[str] = []
-    for name in sorted(used & set(imports)):
-        statement = imports[name]
-        if isinstance(statement, ast.ImportFrom):
-            modules.setdefault("." * statement.level + (statement.module or ""), []).append(statement.names[0])
-        else:
-            lines.append(to_source(statement))
-    for module, aliases in sorted(modules.items()):
-        line = to_source(ast.ImportFrom(module.lstrip("."), aliases, len(module) - len(module.lstrip("."))))
-        if len(line) > WIDTH:
-            head, names = line.split(" import ")
-            names = textwrap.fill(names, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
-            line = f"{head} import (\n{names},\n)"
-        lines.append(line)
-    return "".join(line + "\n" for line in lines)
+    return "".join(sorted(to_source(imports[name]) + "\n" for name in used & set(imports)))
 
 
 class _Renamer(ast.NodeTransformer):

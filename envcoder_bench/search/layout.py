@@ -3,113 +3,56 @@
 from __future__ import annotations
 
 import ast
-import re
-from typing import Iterator
+import io
+import tokenize
+from typing import List, Tuple
 
 WIDTH = 100
-_STRING = re.compile(r"""("(?:[^"\\]|\\.)*")|'([^'"\\]*)'""")
-_OPERATORS = ((" | ",), (" & ",), (" + ", " - "), (" * ", " / "))  # those that bind least first
-_PAIRS = {"(": ")", "[": "]", "{": "}"}
+_KEYWORDS = ("if", "else", "for", "and", "or")
+Breaks = List[Tuple[int, int]]  # (depth of brackets, column) behind commas and before operators
 
 
 def to_source(statement: ast.stmt) -> str:
-    """The text of one statement, with lines beyond WIDTH broken at their outermost brackets and operators.
+    """The text of one statement, with lines beyond WIDTH broken within their outermost brackets.
 
     Comments are not part of a syntax tree, and are lost. Needs Python 3.9 (``ast.unparse``).
     """
-    lines: list[str] = []
-    in_docstring = False
-    for line in ast.unparse(statement).splitlines():  # novermin
-        quotes = line.count('"""')
-        if in_docstring or quotes:
-            lines.append(line)
-            in_docstring ^= quotes % 2 == 1
-        else:
-            text = _STRING.sub(lambda match: match.group(1) or f'"{match.group(2)}"', line.lstrip())
-            lines += _wrap(text, len(line) - len(line.lstrip()))
-    return "\n".join(lines)
+    text = ast.unparse(statement)  # novermin
+    lines = text.splitlines()
+    breaks: list[Breaks] = [[] for _ in lines]
+    values: dict[int, int] = {}  # by line, where the value of an assignment or a return begins
+    depth = f_strings = 0
+    for kind, string, (row, column), *_ in tokenize.generate_tokens(io.StringIO(text).readline):
+        depth -= kind == tokenize.OP and string in ")]}"
+        f_strings -= tokenize.tok_name[kind] == "FSTRING_END"
+        begins = (kind == tokenize.OP and string not in "([{") or string in _KEYWORDS
+        if column and not f_strings and lines[row - 1][:column].endswith(" " if begins else ", "):
+            breaks[row - 1].append((depth, column))
+        if not depth and (string == "return" or (kind == tokenize.OP and string.endswith("="))):
+            values.setdefault(row - 1, column + len(string) + 1)
+        f_strings += tokenize.tok_name[kind] == "FSTRING_START"
+        depth += kind == tokenize.OP and string in "([{"
+    return "\n".join(_broken(line, breaks[row], values.get(row)) for row, line in enumerate(lines))
 
 
-def _wrap(text: str, indent: int, within: bool = False) -> list[str]:
-    """Break a line; ``within`` brackets it may also be broken before any operator."""
-    prefix, value = ("", text) if within else _split_prefix(text)
-    if prefix and value.startswith("(") and _group(value) == (0, len(value) - 1):
-        bare = value[1:-1]  # a tuple needs its parentheses only over several lines
-        if len(_split(bare, (",",))) > 1 and indent + len(prefix + bare) <= WIDTH:
-            return [" " * indent + prefix + bare]
-    if indent + len(text) <= WIDTH:
-        return [" " * indent + text]
-    group = _group(text)
-    if within or prefix:
-        for operators in _OPERATORS:
-            terms = _split(value, operators)
-            tight = operators == _OPERATORS[-1]  # products are broken only where their last brackets do not help
-            if len(terms) > 1 and not (tight and group and indent + group[0] < WIDTH):
-                inner = indent if within else indent + 4
-                lines = [line for term in terms for line in _wrap(term, inner, within=True)]
-                return lines if within else [" " * indent + prefix + "(", *lines, " " * indent + ")"]
-    if group is None:
-        return [" " * indent + text]
-    start, end = group
-    body = text[start + 1 : end]
-    parts = [part.strip() for part in _split(body, (",",))]
-    lines = [" " * indent + text[: start + 1]]
-    if len(parts) == 1:
-        lines += _wrap(body, indent + 4, within=True)
+def _broken(line: str, breaks: Breaks, value: int | None) -> str:
+    """Break one line; an operation that is no bracket gets some."""
+    if len(line) <= WIDTH:
+        return line
+    outermost = [column for depth, column in breaks if not depth and value is not None and column > value]
+    if outermost:
+        line = f"{line[:value]}({line[value:]})"
+        breaks = [(depth, column + 1) for depth, column in breaks if column in outermost or depth]
     else:
-        for part in parts:
-            comma = "" if part.startswith("*") else ","
-            broken = _wrap(part.rstrip(",").rstrip(), indent + 4, within=True)
-            lines += [*broken[:-1], broken[-1] + comma]
-    return [*lines, " " * indent + text[end:]]
-
-
-def _split_prefix(text: str) -> tuple[str, str]:
-    """``x = `` or ``return `` and what follows it."""
-    if text.startswith("return "):
-        return "return ", text[7:]
-    for position, char, depth in _scan(text):
-        if depth == 0 and char == "=" and text[position - 1 : position + 2] == " = ":
-            return text[: position + 2], text[position + 2 :]
-    return "", text
-
-
-def _split(text: str, separators: tuple[str, ...]) -> list[str]:
-    """Cut at separators outside of brackets and strings: a comma stays with what is before it, an operator after."""
-    cuts = [0]
-    for position, _, depth in _scan(text):
-        if depth == 0 and position:
-            for separator in separators:
-                if text.startswith(separator, position):
-                    cuts.append(position + 1)
-    parts = [text[a:b].strip() for a, b in zip(cuts, [*cuts[1:], len(text)])]
-    return [part for part in parts if part]
-
-
-def _group(text: str) -> tuple[int, int] | None:
-    """Where the last outermost pair of brackets that holds something opens and closes; of a ``def`` the first."""
-    found, start = None, 0
-    for position, char, depth in _scan(text):
-        if char in _PAIRS and depth == 1:
-            start = position
-        elif char in _PAIRS.values() and depth == 0 and position > start + 1:
-            found = (start, position)
-            if text.startswith("def "):
-                break
-    return found
-
-
-def _scan(text: str) -> Iterator[tuple[int, str, int]]:
-    """Every character outside of strings with the depth of brackets after it."""
-    depth, quote, position = 0, "", 0
-    while position < len(text):
-        char = text[position]
-        if quote:
-            position += char == "\\"
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        else:
-            depth += (char in _PAIRS) - (char in _PAIRS.values())
-            yield position, char, depth
-        position += 1
+        breaks = [(depth, column) for depth, column in breaks if depth]
+    indent = " " * (len(line) - len(line.lstrip()) + (8 if line.endswith(":") else 4))
+    lines, start = [], 0
+    while start + WIDTH - len(indent) < len(line):
+        room = start + (WIDTH - len(indent) if start else WIDTH)
+        fitting = [(-depth, line[column - 2] == ",", column) for depth, column in breaks if start < column <= room + 1]
+        if not fitting:
+            break
+        column = max(fitting)[-1]  # outermost, behind a comma, far to the right
+        lines.append(line[start:column].rstrip())
+        start = column
+    return f"\n{indent}".join([*lines, line[start:]])

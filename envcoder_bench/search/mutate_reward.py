@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import itertools
-import keyword
 from random import Random
 
 from envcoder_bench.search import terms as where
@@ -51,7 +49,7 @@ def double_term(genome: Genome, name: str, rng: Random) -> str | None:
     holder = Slot(ast.Expr(copy.deepcopy(term.place.node)), "value")
     if term.place.subtracted:
         scale(holder, -1.0)
-    what = _reshape(function, Term(holder, holder, term.label), rng)
+    what = _reshape(Term(holder, holder, term.label), rng)
     scale(holder, rounded(0.5 * factor(rng)))
     label = add_term(genome, function, term, f"{term.label}_{what}", holder.node)
     changed(function)
@@ -59,20 +57,13 @@ def double_term(genome: Genome, name: str, rng: Random) -> str | None:
 
 
 def reshape_term(genome: Genome, name: str, rng: Random) -> str | None:
-    """Change how a term grows: absolute value, square, exponential, tanh, and the temperature of those."""
+    """Change how a term grows."""
     function, found = _terms_of(genome, name)
-    kernels = [] if function is None else _kernels(function)
     found = [term for term in found if _has_shape(term.value.node)]
-    if function is None or not (kernels or found):
+    if function is None or not found:
         return None
-    if kernels and (not found or rng.random() < 0.6):
-        slot = rng.choice(kernels)
-        before = where.callee(slot.node) if isinstance(slot.node, ast.Call) else "**"
-        after = _swap_kernel(slot, rng)
-        changed(function)
-        return f"{before} became {after} in {function.name}"
     term = rng.choice(found)
-    what = _reshape(function, term, rng)
+    what = _reshape(term, rng)
     changed(function)
     return f"{what} of the term {term.label!r}"
 
@@ -123,42 +114,6 @@ def _remove(function: ast.FunctionDef, term: Term) -> bool:
     return slot is not None
 
 
-def _kernels(function: ast.FunctionDef) -> list[Slot]:
-    """Where a function has an absolute value, a square, or an exponential of something negative."""
-    found = []
-    for slot, parents in where.slots(function):
-        node = slot.node
-        if any(isinstance(x.parent, (ast.Compare, ast.Subscript)) for x in (*parents, slot)):
-            continue
-        is_call = isinstance(node, ast.Call) and where.callee(node) in ("abs", "square", "exp")
-        power = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) else None
-        if is_call or (isinstance(power, ast.Constant) and power.value == 2):
-            found.append(slot)
-    return found
-
-
-def _swap_kernel(slot: Slot, rng: Random) -> str:
-    """Put another kernel in the place of one; returns its name."""
-    node = slot.node
-    inner = Slot(node, "left") if isinstance(node, ast.BinOp) else where.argument(node)
-    assert inner is not None
-    if isinstance(node, ast.Call) and where.callee(node) == "exp":
-        # exp(-x) falls fast; 1 / (1 + x) has a long tail, and -x a slope everywhere
-        falling = inner.node
-        if not isinstance(falling, ast.UnaryOp) and not isinstance(falling, ast.BinOp):
-            slot.put(torch_call("tanh", falling))
-            return "tanh"
-        if rng.random() < 0.5:
-            scale(inner, rounded(factor(rng)))
-            return "exp of another temperature"
-        size = torch_call("abs", falling)
-        slot.put(ast.BinOp(number(1.0), ast.Div(), ast.BinOp(number(1.0), ast.Add(), size)))
-        return "1 / (1 + x)"
-    before = where.callee(node) if isinstance(node, ast.Call) else "square"
-    slot.put(torch_call("abs" if before == "square" else "square", inner.node))
-    return "abs" if before == "square" else "square"
-
-
 def _has_shape(node: ast.expr) -> bool:
     """Whether a term has more than one or two values, as a constant and a condition have."""
     if isinstance(node, ast.UnaryOp):
@@ -168,39 +123,20 @@ def _has_shape(node: ast.expr) -> bool:
     return not isinstance(node, ast.Constant)
 
 
-def _reshape(function: ast.FunctionDef, term: Term, rng: Random) -> str:
+def _reshape(term: Term, rng: Random) -> str:
     """Put a kernel around a term that keeps its direction; returns the kernel's name."""
     slot, above = term.value, term.place.parent
     costs = term.place.subtracted or _leads_with_minus(slot.node)
-    name = rng.choice(("tanh", "root", "square", "bonus") if costs else ("tanh", "root", "square"))
-    temperature = number(rounded(factor(rng)))
+    name = rng.choice(("tanh", "asinh", "cube", "bonus") if costs else ("tanh", "asinh", "cube"))
+    slot = term.place if name == "bonus" else slot
+    scaled = ast.BinOp(slot.node, ast.Div(), number(rounded(factor(rng))))
     if name == "bonus":  # what is small earns, instead of that what is large costs
-        slot = term.place
-        size = torch_call("abs", ast.BinOp(slot.node, ast.Div(), temperature))
-        slot.put(torch_call("exp", ast.UnaryOp(ast.USub(), size)))
+        slot.put(torch_call("exp", ast.UnaryOp(ast.USub(), torch_call("abs", scaled))))
         if isinstance(above, ast.BinOp) and term.place.subtracted:
             above.op = ast.Add()
-    elif name == "tanh":
-        slot.put(torch_call("tanh", ast.BinOp(slot.node, ast.Div(), temperature)))
     else:
-        _bind(function, slot, term.label)
-        size = torch_call("abs", slot.node)
-        root = ast.BinOp(torch_call("sign", slot.node), ast.Mult(), torch_call("sqrt", size))
-        slot.put(root if name == "root" else ast.BinOp(slot.node, ast.Mult(), size))
+        slot.put(ast.BinOp(scaled, ast.Pow(), ast.Constant(3)) if name == "cube" else torch_call(name, scaled))
     return name
-
-
-def _bind(function: ast.FunctionDef, slot: Slot, label: str) -> None:
-    """Give an expression a name of its own, to be used twice."""
-    at = [k for k, s in enumerate(function.body) if any(x is slot.node for x in ast.walk(s))]
-    if isinstance(slot.node, ast.Name) or not at or not isinstance(function.body[at[0]], (ast.Assign, ast.Return)):
-        return
-    used = {x.id for x in ast.walk(function) if isinstance(x, ast.Name)} | {x.arg for x in function.args.args}
-    wanted = label if label.isidentifier() and not keyword.iskeyword(label) else "term"
-    numbered = (f"{wanted}_{k}" for k in itertools.count(2))
-    name = next(n for n in itertools.chain([wanted], numbered) if n not in used)
-    function.body.insert(at[0], ast.Assign([ast.Name(name, ast.Store())], slot.node, lineno=0))
-    slot.put(ast.Name(name, ast.Load()))
 
 
 def _leads_with_minus(node: ast.expr) -> bool:

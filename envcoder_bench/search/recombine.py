@@ -15,6 +15,7 @@ from envcoder_bench.search.mutate_reward import add_term
 from envcoder_bench.search.terms import Slot
 from envcoder_bench.shaping.kinds import ACTION_TYPES, OBSERVATION, REWARD
 
+STATE = "state_dict"
 Recombination = Callable[[Genome, Genome, str, Random], Optional[str]]
 
 
@@ -95,24 +96,19 @@ def _graft(
 ) -> ast.expr | None:
     """Make a helper of an expression in the donor's function ``other``; returns the host's call of it, or None."""
     statements = _slice(other, slot.node)
-    if statements is None:
+    if statements is None or STATE in set().union(*map(where.writes, host.body)):
         return None
     name = genome.free_name(name, donor.definitions)
-    helper: ast.FunctionDef = ast.parse(f"def {name}():\n    'From {other.name} of {origin}.'").body[0]  # type: ignore
-    helper.body += [*copy.deepcopy(statements), ast.Return(copy.deepcopy(slot.node))]
-    read = loaded(helper)
-    arguments = []
-    for parameter, default in _parameters(other):
-        if parameter.arg in read:
-            value = _pass(host, parameter, default)
-            if value is None:
-                return None
-            helper.args.args.append(copy.deepcopy(parameter))
-            arguments.append(value)
+    helper: ast.FunctionDef = ast.parse(f"def {name}({STATE}):\n    'From {other.name} of {origin}.'").body[0]  # type: ignore
+    body = [*copy.deepcopy(statements), ast.Return(copy.deepcopy(slot.node))]
+    read = set().union(*map(loaded, body)) - {STATE}
+    helper.body += [_from_state(*own) for own in _parameters(other) if own[0] in read] + body
     with_helper = donor.copy()
     with_helper.definitions[name] = helper
     genome.take(with_helper, [name], {})
-    return ast.Call(ast.Name(name, ast.Load()), arguments, [])
+    if STATE not in {parameter for parameter, _ in _parameters(host)}:
+        host.args.args.insert(0, ast.arg(STATE))
+    return ast.Call(ast.Name(name, ast.Load()), [ast.Name(STATE, ast.Load())], [])
 
 
 def _slice(function: ast.FunctionDef, node: ast.expr) -> list[ast.stmt] | None:
@@ -128,32 +124,22 @@ def _slice(function: ast.FunctionDef, node: ast.expr) -> list[ast.stmt] | None:
     return found[::-1]
 
 
-def _parameters(function: ast.FunctionDef) -> list[tuple[ast.arg, ast.expr | None]]:
+def _parameters(function: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
+    """Names and defaults."""
     a = function.args
     positional = [*a.posonlyargs, *a.args]
     defaults = [None] * (len(positional) - len(a.defaults)) + list(a.defaults)
-    return [*zip(positional, defaults), *zip(a.kwonlyargs, a.kw_defaults)]
+    return [(x.arg, default) for x, default in (*zip(positional, defaults), *zip(a.kwonlyargs, a.kw_defaults))]
 
 
-def _pass(host: ast.FunctionDef, parameter: ast.arg, default: ast.expr | None) -> ast.expr | None:
-    """How the host function gets at a parameter of another: its own, from the state, or a new one."""
-    name = parameter.arg
-    own = {p.arg for p, _ in _parameters(host)}
-    written = set().union(*map(where.writes, host.body))
-    if name in own - written:
-        return ast.Name(name, ast.Load())
-    if "state_dict" in own - written and default is None:
-        key = {"action": "actions"}.get(name, name)
-        return ast.Subscript(ast.Name("state_dict", ast.Load()), ast.Constant(key), ast.Load())
-    if name in own | written or host.args.vararg or host.args.kwonlyargs:
-        return None
-    added = copy.deepcopy(parameter)
-    if default is None:
-        host.args.args.insert(len(host.args.args) - len(host.args.defaults), added)
-    else:
-        host.args.args.append(added)
-        host.args.defaults.append(copy.deepcopy(default))
-    return ast.Name(name, ast.Load())
+def _from_state(parameter: str, default: ast.expr | None) -> ast.stmt:
+    """The assignment that binds a parameter as a call of its function would."""
+    key = {"action": "actions"}.get(parameter, parameter)
+    text = f"{parameter} = {STATE}[{key!r}]" if default is None else f"{parameter} = {STATE}.get({key!r}, None)"
+    assignment = ast.parse(text).body[0]
+    if default is not None:
+        assignment.value.args[1] = copy.deepcopy(default)  # type: ignore[attr-defined]
+    return assignment
 
 
 def _identifier(label: str) -> str:

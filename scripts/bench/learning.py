@@ -10,7 +10,6 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Iterator
 
-import torch
 from torch import Tensor
 from tqdm import tqdm
 
@@ -25,42 +24,27 @@ from envcoder_bench.sim import SIMULATORS, pick_simulator
 
 from . import records
 from .records import Record
-from .session import Session, make_config, process_age
-
-STATE, COMPLETE = "state.pth", "complete"
+from .session import Session, make_config
 
 
 def learning(args: Namespace) -> Iterator[Record]:
     """Train the baselines for ``--seconds``, with evaluations between, which are not counted, nor is what compiles.
 
-    With ``--run FOLDER`` the state of learning is kept there at each evaluation, and the best policies at the end. The
-    program stops ``--limit`` seconds after its start; with ``--resume`` it goes on from there, its episodes begun anew.
+    With ``--run FOLDER`` the best policies are written there at the end.
     """
-    state = _load(args)
     sources = [source for source in baseline_sources(args.task) if source.name in args.candidates]
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
     evaluation = _evaluation(session.cfg, session.groups, args.episodes)
-    if state is not None:
-        session.trainer.load_state(state["trainer"])
-        session.obs = session.env.begin_all(state["step_count"])
     warm_up(session)
-    progress = _Progress(args, session, state)
-    while True:
-        ended = progress.train_to_next_point()
+    progress = _Progress(args, session)
+    while progress.seconds < args.seconds:
+        progress.train_to_next_point()
         episodes = run_episodes(evaluation, session.trainer.policy(evaluation.layout), 1, EVALUATION_STEP)
         _end_failed(session, evaluation)
         yield from progress.point(episodes)
-        _save(args, session, progress)
-        if ended:
-            break
-    if progress.complete:
-        _export(args, session, episodes)
-        if args.transfer:
-            yield from _transfer(args, session, episodes, progress.about)
-        if args.run is not None:
-            (args.run / COMPLETE).touch()
-    else:
-        print(f"stopped by --limit after {progress.seconds:.0f} s of training; go on with --resume", file=sys.stderr)
+    _export(args, session, episodes)
+    if args.transfer:
+        yield from _transfer(args, session, episodes, progress.about)
 
 
 def warm_up(session: Session) -> None:
@@ -83,38 +67,31 @@ def _end_failed(session: Session, evaluation: GroupedVecTask) -> None:
 
 
 class _Progress:
-    """Where a training is, over all its parts.
+    """Where a training is.
 
     Attributes:
-        run: when its first part began, which tells runs apart.
+        run: when it began, which tells trainings apart.
         seconds, iteration, number: of training, and how many points there were.
-        complete: whether all seconds are over.
     """
 
-    def __init__(self, args: Namespace, session: Session, state: dict[str, Any] | None) -> None:
+    def __init__(self, args: Namespace, session: Session) -> None:
         self._args, self._session = args, session
         self.about = records.describe(session.cfg.device)
-        known = state or {"run": time.strftime("%Y-%m-%d %H:%M:%S"), "seconds": 0.0, "iteration": 0, "number": 0}
-        self.run: str = known["run"]
-        self.seconds: float = known["seconds"]
-        self.iteration: int = known["iteration"]
-        self.number: int = known["number"]
-        self.complete = False
+        self.run = time.strftime("%Y-%m-%d %H:%M:%S")
+        self.seconds, self.iteration, self.number = 0.0, 0, 0
 
-    def train_to_next_point(self) -> bool:
-        """Train until the next evaluation is due; returns whether it is this call's last."""
-        args, session = self._args, self._session
-        due = next((t for t in _due(args.seconds, args.points) if t > self.seconds), 0.0)  # 0: it was at its end
+    def train_to_next_point(self) -> None:
+        """Train until the next evaluation is due."""
+        total = self._args.seconds
+        due = next(t for t in _due(total, self._args.points) if t > self.seconds)
         with tqdm(
-            total=args.seconds, initial=round(self.seconds, 1), desc="training", unit="s", leave=False, disable=None
+            total=total, initial=round(self.seconds, 1), desc="training", unit="s", leave=False, disable=None
         ) as bar:
-            while self.seconds < due and process_age() < args.limit:
-                self.seconds += session.iterate()
+            while self.seconds < due:
+                self.seconds += self._session.iterate()
                 self.iteration += 1
-                bar.n = min(round(self.seconds, 1), args.seconds)
+                bar.n = min(round(self.seconds, 1), total)
                 bar.refresh()
-        self.complete = self.seconds >= args.seconds
-        return self.complete or process_age() >= args.limit
 
     def point(self, episodes: Episodes) -> Iterator[Record]:
         """A record for each candidate, with its seeds' mean fitness; None stands for one that failed."""
@@ -149,40 +126,11 @@ def _evaluation(cfg: Any, groups: list[Group], episodes: int) -> GroupedVecTask:
     return GroupedVecTask(task, layout, [group.evaluation for group in groups], [group.seed for group in groups])
 
 
-# parts
-
-
-def _what(args: Namespace) -> dict[str, Any]:
-    """What must be the same in all parts of a training."""
-    return {name: getattr(args, name) for name in ("task", "candidates", "seeds", "envs", "overrides")}
-
-
-def _load(args: Namespace) -> dict[str, Any] | None:
-    """The state to go on from, if this is to be a later part."""
-    if not args.resume:
-        return None
-    path = None if args.run is None else args.run / STATE
-    if path is None or not path.is_file():
-        sys.exit(f"--resume: there is no {STATE} in --run {args.run}")
-    state = torch.load(path, map_location="cpu", weights_only=False)
-    if state["what"] != _what(args):
-        sys.exit(f"--resume: {path} is of another training: {state['what']}")
-    return state
-
-
-def _save(args: Namespace, session: Session, progress: _Progress) -> None:
-    if args.run is None:
-        return
-    args.run.mkdir(parents=True, exist_ok=True)
-    state = {name: getattr(progress, name) for name in ("run", "seconds", "iteration", "number")}
-    state.update(what=_what(args), trainer=session.trainer.state())
-    save_state(args.run / STATE, {**state, "step_count": session.env.step_count})
-
-
 def _export(args: Namespace, session: Session, episodes: Episodes) -> None:
     """Write every candidate's best policy as a plain rl_games checkpoint."""
     if args.run is None:
         return
+    args.run.mkdir(parents=True, exist_ok=True)
     fitness = episodes.fitness.mean(dim=1).tolist()
     for name in dict.fromkeys(group.name for group in session.groups):
         own = [g for g, group in enumerate(session.groups) if group.name == name and session.env.alive[g]]

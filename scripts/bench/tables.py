@@ -61,16 +61,9 @@ COLUMNS: dict[str, list[Column]] = {
         ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         ("failed candidates", lambda r: f"{r['failed']}"),
     ],
-    "human": [
-        ("seconds", lambda r: f"{r['seconds']:.1f}"),
-        ("iterations", lambda r: f"{r['iteration']}"),
-        ("env-steps", lambda r: f"{r['env_steps'] / 1e6:.1f} M"),
-        ("fitness of 256 episodes", lambda r: f"{r['fitness']:.3f}"),
-    ],
 }
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
     "processes": ("envs", "processes"),
-    "human": ("envs", "seed", "point"),
     "run": ("candidates", "envs", "iterations"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "dispatch", "learner", "startup")},
 }

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from tracing_fakes import Compiled, Result, eager, function, make_state, record
 from tracing_table import SOLVERS, TABLE
 
+from envcoder_bench.compile import recorder
+from envcoder_bench.compile.decompositions import DECOMPOSED
 from envcoder_bench.compile.program import Program
 from envcoder_bench.compile.recorder import RULES
+from envcoder_bench.core.folders import project_folder
 
 # not met from Python with this version of torch, or with known numbers alone
 ELSEWHERE = {
-    "__and__", "__or__", "__xor__", "_conj", "_index_put_impl", "_neg_view", "_reshape_alias", "_reshape_copy", "alias",
-    "bitwise_right_shift", "contiguous", "cross", "dot", "empty_strided", "isfinite", "lift", "reshape", "square",
-    "to", "unsafe_split", "view_copy",
+    "_conj", "_index_put_impl", "_neg_view", "_reshape_alias", "_reshape_copy", "alias", "bitwise_right_shift", "dot",
+    "empty_strided", "lift", "to", "unsafe_split", "view_copy",
 }  # fmt: skip
 ROW_COUNTS = (1, 7, 64)
 # float32 keeps 24 bits: a few roundings in another order, of numbers of about 1, and a digit for steep functions
@@ -110,9 +116,42 @@ def test_every_rule_is_in_the_table(recorded, monkeypatch):
             return original(*given)
 
         monkeypatch.setitem(RULES, name, counted)
+    original_steps = recorder.decomposition
+    monkeypatch.setattr(recorder, "decomposition", lambda func, name: used.add(name) or original_steps(func, name))
     for body in TABLE:
         record(function(body), make_state(4))
-    assert set(RULES) - used <= ELSEWHERE, sorted(set(RULES) - used)
+    known = {*RULES, *DECOMPOSED}
+    assert known - used <= ELSEWHERE, sorted(known - used)
+    assert not DECOMPOSED & set(RULES)
+
+
+def test_decompositions_import_nothing():
+    """Torch's compiler takes seconds, and a jailed process can import nothing."""
+    bodies = [
+        "torch.addmm(torch.ones(3), x, W.T), torch.baddbmm(m, m, m, beta=0.5), x.aminmax(dim=1)",
+        "F.prelu(x, ZERO_D.reshape(1)), F.celu(x), x.frac(), F.gelu(x), F.hardshrink(x), F.hardsigmoid(x)",
+        "F.hardswish(x), F.hardtanh(x), torch.heaviside(x, y), x.isinf(), x.isfinite(), F.leaky_relu(x)",
+        "F.logsigmoid(x), torch.logaddexp(x, y), x.logit(), x.logsumexp(1), F.mish(x), x.nansum(1), x.roll(1, 1)",
+        "F.mse_loss(x, y, reduction='none'), F.smooth_l1_loss(x, y, reduction='none'), x.nan_to_num(), F.silu(x)",
+        "torch.sinc(x), F.softplus(x), x.std(1), torch.std_mean(x, 1), F.threshold(x, 0.1, 2.0), x.count_nonzero(1)",
+        "o = x.clone(); F.leaky_relu_(o); F.hardtanh(o, inplace=True); return o",
+    ]
+    script = (
+        "import sys\nsys.path[:0] = ['tests/fakes']\nfrom tracing_fakes import function, make_state, record\n"
+        "from envcoder_bench.compile.program import Program\n"
+        "record(function('x + 1'), make_state(4))\nbefore = set(sys.modules)\n"
+        f"for body in {bodies!r}:\n"
+        "    made = record(function(body.replace('; ', chr(10))), make_state(4))\n"
+        "    assert isinstance(made, Program), (body, made)\n"
+        "print(sorted(set(sys.modules) - before))\n"
+    )
+    root = project_folder("user_functions").parent
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
 
 
 NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -62,8 +62,8 @@ REFUSED = {
     "softmax over all": ("return torch.softmax(dof_pos[:, 0], dim=0)", 1, "joins the environments"),
     "dot over all": ("return dof_pos[:, 0] * torch.dot(dof_pos[:, 0], dof_vel[:, 0])", 1, "joins the environments"),
     "gram": ("return (dof_pos @ (dof_pos.T @ dof_vel)).sum(-1)", 1, "joins the environments"),
-    "loss": ("return dof_pos[:, 0] * torch.nn.functional.mse_loss(dof_pos, dof_vel)", 1, "reduction='none'"),
-    "neighbour": ("return dof_pos[:, 0] - dof_pos.roll(1, dims=0)[:, 0]", 1, "mixes the axis of environments"),
+    "loss": ("return dof_pos[:, 0] * torch.nn.functional.mse_loss(dof_pos, dof_vel)", 1, "joins the environments"),
+    "neighbour": ("return dof_pos[:, 0] - dof_pos.roll(1, dims=0)[:, 0]", 1, "picks single environments"),
     "scrambled": (
         "f = state_dict['contact_forces'].transpose(0, 1)\nreturn f.reshape(-1, 3).view(f.shape[1], -1).sum(-1)",
         2,

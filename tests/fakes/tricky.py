@@ -36,6 +36,11 @@ _BODIES: dict[str, dict[str, str]] = {
         "seven tenths": "return x[:, 0] * (torch.arange(n) < int(0.7 * n))",
         "two thirds": "return x[:, 0] * (torch.arange(n) >= 2 * n // 3)",
         "share to the end": "return x[:, 0] + torch.arange(n, dtype=torch.float32) / (n - 1)",
+        "made of other operators": (
+            "f = torch.nn.functional\n"
+            "h = f.softplus(x) + f.gelu(v) + f.mish(x) + f.celu(v) + f.logsigmoid(x) + torch.sinc(v) + f.hardswish(x)\n"
+            "return h.logsumexp(1) + h.std(1) + f.smooth_l1_loss(x, v, reduction='none').sum(1) + h.roll(1, 1)[:, 0]"
+        ),
         "every other": "return torch.where(torch.arange(n) % 2 == 0, x[:, 0], x[:, 1])",
         "the last": "return x[:, 0] + (torch.arange(n) == n - 1).float()",
         "from behind": "return x[:, 0] * (n - torch.arange(n)).clamp(max=3)",
