@@ -59,7 +59,7 @@ def test_a_training_in_three_parts_with_transfer(tmp_path, monkeypatch, capsys):
     for r in first + second:
         assert r["env_steps"] == r["iteration"] * 8 * 16 and r["policies"] == 4 and r["episodes"] == 4
         assert len(r["fitness"]) == len(r["length"]) == 2 and all(0 <= x <= 1 for x in r["fitness"])
-    assert torch.load(tmp_path / "state.pth", weights_only=False)["epoch"] == 5
+    assert torch.load(tmp_path / "state.pth", weights_only=False)["trainer"]["epoch"] == 5
     # where all seconds are over, the policies are written and play in the other simulator
     *last, human, unshaped = learning.learning(parsed(tmp_path, "--seconds", 1e-9, "--resume", "--transfer"))
     assert {r["kind"] for r in last} == {"learning"} and {r["iteration"] for r in last} == {5}
