@@ -232,6 +232,16 @@ def test_equal_seeds_share_noise_and_start() -> None:
     assert_bitwise(own.weights(0), own.weights(1))
 
 
+def test_the_way_of_captured_graphs_gives_the_same_to_the_last_bit() -> None:
+    """On a device a graph counts the steps by itself and reads from fixed memory; that much also runs on a CPU."""
+    plain, graphs = (Run(make_env([0, 1, 2], fails_at={1: 13})) for _ in range(2))
+    graphs.trainer._pool = object()
+    for each in (plain, graphs):
+        each.train(4)
+    for group in range(3):
+        assert_bitwise(plain.weights(group), graphs.weights(group))
+
+
 def test_params_are_left_as_they_were() -> None:
     env, params = make_env([0]), make_params()
     before = copy.deepcopy(params)
