@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 from dataclasses import dataclass, field, replace
-from typing import Dict, Mapping, Sequence
+from typing import Any, Dict, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
@@ -104,17 +104,20 @@ def prepare(
         The groups to train, candidate by candidate and seed by seed, and the faults of the candidates that cannot be.
 
     Raises:
-        UserError: the fitness file is at fault.
+        UserError: the fitness file or a baseline that all need is at fault.
     """
     given = {source.name: source for source in sources}
     baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
     with SlowFiles() as slow:
         files = Files(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
         tracer = _Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
-        task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
-        _check_fitness(files, task, unshaped, cfg.seed)
-        if cfg.untrusted:
-            files = replace(files, jailed=_jailed(cfg, sources, files, task))
+        try:
+            task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
+            _check_fitness(files, task, unshaped, cfg.seed)
+            if cfg.untrusted:
+                files = replace(files, jailed=_jailed(cfg, sources, files, task))
+        except CandidateError as error:
+            raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
         gc.disable()  # programs are made of a million small objects that stay: looking for garbage takes longer
         try:
             return _prepared(cfg, sources, files, task, unshaped, tracer)
@@ -187,7 +190,7 @@ def group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: F
     programs = {stage: program for stage, program in unshaped.programs.items() if stage not in OWN_STAGES}
     programs.update({stage: program for stage, program in checked.programs.items() if stage in OWN_STAGES})
     alone = load_and_assemble(files.baselines[UNSHAPED], files, seed)
-    judging: dict[str, object] = {
+    judging: dict[str, Any] = {
         name: getattr(alone, name) for name in ("reward", "initial_state", "goal", "terminal")
     }
     judging["fitness"] = _fitness(files, seed)
