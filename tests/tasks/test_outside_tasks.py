@@ -234,6 +234,6 @@ def test_check_task_finds_what_is_wrong(folder):
     found = "\n".join(error.value.findings)
     assert "fitness returns torch.float32 (3, 1): for 3 environments it is floating point (3,)" in found
     assert "fitness of the state of 2 environments must be (2,)" in found
-    assert "set_state does not restore (see kept_keys) 'memory'" in found
-    assert "after a reset, the masked environments are not as new in 'memory'" in found
+    assert "set_state does not restore (see kept_keys) 'extra', 'memory'" in found
+    assert "after a reset, the masked environments are not as new in 'extra', 'memory'" in found
     assert "unshaped.py" in found and "max_torqe" in found
