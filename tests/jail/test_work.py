@@ -67,7 +67,7 @@ def test_a_file_that_is_too_long_is_not_read(workshop):
 
 
 def test_helpers_and_baselines_can_be_imported():
-    libraries = work._libraries()
+    libraries = work._libraries(())
     assert "quat_mul" in libraries["isaacgym.torch_utils"]
     assert "compute_reward" in libraries["envcoder_bench.tasks.anymal.human"]
     assert not {"torch", "np", "stream", "noise"} & set().union(*libraries.values())
