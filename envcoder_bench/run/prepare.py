@@ -105,17 +105,20 @@ def prepare(
         The groups to train, candidate by candidate and seed by seed, and the faults of the candidates that cannot be.
 
     Raises:
-        UserError: the fitness file is at fault.
+        UserError: the fitness file or a baseline that all need is at fault.
     """
     given = {source.name: source for source in sources}
     baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
     with SlowFiles() as slow:
         files = Files(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
         tracer = _Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
-        task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
-        _check_fitness(files, task, unshaped, cfg.seed)
-        if cfg.untrusted:
-            files = replace(files, jailed=_jailed(cfg, sources, files, task))
+        try:
+            task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
+            _check_fitness(files, task, unshaped, cfg.seed)
+            if cfg.untrusted:
+                files = replace(files, jailed=_jailed(cfg, sources, files, task))
+        except CandidateError as error:
+            raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
         collecting = gc.isenabled()
         gc.disable()  # programs are made of a million small objects that stay: looking for garbage takes longer
         try:

@@ -7,16 +7,15 @@ import torch
 from jail_fakes import baseline_of, make_task, state_of
 
 from envcoder_bench.jail import work
+from envcoder_bench.tasks.contract import TaskContract
 
 REWARD = "def compute_reward(state_dict):\n    return 2.0 * state_dict['dof_pos'].sum(dim=-1)\n"
-FACTS = ("num_dofs", "default_action_dim", "goal_keys", "object_keys")
 
 
 @pytest.fixture(scope="module")
 def workshop():
     task = make_task()
-    facts = {name: getattr(task, name) for name in FACTS}
-    return work.Workshop(facts, state_of(task), task.constants, baseline_of(task), None, 0, (6, 64))
+    return work.Workshop(TaskContract.of(task), [], state_of(task), task.constants, baseline_of(task), None, 0, (6, 64))
 
 
 def test_a_program_that_gives_other_numbers_is_no_answer(workshop, monkeypatch):
@@ -67,7 +66,7 @@ def test_a_file_that_is_too_long_is_not_read(workshop):
 
 
 def test_helpers_and_baselines_can_be_imported():
-    libraries = work._libraries()
+    libraries = work._libraries(())
     assert "quat_mul" in libraries["isaacgym.torch_utils"]
     assert "compute_reward" in libraries["envcoder_bench.tasks.anymal.human"]
     assert not {"torch", "np", "stream", "noise"} & set().union(*libraries.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -19,33 +18,34 @@ from envcoder_bench.compile.trace import trace
 from envcoder_bench.run.describe import describe
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
-from envcoder_bench.tasks import registry
+from envcoder_bench.tasks import check_task, outside, registry
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"
 
 
 @pytest.fixture
-def files(tmp_path, monkeypatch):
-    """Write the page's files, and register its task for the time of a test."""
+def files(tmp_path):
+    """Write the page's files, and find their task for the time of a test."""
     found = {}
     for text in re.findall(r"```(?:xml|python|yaml)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL):
         path = re.search(r"[\w/]+\.\w+", text.splitlines()[0])
         assert path, f"the first line of a block names its file, not {text.splitlines()[0]}"
-        found[Path(path.group()).name] = tmp_path / Path(path.group()).name
-        found[Path(path.group()).name].write_text(text, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("pendulum_task", found["task.py"])
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(registry, "_TASKS", dict(registry._TASKS))
-    registry.register("Pendulum", registry.TaskSpec(tmp_path, module.Pendulum))
-    return found
+        file = tmp_path / path.group()
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        found[file.name] = file
+    registry.get_spec(str(tmp_path / "pendulum"))
+    yield found
+    del registry._found["Pendulum"]
+    outside.unmount("Pendulum")
 
 
 @pytest.mark.parametrize("sim", ["mujoco_cpu", "mujoco_warp"])
 def test_its_files_make_a_task(files, sim):
-    assert set(files) == {"pendulum.xml", "task.py", "Pendulum.yaml", "human.py", "unshaped.py"}
-    cfg = yaml.safe_load(files["Pendulum.yaml"].read_text(encoding="utf-8"))
+    assert set(files) == {"pendulum.xml", "task.py", "task.yaml", "human.py", "unshaped.py"}
+    if sim == "mujoco_cpu":
+        check_task(files["task.py"].parent, sim, "cpu")
+    cfg = yaml.safe_load(files["task.yaml"].read_text(encoding="utf-8"))
     task = registry.make_task("Pendulum", cfg, 3, sim, "cpu")
     unshaped = Functions(registry.baseline_path("Pendulum", "unshaped"))
     task.set_drive_mode(torch.ones(3, dtype=torch.bool))
@@ -68,7 +68,7 @@ def test_its_files_make_a_task(files, sim):
 
 
 def test_the_motor_is_too_weak_to_lift_the_rod_at_once(files):
-    cfg = yaml.safe_load(files["Pendulum.yaml"].read_text(encoding="utf-8"))
+    cfg = yaml.safe_load(files["task.yaml"].read_text(encoding="utf-8"))
     task = registry.make_task("Pendulum", cfg, 1, "mujoco_cpu", "cpu")
     assert task.constants["max_torque"] < 1.0 * 9.81 * 0.25
     task.set_drive_mode(torch.ones(1, dtype=torch.bool))
