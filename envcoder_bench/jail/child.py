@@ -51,6 +51,7 @@ def _workshop(header: dict[str, Any], content: bytes) -> Any:
     from envcoder_bench.tasks.outside import mount
 
     torch.set_num_threads(1)
+    torch.backends.mkldnn.set_flags(False)  # it makes machine code, which the process may not run
     torch.jit.script = _as_it_is  # type: ignore[assignment]
     enum.EnumMeta._create_ = check_members(enum.EnumMeta._create_)  # type: ignore[attr-defined]
     _redirect_helpers()
