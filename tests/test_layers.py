@@ -12,19 +12,6 @@ LAYERS = [
     *("commands", "search", "run", "report", "jail", "trainers"),
     *("env", "compile", "shaping", "tasks", "sim", "core"),
 ]
-    "commands",
-    "search",
-    "run",
-    "report",
-    "jail",
-    "trainers",
-    "env",
-    "compile",
-    "shaping",
-    "tasks",
-    "sim",
-    "core",
-]
 HOLDS = {"mujoco": {"sim"}, "mujoco_warp": {"sim"}, "openai": {"search"}, "anthropic": {"search"}}
 FOR_CANDIDATES = {"torch_utils"}  # at the top because candidates import it; it uses core alone
 MODULES = sorted(PACKAGE.rglob("*.py"))
