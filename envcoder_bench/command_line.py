@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import warnings
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
+from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.shell import invocation, quoted
 from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
@@ -32,7 +32,10 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.add_argument(
-            "overrides", nargs="*", metavar="key=value", help="override a key of cfg/; unknown keys are errors"
+            "overrides",
+            nargs="*",
+            metavar="key=value",
+            help="override a key of cfg/, anywhere on the line; unknown keys are errors; a file of such a name is ./a=b.py",
         )
 
     def error(self, message: str):
@@ -43,14 +46,8 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse; key=value may stand anywhere, also after a flag that takes several values."""
-        takes_one = {flag for action in self._actions if _takes_one(action) for flag in action.option_strings}
-        values = [False, *(word in takes_one for word in words)]  # what follows such a flag is its value
-        is_override = [
-            bool(re.match(r"[+~\w][\w.@]*=", word)) and not (value or Path(word).exists())
-            for word, value in zip(words, values)
-        ]
-        overrides = [word for word, is_one in zip(words, is_override) if is_one]
-        args = self.parse_args([word for word, is_one in zip(words, is_override) if not is_one])
+        rest, overrides = split_overrides(self, words)
+        args = self.parse_args(rest)
         for word in args.overrides:
             raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
         args.overrides = overrides
@@ -91,10 +88,6 @@ def _plain_warnings() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = before
-
-
-def _takes_one(action: argparse.Action) -> bool:
-    return bool(action.option_strings) and action.nargs is None and action.type is None and action.choices is None
 
 
 def add_effort(group: Any) -> None:
