@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Collection, Mapping
 
 from envcoder_bench.core.errors import near_matches
-from envcoder_bench.tasks.allegro_hand.task import AllegroHand
-from envcoder_bench.tasks.ant.task import Ant
-from envcoder_bench.tasks.anymal.task import Anymal
-from envcoder_bench.tasks.base import BASELINES, Task
-from envcoder_bench.tasks.cartpole.task import Cartpole
-from envcoder_bench.tasks.franka_cube_stack.task import FrankaCubeStack
-from envcoder_bench.tasks.humanoid.task import Humanoid
-from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, SimTask, check_config, control_timing, read
+
+if TYPE_CHECKING:  # torch loads with a task's class, which the names do without
+    from envcoder_bench.tasks.base import Task
+    from envcoder_bench.tasks.sim_task import SimTask
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Where a task lives: its folder (model and baselines) and its class."""
+    """Where a task lives: its folder (model and baselines), and its class or, of this package, its class's name."""
 
     folder: Path
-    task_class: type[SimTask]
+    task: type[SimTask] | str
+
+    @property
+    def task_class(self) -> type[SimTask]:
+        if isinstance(self.task, str):
+            return getattr(import_module(f"envcoder_bench.tasks.{self.folder.name}.task"), self.task)
+        return self.task
 
     @property
     def model_path(self) -> Path:
@@ -44,12 +47,12 @@ def register(name: str, spec: TaskSpec) -> None:
 
 
 _HERE = Path(__file__).resolve().parent
-register("AllegroHand", TaskSpec(_HERE / "allegro_hand", AllegroHand))
-register("Ant", TaskSpec(_HERE / "ant", Ant))
-register("Anymal", TaskSpec(_HERE / "anymal", Anymal))
-register("Cartpole", TaskSpec(_HERE / "cartpole", Cartpole))
-register("FrankaCubeStack", TaskSpec(_HERE / "franka_cube_stack", FrankaCubeStack))
-register("Humanoid", TaskSpec(_HERE / "humanoid", Humanoid))
+register("AllegroHand", TaskSpec(_HERE / "allegro_hand", "AllegroHand"))
+register("Ant", TaskSpec(_HERE / "ant", "Ant"))
+register("Anymal", TaskSpec(_HERE / "anymal", "Anymal"))
+register("Cartpole", TaskSpec(_HERE / "cartpole", "Cartpole"))
+register("FrankaCubeStack", TaskSpec(_HERE / "franka_cube_stack", "FrankaCubeStack"))
+register("Humanoid", TaskSpec(_HERE / "humanoid", "Humanoid"))
 
 
 def task_names() -> list[str]:
@@ -74,6 +77,8 @@ def get_spec(name: str) -> TaskSpec:
 
 def baseline_path(name: str, baseline: str) -> Path:
     """The candidate file of a task's baseline, ``human`` or ``unshaped``."""
+    from envcoder_bench.tasks.base import BASELINES
+
     if baseline not in BASELINES:
         hint = near_matches(baseline, BASELINES)
         raise ValueError(f"unknown baseline '{baseline}'{hint}; there are {', '.join(BASELINES)}")
@@ -93,7 +98,8 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     Raises:
         ValueError: an unknown task, simulator or key of ``cfg``, or one that is missing.
     """
-    from envcoder_bench.sim import make_simulator  # here: naming tasks must not load a physics engine
+    from envcoder_bench.sim import make_simulator  # here: naming tasks must load neither torch nor a physics engine
+    from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, check_config, control_timing, read
 
     spec = get_spec(name)
     task_class = spec.task_class
