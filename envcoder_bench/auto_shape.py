@@ -22,9 +22,10 @@ from envcoder_bench.command_line import (
     as_words,
     common_overrides,
 )
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.tasks.registry import check_task_name
 
 EPILOG = """\
 examples:
@@ -136,6 +137,9 @@ def _main(argv: Sequence[str] | None) -> int:
             raise UserError(
                 "who writes the candidates? Give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help"
             )
+        if not args.resume:
+            with user_input():
+                check_task_name(args.task)
         from envcoder_bench.search import launch  # torch and the simulators load here, so that --help is instant
 
         gc.freeze()  # what was imported stays: the collector need not look at it again

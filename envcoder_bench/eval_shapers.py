@@ -27,6 +27,7 @@ from envcoder_bench.command_line import (
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
 from envcoder_bench.shaping.contract import SHAPER_TYPES
+from envcoder_bench.tasks.registry import check_task_name
 
 EPILOG = """\
 examples:
@@ -134,17 +135,21 @@ def _main(words: list[str]) -> int:
     if args.output_dir is not None:
         with user_input():
             refuse_taken(Path(args.output_dir))  # before anything is imported that takes seconds
+    if args.resume:
+        if len(words) > (1 if words[0].startswith("--resume=") else 2):
+            raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
+    elif not args.task:
+        raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+    else:
+        with user_input():
+            check_task_name(args.task)
+    if args.describe:
+        return _describe(args.task, config_overrides(args))
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
     gc.freeze()  # what was imported stays: the collector need not look at it again
     if args.resume:
-        if len(words) > (1 if words[0].startswith("--resume=") else 2):
-            raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
         return evaluate.resume(Path(args.resume))
-    if not args.task:
-        raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
-    if args.describe:
-        return _describe(args.task, config_overrides(args))
     return evaluate.start(
         task=args.task,
         overrides=config_overrides(args),
