@@ -21,6 +21,7 @@ from envcoder_bench.command_line import (
     add_where,
     as_words,
     common_overrides,
+    shown_messages,
 )
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.output import best_effort_output
@@ -121,7 +122,7 @@ SEARCH_FLAGS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    with best_effort_output():
+    with best_effort_output(), shown_messages():
         return _main(argv)
 
 

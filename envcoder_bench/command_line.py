@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import warnings
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ from typing import Any, Callable, Iterator, Sequence
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
+from envcoder_bench.core.grouping import Grouped
 from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.core.run_log import LOGGERS
 from envcoder_bench.core.shell import invocation, quoted
 from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
@@ -35,7 +38,7 @@ class Parser(argparse.ArgumentParser):
             "overrides",
             nargs="*",
             metavar="key=value",
-            help="override a key of cfg/, anywhere on the line; unknown keys are errors; a file of such a name is ./a=b.py",
+            help="override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
         )
 
     def error(self, message: str):
@@ -59,9 +62,10 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
 
     A reader of what is printed that has gone, or a closed terminal, changes neither the run nor its exit code.
     """
-    with best_effort_output(), _plain_warnings():
+    with best_effort_output():
         try:
-            return run(list(words))
+            with shown_messages():
+                return run(list(words))
         except UserError as error:
             message, code = f"error: {error}", 2
         except OSError as error:
@@ -72,6 +76,35 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
             message, code = str(stop) or "stopped; nothing was written", 130
         print(f"{name}: {message}", file=sys.stderr)
         return code
+
+
+@contextmanager
+def shown_messages() -> Iterator[None]:
+    """Print what the package has to say, and Python's warnings, on stderr; warnings that repeat on one line."""
+    handler, package = Grouped(_print_message), logging.getLogger(LOGGERS[0])
+    level = package.level
+    package.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        with _plain_warnings():
+            yield
+    finally:
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(handler)
+        logging.captureWarnings(False)
+        package.setLevel(level)
+        handler.flush()
+
+
+def _print_message(text: str) -> None:
+    """Print on stderr, above the progress bar if there is one."""
+    bars = sys.modules.get("tqdm")
+    if bars is None:
+        print(text, file=sys.stderr, flush=True)
+    else:
+        bars.tqdm.write(text, file=sys.stderr)
 
 
 @contextmanager

@@ -35,3 +35,9 @@ def test_help_and_bad_words_import_nothing(command):
 
 def test_describe_imports_no_trainer():
     assert loaded("eval_shapers", "--task", "Cartpole", "--describe") == [0, ["torch", "hydra", "mujoco"]]
+
+
+def test_check_imports_neither_the_compiler_of_torch_nor_tables_and_pictures():
+    words = ["--task", "Cartpole", "--check", "--candidate_idx", "0", "--num_envs_per_candidate", "2"]
+    code, found = loaded("eval_shapers", *words, "--sim", "mujoco_cpu", "--device", "cpu")
+    assert code == 0 and not {"torch._dynamo", "pandas", "matplotlib"}.intersection(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from typing import Callable
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.jail import confine
 from envcoder_bench.jail.confine import SYSTEM_CALLS, WITH_ARGUMENT, Limits
+
+log = logging.getLogger(__name__)
 
 # without one of these no untrusted file is run
 NEEDED = (
@@ -24,8 +27,8 @@ NEEDED = (
 
 @functools.lru_cache(maxsize=None)
 def announce() -> None:
-    """Print what is in force to stderr, once in a process. Raises UserError as ``confinement``."""
-    print("untrusted candidates are confined by", *confinement(), sep="\n  ", file=sys.stderr)
+    """Say what is in force, once in a process. Raises UserError as ``confinement``."""
+    log.info("\n  ".join(["untrusted candidates are confined by", *confinement()]))
 
 
 def confinement() -> list[str]:

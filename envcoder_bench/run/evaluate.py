@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,27 +14,28 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken
-from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run import results as outcome
 from envcoder_bench.run.checkpoint import Checkpoint, save_checkpoint
 from envcoder_bench.run.checks import check_task, check_training, check_values, share_out
-from envcoder_bench.run.config import compose_config, with_defaults
+from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.inputs import read_candidates, run_config
 from envcoder_bench.run.plan import Footprint, Plan, release, used_bytes
 from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.session import RunObserver, Wave, make_agent
 from envcoder_bench.shaping.contract import Shaping, none_asked
-from envcoder_bench.shaping.discovery import find_candidates, select
-from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import check_task_name
+
+log = logging.getLogger(__name__)
 
 
 def start(
@@ -66,13 +67,15 @@ def start(
     path = (output_dir or _new_folder(task)).absolute()
     with user_input():
         refuse_taken(path)  # first: what follows takes a while
-    with _stoppable("the run had not begun, and nothing was written"):
-        cfg, sources, fitness, saved, plan = _ready(task, overrides, candidates, candidate_idx, num_envs)
-        folder = RunFolder.create(path, cfg, sources, fitness)
-    if not command:  # else the caller has folders of its own
-        print(f"folder: {shown(path)}", file=sys.stderr)
-    with _at_work(folder, command), folder.locked():
-        return _Run(folder, cfg, sources, saved, command).see_through(plan)
+    with run_log() as messages:
+        with _stoppable("the run had not begun, and nothing was written"):
+            cfg, sources, fitness, saved, plan = _ready(task, overrides, candidates, candidate_idx, num_envs)
+            folder = RunFolder.create(path, cfg, sources, fitness)
+        messages.open(folder.path)
+        if not command:  # else the caller has folders of its own
+            log.info("folder: %s", shown(path))
+        with _at_work(folder, command), folder.locked():
+            return _Run(folder, cfg, sources, saved, command).see_through(plan)
 
 
 def _ready(
@@ -84,14 +87,7 @@ def _ready(
 ) -> tuple[DictConfig, list[CandidateSource], CandidateSource | None, Checkpoint, Plan]:
     """All that a run begins with, before anything is written."""
     cfg = run_config(task, overrides)
-    with user_input():
-        found = find_candidates(list(candidates or []), task, _candidates_root())
-        if candidate_idx is not None:
-            found = select(found, candidate_idx)
-    try:
-        sources = [CandidateSource(path.stem, str(path), load_source(path)) for path in found]
-    except OSError as error:
-        raise UserError(f"a candidate cannot be read: {error}") from error
+    sources = read_candidates(task, candidates, candidate_idx)
     if cfg.baselines:
         sources = baseline_sources(task) + sources
     if num_envs is not None:
@@ -106,18 +102,6 @@ def _ready(
     return cfg, sources, fitness, saved, _prepare(cfg, sources, fitness, footprint, saved)
 
 
-def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
-    """The config of a run, with its simulator and device chosen. Raises UserError for what no run can be made of."""
-    with user_input():
-        check_task_name(task)
-        cfg = compose_config(task, overrides)
-        check_values(cfg)
-        check_task(cfg)
-        cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
-    read_fitness(cfg)
-    return cfg
-
-
 def resume(path: Path, command: str = "") -> int:
     """Go on with the run in a folder; as ``start`` otherwise."""
     folder = RunFolder.open(path)
@@ -125,11 +109,12 @@ def resume(path: Path, command: str = "") -> int:
     cfg = with_defaults(cfg)
     if folder.complete:
         return outcome.show_again(folder, cfg)
-    with _at_work(folder, command), folder.locked():
+    with run_log() as messages, _at_work(folder, command), folder.locked():
+        messages.open(folder.path)
         with user_input():
             pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
         for note in folder.notes:
-            print(f"{folder.path}: {note}", file=sys.stderr)
+            log.warning("%s: %s", folder.path, note)
         _use_one_torch_thread(cfg)
         saved = folder.load_checkpoint() or Checkpoint()
         try:  # of a run of format 1 it is not known whether somebody changed its config
@@ -189,10 +174,10 @@ def _prepare(
         raise UserError(f"there is nothing to evaluate: {failed[skipped[0]]}" + _and_others(len(skipped)))
     if skipped:
         asked = ", ".join(cfg.shaper_types)
-        print(f"skipped, because they define none of {asked}: {', '.join(skipped)}", file=sys.stderr)
+        log.warning("skipped, because they define none of %s: %s", asked, ", ".join(skipped))
     for name, error in failed.items():
         if name not in skipped:
-            print(f"candidate {name} cannot be evaluated: {error}", file=sys.stderr)
+            log.warning("candidate %s cannot be evaluated: %s", name, error)
         error.__traceback__ = error.__cause__ = error.__context__ = None  # their frames keep what checking allocated
     release(cfg.device)
     saved.results += [row for row in outcome.not_trained(cfg, failed) if (row.candidate, row.seed) not in done]
@@ -224,7 +209,7 @@ class _Run:
         """Train, evaluate and save wave after wave, and then rank; returns the exit code."""
         saved, stopped_by = self.saved, None
         if plan.waves:
-            print(plan, *plan.wide, sep="\n", file=sys.stderr)
+            log.info("\n".join([str(plan), *plan.wide]))
             saved.needed = max(saved.needed, plan.needed)
             stopped_by = self._train(plan.waves)
         else:
@@ -260,7 +245,7 @@ class _Run:
             self.resumed = False
             different = self.folder.note_software(self.cfg.device)
             if different:
-                print(f"{self.folder.path}: {different}", file=sys.stderr)
+                log.warning("%s: %s", self.folder.path, different)
 
     def _open_logs(self) -> RunLogs:
         folder, saved = self.folder, self.saved
@@ -272,7 +257,7 @@ class _Run:
         except ValueError as error:
             raise UserError(f"{error}; put back a copy of it, or delete it to go on without those rows") from error
         for name, rows in logs.lost.items():
-            print(f"{folder.path / name}: {rows} rows from before are lost; the run goes on", file=sys.stderr)
+            log.warning("%s: %s rows from before are lost; the run goes on", folder.path / name, rows)
         return logs
 
     def _train_wave(self, wave: Wave, logs: RunLogs) -> int | None:
@@ -309,7 +294,7 @@ class _Run:
             where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
             where += f"after iteration {observer.iteration} of {cfg.learning_iterations}"
             command = self.command or resume_command(self.folder.path)
-            print(f"stopped {where}; go on with: {command}", file=sys.stderr)
+            log.info("stopped %s; go on with: %s", where, command)
         return observer.stopped_by
 
     def _on_evaluation(self, observer: RunObserver) -> None:
@@ -343,8 +328,3 @@ def _new_folder(task: str) -> Path:
         count += 1
         path = first.with_name(f"{first.name}_{count}")
     return path
-
-
-def _candidates_root() -> Path:
-    """The folder whose user_functions/ holds the candidates: the working folder, else where this package is."""
-    return Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import re
-import sys
 from pathlib import Path
 from typing import Any, Dict, Sequence
 
@@ -20,6 +20,8 @@ from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import COMMON_KEYS, ISAACGYM_KEYS, check_only, covers
 from envcoder_bench.trainers.ppo.ranges import check_ranges
 from envcoder_bench.trainers.ppo.settings import check_supported
+
+log = logging.getLogger(__name__)
 
 # a reference to IsaacGymEnvs' main config; of one with a default, the default counts
 _DEFAULT = re.compile(r"\$\{resolve_default:([^,{}]*),.*\}", re.DOTALL)
@@ -197,7 +199,7 @@ def _refuse_references(file: str, flag: str, values: Leaves) -> None:
 
 def _say_without_effect(flag: str, file: str, keys: list[str]) -> None:
     if keys:
-        print(f"{flag} {file}: these keys have no effect here: {', '.join(keys)}", file=sys.stderr)
+        log.warning("%s %s: these keys have no effect here: %s", flag, file, ", ".join(keys))
 
 
 def _nested(leaves: Leaves) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import sys
+import logging
 from dataclasses import dataclass, replace
 from typing import Mapping, Sequence
 
@@ -29,6 +29,8 @@ from envcoder_bench.shaping.contract import FITNESS, Candidate, CandidateError, 
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.base import BASELINES, Task
 from envcoder_bench.tasks.registry import baseline_path, make_task
+
+log = logging.getLogger(__name__)
 
 # what a candidate brings to its evaluation, and fitness beside actions of its width; the rest is the unshaped task's
 OWN_STAGES = ("command", "observation", "fitness")
@@ -72,11 +74,11 @@ def prepare(
         UserError: the fitness file is at fault.
     """
     with SlowFiles() as slow:
-        return _prepared(_Loader(cfg, sources, fitness, slow), cfg, sources)
+        return _prepared(Loader(cfg, sources, fitness, slow), cfg, sources)
 
 
 def _prepared(
-    loader: _Loader, cfg: DictConfig, sources: Sequence[CandidateSource]
+    loader: Loader, cfg: DictConfig, sources: Sequence[CandidateSource]
 ) -> tuple[list[Group], dict[str, CandidateError]]:
     task = build_task(cfg, cfg.num_envs_per_candidate)
     state = loader.probe_state(task)
@@ -103,7 +105,7 @@ def _prepared(
                 )
                 for refusal in map(str, loader.untraced.get(source.name, [])):
                     if refusal not in told:  # a baseline's or the fitness file's function is in many
-                        print(f"{refusal}: it is not compiled, and runs more slowly", file=sys.stderr)
+                        log.warning("%s: it is not compiled, and runs more slowly", refusal)
                     told.add(refusal)
     finally:
         gc.enable()
@@ -115,17 +117,18 @@ def _warn_of_memory(functions: Sequence[CandidateFunction | None]) -> None:
     for function in functions:
         if function is not None and function.memory_line is not None:
             place = f"{function.file}:{function.memory_line}: in {function.type}"
-            print(f"{place}: keeps memory between calls, which --resume cannot restore", file=sys.stderr)
+            log.warning("%s: keeps memory between calls, which --resume cannot restore", place)
 
 
 def _load_candidate(source: CandidateSource, seed: int) -> Candidate:
     return load_candidate(source.name, source.source, source.file, seed)
 
 
-class _Loader:
+class Loader:
     """Loads, checks and traces; no two groups share a module that may keep something between calls.
 
     Attributes:
+        compiles: whether functions are compiled.
         untraced: for each candidate, the functions that cannot be compiled.
     """
 
@@ -140,7 +143,7 @@ class _Loader:
         given = {source.name: source for source in sources}
         self._baselines = {b.name: given.get(b.name, b) for b in baseline_sources(cfg.task.name)}
         self._pure: dict[tuple[str, int], Candidate] = {}  # loaded files that keep nothing, by name and seed
-        self._compile = cfg.compile_shapers and kernels.available()
+        self.compiles = cfg.compile_shapers and kernels.available()
         self._texts: dict[str, str] = {}  # of all files, by their names
         self._memo = Memo()
         self._probe: Probe | None = None
@@ -162,7 +165,8 @@ class _Loader:
         sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
         self._jailed = judge(given, task, state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
 
-    def _load(self, source: CandidateSource, seed: int) -> Candidate:
+    def candidate(self, source: CandidateSource, seed: int) -> Candidate:
+        """A source as a loaded file, or what the jail made of it. Raises CandidateError."""
         key = (source.name, seed)
         if source.name in self._jailed:
             jailed = self._jailed[source.name]
@@ -182,11 +186,10 @@ class _Loader:
     def shaping(self, source: CandidateSource, seed: int) -> Shaping:
         # a baseline is whole in itself; a candidate is what it defines over the run's baseline
         if source.name in BASELINES:
-            baseline = self._load(source, seed)
+            baseline = self.candidate(source, seed)
             return assemble(baseline, baseline)
-        return assemble(
-            self._load(source, seed), self._load(self._baselines[self._cfg.baseline], seed), self._cfg.shaper_types
-        )
+        baseline = self._baselines[self._cfg.baseline]
+        return assemble(self.candidate(source, seed), self.candidate(baseline, seed), self._cfg.shaper_types)
 
     def checked(self, source: CandidateSource, state: dict[str, Tensor], task: Task) -> Shaping:
         """A candidate's shaping with what checking and tracing find.
@@ -204,7 +207,7 @@ class _Loader:
     def fitness(self, seed: int) -> CandidateFunction | None:
         """What evaluations measure instead of the task's own fitness."""
         source = self._fitness_source
-        return None if source is None else self._load(source, seed).functions[FITNESS]
+        return None if source is None else self.candidate(source, seed).functions[FITNESS]
 
     def check_fitness(self, state: dict[str, Tensor], task: Task) -> None:
         """Call the fitness function once. Raises UserError."""
@@ -218,7 +221,7 @@ class _Loader:
             raise UserError(f"--fitness {error}") from None
 
     def _traced(self, source: CandidateSource, shaping: Shaping, state: dict[str, Tensor], task: Task) -> Shaping:
-        if not self._compile:
+        if not self.compiles:
             return shaping
         shaping, self.untraced[source.name] = trace(shaping, state, task.constants, task, self._memo)
         return shaping

@@ -10,6 +10,7 @@ from typing import Any, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.run_log import note
 from envcoder_bench.core.shell import shown
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.csv_log import sort_rows
@@ -148,6 +149,7 @@ def finish(
     )
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)
+    note("the ranking\n" + render_table(ranked, meaning))
     show(folder, ranked, meaning)
     return exit_code(ranked)
 
@@ -175,8 +177,8 @@ def show_again(folder: RunFolder, cfg: DictConfig) -> int:
     """
     ranked = _read_ranking(folder)
     show(folder, ranked, fitness_meaning(cfg, folder.read_fitness(cfg)))
-    for note in folder.notes:
-        print(f"{folder.path}: {note}", file=sys.stderr)
+    for text in folder.notes:
+        print(f"{folder.path}: {text}", file=sys.stderr)
     print(f"\nthe run in {shown(folder.path)} is complete: there was nothing left to do", file=sys.stderr)
     return exit_code(ranked)
 

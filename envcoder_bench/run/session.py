@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import signal
 import time
 from collections import Counter
@@ -18,18 +19,22 @@ from rl_games.common.algo_observer import AlgoObserver
 from rl_games.torch_runner import Runner
 
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.grouping import flush_messages
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
+from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsNews
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.progress import Progress
+from envcoder_bench.report.table import fixed
 from envcoder_bench.run.prepare import Group
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.trainers.ppo.agent import ALGO_NAME, GroupedA2CAgent, register
 
+log = logging.getLogger(__name__)
 _ENV = "envcoder_bench"
 _HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
@@ -167,9 +172,11 @@ class RunObserver(AlgoObserver):
                 self._log()
             self._report_failures()
             self._report_physics()
+            flush_messages()
             if self.iteration in self._evaluate_at:
                 self._log_points()
                 self.on_evaluation(self)
+                self._note_progress()
         self.progress.update(self.iteration, self.iteration * self._horizon * self.env.num_envs, self._best())
         self.agent.stop = self.complete or self.stopped_by is not None
         due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
@@ -198,7 +205,7 @@ class RunObserver(AlgoObserver):
             if group not in self._failed_at:
                 self._failed_at[group] = self.iteration
                 who = self.groups[group]
-                self.progress.write(f"candidate {who.name} (seed {who.seed}) failed: {error}")
+                log.warning("candidate %s (seed %s) failed: %s", who.name, who.seed, error)
                 # a fault in evaluation ends the training too, and the other way round
                 self.env.dispatch.fail(group, error)
                 self.evaluation.dispatch.fail(group, error)
@@ -210,7 +217,13 @@ class RunObserver(AlgoObserver):
         warnings = sum((Counter(task.engine_warnings) for task in tasks), Counter())
         overflows, blow_ups = torch.stack((stats.contact_overflows, stats.unstable_resets)).tolist()
         for line in self._physics.lines(overflows, blow_ups, warnings):
-            self.progress.write(line)
+            log.warning(line)
+
+    def _note_progress(self) -> None:
+        best = self._best()
+        told = "" if best is None else f", best {fixed(best[1], 3)} {best[0]}"
+        place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
+        note(f"{place}: {self.iteration * self._horizon * self.env.num_envs:,} env-steps{told}")
 
     def _best(self) -> tuple[str, float] | None:
         if self.episodes is None:
@@ -272,7 +285,8 @@ class RunObserver(AlgoObserver):
     def close(self) -> None:
         """Leave the progress shown and let signals do again what they did."""
         for line in self._physics.last():
-            self.progress.write(line)
+            log.warning(line)
+        flush_messages()
         self.progress.close()
         if self.profile is not None:
             self.profile.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -10,13 +11,15 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Iterator
 
+log = logging.getLogger(__name__)
+
 SECONDS = 10.0  # until a file is named
 
 
 class SlowFiles:
     """Watches the thread that makes it, from another one, while it works on candidate files.
 
-    A file that takes longer than ``seconds`` is named on stderr, with the line that is running, and so is the file
+    A file that takes longer than ``seconds`` is named by a warning, with the line that is running, and so is the file
     that Ctrl-C finds at work.
     """
 
@@ -54,11 +57,8 @@ class SlowFiles:
                 continue
             told = at
             line = _line_of(sys._current_frames().get(self._thread), at[1])
-            print(
-                f"{_place(at[1], line)}: still {at[0]} this file after {self._seconds:.0f} s; Ctrl-C stops",
-                file=sys.stderr,
-                flush=True,
-            )
+            place = _place(at[1], line)
+            log.warning("%s: still %s this file after %.0f s; Ctrl-C stops", place, at[0], self._seconds)
 
 
 def _place(file: str, line: int | None) -> str:

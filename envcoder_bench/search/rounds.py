@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.messages import muted
 from envcoder_bench.report.points import Point, read_points
 from envcoder_bench.report.results import Result, read_results
 from envcoder_bench.report.words import without_folders
@@ -50,7 +49,7 @@ class Checker:
             if p.name not in errors
         ]
         if new:
-            with contextlib.redirect_stderr(io.StringIO()):  # its warnings come again where it is trained
+            with muted():  # its warnings come again where it is trained
                 groups, failed = prepare(self._cfg, new)
             errors.update({name: str(error) for name, error in failed.items()})
             errors.update(self._too_large(groups))

@@ -10,7 +10,7 @@ from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.eval_shapers import build_parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-import benchmark  # noqa: E402
+import benchmark
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,12 @@ def test_a_command_line(words, rest, overrides, tmp_path, monkeypatch):
 
 
 def test_flags_of_subcommands():
-    args = benchmark.parse("scaling --candidates 4 16 a.b=1 --envs 64 c=2 --out x=y.jsonl d=3".split())
+    args = benchmark.parse(
+        ["scaling", "--candidates", "4", "16", "a.b=1", "--envs", "64", "c=2", "--out", "x=y.jsonl", "d=3"]
+    )
     assert (args.candidates, args.envs, args.out) == ([4, 16], 64, Path("x=y.jsonl"))
     assert args.overrides == ["a.b=1", "c=2", "d=3"]
-    args = benchmark.parse("physics --envs 4096 task.sim.dt=0.01 --tasks Ant Cartpole sim=auto".split())
+    args = benchmark.parse(["physics", "--envs", "4096", "task.sim.dt=0.01", "--tasks", "Ant", "Cartpole", "sim=auto"])
     assert (args.envs, args.tasks, args.overrides) == ([4096], ["Ant", "Cartpole"], ["task.sim.dt=0.01", "sim=auto"])
     for words in ("report a=1", "scaling --envs 4 5"):
         with pytest.raises(SystemExit):

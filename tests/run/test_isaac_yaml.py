@@ -66,7 +66,7 @@ def compose(folder, task="Ant", task_config=None, train_config=None, more=()):
     return cfg
 
 
-def test_values_of_both_files_take_the_place_of_the_shipped_ones(tmp_path, capsys):
+def test_values_of_both_files_take_the_place_of_the_shipped_ones(tmp_path, caplog):
     cfg = compose(tmp_path, task_config=TASK, train_config=TRAIN, more=["train.params.config.gamma=0.97"])
     assert (cfg.task.env.episodeLength, cfg.task.env.headingWeight) == (700, 0.75)
     assert cfg.task.sim.substeps == compose_config("Ant").task.sim.substeps  # PhysX' are not MuJoCo's
@@ -76,7 +76,7 @@ def test_values_of_both_files_take_the_place_of_the_shipped_ones(tmp_path, capsy
     assert config.score_to_win == float("inf") and config.tau == 0.95 and config.mixed_precision is False
     # 2,048 environments x 32 steps / 16,384
     assert (config.num_actors, config.num_minibatches) == (2048, 4)
-    task, train = capsys.readouterr().err.splitlines()
+    task, train = caplog.messages
     assert task.startswith(f"--task_config {tmp_path / 'task.yaml'}: these keys have no effect here: physics_engine, ")
     for key in ("env.numEnvs", "env.plane", "sim.physx", "task", "sim.substeps (for PhysX; see task.sim.substeps)"):
         assert key in task
