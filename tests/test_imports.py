@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # what takes long to import; torch._dynamo comes with rl_games' runner
 HEAVY = ["torch", "hydra", "rl_games", "torch._dynamo", "pandas", "matplotlib", "mujoco", "warp", "openai", "anthropic"]
 CODE = """

@@ -10,6 +10,8 @@ from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.prepare import build_task
 from envcoder_bench.tasks.registry import task_names
 
+pytestmark = pytest.mark.slow
+
 CPU = ["--sim", "mujoco_cpu", "--device", "cpu"]
 SMALL = ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=5"]
 FILES = {

@@ -5,6 +5,8 @@ from helpers import QUICK, results, run, write_candidates
 
 from envcoder_bench.eval_shapers import main
 
+pytestmark = pytest.mark.slow
+
 KEEPS = "LAST = []\n\n\ndef compute_reward(pole_angle):\n    LAST.append(1)\n    return torch.cos(pole_angle)\n"
 WIDE = "def compute_torque(action, dof_vel):\n    return 0 * dof_vel + action.sum(dim=1, keepdim=True)\n"
 LATE = """def compute_reward(pole_angle, progress_buf):

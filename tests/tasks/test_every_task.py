@@ -135,6 +135,7 @@ def test_the_state_is_what_its_fields_say(name, sim, device):
     assert task.bytes_per_env > 0 and task.fitness_meaning
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
     """In the environment that trains, with both baselines; where physics is slow, with one and a thousand in all."""
     quick = sim == "mujoco_cpu" or device != "cpu"
@@ -156,6 +157,7 @@ def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
     assert not env.take_contact_overflows().any(), "the model has too little room for its contacts"
 
 
+@pytest.mark.slow
 def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys):
     candidate = tmp_path / "joints.py"
     candidate.write_text("def compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos, dof_vel], 1)\n")
