@@ -1,3 +1,39 @@
-"""Rank environment-shaping candidates for robot RL in one process: one simulation, one policy per candidate."""
+"""Rank environment-shaping candidates for robot RL in one process: one simulation, one policy per candidate.
+
+    result = envcoder_bench.evaluate("Cartpole", {"upright": "def compute_reward(pole_angle): ..."}, seeds=3)
+
+What a run has to say goes to the logger ``envcoder_bench``.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from envcoder_bench.core.errors import UserError
+    from envcoder_bench.run.evaluate import evaluate, resume
+    from envcoder_bench.run.hooks import Reporter, StopRequest
+    from envcoder_bench.run.result import RunResult
 
 __version__ = "0.1.0"
+__all__ = ["Reporter", "RunResult", "StopRequest", "UserError", "evaluate", "resume"]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+_WHERE = {
+    "Reporter": "run.hooks",
+    "RunResult": "run.result",
+    "StopRequest": "run.hooks",
+    "UserError": "core.errors",
+    "evaluate": "run.evaluate",
+    "resume": "run.evaluate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, so that ``import envcoder_bench`` waits for neither torch nor a simulator."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

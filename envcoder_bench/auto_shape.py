@@ -7,7 +7,7 @@ import gc
 import json
 import sys
 from pathlib import Path
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
 
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/auto_shape.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -23,10 +23,13 @@ from envcoder_bench.command_line import (
     common_overrides,
     shown_messages,
 )
-from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import SHAPER_TYPES
 from envcoder_bench.tasks.registry import check_task_name
+
+if TYPE_CHECKING:
+    from envcoder_bench.run.result import RunResult
 
 EPILOG = """\
 examples:
@@ -141,12 +144,39 @@ def _main(argv: Sequence[str] | None) -> int:
         if not args.resume:
             with user_input():
                 check_task_name(args.task)
-        from envcoder_bench.search import launch  # torch and the simulators load here, so that --help is instant
+        return _search(args)
+    except UserError as error:
+        print(f"auto-shape: error: {error}", file=sys.stderr)
+        return 2
+    except Stopped as stop:  # its message says how to go on
+        print(f"\n{stop}", flush=True)
+        return 130
+    except KeyboardInterrupt:
+        print("auto-shape: stopped at once; a search that has begun goes on with --resume", file=sys.stderr)
+        return 130
 
-        gc.freeze()  # what was imported stays: the collector need not look at it again
-        if args.resume:
-            return launch.resume(Path(args.resume))
-        return launch.start(
+
+def _search(args: argparse.Namespace) -> int:
+    """Search, and show it; returns the exit code."""
+    # torch and the simulators load here, so that --help is instant
+    from envcoder_bench.console import Console, exit_code, show_profile, show_ranking
+    from envcoder_bench.search import launch, screen
+
+    class View(screen.View):
+        def say(self, text: str) -> None:
+            print(screen.printable(text), flush=True)
+
+        def show(self, result: RunResult) -> None:
+            show_ranking(result)
+            show_profile(result)
+
+    gc.freeze()  # what was imported stays: the collector need not look at it again
+    console = Console(names_folder=False)
+    view = View(console, console.stop)
+    if args.resume:
+        result = launch.resume(Path(args.resume), view)
+    else:
+        result = launch.start(
             task=args.task,
             llm=args.llm,
             task_description=args.task_description,
@@ -154,13 +184,12 @@ def _main(argv: Sequence[str] | None) -> int:
             base_url=args.base_url,
             candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
             output_dir=None if args.output_dir is None else Path(args.output_dir),
+            view=view,
         )
-    except UserError as error:
-        print(f"auto-shape: error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("auto-shape: stopped at once; a search that has begun goes on with --resume", file=sys.stderr)
-        return 130
+    if result.stopped is not None:
+        print(f"stopped {result.stopped.stopped_at}; go on with: {result.command}", file=sys.stderr)
+        return exit_code(result.stopped)
+    return 0 if result.best else 1
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from envcoder_bench.core.overrides import split_overrides
 from envcoder_bench.core.run_log import LOGGERS
 from envcoder_bench.core.shell import invocation, quoted
 from envcoder_bench.output import best_effort_output
-from envcoder_bench.shaping.contract import ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.contract import SHAPER_TYPES, known_types
 
 
 class Parser(argparse.ArgumentParser):
@@ -207,9 +207,4 @@ def shaper_types(words: Sequence[str]) -> list[str]:
     names = listed(words)
     if not names:
         raise UserError(f"--shaper_types names none; there are {', '.join(SHAPER_TYPES)}")
-    kinds = [ALIASES.get(name, name) for name in names]
-    for name, kind in zip(names, kinds):
-        if kind not in SHAPER_TYPES:
-            hint = near_matches(name, [*SHAPER_TYPES, *ALIASES])
-            raise UserError(f"unknown shaper type '{name}'{hint}; there are {', '.join(SHAPER_TYPES)}")
-    return kinds
+    return known_types(names)

@@ -174,19 +174,25 @@ def _main(words: list[str]) -> int:
         return _describe(args.task, config_overrides(args))
     if args.check:
         return _check(args)
+    from envcoder_bench.console import Console, resumable, show
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
     gc.freeze()  # what was imported stays: the collector need not look at it again
-    if args.resume:
-        return evaluate.resume(Path(args.resume))
-    return evaluate.start(
-        task=args.task,
-        overrides=config_overrides(args),
-        candidates=_paths(args.candidates),
-        candidate_idx=_positions(args.candidate_idx),
-        num_envs=args.num_envs,
-        output_dir=None if args.output_dir is None else Path(args.output_dir),
-    )
+    console = Console(names_folder=not args.resume)
+    with resumable():
+        if args.resume:
+            return show(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
+        result = evaluate.evaluate(
+            args.task,
+            args.candidates,
+            overrides=config_overrides(args),
+            candidate_idx=_positions(args.candidate_idx),
+            num_envs=args.num_envs,
+            output_dir=args.output_dir,
+            reporter=console,
+            stop=console.stop,
+        )
+    return show(result)
 
 
 if __name__ == "__main__":

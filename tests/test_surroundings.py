@@ -15,6 +15,7 @@ from helpers import QUICK, run, write_candidates
 from envcoder_bench import eval_shapers
 from envcoder_bench.command_line import command
 from envcoder_bench.core import files
+from envcoder_bench.core.shell import resume_command
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run import evaluate
 
@@ -162,7 +163,7 @@ def test_a_disk_that_fills_at_any_write_loses_nothing(tmp_path, monkeypatch, cap
     if not output.exists():  # nothing was begun, and nothing is left of it
         assert "cannot be written" in errors[0]
         return
-    assert f"go on with: {evaluate.resume_command(output)}" in errors[0]
+    assert f"go on with: {resume_command(output)}" in errors[0]
     assert main(["--resume", str(output)]) == 0
     for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
         assert (output / name).read_bytes() == (whole / name).read_bytes()
@@ -180,7 +181,7 @@ def test_an_error_that_is_not_the_disks_stays_a_traceback():
 def test_a_folder_that_cannot_be_is_refused_before_anything_is_loaded(tmp_path, monkeypatch, capsys, place):
     (tmp_path / "file").write_text("mine")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(evaluate, "start", lambda *args, **kwargs: pytest.fail("too late"))
+    monkeypatch.setattr(evaluate, "evaluate", lambda *args, **kwargs: pytest.fail("too late"))
     output = place.format(long="x" * 300, file=tmp_path / "file")
     assert main(["--task", "Cartpole", "--output_dir", output]) == 2
     told = capsys.readouterr().err

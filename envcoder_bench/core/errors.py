@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Iterable, Iterator
 
 
@@ -11,8 +12,24 @@ class UserError(Exception):
     """Bad input; the message says what was wrong, where, and what would be right."""
 
 
+class DiskError(UserError):
+    """A file of a run cannot be read or written; what was saved in ``folder`` before is whole, and the run resumes."""
+
+    def __init__(self, message: str, folder: Path) -> None:
+        super().__init__(message)
+        self.folder = folder
+
+
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C; the message says what was going on, and whether and how a run goes on."""
+    """Ctrl-C while a run was prepared or between its waves; the message says what was going on, if that is known.
+
+    Attributes:
+        folder: of the run, which goes on from there; None: it had not begun, and nothing was written.
+    """
+
+    def __init__(self, message: str, folder: Path | None) -> None:
+        super().__init__(message)
+        self.folder = folder
 
 
 @contextmanager

@@ -95,25 +95,34 @@ def integers(low: int, high: int, shape: Sequence[int], device: str | torch.devi
     return drawn.reshape(tuple(shape))
 
 
+_generators = threading.RLock()  # they are those of the whole process: runs in several threads take turns with them
+
+
 @contextmanager
-def seeded(seed: int, device: str | torch.device = "cpu") -> Iterator[None]:
-    """Seed the generators of torch, ``random`` and numpy inside the block; afterwards they go on undisturbed."""
+def seeded(seed: int | None, device: str | torch.device = "cpu") -> Iterator[None]:
+    """Seed the generators of torch, ``random`` and numpy inside the block; afterwards they go on undisturbed.
+
+    With None the block seeds them itself, those of all CUDA devices too.
+    """
     device = torch.device(device)
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        torch.cuda.init()
-        index = torch.cuda.current_device() if device.index is None else device.index
-        generators.append(torch.cuda.default_generators[index])
-    torch_states = [generator.get_state() for generator in generators]
-    python_state, numpy_state = random.getstate(), np.random.get_state()
-    try:
-        for generator in generators:  # not torch.manual_seed: without CUDA it formats a traceback at every call
-            generator.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)
-        yield
-    finally:
-        for generator, state in zip(generators, torch_states):
-            generator.set_state(state)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
+    with _generators:
+        generators = [torch.default_generator]
+        if device.type == "cuda":
+            torch.cuda.init()
+            index = torch.cuda.current_device() if device.index is None else device.index
+            every = torch.cuda.default_generators
+            generators += every if seed is None else [every[index]]
+        torch_states = [generator.get_state() for generator in generators]
+        python_state, numpy_state = random.getstate(), np.random.get_state()
+        try:
+            if seed is not None:
+                for generator in generators:  # not torch.manual_seed: without CUDA it formats a traceback at every call
+                    generator.manual_seed(seed)
+                random.seed(seed)
+                np.random.seed(seed & 0xFFFFFFFF)
+            yield
+        finally:
+            for generator, state in zip(generators, torch_states):
+                generator.set_state(state)
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)

@@ -1,36 +1,33 @@
-"""Candidates in, ranked results out: one run from its config to its folder."""
+"""Candidates in, ranked results out: one run from what was asked for to its result."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
 
-from envcoder_bench.core.errors import Stopped, UserError, user_input
+from envcoder_bench.core.errors import DiskError, Stopped, UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.run_log import run_log
-from envcoder_bench.core.shell import resume_command, shown
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.run import results as outcome
-from envcoder_bench.run.checkpoint import Checkpoint, save_checkpoint
+from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.checks import check_task, check_training, check_values, share_out
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
-from envcoder_bench.run.inputs import read_candidates, run_config
-from envcoder_bench.run.plan import Footprint, Plan, release, used_bytes
-from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
-from envcoder_bench.run.profile import RunProfile
-from envcoder_bench.run.session import RunObserver, Wave, make_agent
-from envcoder_bench.shaping.contract import Shaping, none_asked
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.inputs import Candidates, override_words, read_candidates, run_config
+from envcoder_bench.run.plan import Footprint, Plan, release
+from envcoder_bench.run.prepare import baseline_sources, prepare
+from envcoder_bench.run.result import RunResult, finished
+from envcoder_bench.run.training import ALONE, Training
+from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import check_task_name
@@ -38,51 +35,92 @@ from envcoder_bench.tasks.registry import check_task_name
 log = logging.getLogger(__name__)
 
 
-def start(
+def evaluate(
     task: str,
-    overrides: Sequence[str] = (),
-    candidates: Sequence[Path] | None = None,
-    candidate_idx: str | None = None,
+    candidates: Candidates = None,
+    *,
+    shaper_types: Sequence[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    candidate_idx: str | Sequence[int] | None = None,
     num_envs: int | None = None,
-    output_dir: Path | None = None,
-    command: str = "",
-) -> int:
-    """Begin a run and see it through.
+    output_dir: str | Path | None = None,
+    reporter: Reporter | None = None,
+    stop: StopRequest | None = None,
+    **settings: Any,
+) -> RunResult:
+    """Train a policy for each candidate, and rank the candidates.
+
+    Prints nothing and works in any thread: messages go to the logger ``envcoder_bench``. Runs in several threads train
+    side by side on a CPU, and one after the other on a CUDA device.
 
     Args:
         task: a registered task.
-        overrides: ``key=value`` for the config.
-        candidates: files or folders; default ``user_functions/<task>``.
-        candidate_idx: positions to keep, e.g. ``"0,2,5"``.
+        candidates: files or folders, or texts by name, ``{name: source}``; default ``user_functions/<task>``.
+        shaper_types: functions to take from the candidates; default all that they define.
+        overrides: for keys of cfg/, ``["train.params.config.gamma=0.9"]`` or ``{"train.params.config.gamma": 0.9}``.
+        candidate_idx: positions of the candidates to keep, e.g. ``[0, 2, 5]``.
         num_envs: environments in all, instead of ``num_envs_per_candidate``.
         output_dir: a new folder; default ``runs/<task>_<time>``.
-        command: what goes on with it once it was stopped, for the user to read; default ``eval-shapers --resume``.
-
-    Returns:
-        The exit code: 0 ranked, 1 every candidate failed, 130 stopped by a signal.
+        reporter: hears how far the run is.
+        stop: call it, from another thread, to stop after the iteration in progress; ``resume`` goes on.
+        settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``.
 
     Raises:
-        UserError: bad input; nothing was written.
+        UserError: bad input, and nothing was written; or a file of the run cannot be written, see DiskError.
+        Stopped: KeyboardInterrupt came while the run was prepared.
     """
-    path = (output_dir or _new_folder(task)).absolute()
+    given = None if output_dir is None else Path(output_dir)
     with user_input():
-        refuse_taken(path)  # first: what follows takes a while
-    with run_log() as messages:
-        with _stoppable("the run had not begun, and nothing was written"):
-            cfg, sources, fitness, saved, plan = _ready(task, overrides, candidates, candidate_idx, num_envs)
-            folder = RunFolder.create(path, cfg, sources, fitness)
+        refuse_taken((given or _new_folder(task)).absolute())  # first: what follows takes a while
+    words = override_words(overrides, shaper_types, settings)
+    reporter, stop = reporter or Reporter(), stop or StopRequest()
+    with run_log() as messages, settings_kept():
+        with _stoppable(None), ALONE:
+            cfg, sources, fitness, saved, plan = _ready(task, words, candidates, candidate_idx, num_envs)
+            folder = RunFolder.create((given or _new_folder(task)).absolute(), cfg, sources, fitness)
         messages.open(folder.path)
-        if not command:  # else the caller has folders of its own
-            log.info("folder: %s", shown(path))
-        with _at_work(folder, command), folder.locked():
-            return _Run(folder, cfg, sources, saved, command).see_through(plan)
+        with _at_work(folder), folder.locked():
+            reporter.run_began(folder.path)
+            return Training(folder, cfg, sources, saved, reporter, stop).see_through(plan)
+
+
+def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRequest | None = None) -> RunResult:
+    """Go on with the run in a folder; of one that is complete, read the result. Otherwise as ``evaluate``."""
+    run = RunFolder.open(Path(folder))
+    cfg, sources = run.read()
+    cfg = with_defaults(cfg)
+    if run.complete:
+        result = finished(run, cfg)
+        _say_notes(run)
+        return result
+    reporter, stop = reporter or Reporter(), stop or StopRequest()
+    with run_log() as messages, settings_kept(), _at_work(run), run.locked():
+        messages.open(run.path)
+        with ALONE:
+            with user_input():
+                pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
+            _say_notes(run)
+            _use_one_torch_thread(cfg)
+            saved = run.load_checkpoint() or Checkpoint()
+            try:  # of a run of format 1 it is not known whether somebody changed its config
+                with user_input():
+                    check_task_name(cfg.task.name)
+                    check_values(cfg)
+                    check_task(cfg)
+                    check_training(cfg)
+                    footprint = Footprint(cfg)
+            except UserError as error:
+                raise UserError(f"{run.config}: {error}") from error
+            plan = _prepare(cfg, sources, run.read_fitness(cfg), footprint, saved)
+        reporter.run_began(run.path)
+        return Training(run, cfg, sources, saved, reporter, stop, resumed=True).see_through(plan)
 
 
 def _ready(
     task: str,
     overrides: Sequence[str],
-    candidates: Sequence[Path] | None,
-    candidate_idx: str | None,
+    candidates: Candidates,
+    candidate_idx: str | Sequence[int] | None,
     num_envs: int | None,
 ) -> tuple[DictConfig, list[CandidateSource], CandidateSource | None, Checkpoint, Plan]:
     """All that a run begins with, before anything is written."""
@@ -100,58 +138,6 @@ def _ready(
     saved = Checkpoint()
     fitness = read_fitness(cfg)
     return cfg, sources, fitness, saved, _prepare(cfg, sources, fitness, footprint, saved)
-
-
-def resume(path: Path, command: str = "") -> int:
-    """Go on with the run in a folder; as ``start`` otherwise."""
-    folder = RunFolder.open(path)
-    cfg, sources = folder.read()
-    cfg = with_defaults(cfg)
-    if folder.complete:
-        return outcome.show_again(folder, cfg)
-    with run_log() as messages, _at_work(folder, command), folder.locked():
-        messages.open(folder.path)
-        with user_input():
-            pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
-        for note in folder.notes:
-            log.warning("%s: %s", folder.path, note)
-        _use_one_torch_thread(cfg)
-        saved = folder.load_checkpoint() or Checkpoint()
-        try:  # of a run of format 1 it is not known whether somebody changed its config
-            with user_input():
-                check_task_name(cfg.task.name)
-                check_values(cfg)
-                check_task(cfg)
-                check_training(cfg)
-                footprint = Footprint(cfg)
-        except UserError as error:
-            raise UserError(f"{folder.config}: {error}") from error
-        plan = _prepare(cfg, sources, folder.read_fitness(cfg), footprint, saved)
-        return _Run(folder, cfg, sources, saved, command, resumed=True).see_through(plan)
-
-
-@contextmanager
-def _stoppable(how: str) -> Iterator[None]:
-    """Say at Ctrl-C what was going on and how things stand."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        raise Stopped(f"stopped{f' {stop}' if str(stop) else ''}; {how}") from None
-
-
-@contextmanager
-def _at_work(folder: RunFolder, command: str) -> Iterator[None]:
-    """Say at Ctrl-C, or where the disk fails, how to go on with the run."""
-    try:
-        with _stoppable(f"go on with: {command or resume_command(folder.path)}"):
-            yield
-    except OSError as error:
-        trouble = disk_trouble(error, folder.path)
-        if not trouble:
-            raise
-        if not command:  # else the caller says how to go on
-            trouble += f". What was saved before is whole: mend this, and go on with: {resume_command(folder.path)}"
-        raise UserError(trouble) from error
 
 
 def _prepare(
@@ -191,124 +177,31 @@ def _prepare(
     return footprint.plan([group for group in groups if (group.name, group.seed) not in begun], interrupted)
 
 
-@dataclass
-class _Run:
-    """A run in its folder, from where it was saved to its end."""
+@contextlib.contextmanager
+def _stoppable(folder: Path | None) -> Iterator[None]:
+    """Tell at Ctrl-C what was going on, and in which folder."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Stopped(str(stop), folder) from None
 
-    folder: RunFolder
-    cfg: DictConfig
-    sources: list[CandidateSource]
-    saved: Checkpoint
-    command: str = ""
-    resumed: bool = False
 
-    def __post_init__(self) -> None:
-        self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
+@contextlib.contextmanager
+def _at_work(folder: RunFolder) -> Iterator[None]:
+    """Tell at Ctrl-C, or where the disk fails, which run goes on later."""
+    try:
+        with _stoppable(folder.path):
+            yield
+    except OSError as error:
+        trouble = disk_trouble(error, folder.path)
+        if not trouble:
+            raise
+        raise DiskError(trouble, folder.path) from error
 
-    def see_through(self, plan: Plan) -> int:
-        """Train, evaluate and save wave after wave, and then rank; returns the exit code."""
-        saved, stopped_by = self.saved, None
-        if plan.waves:
-            log.info("\n".join([str(plan), *plan.wide]))
-            saved.needed = max(saved.needed, plan.needed)
-            stopped_by = self._train(plan.waves)
-        else:
-            self._note_software()
-        if stopped_by is None:
-            code = outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
-        else:
-            code = 128 + stopped_by
-        if self.profile is not None:
-            self.profile.show()
-        return code
 
-    def _train(self, waves: list[list[Group]]) -> int | None:
-        """Use up the waves; returns the signal that stopped the training, or None at its end."""
-        saved = self.saved
-        total = saved.waves + len(waves)
-        logs = self._open_logs()
-        stopped_by = None
-        try:
-            while waves and stopped_by is None:
-                best = max((r for r in saved.results if r.measured), key=lambda r: r.fitness, default=None)
-                seen = None if best is None else (best.candidate, best.fitness)
-                # nothing here keeps a wave: its memory is that of the next
-                stopped_by = self._train_wave(Wave(waves.pop(0), saved.waves + 1, total, seen), logs)
-                release(self.cfg.device)
-        finally:
-            logs.close()
-        return stopped_by
-
-    def _note_software(self) -> None:
-        """Once: write down with what a resumed run goes on, and say so where that is not what it began with."""
-        if self.resumed:
-            self.resumed = False
-            different = self.folder.note_software(self.cfg.device)
-            if different:
-                log.warning("%s: %s", self.folder.path, different)
-
-    def _open_logs(self) -> RunLogs:
-        folder, saved = self.folder, self.saved
-        if not saved.begun:
-            return RunLogs.begin(folder.path)
-        iteration = saved.training["iteration"] if saved.training else 0
-        try:
-            logs = RunLogs.resume(folder.path, iteration, saved.done, saved.rows)
-        except ValueError as error:
-            raise UserError(f"{error}; put back a copy of it, or delete it to go on without those rows") from error
-        for name, rows in logs.lost.items():
-            log.warning("%s: %s rows from before are lost; the run goes on", folder.path / name, rows)
-        return logs
-
-    def _train_wave(self, wave: Wave, logs: RunLogs) -> int | None:
-        """Train, evaluate and save a wave; returns the signal that stopped it, or the waves after it."""
-        cfg, saved = self.cfg, self.saved
-        keys = [(group.name, group.seed) for group in wave.groups]
-
-        def env(num_envs: int, shapings: list[Shaping]) -> GroupedVecTask:
-            layout = GroupLayout(len(keys), num_envs)
-            return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [seed for _, seed in keys])
-
-        def save(state: dict[str, Any]) -> None:
-            save_checkpoint(self.folder.checkpoint, replace(saved, groups=keys, training=state, rows=logs.rows))
-
-        training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
-        evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
-        observer = RunObserver(cfg, wave, training, evaluation, logs, self._on_evaluation, save, self.profile)
-        agent = make_agent(cfg, training, observer)
-        observer.begin(saved.training, self.folder.checkpoint)
-        self._note_software()  # only now: the checkpoint fits to the config
-        saved.groups, saved.training = [], None
-        try:
-            agent.train()
-        finally:
-            observer.close()
-        if observer.complete:
-            saved.rows = logs.rows
-            self._finish_wave(observer)
-            if self.profile is not None:
-                self.profile.time_candidates(wave.groups, training)
-            if wave.number == wave.total:
-                return None
-        if observer.stopped_by is not None:
-            where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
-            where += f"after iteration {observer.iteration} of {cfg.learning_iterations}"
-            command = self.command or resume_command(self.folder.path)
-            log.info("stopped %s; go on with: %s", where, command)
-        return observer.stopped_by
-
-    def _on_evaluation(self, observer: RunObserver) -> None:
-        self.saved.peak = max(self.saved.peak, used_bytes(self.cfg.device))
-        outcome.save_results(self.folder, self.sources, self.saved.results + outcome.trained(observer))
-
-    def _finish_wave(self, observer: RunObserver) -> None:
-        saved = self.saved
-        saved.results += outcome.trained(observer)
-        saved.waves += 1
-        saved.seconds += observer.seconds()
-        outcome.export_policies(self.folder, observer, saved.results)
-        outcome.save_results(self.folder, self.sources, saved.results)
-        save_checkpoint(self.folder.checkpoint, saved)  # last: from here on the wave is not trained again
+def _say_notes(folder: RunFolder) -> None:
+    for note in folder.notes:
+        log.warning("%s: %s", folder.path, note)
 
 
 def _and_others(count: int) -> str:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Mapping, Sequence, Union
 
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
+from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.checks import check_task, check_values
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.shaping.discovery import find_candidates, select
+from envcoder_bench.shaping.contract import known_types
+from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.registry import check_task_name
 
+Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str]]
+
 
 def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
-    """The config of a run, with its simulator and device chosen. Raises UserError for bad input."""
+    """The config of a run, with its simulator and device chosen. Raises UserError for values that cannot be used."""
     with user_input():
         check_task_name(task)
         cfg = compose_config(task, overrides)
@@ -32,28 +36,83 @@ def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def read_candidates(
-    task: str, candidates: Sequence[Path] | None = None, candidate_idx: str | None = None
+    task: str, candidates: Candidates = None, candidate_idx: str | Sequence[int] | None = None
 ) -> list[CandidateSource]:
     """The candidates' texts.
 
     Args:
         task: a registered task.
-        candidates: files or folders; default ``user_functions/<task>``.
-        candidate_idx: positions to keep, e.g. ``"0,2,5"``.
+        candidates: files or folders, or texts by name; default ``user_functions/<task>``.
+        candidate_idx: positions to keep, e.g. ``"0,2,5"`` or ``[0, 2, 5]``.
 
     Raises:
-        UserError: there are none, or one cannot be read.
+        UserError: there are none, one cannot be read, or a name cannot be used.
     """
+    texts = _checked(candidates) if isinstance(candidates, Mapping) else None
     with user_input():
-        found = find_candidates(list(candidates or []), task, _candidates_root())
+        if texts is not None:
+            found = [Path(f"{name}.py") for name in texts]
+            refuse_clashes(found)
+        else:
+            paths = [candidates] if isinstance(candidates, (str, Path)) else list(candidates or [])
+            found = find_candidates([Path(path) for path in paths], task, _candidates_root())
         if candidate_idx is not None:
-            found = select(found, candidate_idx)
+            words = candidate_idx if isinstance(candidate_idx, str) else ",".join(map(str, candidate_idx))
+            found = select(found, words)
     try:
-        return [CandidateSource(path.stem, str(path), load_source(path)) for path in found]
+        return [
+            CandidateSource(path.stem, str(path), load_source(path) if texts is None else texts[path.stem])
+            for path in found
+        ]
     except OSError as error:
         raise UserError(f"a candidate cannot be read: {error}") from error
+
+
+def _checked(texts: Mapping[str, str]) -> Mapping[str, str]:
+    if not texts:
+        raise UserError("no candidates found: candidates={} names none")
+    for name, text in texts.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            got = f"{{{type(name).__name__}: {type(text).__name__}}}"
+            raise UserError(f"candidates by name are texts, {{'name': 'def compute_reward(...): ...'}}, got {got}")
+        if "/" in name:
+            raise UserError(f"{name!r}: rename it: a candidate's name is a folder's, and has no /")
+    return texts
 
 
 def _candidates_root() -> Path:
     """The folder whose user_functions/ holds the candidates: the working folder, else where this package is."""
     return Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
+
+
+def override_words(
+    overrides: Sequence[str] | Mapping[str, Any], shaper_types: Sequence[str] | None, settings: Mapping[str, Any]
+) -> list[str]:
+    """All that sets a key of cfg/, as ``key=value`` in Hydra's override grammar.
+
+    Raises:
+        UserError: there is no such shaper type, or a value that no YAML file could hold.
+    """
+    words = []
+    if shaper_types is not None:
+        names = [shaper_types] if isinstance(shaper_types, str) else shaper_types
+        words.append(f"shaper_types=[{','.join(known_types(names))}]")
+    words += [f"{key}={_value(key, value)}" for key, value in settings.items()]
+    if isinstance(overrides, Mapping):
+        return words + [f"{key}={_value(key, value)}" for key, value in overrides.items()]
+    return words + ([overrides] if isinstance(overrides, str) else list(overrides))
+
+
+def _value(key: str, value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    value = value.item() if hasattr(value, "item") else value  # a number of numpy's or torch's
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (str, Path)):
+        return quoted(str(value))
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_value(key, one)}" for name, one in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ",".join(_value(key, one) for one in value) + "]"
+    raise UserError(f"{key} must be a number, a text, a list or a mapping, got {type(value).__name__} {value!r}")

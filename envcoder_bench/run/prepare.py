@@ -88,6 +88,7 @@ def _prepared(
     groups: list[Group] = []
     failures: dict[str, CandidateError] = {}
     told: set[str] = set()
+    collecting = gc.isenabled()
     gc.disable()  # programs are made of a million small objects that stay: looking for garbage among them takes longer
     try:
         for source in sources:
@@ -108,7 +109,8 @@ def _prepared(
                         log.warning("%s: it is not compiled, and runs more slowly", refusal)
                     told.add(refusal)
     finally:
-        gc.enable()
+        if collecting:
+            gc.enable()
     return groups, failures
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Generator, NamedTuple, Sequence
@@ -17,8 +16,10 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import CudaClock, HostClock, Recorder, Tape, Trace
 from envcoder_bench.env.cost import PURPOSES, measure_cost, ways
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, render_breakdown, to_json
+from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, to_json
 from envcoder_bench.run.prepare import Group
+
+log = logging.getLogger(__name__)
 
 TRACE_SECONDS = 3.0  # of a trace at most, so that its file stays one that a browser opens
 COST_SECONDS = 10.0  # for the functions of all candidates of a wave together, about
@@ -125,11 +126,11 @@ class RunProfile:
         self._costs.update({one.name: one for one in costs})
         self._names.update(dict.fromkeys(group.name for group in groups))
 
-    def show(self) -> None:
-        """Write breakdown.json and print it on one screen."""
+    def finish(self) -> Breakdown | None:
+        """Write breakdown.json; returns what it says, or None where nothing was measured."""
         if self._measured is None:
-            print("no profile: no iteration was trained after those that warm up", file=sys.stderr)
-            return
+            log.warning("no profile: no iteration was trained after those that warm up")
+            return None
         breakdown = replace(
             self._measured,
             candidates=list(self._costs.values()),
@@ -139,7 +140,7 @@ class RunProfile:
         )
         self._folder.mkdir(exist_ok=True)
         write_atomic(self._folder / "breakdown.json", to_json(breakdown))
-        print("\n" + render_breakdown(breakdown, max(80, min(120, shutil.get_terminal_size((100, 24)).columns))))
+        return breakdown
 
     def _trace_note(self, measured: int) -> str:
         if self._trace is None:

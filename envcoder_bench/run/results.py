@@ -1,41 +1,18 @@
-"""What came of a run: results.csv, the ranking, its pictures and the winners' checkpoints."""
+"""What a run writes down of what came of it: results.csv, summary.json, pictures and policies."""
 
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from typing import Any, Sequence
 
 from omegaconf import DictConfig
 
-from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.run_log import note
-from envcoder_bench.core.shell import shown
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
-from envcoder_bench.report.ranking import (
-    Ranked,
-    RunInfo,
-    mean_interval,
-    rank,
-    read_ranking,
-    summary,
-    write_summary,
-)
-from envcoder_bench.report.results import (
-    FAILED,
-    FAILED_AT_LOAD,
-    OK,
-    RUNNING,
-    SKIPPED,
-    Result,
-    read_results,
-    write_results,
-)
-from envcoder_bench.report.table import render_table
+from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
 from envcoder_bench.run.checkpoint import Checkpoint, save_state
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
@@ -119,8 +96,8 @@ def finish(
     sources: Sequence[CandidateSource],
     saved: Checkpoint,
     available: int,
-) -> int:
-    """Write everything, print the ranking and return the exit code; ``available`` is the memory in bytes."""
+) -> None:
+    """Write everything that a complete run leaves; ``available`` is the memory in bytes."""
     results = saved.results
     meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
     save_results(folder, sources, results)
@@ -149,57 +126,3 @@ def finish(
     )
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)
-    note("the ranking\n" + render_table(ranked, meaning))
-    show(folder, ranked, meaning)
-    return exit_code(ranked)
-
-
-def exit_code(ranked: Sequence[Ranked]) -> int:
-    """0 if any candidate that is no baseline has a fitness, else 1; without candidates the baselines count."""
-    own = [row for row in ranked if not row.baseline and row.status != SKIPPED] or ranked
-    return 0 if any(row.rank is not None for row in own) else 1
-
-
-def show(folder: RunFolder, ranked: Sequence[Ranked], meaning: str) -> None:
-    """Print the ranking by the fitness of this ``meaning``, and where the run's files are."""
-    width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
-    print("\n" + render_table(ranked, meaning, width, bold=sys.stdout.isatty()))
-    for name in (RANKING, LEARNING_CURVES, "results.csv", "candidates"):
-        if (folder.path / name).exists():
-            print(shown(folder.path / name))
-
-
-def show_again(folder: RunFolder, cfg: DictConfig) -> int:
-    """Print what came of a run that is complete; returns its exit code.
-
-    Raises:
-        UserError: neither of the two files that hold its ranking can be read.
-    """
-    ranked = _read_ranking(folder)
-    show(folder, ranked, fitness_meaning(cfg, folder.read_fitness(cfg)))
-    for text in folder.notes:
-        print(f"{folder.path}: {text}", file=sys.stderr)
-    print(f"\nthe run in {shown(folder.path)} is complete: there was nothing left to do", file=sys.stderr)
-    return exit_code(ranked)
-
-
-def _read_ranking(folder: RunFolder) -> list[Ranked]:
-    """The ranking from results.csv; where that is damaged, from summary.json, with a note."""
-    found: dict[str, list[Ranked]] = {}
-    damage: dict[str, str] = {}
-    for path, read in ((folder.results, lambda path: rank(read_results(path))), (folder.summary, read_ranking)):
-        try:
-            found[path.name] = read(path)
-        except OSError as error:
-            damage[path.name] = f"{path.name} cannot be read ({error.strerror})"
-        except ValueError as error:
-            damage[path.name] = f"{path.name} is damaged ({error})"
-    results, recorded = found.get(folder.results.name), found.get(folder.summary.name)
-    if results is not None and recorded is not None and len(results) < len(recorded):
-        damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
-        results = None
-    if results is None and recorded is None:
-        raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: put back a copy of one of them")
-    used = folder.results.name if results is not None else folder.summary.name
-    folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
-    return results if results is not None else recorded or []

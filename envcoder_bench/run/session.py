@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import signal
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -14,29 +13,32 @@ from typing import Any, Callable
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from rl_games.common import env_configurations, vecenv
-from rl_games.common.algo_observer import AlgoObserver
-from rl_games.torch_runner import Runner
 
+from envcoder_bench.core import stream
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.grouping import flush_messages
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.run_log import note
+from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsNews
 from envcoder_bench.report.points import Point
-from envcoder_bench.report.progress import Progress
 from envcoder_bench.report.table import fixed
+from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.trainers.ppo.agent import ALGO_NAME, GroupedA2CAgent, register
 
+with settings_kept():  # to import it changes how torch prints
+    from rl_games.common import env_configurations, vecenv
+    from rl_games.common.algo_observer import AlgoObserver
+    from rl_games.torch_runner import Runner
+
 log = logging.getLogger(__name__)
 _ENV = "envcoder_bench"
-_HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
 
 
@@ -56,7 +58,8 @@ def make_agent(cfg: DictConfig, env: GroupedVecTask, observer: AlgoObserver) -> 
         env_name=_ENV, device=cfg.device, num_actors=env.num_envs, max_epochs=cfg.learning_iterations,
         full_experiment_name=cfg.task.name, name=cfg.task.name,
     )  # fmt: skip
-    with user_input(), contextlib.redirect_stdout(io.StringIO()):  # rl_games tells its every step
+    # rl_games tells its every step, and seeds all generators of the process
+    with user_input(), contextlib.redirect_stdout(io.StringIO()), stream.seeded(None, cfg.device):
         runner = Runner(observer)
         register(runner)
         runner.load({"params": params})
@@ -83,6 +86,7 @@ class RunObserver(AlgoObserver):
         on_evaluation: called after every evaluation.
         save: keeps a state, with which ``begin`` goes on.
         profile: told of every iteration's end.
+        reporter, stop: of whoever started the run.
     """
 
     def __init__(
@@ -95,13 +99,15 @@ class RunObserver(AlgoObserver):
         on_evaluation: Callable[[RunObserver], None],
         save: Callable[[dict[str, Any]], None],
         profile: RunProfile | None = None,
+        reporter: Reporter | None = None,
+        stop: StopRequest | None = None,
     ) -> None:
         self.cfg, self.wave, self.groups = cfg, wave, wave.groups
         self.logs, self.on_evaluation, self.save, self.profile = logs, on_evaluation, save, profile
         self.env, self.evaluation = env, evaluation
+        self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
         self.iteration = 0
         self.episodes: Episodes | None = None
-        self.stopped_by: int | None = None  # the signal that asked the run to stop
         self._horizon = cfg.train.params.config.horizon_length
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
         self._evaluate_at = _spread(cfg.learning_iterations, cfg.evaluation.points)
@@ -128,12 +134,9 @@ class RunObserver(AlgoObserver):
                 reason = str(error).strip().splitlines()[0]
                 message = f"{file} does not fit the run's config.yaml ({reason}): put back both as they were"
                 raise UserError(message) from error
-        self.progress = Progress(
-            self.cfg.learning_iterations, self.iteration, wave=self.wave.number, waves=self.wave.total
-        )
+        self.reporter.wave_began(self.wave.number, self.wave.total, self.iteration, self.cfg.learning_iterations)
         if self.profile is not None:
             self.profile.begin(self.iteration, self.cfg.learning_iterations, self.env.layout)
-        self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in _stop_signals()}
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.agent.set_full_state_weights(state["agent"])
@@ -142,11 +145,6 @@ class RunObserver(AlgoObserver):
         self.evaluation.dispatch.set_state(state["evaluation"])
         self._failed_at = dict(state["failed_at"])
         self._began -= state["seconds"]
-
-    def _ask_to_stop(self, number: int, _frame: Any) -> None:
-        if number != _HANG_UP:  # of a terminal that closes there may be two, from the system and from the shell
-            signal.signal(number, self._handlers[signal.Signals(number)])  # a second Ctrl-C stops at once
-        self.stopped_by = number
 
     def env_steps(self, group: int) -> int:
         """Environment steps that a group has trained on."""
@@ -177,8 +175,9 @@ class RunObserver(AlgoObserver):
                 self._log_points()
                 self.on_evaluation(self)
                 self._note_progress()
-        self.progress.update(self.iteration, self.iteration * self._horizon * self.env.num_envs, self._best())
-        self.agent.stop = self.complete or self.stopped_by is not None
+        env_steps = self.iteration * self._horizon * self.env.num_envs
+        self.reporter.iteration_done(self.iteration, env_steps, self._best())
+        self.agent.stop = self.complete or self.stop.by is not None
         due = time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
         if not self.complete and (due or self.agent.stop):
             with span(RESULTS):
@@ -283,23 +282,13 @@ class RunObserver(AlgoObserver):
         self._saved_at = time.monotonic()
 
     def close(self) -> None:
-        """Leave the progress shown and let signals do again what they did."""
+        """Say what is left to say of the physics, and measure no more."""
         for line in self._physics.last():
             log.warning(line)
         flush_messages()
-        self.progress.close()
+        self.reporter.wave_ended()
         if self.profile is not None:
             self.profile.stop()
-        for name, handler in self._handlers.items():
-            signal.signal(name, handler)
-
-
-def _stop_signals() -> list[signal.Signals]:
-    """What stops a training with a checkpoint: Ctrl-C, a kill, and a terminal that closes, unless under nohup."""
-    signals = [signal.SIGINT, signal.SIGTERM]
-    if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:
-        signals.append(_HANG_UP)
-    return signals
 
 
 def _spread(total: int, points: int) -> set[int]:

@@ -13,17 +13,17 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.report.words import counted
-from envcoder_bench.run import evaluate
 from envcoder_bench.run.checks import check_training, check_values
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.plan import Footprint
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder, shown
 from envcoder_bench.search.llm import LLMProposer, Sampling
-from envcoder_bench.search.loop import Search
+from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt import Prompts, load_templates, system_prompt
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.budget import Budget
@@ -31,7 +31,7 @@ from envcoder_bench.search.providers.choice import EVOLVE, kind_of, make_provide
 from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Proposer
-from envcoder_bench.search.screen import say
+from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import completed, compose_settings
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
@@ -61,7 +61,7 @@ class Asked:
 
     def run_config(self) -> DictConfig:
         """The config of its runs. Raises UserError where it has none."""
-        cfg = evaluate.run_config(self.task, self.overrides)
+        cfg = run_config(self.task, self.overrides)
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
         final = cfg.copy()
@@ -119,7 +119,7 @@ class Asked:
         prepare(trusted, [], read_fitness(cfg))  # the fitness function is tried on a state of the task
         confinement()
 
-    def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path) -> Proposer:
+    def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:
         """Who writes the candidates, on from what the transcript has."""
         if provider is None:
             return self.evolve(cfg)
@@ -128,7 +128,7 @@ class Asked:
             search.temperature, search.max_output_tokens, search.concurrency, search.replies_per_request
         )
         record = Transcript(transcript, self.meta(cfg))
-        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, say)
+        return LLMProposer(provider, record, self.budget(), self.prompts(cfg), sampling, self.starts, view.say)
 
 
 def start(
@@ -139,7 +139,8 @@ def start(
     base_url: str | None = None,
     candidates: Sequence[Path] | None = None,
     output_dir: Path | None = None,
-) -> int:
+    view: View | None = None,
+) -> SearchResult:
     """Begin a search and see it through.
 
     Args:
@@ -150,12 +151,10 @@ def start(
         base_url: address of another server that speaks the provider's protocol.
         candidates: files or folders of candidates to begin with.
         output_dir: a new folder; default ``searches/<task>_<time>``.
-
-    Returns:
-        The exit code, as ``Search.see_through``.
+        view: shows how it goes, and may stop it.
 
     Raises:
-        UserError: bad input; nothing was written and no model was asked.
+        UserError: bad input, and nothing was written and no model was asked; or as ``Search.see_through``.
     """
     with user_input():
         check_task_name(task)
@@ -184,10 +183,10 @@ def start(
     folder = SearchFolder.create(path, {**kept, "search": settings, "overrides": list(asked.overrides)}, files)
     asked.overrides.extend(_own_fitness(folder))
     cfg = asked.run_config()
-    return _go_on(folder, asked, cfg, provider, True)
+    return _go_on(folder, asked, cfg, provider, True, view or View())
 
 
-def resume(path: Path) -> int:
+def resume(path: Path, view: View | None = None) -> SearchResult:
     """Go on with the search in a folder; as ``start`` otherwise."""
     folder, config = SearchFolder.open(path.resolve())
     asked = Asked(
@@ -202,7 +201,7 @@ def resume(path: Path) -> int:
     )
     cfg = asked.run_config()
     left = _rounds_left(folder, config.search.num_iters)
-    return _go_on(folder, asked, cfg, asked.provider() if left else None, left)
+    return _go_on(folder, asked, cfg, asked.provider() if left else None, left, view or View())
 
 
 def _rounds_left(folder: SearchFolder, count: int) -> bool:
@@ -220,12 +219,14 @@ def _own_fitness(folder: SearchFolder) -> list[str]:
     return [f"fitness={quoted(str(copy))}"] if copy.is_file() else []
 
 
-def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Provider | None, left: bool) -> int:
+def _go_on(
+    folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Provider | None, left: bool, view: View
+) -> SearchResult:
     """See a search through; ``left``: there are rounds to propose."""
     with RunFolder(folder.path).locked():
-        proposer = asked.proposer(cfg, provider, folder.transcript) if left else None
+        proposer = asked.proposer(cfg, provider, folder.transcript, view) if left else None
         writer = provider.name if provider is not None else asked.llm
-        say(screen.opening(_facts(folder, asked, cfg)))
+        view.say(screen.opening(_facts(folder, asked, cfg)))
         announce()
         meta = asked.meta(cfg)
         about = {
@@ -234,11 +235,12 @@ def _go_on(folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Provid
             "llm": asked.llm,
             "rounds_planned": asked.settings.num_iters,
         }
-        code = Search(folder, asked.settings, cfg, asked.overrides, proposer, writer, about).see_through()
+        search = Search(folder, asked.settings, cfg, asked.overrides, proposer, writer, about, view)
+        result = search.see_through()
         if isinstance(provider, ReplayProvider) and provider.by_label:
             found = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
-            say(f"{found}: the prompts differ from the recorded ones")
-        return code
+            view.say(f"{found}: the prompts differ from the recorded ones")
+        return result
 
 
 def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> dict[str, str]:

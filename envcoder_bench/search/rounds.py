@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Sequence
 
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.messages import muted
-from envcoder_bench.report.points import Point, read_points
-from envcoder_bench.report.results import Result, read_results
+from envcoder_bench.report.points import Point
+from envcoder_bench.report.results import Result
 from envcoder_bench.report.words import without_folders
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.plan import Footprint, release
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal, Proposer
-
-POINTS = "points.csv"
 
 
 class Checker:
@@ -92,14 +89,15 @@ def check_and_mend(
     return Round(number, ready, failed, {p.name: first[p.name] for p in ready if p.name in first})
 
 
-def recorded(archive: Archive, round: Round, run: Path) -> Archive:
-    """The archive with a round's attempts in it, and what its run measured of the baselines and the best so far."""
+def recorded(archive: Archive, round: Round, results: Sequence[Result] = (), points: Sequence[Point] = ()) -> Archive:
+    """The archive with a round's attempts in it, and what its run measured of the baselines and the best so far.
+
+    Args:
+        results, points: of the round's run; none where no candidate could be trained.
+    """
     rows: dict[str, list[Result]] = {}
-    points: list[Point] = []
-    if round.ready:
-        for row in read_results(run / "results.csv"):
-            rows.setdefault(row.candidate, []).append(row)
-        points = read_points(run / POINTS) if (run / POINTS).is_file() else []  # none where no candidate trained
+    for row in results:
+        rows.setdefault(row.candidate, []).append(row)
     attempts = [_measured(attempt, rows.get(attempt.name, [])) for attempt in archive.attempts]
     new = [_measured(_attempt(round.number, p), rows[p.name]) for p in round.ready]
     new = [replace(a, points=tuple(point for point in points if point.candidate == a.name)) for a in new]

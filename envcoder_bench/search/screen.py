@@ -11,6 +11,8 @@ from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
 from envcoder_bench.report.words import counted, without_folders
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.result import RunResult
 from envcoder_bench.search.feedback import explain, idea
 from envcoder_bench.search.folder import Round, shown
 from envcoder_bench.search.llm import Usage
@@ -22,10 +24,27 @@ WIDTH = 110
 ERROR = 400  # characters of an error
 
 
-def say(text: str) -> None:
-    """Print what may hold words of a candidate: no character of them moves the cursor or colours the screen."""
+class View:
+    """What a person sees of a search: nothing of this one. A command shows more.
+
+    Attributes:
+        reporter, stop: for the runs of its rounds.
+    """
+
+    def __init__(self, reporter: Reporter | None = None, stop: StopRequest | None = None) -> None:
+        self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
+
+    def say(self, text: str) -> None:
+        """Show a text, which may hold words of a candidate: see ``printable``."""
+
+    def show(self, result: RunResult) -> None:
+        """Show the ranking of the final evaluation."""
+
+
+def printable(text: str) -> str:
+    """A text without characters that move the cursor or colour the screen."""
     lines = ["".join(c if c.isprintable() else "�" for c in line.expandtabs()) for line in text.split("\n")]
-    print("\n".join(lines), flush=True)
+    return "\n".join(lines)
 
 
 def opening(facts: Mapping[str, str]) -> str:

@@ -7,6 +7,8 @@ import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
+from envcoder_bench.core.errors import UserError, near_matches
+
 if TYPE_CHECKING:  # torch, which the command line's --help does without
     from envcoder_bench.compile.program import Program
 
@@ -30,6 +32,16 @@ def near_type(name: str, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)) -> st
     """``" (did you mean compute_X?)"`` for a misspelt function name; all share a prefix, so only close ones count."""
     close = difflib.get_close_matches(name, types, n=1, cutoff=0.8)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def known_types(names: Sequence[str]) -> list[str]:
+    """The shaper types of these names, without aliases. Raises UserError with near matches."""
+    kinds = [ALIASES.get(name, name) for name in names]
+    for name, kind in zip(names, kinds):
+        if kind not in SHAPER_TYPES:
+            hint = near_matches(str(name), [*SHAPER_TYPES, *ALIASES])
+            raise UserError(f"unknown shaper type '{name}'{hint}; there are {', '.join(SHAPER_TYPES)}")
+    return kinds
 
 
 @dataclass(eq=False)  # compared by identity, so that it can be hashed as every exception

@@ -49,7 +49,7 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
     if not found:
         looked = ", ".join(str(path) for path in paths)
         raise ValueError(f"no candidates found in {looked}: a candidate is a .py file whose name starts without _")
-    _refuse_clashes(found)
+    refuse_clashes(found)
     return found
 
 
@@ -74,7 +74,8 @@ def select(paths: Sequence[Path], positions: str) -> list[Path]:
     return [paths[position] for position in chosen]
 
 
-def _refuse_clashes(found: Sequence[Path]) -> None:
+def refuse_clashes(found: Sequence[Path]) -> None:
+    """Raise ValueError for names of files that cannot be candidates', or not together, as ``find_candidates``."""
     names: dict[str, Path] = {}
     for path in found:
         _refuse_name(path)

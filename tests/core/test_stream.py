@@ -1,4 +1,5 @@
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -93,3 +94,26 @@ def test_seeded_sets_and_restores_every_generator():
     with stream.seeded(6):
         assert numbers() != one
     assert numbers() == expected
+
+
+def test_threads_take_turns_with_the_generators_of_the_process():
+    """Each block draws what it draws alone, whatever the other thread does, and the generators are as they were."""
+
+    def draw(seed):
+        with stream.seeded(seed):
+            return [float(torch.rand(())) + random.random() + np.random.rand() for _ in range(20)]
+
+    alone, before = [draw(seed) for seed in range(40)], torch.get_rng_state()
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(draw, range(40))) == alone
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_the_block_seeds_itself_is_undone_too():
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    with stream.seeded(None):
+        torch.manual_seed(1)
+        random.seed(2)
+        np.random.seed(3)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before[1:]

@@ -12,6 +12,7 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS, span
 from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.curves import CurveLog
 from envcoder_bench.run import session as training
 from envcoder_bench.run.config import compose_config
@@ -140,6 +141,11 @@ def test_a_candidate_that_failed_is_not_timed(tmp_path, capsys):
     assert read["unmeasured"] == ["fails"]
 
 
+def shown(profile):
+    breakdown = profile.finish()
+    return "" if breakdown is None else " ".join(render_breakdown(breakdown, 100).split())  # lines may break anywhere
+
+
 def _profile(folder):
     train = {"params": {"config": {"horizon_length": 4}}}
     return RunProfile(folder, OmegaConf.create({"device": "cpu", "compile_shapers": True, "train": train}))
@@ -155,19 +161,18 @@ def _train(profile, iterations, total):
 
 
 @pytest.mark.parametrize(("iterations", "measured"), [(3, "iteration 3:"), (5, "iterations 3 to 5:"), (8, "3 to 7:")])
-def test_a_stopped_run_shows_the_iterations_that_were_measured(tmp_path, capsys, iterations, measured):
+def test_a_stopped_run_shows_the_iterations_that_were_measured(tmp_path, iterations, measured):
     profile = _profile(tmp_path / "profile")
     _train(profile, iterations, total=100)
     assert profiling._recorder is None
-    profile.show()
-    assert measured in capsys.readouterr().out
+    assert measured in shown(profile)
 
 
-def test_a_run_stopped_while_it_warmed_up_says_that_there_is_no_profile(tmp_path, capsys):
+def test_a_run_stopped_while_it_warmed_up_says_that_there_is_no_profile(tmp_path, caplog):
     profile = _profile(tmp_path / "profile")
     _train(profile, 2, total=100)
-    profile.show()
-    assert "no profile" in capsys.readouterr().err
+    assert not shown(profile)
+    assert "no profile" in caplog.text
     assert not (tmp_path / "profile").exists()
 
 
@@ -179,19 +184,18 @@ def test_of_several_waves_the_first_is_measured(tmp_path):
     assert profile._measured is first
 
 
-def test_a_resumed_run_measures_what_is_left_of_it(tmp_path, capsys):
+def test_a_resumed_run_measures_what_is_left_of_it(tmp_path):
     profile = _profile(tmp_path / "profile")
     profile.begin(50, 100, GroupLayout(2, 3))
     for iteration in range(51, 61):
         profile.iteration_done(iteration)
     profile.stop()
-    profile.show()
-    out = " ".join(capsys.readouterr().out.split())
+    out = shown(profile)
     assert "iterations 53 to 57" in out
     assert "(iterations 58 to 59)" in out
 
 
-def test_in_waves_each_candidate_is_timed_once(tmp_path, capsys):
+def test_in_waves_each_candidate_is_timed_once(tmp_path):
     cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "seeds=2"])
     sources = [CandidateSource(name, f"{name}.py", text) for name, text in CANDIDATES.items()]
     groups, _ = prepare(cfg, sources)
@@ -204,8 +208,7 @@ def test_in_waves_each_candidate_is_timed_once(tmp_path, capsys):
         env.reset()
         _train(profile, 2, total=2)
         profile.time_candidates(wave, env)
-    profile.show()
-    assert "slowest 2 of 2 candidates" in capsys.readouterr().out
+    assert "slowest 2 of 2 candidates" in shown(profile)
     read = json.loads((tmp_path / "profile" / "breakdown.json").read_text())
     assert [one["name"] for one in read["candidates"]] == ["still", "counting"]
     assert read["unmeasured"] == []

@@ -9,11 +9,10 @@ import sys
 
 import pytest
 import torch
-from helpers import results, write_candidates
 
+from envcoder_bench import evaluate
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.run import evaluate
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.prepare import baseline_sources, prepare
@@ -207,19 +206,21 @@ def test_it_beats_its_start_by_real_training(tmp_path):
     proposer, archive = EvolveProposer(["compute_torque"]), Archive([], baselines("Cartpole"))
     for round in (1, 2, 3, 4):
         made = proposer.propose(archive, round, 8)
-        files = write_candidates(tmp_path / f"round{round}", {p.name: p.source for p in made})
-        code = evaluate.start(
+        result = evaluate(
             "Cartpole",
-            [
-                "sim=mujoco_cpu", "device=cpu", "shaper_types=[compute_torque]", "num_envs_per_candidate=32",
-                "learning_iterations=12", "evaluation.num_envs=8", "evaluation.final_episodes=8",
-                "evaluation.points=1", "task.env.maxEffort=4", "task.env.episodeLength=250",
-            ],
-            candidates=files,
+            {p.name: p.source for p in made},
+            shaper_types=["compute_torque"],
+            overrides={
+                "evaluation.num_envs": 8, "evaluation.final_episodes": 8, "evaluation.points": 1,
+                "task.env.maxEffort": 4, "task.env.episodeLength": 250,
+            },
+            num_envs_per_candidate=32,
+            learning_iterations=12,
+            sim="mujoco_cpu",
+            device="cpu",
             output_dir=tmp_path / f"run{round}",
         )  # fmt: skip
-        assert code == 0
-        fitness = results(tmp_path / f"run{round}")["fitness"]
+        fitness = result.results.set_index("candidate")["fitness"]
         archive.attempts += attempts(made, round, [fitness[p.name] for p in made])
         archive.baselines = baselines("Cartpole", human=fitness["human"], unshaped=fitness["unshaped"])
     best = archive.best()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from envcoder_bench.report.points import Point, PointLog
+from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import FAILED as ROW_FAILED
-from envcoder_bench.report.results import Result, write_results
+from envcoder_bench.report.results import Result
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
@@ -67,17 +67,7 @@ def test_candidates_are_mended_as_often_as_allowed(repairs, ready, left):
     assert len(mender.told) == min(repairs, 3)
 
 
-def run_folder(path, rows, points=()):
-    path.mkdir()
-    write_results(path / "results.csv", rows)
-    log = PointLog(path / "points.csv")
-    for point in points:
-        log.add(point)
-    log.close()
-    return path
-
-
-def test_a_run_s_results_are_recorded_with_what_it_measured_of_others(tmp_path):
+def test_a_run_s_results_are_recorded_with_what_it_measured_of_others():
     best = Attempt("r1_00", 1, "best", fitness=0.75, by_seed={0: 0.5, 1: 1.0}, episode_length=10.0)
     other = Attempt("r1_01", 1, "other", fitness=0.1, by_seed={0: 0.1, 1: 0.1})
     before = Archive([best, other], {"human": Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2, 1: 0.2})})
@@ -91,9 +81,8 @@ def test_a_run_s_results_are_recorded_with_what_it_measured_of_others(tmp_path):
         *(Result(name, seed, fitness=0.1, episode_length=1.0) for name in ("r2_11", "r2_100") for seed in (2, 3)),
     ]
     point = Point("r2_00", 2, 5, 100, 0.25, 6.0, {"total reward": (1.0, 0.5, 2.0)})
-    run = run_folder(tmp_path / "run", rows, [point])
     ready = [Proposal(name, name, ("r1_00",), "made") for name in ("r2_100", "r2_11", "r2_00", "r2_01", "r2_02")]
-    after = recorded(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, "declined")]), run)
+    after = recorded(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, "declined")]), rows, [point])
     order = ["r1_00", "r1_01", "r2_00", "r2_01", "r2_02", "r2_03", "r2_11", "r2_100"]
     assert [a.name for a in after.attempts] == order
     assert after.find("r2_11").points == ()
@@ -113,13 +102,13 @@ def test_a_run_s_results_are_recorded_with_what_it_measured_of_others(tmp_path):
     assert before.attempts == [best, other]
 
 
-def test_a_round_without_any_run_is_recorded(tmp_path):
+def test_a_round_without_any_run_is_recorded():
     failed = [(Proposal("r1_00", "x"), FAILED_AT_LOAD, "no")]
-    after = recorded(Archive(), Round(1, [], failed), tmp_path / "nowhere")
+    after = recorded(Archive(), Round(1, [], failed))
     assert [(a.name, a.error) for a in after.attempts] == [("r1_00", "no")]
 
 
-def test_errors_name_files_without_folders(tmp_path):
+def test_errors_name_files_without_folders():
     """Also those without a line: a candidate that is too long, one without code, one that stopped in training."""
 
     class Checks:
@@ -130,7 +119,7 @@ def test_errors_name_files_without_folders(tmp_path):
     round = check_and_mend(1, [declined], Mender(), Archive(), Checks(), 0)
     assert round.failed[0][2] == "the reply could not be kept in x y/transcript.jsonl, nor b"
     rows = [Result("r1_01", 0, ROW_FAILED, error="/home/a b/r1_01.py: no such file: '/home/a b/c.csv'")]
-    after = recorded(Archive(), Round(1, [Proposal("r1_01", "x")], round.failed), run_folder(tmp_path / "run", rows))
+    after = recorded(Archive(), Round(1, [Proposal("r1_01", "x")], round.failed), rows)
     assert after.find("r1_01").error == "r1_01.py: no such file: 'c.csv'"
     assert not any("/home" in attempt.error for attempt in after.attempts)
 
@@ -149,7 +138,7 @@ def test_a_checker_s_errors_have_no_folders(tmp_path):
     assert not any(str(tmp_path) in error for error in errors.values())
 
 
-def test_a_baseline_that_fails_in_a_round_keeps_what_it_was_measured_by(tmp_path):
+def test_a_baseline_that_fails_in_a_round_keeps_what_it_was_measured_by():
     human = Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2})
     archive = Archive([], {"human": human, "unshaped": Attempt("unshaped", 0, "u")}, "unshaped", {1: (0,)})
     rows = [
@@ -158,7 +147,7 @@ def test_a_baseline_that_fails_in_a_round_keeps_what_it_was_measured_by(tmp_path
         Result("unshaped", 1, ROW_FAILED, error="no"), Result("unshaped", 2, ROW_FAILED, error="no"),
         *(Result("r2_00", seed, fitness=0.5, fitness_ci_low=0.4, fitness_ci_high=0.6) for seed in (1, 2)),
     ]  # fmt: skip
-    after = recorded(archive, Round(2, [Proposal("r2_00", "x")]), run_folder(tmp_path / "run", rows))
+    after = recorded(archive, Round(2, [Proposal("r2_00", "x")]), rows)
     assert after.baselines["human"].by_seed == {0: 0.2, 2: 0.4} and after.baselines["human"].status == OK
     assert (after.baselines["unshaped"].status, after.baselines["unshaped"].error) == (FAILED, "no")
     assert (after.reference, after.seeds) == ("unshaped", {1: (0,), 2: (1, 2)})
@@ -166,6 +155,6 @@ def test_a_baseline_that_fails_in_a_round_keeps_what_it_was_measured_by(tmp_path
         *(Result(name, 3, fitness=0.6) for name in ("human", "unshaped")),
         Result("r3_00", 3, fitness=0.5, fitness_ci_low=0.45, fitness_ci_high=0.55),
     ]
-    again = recorded(after, Round(3, [Proposal("r3_00", "x")]), run_folder(tmp_path / "next", rows))
+    again = recorded(after, Round(3, [Proposal("r3_00", "x")]), rows)
     assert again.baselines["unshaped"].status == OK and again.baselines["unshaped"].by_seed == {3: 0.6}
     assert again.find("r3_00").interval == (0.45, 0.55) and again.find("r2_00").over_episodes is None

@@ -11,6 +11,7 @@ import torch
 from rl_games.algos_torch.model_builder import ModelBuilder
 from torch import Tensor
 
+from envcoder_bench.core import stream
 from envcoder_bench.trainers.ppo.activations import get_activation
 from envcoder_bench.trainers.ppo.mlp import (
     Shape,
@@ -282,8 +283,7 @@ def _build_stock(
         for key in zip(obs_dims, action_dims, seeds):
             if key not in built:
                 obs_dim, action_dim, seed = key
-                with torch.random.fork_rng(devices=[]):
-                    torch.manual_seed(seed)
+                with stream.seeded(seed):
                     stock = model.build({"input_shape": (obs_dim,), "actions_num": action_dim, "value_size": 1})
                 built[key] = stock.state_dict()
     return [built[key] for key in zip(obs_dims, action_dims, seeds)]

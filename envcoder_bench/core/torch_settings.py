@@ -1,0 +1,56 @@
+"""torch's settings that are one for a whole process: what a run changes of them, it puts back."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+import torch
+from torch._tensor_str import PRINT_OPTS
+
+_lock = threading.Lock()
+_inside = 0  # blocks that are open in all threads
+_before: dict[str, Any] = {}  # the settings before the first of them
+
+
+@contextmanager
+def settings_kept() -> Iterator[None]:
+    """Restore torch's settings after the block; where blocks of several threads overlap, after the last of them.
+
+    Covers the number of threads (which each thread has for itself), the precision of products, cuDNN's search for
+    algorithms, and how tensors are printed. Random generators are not among them: see ``core.stream``.
+    """
+    global _inside, _before
+    own = torch.get_num_threads()  # before it is set: the first time that a thread asks, it takes the process' number
+    with _lock:
+        if not _inside:
+            _before = _read()
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            torch.set_num_threads(own if _inside else _before["threads"])
+            if not _inside:
+                _restore(_before)
+
+
+def _read() -> dict[str, Any]:
+    return {
+        "threads": torch.get_num_threads(),
+        "precision": torch.get_float32_matmul_precision(),
+        "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
+        "cudnn_tf32": torch.backends.cudnn.allow_tf32,
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "printing": dict(vars(PRINT_OPTS)),
+    }
+
+
+def _restore(settings: dict[str, Any]) -> None:
+    torch.set_float32_matmul_precision(settings["precision"])
+    torch.backends.cuda.matmul.allow_tf32 = settings["matmul_tf32"]
+    torch.backends.cudnn.allow_tf32 = settings["cudnn_tf32"]
+    torch.backends.cudnn.benchmark = settings["cudnn_benchmark"]
+    vars(PRINT_OPTS).update(settings["printing"])

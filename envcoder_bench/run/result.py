@@ -1,0 +1,183 @@
+"""What came of a run, as objects: read from its folder, so that they say what the files say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Sequence
+
+import pandas as pd
+from omegaconf import DictConfig
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.breakdown import Breakdown
+from envcoder_bench.report.csv_log import KEYS
+from envcoder_bench.report.curves import ComponentLog, CurveLog, read_curves
+from envcoder_bench.report.points import Point, PointLog, read_points
+from envcoder_bench.report.ranking import Ranked, rank, read_ranking
+from envcoder_bench.report.results import COLUMNS, SKIPPED, Result, read_results
+from envcoder_bench.report.table import render_table
+from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.results import LEARNING_CURVES, RANKING
+
+_LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that ended or was stopped. Tables are pandas DataFrames with the columns of the files named below.
+
+    Attributes:
+        folder: where everything is; ``envcoder_bench.resume(folder)`` goes on with a run that is not complete.
+        complete: whether it came to its end.
+        stopped_by: of one that was stopped, what its StopRequest was given; ``stopped_at``: in which iteration.
+        fitness_meaning: what fitness measures, in one line.
+        rows: of results.csv; ``ranked``: the same over the seeds of each candidate, the best first.
+        trained: whether this call trained, rather than found the run complete.
+        breakdown: with ``profile=True``: where the time went.
+    """
+
+    folder: Path
+    complete: bool
+    fitness_meaning: str
+    rows: Sequence[Result] = field(repr=False)
+    ranked: Sequence[Ranked] = field(repr=False)
+    stopped_by: int | str | None = None
+    stopped_at: str = ""
+    trained: bool = True
+    breakdown: Breakdown | None = field(default=None, repr=False)
+
+    @cached_property
+    def ranking(self) -> pd.DataFrame:
+        """A row for each candidate, the best first: rank (none without a fitness), fitness with its 95 % interval,
+        difference to the human baseline, status and more, as ``report.ranking.Ranked`` has them."""
+        made = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
+        columns = [*Ranked.__dataclass_fields__, "baseline", "error"]
+        return pd.DataFrame(made, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """A row for each candidate and seed: results.csv."""
+        return pd.DataFrame([asdict(row) for row in self.rows], columns=list(COLUMNS))
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """A row for each logged iteration, candidate and seed: curves.csv."""
+        return self._log("curves")
+
+    @cached_property
+    def components(self) -> pd.DataFrame:
+        """A row for each logged iteration, candidate, seed and component of its reward: components.csv."""
+        return self._log("components")
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """A row for each evaluation, candidate, seed and component of its reward: points.csv."""
+        return self._log("points")
+
+    def evaluations(self) -> list[Point]:
+        """``points`` as objects, one for each evaluation, candidate and seed."""
+        path = RunFolder(self.folder).points
+        return read_points(path) if path.is_file() else []
+
+    @cached_property
+    def policies(self) -> dict[tuple[str, int], Path]:
+        """The checkpoint of each candidate and seed, which rl_games' own player loads."""
+        several = len({row.seed for row in self.rows}) > 1  # then policy.pth is that of the best seed
+        found: dict[tuple[str, int], Path] = {}
+        for row in self.rows:
+            name = f"policy_seed_{row.seed}.pth" if several else "policy.pth"
+            path = RunFolder(self.folder).candidate(row.candidate) / name
+            if row.measured and path.is_file():
+                found[row.candidate, row.seed] = path
+        return found
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The first error of each candidate that failed, with any of its seeds."""
+        errors: dict[str, str] = {}
+        for row in self.ranked:
+            if row.status != SKIPPED and row.errors:
+                errors[row.candidate] = row.error
+        return errors
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether any candidate that is no baseline has a fitness; without candidates the baselines count."""
+        own = [row for row in self.ranked if not row.baseline and row.status != SKIPPED] or self.ranked
+        return any(row.rank is not None for row in own)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """summary.json; empty until the run is complete."""
+        path = RunFolder(self.folder).summary
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    @property
+    def pictures(self) -> list[Path]:
+        """The ranking and the learning curves as PNG files; none where nothing trained."""
+        return [path for path in (self.folder / RANKING, self.folder / LEARNING_CURVES) if path.is_file()]
+
+    def table(self, width: int = 100, bold: bool = False) -> str:
+        """The ranking with its errors and notes as text, in lines of at most ``width``; ``bold``: for a terminal."""
+        return render_table(self.ranked, self.fitness_meaning, width, bold)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _log(self, name: str) -> pd.DataFrame:
+        path = self.folder / f"{name}.csv"
+        return read_curves(path) if path.is_file() else pd.DataFrame(columns=[*KEYS, *_LOGS[name].columns])
+
+
+def unfinished(
+    folder: RunFolder, cfg: DictConfig, rows: Sequence[Result], stopped_by: int | str | None, stopped_at: str
+) -> RunResult:
+    """The result of a run that was stopped; ``rows``: of what is done, which stand where no evaluation was made yet."""
+    with contextlib.suppress(OSError, ValueError):  # it is written at every evaluation
+        rows = read_results(folder.results)
+    meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
+    return RunResult(folder.path, False, meaning, rows, rank(rows), stopped_by, stopped_at)
+
+
+def finished(
+    folder: RunFolder, cfg: DictConfig, trained: bool = False, breakdown: Breakdown | None = None
+) -> RunResult:
+    """The result of a run that is complete.
+
+    Where results.csv is damaged, its ranking is that of summary.json, and the other way round; ``folder.notes`` say so.
+
+    Raises:
+        UserError: neither of the two can be read.
+    """
+    rows: list[Result] | None = None
+    recorded: list[Ranked] | None = None
+    damage: dict[str, str] = {}
+    try:
+        rows = read_results(folder.results)
+    except (OSError, ValueError) as error:
+        damage[folder.results.name] = _damage(folder.results, error)
+    try:
+        recorded = read_ranking(folder.summary)
+    except (OSError, ValueError) as error:
+        damage[folder.summary.name] = _damage(folder.summary, error)
+    if rows is not None and recorded is not None and len(rank(rows)) < len(recorded):
+        damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
+        rows = None
+    if rows is None and recorded is None:
+        raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: put back a copy of one of them")
+    used = folder.summary.name if rows is None else folder.results.name
+    folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
+    ranked = rank(rows) if rows is not None else recorded or []
+    meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
+    return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
+
+
+def _damage(path: Path, error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return f"{path.name} cannot be read ({error.strerror})"
+    return f"{path.name} is damaged ({error})"

@@ -1,0 +1,179 @@
+"""A run in its folder, from where it was saved to its end: wave after wave is trained, evaluated and saved."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omegaconf import DictConfig
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.run_log import note
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.breakdown import render_breakdown
+from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.run import results as outcome
+from envcoder_bench.run.checkpoint import Checkpoint, save_checkpoint
+from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.plan import Plan, release, used_bytes
+from envcoder_bench.run.prepare import Group, build_task
+from envcoder_bench.run.profile import RunProfile
+from envcoder_bench.run.result import RunResult, finished, unfinished
+from envcoder_bench.run.session import RunObserver, Wave, make_agent
+from envcoder_bench.shaping.contract import Shaping
+
+log = logging.getLogger(__name__)
+
+# Hydra, rl_games' registry and redirected streams are those of the whole process: of several runs, each in a thread,
+# one at a time does what needs this. Training on a CPU does not.
+ALONE = threading.RLock()
+
+
+@dataclass
+class Training:
+    """What is left of a run.
+
+    Attributes:
+        saved: how far it got, which is kept up to date.
+        resumed: whether it was begun by another call.
+    """
+
+    folder: RunFolder
+    cfg: DictConfig
+    sources: list[CandidateSource]
+    saved: Checkpoint
+    reporter: Reporter
+    stop: StopRequest
+    resumed: bool = False
+
+    def __post_init__(self) -> None:
+        self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
+
+    def see_through(self, plan: Plan) -> RunResult:
+        """Use up the waves, and then rank; or stop with a checkpoint where that is asked for."""
+        saved, stopped_at = self.saved, None
+        if plan.waves:
+            for line in (str(plan), *plan.wide):
+                log.info(line)
+            saved.needed = max(saved.needed, plan.needed)
+            stopped_at = self._train(plan.waves)
+        else:
+            self._note_software()
+        if stopped_at is None:
+            with ALONE:
+                outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
+        breakdown = None if self.profile is None else self.profile.finish()
+        if breakdown is not None:
+            note("the profile\n" + render_breakdown(breakdown, 100))
+        if stopped_at is None:
+            result = finished(self.folder, self.cfg, True, breakdown)
+            note("the ranking\n" + result.table())
+            return result
+        note(f"stopped {stopped_at}")
+        stopped = unfinished(self.folder, self.cfg, saved.results, self.stop.by, stopped_at)
+        return replace(stopped, breakdown=breakdown)
+
+    def _train(self, waves: list[list[Group]]) -> str | None:
+        """Train all waves; returns where they were stopped, or None at their end."""
+        saved = self.saved
+        total = saved.waves + len(waves)
+        logs = self._open_logs()
+        stopped_at = None
+        try:
+            while waves and stopped_at is None:
+                if self.stop.by is not None:
+                    return f"before wave {saved.waves + 1} of {total}" if total > 1 else "before the first iteration"
+                best = max((r for r in saved.results if r.measured), key=lambda r: r.fitness, default=None)
+                seen = None if best is None else (best.candidate, best.fitness)
+                # nothing here keeps a wave: its memory is that of the next
+                stopped_at = self._train_wave(Wave(waves.pop(0), saved.waves + 1, total, seen), logs)
+                release(self.cfg.device)
+        finally:
+            logs.close()
+        return stopped_at
+
+    def _note_software(self) -> None:
+        """Once: write down with what a resumed run goes on, and say so where that is not what it began with."""
+        if self.resumed:
+            self.resumed = False
+            different = self.folder.note_software(self.cfg.device)
+            if different:
+                log.warning("%s: %s", self.folder.path, different)
+
+    def _open_logs(self) -> RunLogs:
+        folder, saved = self.folder, self.saved
+        if not saved.begun:
+            return RunLogs.begin(folder.path)
+        iteration = saved.training["iteration"] if saved.training else 0
+        try:
+            logs = RunLogs.resume(folder.path, iteration, saved.done, saved.rows)
+        except ValueError as error:
+            raise UserError(f"{error}; put back a copy of it, or delete it to go on without those rows") from error
+        for name, rows in logs.lost.items():
+            log.warning("%s: %s rows from before are lost; the run goes on", folder.path / name, rows)
+        return logs
+
+    def _train_wave(self, wave: Wave, logs: RunLogs) -> str | None:
+        """Train, evaluate and save a wave; returns where it was stopped, or None: what comes after it may begin."""
+        with contextlib.ExitStack() as alone:
+            alone.enter_context(ALONE)
+            session, training = self._open_session(wave, logs)
+            if self.cfg.device == "cpu":
+                alone.close()  # a CUDA device captures graphs, which nobody may disturb
+            self.saved.groups, self.saved.training = [], None
+            try:
+                session.agent.train()
+            finally:
+                session.close()
+            if session.complete:
+                self.saved.rows = logs.rows
+                self._finish_wave(session)
+                if self.profile is not None:
+                    with ALONE:  # it traces
+                        self.profile.time_candidates(wave.groups, training)
+                if wave.number == wave.total:
+                    return None
+        if self.stop.by is None:
+            return None
+        where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
+        return f"{where}after iteration {session.iteration} of {self.cfg.learning_iterations}"
+
+    def _open_session(self, wave: Wave, logs: RunLogs) -> tuple[RunObserver, GroupedVecTask]:
+        """A wave ready to train, on from the checkpoint if that is of this wave."""
+        cfg, saved = self.cfg, self.saved
+        keys = [(group.name, group.seed) for group in wave.groups]
+
+        def env(num_envs: int, shapings: list[Shaping]) -> GroupedVecTask:
+            layout = GroupLayout(len(keys), num_envs)
+            return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [seed for _, seed in keys])
+
+        def save(state: dict[str, Any]) -> None:
+            save_checkpoint(self.folder.checkpoint, replace(saved, groups=keys, training=state, rows=logs.rows))
+
+        training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
+        evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
+        session = RunObserver(
+            cfg, wave, training, evaluation, logs, self._on_evaluation, save, self.profile, self.reporter, self.stop
+        )
+        make_agent(cfg, training, session)
+        session.begin(saved.training, self.folder.checkpoint)
+        self._note_software()  # only now: the checkpoint fits to the config
+        return session, training
+
+    def _on_evaluation(self, session: RunObserver) -> None:
+        self.saved.peak = max(self.saved.peak, used_bytes(self.cfg.device))
+        outcome.save_results(self.folder, self.sources, self.saved.results + outcome.trained(session))
+
+    def _finish_wave(self, session: RunObserver) -> None:
+        saved = self.saved
+        saved.results += outcome.trained(session)
+        saved.waves += 1
+        saved.seconds += session.seconds()
+        outcome.export_policies(self.folder, session, saved.results)
+        outcome.save_results(self.folder, self.sources, saved.results)
+        save_checkpoint(self.folder.checkpoint, saved)  # last: from here on the wave is not trained again

@@ -1,0 +1,366 @@
+"""A run from Python: what evaluate() returns is what the command writes, it is silent, and nothing outlives it."""
+
+import gc
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import QUICK, assert_same_weights, run, write_candidates
+
+import envcoder_bench
+from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate, resume
+from envcoder_bench.core.errors import Stopped
+from envcoder_bench.run import training
+from envcoder_bench.run.folder import RunFolder
+
+TEXTS = {
+    "cosine": """
+def compute_reward(pole_angle, actions):
+    c = torch.cos(pole_angle)
+    return c - 0.1 * actions[:, 0], {"cosine": c}
+""",
+    # numbers of generators that are those of the whole process
+    "noisy": """
+import numpy, random
+def compute_reward(pole_angle):
+    return torch.cos(pole_angle) + 0.1 * torch.normal(0.0, torch.ones_like(pole_angle))
+def compute_initial_state(state_dict):
+    start = 0.1 * torch.randn_like(state_dict["dof_pos"]) + 0.01 * (random.random() + numpy.random.rand())
+    return {"dof_pos": start}
+""",
+    "breaks": "def compute_reward(pole_angel):\n    return pole_angel\n",
+}
+SETTINGS = dict(
+    num_envs_per_candidate=4, learning_iterations=4, sim="mujoco_cpu", device="cpu",
+    overrides={"evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2},
+)  # fmt: skip
+WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", 4, "--seeds", 2]
+FILES = ("results.csv", "curves.csv", "components.csv", "points.csv")
+
+
+def cartpole(output, texts=TEXTS, **more):
+    return evaluate("Cartpole", texts, output_dir=output, **{**SETTINGS, **more})
+
+
+def files(folder):
+    """The tables, without the folder that candidates of the command stand in."""
+    return {name: (folder / name).read_text().replace(f"{folder.parent / 'files'}/", "") for name in FILES}
+
+
+def in_thread(work):
+    """Run in another thread; returns a function that waits for the end and gives the result."""
+    done = []
+    thread = threading.Thread(target=lambda: done.append(work()))
+    thread.start()
+
+    def join():
+        thread.join(300)
+        assert done, "the thread failed, or is not done"
+        return done[0]
+
+    return join
+
+
+@pytest.fixture(scope="module")
+def of_command(tmp_path_factory):
+    """The same run by the command."""
+    folder = tmp_path_factory.mktemp("command")
+    return run(folder / "run", *WORDS, "--candidates", *write_candidates(folder / "files", TEXTS))
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return cartpole(tmp_path_factory.mktemp("library") / "run", seeds=2)
+
+
+def test_the_numbers_are_those_of_the_command(result, of_command):
+    assert files(result.folder) == files(of_command)
+    for place in (of_command / "candidates").rglob("*.pth"):
+        own = torch.load(result.folder / place.relative_to(of_command), weights_only=False)["model"]
+        assert_same_weights(own, torch.load(place, weights_only=False)["model"])
+
+
+def test_the_result_is_what_the_files_say(result):
+    assert isinstance(result, RunResult) and result.complete and result.trained and result.stopped_by is None
+    summary = json.loads((result.folder / "summary.json").read_text())
+    assert result.summary == summary and result.fitness_meaning == summary["fitness_meaning"]
+    read = pd.read_csv(result.folder / "results.csv", dtype={"candidate": str})
+    pd.testing.assert_frame_equal(result.results.fillna({"error": ""}), read.fillna({"error": ""}), check_dtype=False)
+    ranking = result.ranking
+    assert list(ranking["candidate"]) == [row["candidate"] for row in summary["ranking"]]
+    assert [None if pd.isna(x) else int(x) for x in ranking["rank"]] == [row["rank"] for row in summary["ranking"]]
+    assert list(ranking["baseline"]) == [row["baseline"] for row in summary["ranking"]]
+    for name, frame in (("curves", result.curves), ("components", result.components), ("points", result.points)):
+        pd.testing.assert_frame_equal(frame, pd.read_csv(result.folder / f"{name}.csv", dtype={"candidate": str}))
+        assert set(frame["seed"]) == {0, 1}
+    assert {(point.candidate, point.seed) for point in result.evaluations()} == set(result.policies)
+    trained = ("human", "unshaped", "cosine", "noisy")
+    assert set(result.policies) == {(name, seed) for name in trained for seed in (0, 1)}
+    assert all(path.name == f"policy_seed_{seed}.pth" for (_, seed), path in result.policies.items())
+    assert list(result.failed) == ["breaks"] and "parameter 'pole_angel' is no key" in result.failed["breaks"]
+    assert result.succeeded and "cosine" in result.table() and str(result) == result.table()
+    assert "rows=" not in repr(result)
+
+
+def test_a_complete_run_is_read_and_not_trained_again(result):
+    before = {path: path.stat().st_mtime_ns for path in result.folder.rglob("*") if path.is_file()}
+    again = resume(str(result.folder))
+    assert again.complete and not again.trained
+    pd.testing.assert_frame_equal(again.ranking, result.ranking)
+    assert before == {path: path.stat().st_mtime_ns for path in result.folder.rglob("*") if path.is_file()}
+
+
+# what it leaves alone
+
+
+def surroundings():
+    """What a run might change of its process."""
+    return {
+        "threads": torch.get_num_threads(),
+        "precision": torch.get_float32_matmul_precision(),
+        "tf32": (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32),
+        "cudnn": (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, torch.backends.cudnn.enabled),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "dtype": torch.get_default_dtype(),
+        "gradients": torch.is_grad_enabled(),
+        "torch": torch.get_rng_state().tolist(),
+        "random": random.getstate(),
+        "numpy": [x.tolist() if isinstance(x, np.ndarray) else x for x in np.random.get_state()],
+        "print": repr(torch.tensor([1e-9, 123.456789])),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+        "streams": (sys.stdout, sys.stderr),
+        "warnings": (list(warnings.filters), warnings.showwarning, warnings.formatwarning),
+        "logging": (list(logging.getLogger("envcoder_bench").handlers), logging.getLogger("envcoder_bench").level),
+        "collector": gc.isenabled(),
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+    }
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_nothing_is_printed_and_nothing_outlives_it(tmp_path, capfd, collecting):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    torch.manual_seed(7)
+    if not collecting:
+        gc.disable()
+    try:
+        before = surroundings()
+        made = cartpole(tmp_path / "run", seed=3)
+        after = surroundings()
+    finally:
+        gc.enable()
+        torch.set_num_threads(threads)
+    assert made.complete
+    assert {name: value for name, value in after.items() if value != before[name]} == {}
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_fresh_process_is_left_as_it_was(tmp_path):
+    """Imports count too: rl_games changes how torch prints when it is imported."""
+    program = f"""
+import sys
+import envcoder_bench
+assert "torch" not in sys.modules and "pandas" not in sys.modules
+import torch
+text, threads = repr(torch.tensor([1e-9, 123.456789])), torch.get_num_threads()
+made = envcoder_bench.evaluate("Cartpole", {{"cosine": {TEXTS["cosine"]!r}}}, output_dir={str(tmp_path / "run")!r},
+    num_envs_per_candidate=2, learning_iterations=1, baselines=False, sim="mujoco_cpu", device="cpu",
+    overrides=["evaluation.num_envs=2", "evaluation.final_episodes=2"])
+assert made.complete and repr(torch.tensor([1e-9, 123.456789])) == text and torch.get_num_threads() == threads
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_it_has_to_say_is_logged(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "envcoder_bench")
+    cartpole(tmp_path / "run", {name: TEXTS[name] for name in ("cosine", "breaks")}, baselines=False)
+    assert caplog.messages[0].startswith("candidate breaks cannot be evaluated: breaks.py:1: in compute_reward: ")
+    assert caplog.messages[1].startswith("memory: about ") and all(r.name.startswith("envc") for r in caplog.records)
+
+
+class Heard(Reporter):
+    """Remembers what it hears, and can wait for an iteration."""
+
+    def __init__(self, wait_at=None):
+        self.heard, self.wait_at = [], wait_at
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def run_began(self, folder):
+        self.heard.append(("run", folder))
+
+    def wave_began(self, *given):
+        self.heard.append(("wave", given))
+
+    def iteration_done(self, iteration, env_steps, best):
+        self.heard.append((iteration, env_steps, best and best[0]))
+        if iteration == self.wait_at:
+            self.reached.set()
+            assert self.go_on.wait(300)
+
+    def wave_ended(self):
+        self.heard.append("end")
+
+
+def test_a_reporter_hears_how_far_it_is(tmp_path):
+    heard = Heard()
+    cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False, reporter=heard)
+    run_began, wave, *iterations, end = heard.heard
+    assert (run_began, wave, end) == (("run", tmp_path / "run"), ("wave", (1, 1, 0, 4)), "end")
+    assert iterations == [(k, k * 4 * 16, None if k == 1 else "cosine") for k in (1, 2, 3, 4)]
+
+
+# threads
+
+
+def test_a_run_that_another_thread_stops_goes_on_to_the_same_end(tmp_path, of_command):
+    heard, stop = Heard(wait_at=2), StopRequest()
+    join = in_thread(lambda: cartpole(tmp_path / "run", seeds=2, reporter=heard, stop=stop))
+    assert heard.reached.wait(300)
+    stop("enough")
+    stop("a second request changes nothing")
+    heard.go_on.set()
+    stopped = join()
+    assert (stopped.complete, stopped.stopped_by, stopped.stopped_at) == (False, "enough", "after iteration 2 of 4")
+    assert (stopped.folder / "checkpoint.pth").is_file() and stopped.summary == {}
+    assert set(stopped.results["status"]) == {"running", "failed at load"} and list(stopped.failed) == ["breaks"]
+    assert stopped.policies == {} and stopped.pictures == []
+    ended = in_thread(lambda: resume(stopped.folder))()
+    assert ended.complete and ended.trained and not (stopped.folder / "checkpoint.pth").exists()
+    assert files(ended.folder) == files(of_command)
+    for (name, seed), path in ended.policies.items():
+        own = torch.load(path, weights_only=False)["model"]
+        theirs = of_command / "candidates" / name / f"policy_seed_{seed}.pth"
+        assert_same_weights(own, torch.load(theirs, weights_only=False)["model"])
+
+
+def test_a_request_from_before_stops_it_before_the_first_iteration(tmp_path):
+    stop = StopRequest()
+    stop(signal.SIGTERM)
+    stopped = cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, stop=stop)
+    assert (stopped.complete, stopped.stopped_by) == (False, signal.SIGTERM)
+    assert stopped.stopped_at == "before the first iteration" and len(stopped.results) == 0 and stopped.curves.empty
+    assert resume(stopped.folder).complete
+
+
+def test_two_runs_side_by_side_come_to_what_each_comes_to_alone(tmp_path, of_command):
+    """The first stands still in the middle of its training while the second begins, trains and ends."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, second = Heard(wait_at=2), Heard(wait_at=3)
+        join_first = in_thread(lambda: cartpole(tmp_path / "first", seeds=2, reporter=first))
+        assert first.reached.wait(300)
+        join_second = in_thread(lambda: cartpole(tmp_path / "second", seeds=2, reporter=second))
+        assert second.reached.wait(300)  # it neither waits for the first, nor for its end
+        first.go_on.set()
+        second.go_on.set()
+        ended = join_first(), join_second()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    for result in ended:
+        assert files(result.folder) == files(of_command)
+
+
+def test_ctrl_c_between_waves_tells_the_folder(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "GroupedVecTask", interrupted)
+    with pytest.raises(Stopped) as stop:
+        cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False)
+    assert stop.value.folder == tmp_path / "run" and isinstance(stop.value, KeyboardInterrupt)
+
+
+# what it is given
+
+
+def test_candidates_are_files_folders_or_texts(tmp_path):
+    text = TEXTS["cosine"]
+    (file,) = write_candidates(tmp_path / "files", {"cosine": text})
+    more = dict(baselines=False, learning_iterations=1)
+    given = [file, str(file), [file], file.parent, {"cosine": text}]
+    made = [cartpole(tmp_path / f"run_{k}", candidates, **more) for k, candidates in enumerate(given)]
+    for one in made:
+        assert one.results.equals(made[0].results) and list(one.results["candidate"]) == ["cosine"]
+        assert (one.folder / "candidates" / "cosine" / "source.py").read_text() == text
+
+
+def test_settings_are_keys_of_the_config(tmp_path):
+    made = cartpole(
+        tmp_path / "run", TEXTS, candidate_idx=[0], shaper_types=["compute_reward", "compute_done"],
+        baselines=False, seeds=np.int64(1), max_memory="4GiB", learning_iterations=1, num_envs=6,
+        overrides=["evaluation.num_envs=2", "evaluation.final_episodes=2", "train.params.network.mlp.units=[8,4]"],
+    )  # fmt: skip
+    cfg, sources = RunFolder(made.folder).read()
+    assert [source.name for source in sources] == ["cosine"] and not cfg.baselines and cfg.max_memory == "4GiB"
+    assert list(cfg.shaper_types) == ["compute_reward", "compute_terminal"] and cfg.num_envs_per_candidate == 6
+    assert list(cfg.train.params.network.mlp.units) == [8, 4]
+
+
+GOOD = {"good": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (dict(task="Cartpol"), r"unknown task 'Cartpol' \(did you mean Cartpole\?\)"),
+        (dict(sedes=3), r"unknown key 'sedes' \(did you mean"),
+        (dict(seeds=0), "seeds must be a whole number of at least 1, got 0"),
+        (dict(seeds=object()), "seeds must be a number, a text, a list or a mapping, got object"),
+        (dict(overrides={"train.params.config.gamma": 2}), "config.gamma: must be a number from 0 to 1, got 2"),
+        (dict(overrides="train.params.config.gama=1"), r"did you mean train\.params\.config\.gamma"),
+        (dict(shaper_types=["compute_rewrd"]), "unknown shaper type 'compute_rewrd'"),
+        (dict(candidates={}), "names none"),
+        (dict(candidates={"good": 3}), r"candidates by name are texts, .* got \{str: int\}"),
+        (dict(candidates={"a/b": "x = 1"}), "rename it"),
+        (dict(candidates={"human": "x = 1"}), "has a baseline's name"),
+        (dict(candidates="nowhere.py"), "nowhere.py does not exist"),
+        (dict(candidate_idx=[4]), "no candidate at position 4: there are 1"),
+        (dict(device="toaster"), "toaster"),
+        (dict(num_envs=4), "cannot be shared out evenly"),
+        (dict(output_dir="{taken}"), "is not empty"),
+    ],
+)
+def test_bad_input_is_a_user_error_and_nothing_is_written(tmp_path, monkeypatch, capfd, given, message):
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "file").touch()
+    monkeypatch.chdir(tmp_path)  # runs/ would come to be here
+    if given.get("output_dir"):
+        given = {"output_dir": str(taken)}
+    with pytest.raises(UserError, match=message):
+        evaluate(**{"task": "Cartpole", "candidates": GOOD, "sim": "mujoco_cpu", "device": "cpu", **given})
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"] and capfd.readouterr() == ("", "")
+
+
+def test_there_is_nothing_else_at_the_root():
+    assert set(envcoder_bench.__all__) == set(envcoder_bench._WHERE)
+    assert all(getattr(envcoder_bench, name) is not None for name in envcoder_bench.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'evaluat'"):
+        _ = envcoder_bench.evaluat
+    with pytest.raises(UserError, match="there is no run here"):
+        resume("nowhere")
+
+
+def test_the_readme_s_example_runs(tmp_path, monkeypatch, capsys):
+    readme = (Path(envcoder_bench.__file__).resolve().parents[1] / "README.md").read_text()
+    block = readme.partition("## From Python")[2].partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("human", "unshaped", "calm", "vs_human"))
+    assert [path.name.startswith("Cartpole_") for path in (tmp_path / "runs").iterdir()] == [True]
