@@ -1,6 +1,7 @@
 # make demo   install, then rank the shipped candidates on Cartpole and Anymal (about 5 minutes on 2 CPU cores)
 # make demo-auto   install, then search for shaping without a language model on Cartpole (about 3 minutes)
-# make test   install, then run the tests
+# make test   install, then run all tests
+# make test-fast   install, then run the tests that neither train nor start processes, for daily work
 # make lint   ruff, pyright and the Python 3.8 check
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -8,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo demo-auto test lint install clean
+.PHONY: demo demo-auto test test-fast lint install clean
 
 install: $(VENV)/installed
 
@@ -28,6 +29,9 @@ demo-auto: install
 
 test: install
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+test-fast: install
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 lint: install
 	$(BIN)/ruff check .

@@ -21,10 +21,12 @@ from envcoder_bench.command_line import (
     add_where,
     as_words,
     common_overrides,
+    shown_messages,
 )
-from envcoder_bench.core.errors import Stopped, UserError
+from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.registry import check_task_name
 
 if TYPE_CHECKING:
     from envcoder_bench.run.result import RunResult
@@ -123,7 +125,7 @@ SEARCH_FLAGS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    with best_effort_output():
+    with best_effort_output(), shown_messages():
         return _main(argv)
 
 
@@ -139,6 +141,9 @@ def _main(argv: Sequence[str] | None) -> int:
             raise UserError(
                 "who writes the candidates? Give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help"
             )
+        if not args.resume:
+            with user_input():
+                check_task_name(args.task)
         return _search(args)
     except UserError as error:
         print(f"auto-shape: error: {error}", file=sys.stderr)
@@ -154,7 +159,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _search(args: argparse.Namespace) -> int:
     """Search, and show it; returns the exit code."""
     # torch and the simulators load here, so that --help is instant
-    from envcoder_bench.console import Console, exit_code, show_profile, show_ranking, shown_by
+    from envcoder_bench.console import Console, exit_code, show_profile, show_ranking
     from envcoder_bench.search import launch, screen
 
     class View(screen.View):
@@ -168,20 +173,19 @@ def _search(args: argparse.Namespace) -> int:
     gc.freeze()  # what was imported stays: the collector need not look at it again
     console = Console(names_folder=False)
     view = View(console, console.stop)
-    with shown_by(console):
-        if args.resume:
-            result = launch.resume(Path(args.resume), view)
-        else:
-            result = launch.start(
-                task=args.task,
-                llm=args.llm,
-                task_description=args.task_description,
-                overrides=overrides(args),
-                base_url=args.base_url,
-                candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
-                output_dir=None if args.output_dir is None else Path(args.output_dir),
-                view=view,
-            )
+    if args.resume:
+        result = launch.resume(Path(args.resume), view)
+    else:
+        result = launch.start(
+            task=args.task,
+            llm=args.llm,
+            task_description=args.task_description,
+            overrides=overrides(args),
+            base_url=args.base_url,
+            candidates=None if args.candidates is None else [Path(p) for p in args.candidates],
+            output_dir=None if args.output_dir is None else Path(args.output_dir),
+            view=view,
+        )
     if result.stopped is not None:
         print(f"stopped {result.stopped.stopped_at}; go on with: {result.command}", file=sys.stderr)
         return exit_code(result.stopped)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import re
+import logging
 import sys
 import warnings
 from contextlib import contextmanager
@@ -12,6 +12,9 @@ from typing import Any, Callable, Iterator, Sequence
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
+from envcoder_bench.core.grouping import Grouped
+from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.core.run_log import LOGGERS
 from envcoder_bench.core.shell import invocation, quoted
 from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import known_types
@@ -33,7 +36,10 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.add_argument(
-            "overrides", nargs="*", metavar="key=value", help="override a key of cfg/; unknown keys are errors"
+            "overrides",
+            nargs="*",
+            metavar="key=value",
+            help="override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
         )
 
     def error(self, message: str):
@@ -44,14 +50,8 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse; key=value may stand anywhere, also after a flag that takes several values."""
-        takes_one = {flag for action in self._actions if _takes_one(action) for flag in action.option_strings}
-        values = [False, *(word in takes_one for word in words)]  # what follows such a flag is its value
-        is_override = [
-            bool(re.match(r"[+~\w][\w.@]*=", word)) and not (value or Path(word).exists())
-            for word, value in zip(words, values)
-        ]
-        overrides = [word for word, is_one in zip(words, is_override) if is_one]
-        args = self.parse_args([word for word, is_one in zip(words, is_override) if not is_one])
+        rest, overrides = split_overrides(self, words)
+        args = self.parse_args(rest)
         for word in args.overrides:
             raise UserError(f"'{word}' is neither a flag nor key=value; see --help")
         args.overrides = overrides
@@ -63,9 +63,10 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
 
     A reader of what is printed that has gone, or a closed terminal, changes neither the run nor its exit code.
     """
-    with best_effort_output(), _plain_warnings():
+    with best_effort_output():
         try:
-            return run(list(words))
+            with shown_messages():
+                return run(list(words))
         except UserError as error:
             message, code = f"error: {error}", 2
         except OSError as error:
@@ -76,6 +77,35 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
             message, code = str(stop) or "stopped; nothing was written", 130
         print(f"{name}: {message}", file=sys.stderr)
         return code
+
+
+@contextmanager
+def shown_messages() -> Iterator[None]:
+    """Print what the package has to say, and Python's warnings, on stderr; warnings that repeat on one line."""
+    handler, package = Grouped(_print_message), logging.getLogger(LOGGERS[0])
+    level = package.level
+    package.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(handler)
+    try:
+        with _plain_warnings():
+            yield
+    finally:
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(handler)
+        logging.captureWarnings(False)
+        package.setLevel(level)
+        handler.flush()
+
+
+def _print_message(text: str) -> None:
+    """Print on stderr, above the progress bar if there is one."""
+    bars = sys.modules.get("tqdm")
+    if bars is None:
+        print(text, file=sys.stderr, flush=True)
+    else:
+        bars.tqdm.write(text, file=sys.stderr)
 
 
 @contextmanager
@@ -92,10 +122,6 @@ def _plain_warnings() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = before
-
-
-def _takes_one(action: argparse.Action) -> bool:
-    return bool(action.option_strings) and action.nargs is None and action.type is None and action.choices is None
 
 
 def add_effort(group: Any) -> None:

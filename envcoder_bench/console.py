@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
 
 from envcoder_bench.core.errors import DiskError, Stopped, UserError
-from envcoder_bench.core.messages import is_muted
 from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -19,10 +18,11 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 if TYPE_CHECKING:  # torch, which the command line's --help does without
     from envcoder_bench.run.result import RunResult
 
+log = logging.getLogger(__name__)
 _HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
-class Console(Reporter, logging.Handler):
+class Console(Reporter):
     """Shows runs that a command starts one after the other, and stops them at a signal.
 
     Args:
@@ -34,24 +34,14 @@ class Console(Reporter, logging.Handler):
     """
 
     def __init__(self, names_folder: bool = True) -> None:
-        super().__init__(logging.INFO)
         self.stop = StopRequest()
         self._names_folder = names_folder
         self._progress: Progress | None = None
         self._handlers: dict[signal.Signals, Any] = {}
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a message, above the progress bar if there is one."""
-        if is_muted():
-            return
-        if self._progress is None:
-            print(record.getMessage(), file=sys.stderr, flush=True)
-        else:
-            self._progress.write(record.getMessage())
-
     def run_began(self, folder: Path) -> None:
         if self._names_folder:
-            print(f"folder: {shown(folder)}", file=sys.stderr)
+            log.info("folder: %s", shown(folder))
 
     def wave_began(self, number: int, waves: int, iteration: int, iterations: int) -> None:
         self._progress = Progress(iterations, iteration, wave=number, waves=waves)
@@ -80,20 +70,6 @@ def _stop_signals() -> list[signal.Signals]:
     if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:
         signals.append(_HANG_UP)
     return signals
-
-
-@contextmanager
-def shown_by(console: Console) -> Iterator[None]:
-    """Print what the package has to say inside the block."""
-    log = logging.getLogger("envcoder_bench")
-    level = log.level
-    log.addHandler(console)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(console)
-        log.setLevel(level)
 
 
 @contextmanager

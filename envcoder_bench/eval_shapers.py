@@ -27,6 +27,7 @@ from envcoder_bench.command_line import (
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.registry import check_task_name
 
 EPILOG = """\
 examples:
@@ -41,13 +42,15 @@ examples:
   COMMAND --task Cartpole --candidate_idx 1 --num_envs_per_candidate 64 --learning_iterations 25
   # how fast it runs forward, instead of how well it follows commands
   COMMAND --task Anymal --fitness user_functions/fitness/anymal_speed.py
+  # does every file load and compile, and what are its rewards? Trains nothing
+  COMMAND --task Anymal --check
   # what candidates of a task find in state_dict, what they may define, and what fitness measures
   COMMAND --task Ant --describe
   # go on with a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
 
-exit codes: 0 ranked; 1 every candidate failed; 2 bad input, or a file that cannot be read or written; 130 stopped by
-Ctrl-C (128 + its number for another signal), resumable.
+exit codes: 0 ranked; 1 every candidate failed (with --check: one or more); 2 bad input, or a file that cannot be read
+or written; 130 stopped by Ctrl-C (128 + its number for another signal), resumable.
 """
 
 
@@ -57,6 +60,11 @@ def build_parser() -> Parser:
     what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole")
     what.add_argument(
         "--describe", action="store_true", help="print the task's state, functions and fitness, and do nothing else"
+    )
+    what.add_argument(
+        "--check",
+        action="store_true",
+        help="load, check and trace the candidates, take one step with them, print what was found, and train nothing",
     )
     what.add_argument(
         "--shaper_types",
@@ -124,6 +132,26 @@ def _describe(task: str, overrides: Sequence[str]) -> int:
     return 0
 
 
+def _check(args: argparse.Namespace) -> int:
+    from envcoder_bench.report.check import render_check
+    from envcoder_bench.run.check import check_candidates
+
+    result = check_candidates(
+        args.task, config_overrides(args), _paths(args.candidates), _positions(args.candidate_idx), args.num_envs
+    )
+    width = max(80, min(160, shutil.get_terminal_size((110, 24)).columns))
+    print(render_check(result.rows, width, result.compiles, result.num_envs), end="")
+    return 0 if result.passed else 1
+
+
+def _paths(words: list[str] | None) -> list[Path] | None:
+    return None if words is None else [Path(word) for word in words]
+
+
+def _positions(words: list[str] | None) -> str | None:
+    return None if words is None else ",".join(listed(words))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     return command("eval-shapers", _main, sys.argv[1:] if argv is None else argv)
@@ -134,25 +162,31 @@ def _main(words: list[str]) -> int:
     if args.output_dir is not None:
         with user_input():
             refuse_taken(Path(args.output_dir))  # before anything is imported that takes seconds
-    from envcoder_bench.console import Console, resumable, show, shown_by
+    if args.resume:
+        if len(words) > (1 if words[0].startswith("--resume=") else 2):
+            raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
+    elif not args.task:
+        raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+    else:
+        with user_input():
+            check_task_name(args.task)
+    if args.describe:
+        return _describe(args.task, config_overrides(args))
+    if args.check:
+        return _check(args)
+    from envcoder_bench.console import Console, resumable, show
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
     gc.freeze()  # what was imported stays: the collector need not look at it again
     console = Console(names_folder=not args.resume)
-    with shown_by(console), resumable():
+    with resumable():
         if args.resume:
-            if len(words) > (1 if words[0].startswith("--resume=") else 2):
-                raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
             return show(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
-        if not args.task:
-            raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
-        if args.describe:
-            return _describe(args.task, config_overrides(args))
         result = evaluate.evaluate(
             args.task,
             args.candidates,
             overrides=config_overrides(args),
-            candidate_idx=None if args.candidate_idx is None else ",".join(listed(args.candidate_idx)),
+            candidate_idx=_positions(args.candidate_idx),
             num_envs=args.num_envs,
             output_dir=args.output_dir,
             reporter=console,

@@ -13,7 +13,7 @@ import argparse
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # subcommand: its module in bench/, and what it measures
@@ -31,7 +31,7 @@ MEASUREMENTS = {
 
 
 def main() -> None:
-    args = build_parser().parse_args()
+    args = parse(sys.argv[1:])
     if args.command == "report":
         from bench.report import report
 
@@ -39,6 +39,21 @@ def main() -> None:
             print(path)
         return
     measure(args)
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Parse; key=value may stand anywhere, also after a flag that takes several values."""
+    from envcoder_bench.core.overrides import split_overrides
+
+    parser = build_parser()
+    rest, overrides = split_overrides(parser, words)
+    args = parser.parse_args(rest)
+    for word in getattr(args, "overrides", []):
+        parser.error(f"'{word}' is neither a flag nor key=value")
+    if overrides and args.command == "report":
+        parser.error(f"report takes no key=value, got {overrides[0]}")
+    args.overrides = overrides
+    return args
 
 
 def measure(args: argparse.Namespace) -> None:

@@ -1,10 +1,50 @@
-"""Tests keep traced programs in a folder of their own."""
+"""Tests keep traced programs in a folder of their own; those that start processes or runs are marked slow."""
 
 import atexit
 import os
 import shutil
+import sys
 import tempfile
+
+import pytest
 
 folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
 os.environ["ENVCODER_BENCH_CACHE"] = folder
+
+_PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
+_seen = []  # of them in the test that runs, if it is not marked slow
+_watching = False
+
+
+def _hook(event, args):
+    if _watching and event in _PROCESSES:
+        _seen.append(f"starts a process: {args[0] if args else event}")
+
+
+sys.addaudithook(_hook)
+
+
+@pytest.fixture(autouse=True)
+def fast_tests_start_nothing(request, monkeypatch):
+    """Fail a test that starts a process or begins a run and is not marked slow."""
+    global _watching
+    if request.node.get_closest_marker("slow"):
+        yield
+        return
+    run_folder = sys.modules.get("envcoder_bench.run.folder")
+    if run_folder is not None:
+        create = run_folder.RunFolder.create.__func__
+        monkeypatch.setattr(
+            run_folder.RunFolder,
+            "create",
+            classmethod(lambda *args, **more: _seen.append("begins a run") or create(*args, **more)),
+        )
+    _seen.clear()
+    _watching = True
+    try:
+        yield
+    finally:
+        _watching = False
+    if _seen:
+        pytest.fail(f"mark this test with @pytest.mark.slow: it {_seen[0]}", pytrace=False)

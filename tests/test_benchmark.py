@@ -13,6 +13,8 @@ sys.path.insert(0, str(SCRIPTS))
 import benchmark as script  # noqa: E402
 from bench import records, startup  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",
     "task.env.learn.episodeLength_s=0.4", "evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1",

@@ -3,7 +3,11 @@
 import importlib.util
 import sys
 
+import pytest
+
 from envcoder_bench.core.folders import project_folder
+
+pytestmark = pytest.mark.slow
 
 SMALL = (
     "--num_iters 1 --shapers_per_iter 2 --num_envs_per_candidate 2 --learning_iterations 1 --seeds 1 --final_seeds 1"

@@ -18,6 +18,8 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.prepare import build_task, prepare
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = [
     "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
     "shaped_return", "env_steps", "error",

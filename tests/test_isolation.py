@@ -3,6 +3,8 @@
 import pytest
 from helpers import ANYMAL_QUICK, QUICK, assert_same_weights, results, run, weights, write_candidates
 
+pytestmark = pytest.mark.slow
+
 CARTPOLE = {
     "mine": """
 def compute_reward(pole_angle, cart_vel, actions):

@@ -19,6 +19,8 @@ from envcoder_bench.core.shell import resume_command
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run import evaluate
 
+pytestmark = pytest.mark.slow
+
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 COMMAND = [sys.executable, eval_shapers.__file__]
 
@@ -40,7 +42,7 @@ def shell(folder, redirection, iterations=3, **environment):
 
 @pytest.mark.parametrize(
     "redirection",
-    ["2>&1 | head -n 1", ">&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full", ">/dev/full 2>/dev/full"],
+    ["2>&1 | head -n 1", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"],
 )
 def test_what_becomes_of_its_output_does_not_matter_to_a_run(tmp_path, redirection):
     code, _ = shell(tmp_path, redirection)
@@ -53,7 +55,7 @@ def test_a_pipe_that_closes_early_does_not_end_a_training(tmp_path):
     """The reader takes one line and goes; the training has lines to print for long after."""
     output = tmp_path / "run"
     process = subprocess.Popen(
-        [*COMMAND, *words(tmp_path, 400), "--output_dir", str(output)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*COMMAND, *words(tmp_path, 60), "--output_dir", str(output)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -95,9 +97,7 @@ def stopped_by(folder, number, times=1, ignored=False, iterations=100_000):
     return process.returncode, told
 
 
-@pytest.mark.parametrize(
-    "number, times", [(signal.SIGHUP, 1), (signal.SIGHUP, 3), (signal.SIGTERM, 1), (signal.SIGINT, 1)]
-)
+@pytest.mark.parametrize("number, times", [(signal.SIGHUP, 3), (signal.SIGTERM, 1), (signal.SIGINT, 1)])
 def test_signals_stop_a_training_with_a_checkpoint(tmp_path, number, times):
     code, told = stopped_by(tmp_path, number, times)
     assert code == 128 + number
@@ -138,10 +138,16 @@ def full(path, *_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run whose disk never fills."""
+    folder = tmp_path_factory.mktemp("whole")
+    return run(folder / "whole", *words(folder, 4), "checkpoint_minutes=0")
+
+
 @pytest.mark.parametrize("nth", [1, 2, 3, 4, 6, 8, 10, 12, 14])
-def test_a_disk_that_fills_at_any_write_loses_nothing(tmp_path, monkeypatch, capsys, nth):
+def test_a_disk_that_fills_at_any_write_loses_nothing(tmp_path, monkeypatch, capsys, nth, whole):
     """The nth atomic write of a run fails: of its folder, a result, a checkpoint, a policy, a picture, the summary."""
-    whole = run(tmp_path / "whole", *words(tmp_path, 4), "checkpoint_minutes=0")
     count, fsync = iter(range(1, 10_000)), os.fsync
     monkeypatch.setattr(files.os, "fsync", lambda fd: full(fd) if next(count) == nth else fsync(fd))
     output = tmp_path / "run"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Mapping
-
-import pandas as pd
+from typing import TYPE_CHECKING, Mapping
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.csv_log import KEYS, CsvLog, line, one_line
 from envcoder_bench.report.results import number
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCALARS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
 _WIDE = "reward/"  # began the names of columns in curves.csv of format 1
@@ -51,6 +52,8 @@ class ComponentLog(CsvLog):
 
 def read_curves(path: str | Path) -> pd.DataFrame:
     """Read curves.csv or components.csv; names are strings (``001`` stays ``001``), empty cells NaN."""
+    import pandas as pd  # here: --check does without
+
     return pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
 
 

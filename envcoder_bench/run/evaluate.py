@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import DiskError, Stopped, UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken
+from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.run import results as outcome
 from envcoder_bench.run.checkpoint import Checkpoint
@@ -74,10 +75,11 @@ def evaluate(
         refuse_taken((given or _new_folder(name)).absolute())  # first: what follows takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
-    with settings_kept():
+    with run_log() as messages, settings_kept():
         with _stoppable(None), ALONE:
             cfg, sources, fitness, saved, plan = _ready(task, words, candidates, candidate_idx, num_envs)
             folder = RunFolder.create((given or _new_folder(name)).absolute(), cfg, sources, fitness)
+        messages.open(folder.path)
         with _at_work(folder), folder.locked():
             reporter.run_began(folder.path)
             return Training(folder, cfg, sources, saved, reporter, stop).see_through(plan)
@@ -94,7 +96,8 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRe
         return result
     _find_task(run, cfg)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
-    with settings_kept(), _at_work(run), run.locked():
+    with run_log() as messages, settings_kept(), _at_work(run), run.locked():
+        messages.open(run.path)
         with ALONE:
             with user_input():
                 pick_simulator(cfg.sim, cfg.device)  # the machine may be another one

@@ -4,6 +4,7 @@
 
     config.yaml          everything the run was asked to do; --resume reads it
     run.json             versions and device that it was made with, and its config as it was when it began
+    run.log              everything that the run said
     results.csv          a row per candidate and seed
     summary.json         the ranking
     curves.csv           learning curves

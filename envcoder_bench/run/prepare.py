@@ -107,50 +107,77 @@ def prepare(
     Raises:
         UserError: the fitness file or a baseline that all need is at fault.
     """
-    given = {source.name: source for source in sources}
-    baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
     with SlowFiles() as slow:
-        files = Files(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
-        tracer = _Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
-        try:
-            task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
-            _check_fitness(files, task, unshaped, cfg.seed)
-            if cfg.untrusted:
-                files = replace(files, jailed=_jailed(cfg, sources, files, task))
-        except CandidateError as error:
-            raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
+        bench = open_bench(cfg, sources, fitness, slow, probe)
         collecting = gc.isenabled()
         gc.disable()  # programs are made of a million small objects that stay: looking for garbage takes longer
         try:
-            return _prepared(cfg, sources, files, task, unshaped, tracer)
+            return _groups(cfg, sources, bench)
         finally:
             if collecting:
                 gc.enable()
 
 
-def _prepared(
+@dataclass(frozen=True)
+class Bench:
+    """What all candidates of a run are prepared with.
+
+    Attributes:
+        task: its facts and a real state; ``probe``: calls functions on that state.
+        unshaped: the unshaped baseline, checked and traced.
+    """
+
+    files: Files
+    tracer: Tracer
+    task: TaskSnapshot
+    probe: Probe
+    unshaped: Shaping
+
+
+def open_bench(
     cfg: DictConfig,
     sources: Sequence[CandidateSource],
-    files: Files,
-    task: TaskSnapshot,
-    unshaped: Shaping,
-    tracer: _Tracer,
-) -> tuple[list[Group], Faults]:
-    probe = Probe(task.state, task.constants, task)
+    fitness: CandidateSource | None,
+    slow: SlowFiles,
+    probe: Task | None = None,
+) -> Bench:
+    """Read the task's facts, load what all candidates need, and jail untrusted files. Arguments as of ``prepare``."""
+    given = {source.name: source for source in sources}
+    baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
+    files = Files(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
+    tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
+    try:
+        task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
+        _check_fitness(files, task, unshaped, cfg.seed)
+        if cfg.untrusted:
+            files = replace(files, jailed=_jailed(cfg, sources, files, task))
+    except CandidateError as error:
+        raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
+    return Bench(files, tracer, task, Probe(task.state, task.constants, task), unshaped)
+
+
+def check_and_trace(source: CandidateSource, bench: Bench, seed: int) -> Shaping:
+    """A candidate over the run's baseline, with what checking and tracing find. Raises CandidateError."""
+    files, task = bench.files, bench.task
+    shaping = load_and_assemble(source, files, seed)
+    with files.slow.step("checking", source.file):
+        shaping = check(shaping, task.state, task.constants, task, bench.probe)
+    return bench.tracer(replace(shaping, functions={**shaping.functions, **_fitness(files, seed)}), task)
+
+
+def _groups(cfg: DictConfig, sources: Sequence[CandidateSource], bench: Bench) -> tuple[list[Group], Faults]:
     groups: list[Group] = []
     faults: Faults = {}
     for source in sources:
         try:
-            shaping = load_and_assemble(source, files, cfg.seed)
-            with files.slow.step("checking", source.file):
-                shaping = check(shaping, task.state, task.constants, task, probe)
-            shaping = tracer(replace(shaping, functions={**shaping.functions, **_fitness(files, cfg.seed)}), task)
-            groups += [group(source, shaping, unshaped, files, seed) for seed in range(cfg.seed, cfg.seed + cfg.seeds)]
+            shaping = check_and_trace(source, bench, cfg.seed)
+            seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+            groups += [group(source, shaping, bench.unshaped, bench.files, seed) for seed in seeds]
         except CandidateError as error:
             faults[source.name] = error
         else:
             _warn_of_memory([own for own in shaping.functions.values() if KINDS[own.type].shaper])
-            tracer.tell()
+            bench.tracer.tell()
     return groups, faults
 
 
@@ -208,14 +235,19 @@ def group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: F
     return Group(source.name, seed, training, replace(judged, **{**found, **evaluation}))
 
 
-class _Tracer:
-    """Traces shapings, with what is known from others and from earlier processes; says what cannot be traced."""
+class Tracer:
+    """Traces shapings, with what is known from others and from earlier processes; says what cannot be traced.
+
+    Attributes:
+        on: whether functions are compiled.
+        untraced: functions of the last shaping that cannot be.
+    """
 
     def __init__(self, cfg: DictConfig, sources: Sequence[CandidateSource]) -> None:
-        self._on = cfg.compile_shapers and kernels.available()
+        self.on = cfg.compile_shapers and kernels.available()
         self._texts = {source.file: source.source for source in sources}
         self._seed, self._memo = cfg.seed, Memo()
-        self._untraced: list[Untraced] = []
+        self.untraced: list[Untraced] = []
         self._told: set[str] = set()
 
     def begin(self, task: Task | TaskSnapshot) -> None:
@@ -225,19 +257,19 @@ class _Tracer:
 
     def __call__(self, shaping: Shaping, task: Task | TaskSnapshot) -> Shaping:
         """The shaping with its programs."""
-        if self._on:
-            shaping, self._untraced = trace(shaping, task.state, task.constants, task, self._memo)
+        if self.on:
+            shaping, self.untraced = trace(shaping, task.state, task.constants, task, self._memo)
         return shaping
 
     def tell(self) -> None:
         """Say which functions of the last shaping have no program, each once: a baseline's are in many."""
-        for refusal in map(str, self._untraced):
+        for refusal in map(str, self.untraced):
             if refusal not in self._told:
                 log.warning("%s: it is not compiled, and runs more slowly", refusal)
             self._told.add(refusal)
 
 
-def _snapshot(task: Task, files: Files, tracer: _Tracer, seed: int) -> tuple[TaskSnapshot, Shaping]:
+def _snapshot(task: Task, files: Files, tracer: Tracer, seed: int) -> tuple[TaskSnapshot, Shaping]:
     """A task's facts and a real state, one step into episodes of the unshaped task, and the unshaped shaping."""
     contract = TaskContract.of(task)
     tracer.begin(task)

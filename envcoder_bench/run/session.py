@@ -14,13 +14,16 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.grouping import flush_messages
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
+from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsNews
 from envcoder_bench.report.points import Point
+from envcoder_bench.report.table import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group
 from envcoder_bench.run.profile import RunProfile
@@ -121,6 +124,7 @@ class Session:
         finally:
             for line in self._physics.last():
                 log.warning(line)
+            flush_messages()
             self.reporter.wave_ended()
             if self.profile is not None:
                 self.profile.stop()
@@ -141,9 +145,11 @@ class Session:
                 self._log()
             self._report_failures()
             self._report_physics()
+            flush_messages()
             if evaluate:
                 self._log_points()
                 self.on_evaluation(self)
+                self._note_progress()
         steps = self.iteration * self.trainer.horizon * self.env.num_envs
         self.reporter.iteration_done(self.iteration, steps, self._best())
 
@@ -208,6 +214,12 @@ class Session:
         overflows, blow_ups = torch.stack((stats.contact_overflows, stats.unstable_resets)).tolist()
         for line in self._physics.lines(overflows, blow_ups, warnings):
             log.warning(line)
+
+    def _note_progress(self) -> None:
+        best = self._best()
+        told = "" if best is None else f", best {fixed(best[1], 3)} {best[0]}"
+        place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
+        note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{told}")
 
     def _log(self) -> None:
         returns = self.env.stats.shaped_return().tolist()

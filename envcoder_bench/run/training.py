@@ -12,7 +12,9 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.run_log import note
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run import results as outcome
 from envcoder_bench.run.checkpoint import Checkpoint, save_checkpoint
@@ -66,8 +68,13 @@ class Training:
             with ALONE:
                 outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
         breakdown = None if self.profile is None else self.profile.finish()
+        if breakdown is not None:
+            note("the profile\n" + render_breakdown(breakdown, 100))
         if stopped_at is None:
-            return finished(self.folder, self.cfg, True, breakdown)
+            result = finished(self.folder, self.cfg, True, breakdown)
+            note("the ranking\n" + result.table())
+            return result
+        note(f"stopped {stopped_at}")
         stopped = unfinished(self.folder, self.cfg, saved.results, self.stop.by, stopped_at)
         return replace(stopped, breakdown=breakdown)
 

@@ -12,7 +12,7 @@ from envcoder_bench.tasks.base import BASELINES
 
 # a name is a folder's and part of file names, on every system: it neither begins as an option or a hidden file does nor
 # ends in a dot
-_NAME = re.compile(r"(?![.-])[\w.+-]+( [\w.+-]+)*(?<!\.)")
+_NAME = re.compile(r"(?![.-])[\w.+=-]+( [\w.+=-]+)*(?<!\.)")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # Windows' devices
 MAX_NAME = 100  # bytes of UTF-8, of 255 that a file's name may have
 FOLDER = "user_functions"
@@ -96,7 +96,7 @@ def _refuse_name(path: Path) -> None:
     name = path.stem
     reason = ""
     if not _NAME.fullmatch(name):
-        allowed = "letters, digits, - _ . + and single spaces"
+        allowed = "letters, digits, - _ . + = and single spaces"
         reason = f"a candidate's name is made of {allowed}, begins with no - or . and ends with no ."
     elif _RESERVED.fullmatch(name):
         reason = f"{name} is a device on Windows"

@@ -10,22 +10,14 @@ import importlib
 import os
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Collection, Mapping
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.tasks import outside
-from envcoder_bench.tasks.base import BASELINES, Task
-from envcoder_bench.tasks.sim_task import (
-    YAML_FILES,
-    check_config,
-    control_timing,
-    ignored_keys,
-    read,
-    used_keys,
-    yaml_file,
-)
-from envcoder_bench.tasks.spec import TaskSpec, digest
+
+if TYPE_CHECKING:  # torch loads with a task's class, which the names do without
+    from envcoder_bench.tasks.base import Task
+    from envcoder_bench.tasks.spec import TaskSpec
 
 GROUP = "envcoder_bench.tasks"  # of entry points
 _SHIPPED = {  # the folder of each
@@ -57,6 +49,11 @@ def get_spec(task: str) -> TaskSpec:
     if task in _SHIPPED:
         _found[task] = _shipped(task)
         return _found[task]
+    if task not in _installed() and not os.path.isdir(task) and ":" not in task:
+        raise ValueError(_unknown(task))
+    from envcoder_bench.tasks import outside
+    from envcoder_bench.tasks.spec import digest
+
     for spec in outside_tasks().values():
         if spec.source in (task, os.path.abspath(task)) and spec.digest == digest(spec.folder):
             return spec
@@ -67,10 +64,10 @@ def get_spec(task: str) -> TaskSpec:
             raise ValueError(f"the entry point {task} = {installed} is of a task named {spec.name}: rename one of them")
     elif os.path.isdir(task):
         spec = _checked(outside.from_folder(Path(task)))
-    elif ":" in task:
-        spec = _checked(outside.from_module(task))
     else:
-        raise ValueError(_unknown(task))
+        spec = _checked(outside.from_module(task))
+    from envcoder_bench.tasks.sim_task import YAML_FILES
+
     _found[spec.name] = spec
     YAML_FILES[spec.name] = str(spec.config)
     return spec
@@ -95,6 +92,8 @@ def _installed() -> dict[str, str]:
 
 
 def _shipped(name: str) -> TaskSpec:
+    from envcoder_bench.tasks.spec import TaskSpec
+
     folder, cfg = _SHIPPED[name], project_folder("cfg")
     if name in _installed():
         raise ValueError(f"an installed package has a task named {name}, which is a shipped one: {_installed()[name]}")
@@ -123,6 +122,8 @@ def _unknown(task: str) -> str:
 
 def baseline_path(name: str, baseline: str) -> Path:
     """The candidate file of a task's baseline, ``human`` or ``unshaped``."""
+    from envcoder_bench.tasks.base import BASELINES
+
     if baseline not in BASELINES:
         hint = near_matches(baseline, BASELINES)
         raise ValueError(f"unknown baseline '{baseline}'{hint}; there are {', '.join(BASELINES)}")
@@ -142,7 +143,8 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     Raises:
         ValueError: an unknown task, simulator or key of ``cfg``, or one that is missing.
     """
-    from envcoder_bench.sim import make_simulator  # here: naming tasks must not load a physics engine
+    from envcoder_bench.sim import make_simulator  # here: naming tasks must load neither torch nor a physics engine
+    from envcoder_bench.tasks.sim_task import check_config, control_timing, ignored_keys, read, used_keys, yaml_file
 
     spec = get_spec(name)
     task_class = spec.task_class

@@ -19,6 +19,8 @@ from tracing_fakes import Compiled, eager, function, make_state, record
 from envcoder_bench.compile import building
 from envcoder_bench.compile.program import Program
 
+pytestmark = pytest.mark.slow
+
 # const values, which clang folds by recursion through all that they are made of
 HANGS = "const float a0 = 1.0f + (float)tid, b0 = (float)tid;\n" + "".join(
     f"const float a{i + 1} = a{i} > b{i} ? a{i} : b{i}; const float b{i + 1} = a{i};\n" for i in range(80)

@@ -15,6 +15,8 @@ from tracing_fakes import Compiled, eager, function, make_state, record
 
 from envcoder_bench.compile.program import Program
 
+pytestmark = pytest.mark.slow
+
 COUNT, STATEMENTS = 240, 14
 WIDTHS = {"x": 4, "y": 4, "pos": 4, "unit": 4, "v": 3, "w": 3, "s": 0, "z": 0}
 WHOLES = {"k": 4, "j": 4, "i": 0}

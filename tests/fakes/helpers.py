@@ -43,7 +43,11 @@ def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int)
             process.send_signal(number)
             break
         time.sleep(0.002)
-    told = process.communicate(timeout=120)[1]
+    try:
+        told = process.communicate(timeout=120)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()  # else it goes on when the tests have ended
+        raise
     return process.returncode, told
 
 

@@ -20,7 +20,10 @@ from envcoder_bench.jail.probing import confinement
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.state import StateDict
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
+]
 LIMITS = Limits(memory=400 << 20, cpu=1, wall=60.0)
 KEY = "sk-canary-do-not-tell"
 BY_NAME = {f"{one.kind}: {one.name}": one for one in ATTACKS}

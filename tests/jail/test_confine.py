@@ -15,7 +15,10 @@ from jail_fakes import judged
 from envcoder_bench.jail import confine, probing
 from envcoder_bench.jail.confine import Limits
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
+]
 ROOT = Path(confine.__file__).parent.parent.parent
 TRY = """
 import errno, json, os, sys

@@ -25,7 +25,10 @@ from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.loading import load_candidate
 from envcoder_bench.tasks.registry import task_names
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
+]
 TYPICAL = Path(__file__).parent / "typical"
 # those of the typical files that are no computation of one environment, and what they are told to write instead
 REFUSED = {

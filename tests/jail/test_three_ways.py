@@ -17,7 +17,10 @@ from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import Candidate
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
+]
 SIZES = (64, 131, 256)
 STEPS = 6
 

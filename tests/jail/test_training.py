@@ -17,7 +17,10 @@ from envcoder_bench.eval_shapers import main
 from envcoder_bench.jail import probing, wire
 from envcoder_bench.shaping.contract import Candidate
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
+]
 WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 7, "--learning_iterations", 4, "--no_baselines"]
 MINE = """
 import torch

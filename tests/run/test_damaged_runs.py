@@ -12,6 +12,8 @@ from helpers import QUICK, run, start_process, stop_at, write_candidates
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 GOOD = 'def compute_reward(pole_angle):\n    c = torch.cos(pole_angle)\n    return c, {"cosine": c}\n'
 WORDS = [
     *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", 8, "--seed", 3,

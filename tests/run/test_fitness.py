@@ -31,6 +31,8 @@ from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.prepare import build_task, prepare
 from envcoder_bench.tasks.registry import get_spec
 
+pytestmark = pytest.mark.slow
+
 CANDIDATES = {
     "gentle": "def compute_reward(pole_angle, actions):\n    return torch.cos(pole_angle) - actions[:, 0] ** 2\n",
     "five_actions": """

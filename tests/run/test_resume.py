@@ -8,6 +8,8 @@ from helpers import QUICK, assert_same_weights, run, start_process, stop_at, wei
 from envcoder_bench import eval_shapers
 from envcoder_bench.run.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 CANDIDATES = {
     "cosine": """
 def compute_reward(pole_angle, progress_buf, actions):
@@ -21,7 +23,7 @@ def compute_reward(progress_buf, pole_angle):
     return torch.cos(pole_angle)
 """,
 }
-ITERATIONS = 12
+ITERATIONS = 8
 WORDS = [
     *QUICK,
     "--task",
@@ -68,14 +70,24 @@ def _assert_ended_alike(output, uninterrupted, iteration=None):
     assert not (output / "checkpoint.pth").exists()
 
 
-@pytest.mark.parametrize("iteration", [0, 1, 3, 9])
-def test_a_killed_run_ends_as_if_uninterrupted(tmp_path, uninterrupted, iteration):
+def _assert_left_alone_while_another_process_works_on_it(output, capsys):
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    with RunFolder(output).locked():
+        assert eval_shapers.main(["--resume", str(output)]) == 2
+    assert f"{output}: another process is at work on this run" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("iteration", [0, 1, 5])  # before a checkpoint, before an evaluation and after one
+def test_a_killed_run_ends_as_if_uninterrupted(tmp_path, uninterrupted, iteration, capsys):
     output = tmp_path / "run"
     assert _stop_at(_words(tmp_path), output, iteration, signal.SIGKILL) == -signal.SIGKILL
     assert not (output / "summary.json").exists()
     # what the user does to the file meanwhile does not matter: the run has its own copy
     (tmp_path / "files" / "cosine.py").write_text("this is no Python", encoding="utf-8")
-    _assert_ended_alike(output, uninterrupted)
+    if iteration == 1:
+        _assert_left_alone_while_another_process_works_on_it(output, capsys)
+    _assert_ended_alike(output, uninterrupted)  # the killed process's lock does not stand in the way
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, uninterrupted):
@@ -91,14 +103,3 @@ def test_a_complete_run_is_shown_again(uninterrupted, capsys):
     assert eval_shapers.main(["--resume", str(uninterrupted)]) == 0
     assert "cosine" in capsys.readouterr().out
     assert before == {path: path.read_bytes() for path in uninterrupted.rglob("*") if path.is_file()}
-
-
-def test_a_run_that_another_process_works_on_is_left_alone(tmp_path, uninterrupted, capsys):
-    output = tmp_path / "run"
-    assert _stop_at(_words(tmp_path), output, 2, signal.SIGKILL) == -signal.SIGKILL
-    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
-    with RunFolder(output).locked():
-        assert eval_shapers.main(["--resume", str(output)]) == 2
-    assert f"{output}: another process is at work on this run" in capsys.readouterr().err
-    assert before == {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
-    _assert_ended_alike(output, uninterrupted)  # neither that lock nor the killed process's stands in the way

@@ -22,6 +22,8 @@ from envcoder_bench.run.profile import RunProfile, plan
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.trainers.ppo.block import LearnerBlock
 
+pytestmark = pytest.mark.slow
+
 CANDIDATES = {
     "still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
     "counting": "calls = []\ndef compute_reward(pole_angle):\n    calls.append(1)\n    return pole_angle.cos()\n",

@@ -12,6 +12,8 @@ from helpers import QUICK, write_candidates
 from envcoder_bench import eval_shapers
 from envcoder_bench.run.slow import SlowFiles
 
+pytestmark = pytest.mark.slow
+
 
 def until(holds):
     """Wait for what another thread does."""

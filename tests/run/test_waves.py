@@ -18,6 +18,8 @@ from envcoder_bench.run.prepare import prepare
 from envcoder_bench.sim.mujoco_cpu import MujocoCpu
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
+pytestmark = pytest.mark.slow
+
 CANDIDATES = {
     "breaks_at_once": "def compute_reward(:\n",
     "breaks_midway": """

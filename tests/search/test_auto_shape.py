@@ -18,6 +18,8 @@ from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
 from envcoder_bench.tasks.registry import baseline_path
 
+pytestmark = pytest.mark.slow
+
 QUICK = [
     "--task", "Cartpole", "--task_description", "Balance the pole, be still", "--shaper_types", "compute_reward",
     "--num_iters", 3, "--shapers_per_iter", 3, "--num_envs_per_candidate", 4, "--learning_iterations", 4,

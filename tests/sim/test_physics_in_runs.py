@@ -16,6 +16,8 @@ from helpers import ANYMAL_QUICK, QUICK, assert_same_weights, results, run, weig
 
 from envcoder_bench.sim import mujoco_model
 
+pytestmark = pytest.mark.slow
+
 PLAIN = "def compute_reward(dof_pos):\n    return torch.cos(dof_pos[:, 1])\n"
 FAR = "def compute_initial_state(dof_pos):\n    return {'dof_pos': torch.full_like(dof_pos, 1e6)}\n"
 SOMETIMES = (

@@ -20,6 +20,8 @@ from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.tasks import check_task, outside, registry
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "add_a_task.md"
 
 

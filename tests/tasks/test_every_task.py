@@ -30,6 +30,7 @@ def test_it_does_what_every_task_must(name, sim, device, check):
     assert list(getattr(TaskCheck(name, sim, device), check)()) == []
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
     """In the environment that trains, with both baselines; where physics is slow, with one and a quarter of it."""
     quick = sim == "mujoco_cpu" or device != "cpu"
@@ -37,6 +38,7 @@ def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
     assert list(TaskCheck(name, sim, device).random_actions(*played)) == []
 
 
+@pytest.mark.slow
 def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys):
     candidate = tmp_path / "joints.py"
     candidate.write_text("def compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos, dof_vel], 1)\n")

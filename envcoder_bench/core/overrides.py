@@ -1,0 +1,51 @@
+"""Tell ``key=value`` words from files and values on a command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Iterator, Sequence
+
+_OVERRIDE = re.compile(r"[+~\w][\w.@]*=")
+
+
+def split_overrides(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command line into what ``parser`` parses and the overrides, which may stand anywhere.
+
+    Behind a flag that takes several values, a word with ``=`` is an override unless it is an existing file or folder;
+    ``./a=b.py`` is never an override. What follows a flag that takes one text is its value.
+
+    Returns:
+        The words for the parser, and the overrides.
+    """
+    actions = {flag: action for action in _actions(parser) for flag in action.option_strings}
+    rest: list[str] = []
+    overrides: list[str] = []
+    flag: argparse.Action | None = None  # whose values may follow
+    for word in words:
+        if word in actions:
+            flag = actions[word]
+        elif flag is not None and flag.nargs is None and _is_text(flag):
+            flag = None
+        elif _OVERRIDE.match(word) and not (flag is not None and _takes_many(flag) and Path(word).exists()):
+            overrides.append(word)
+            continue
+        rest.append(word)
+    return rest, overrides
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
+
+
+def _is_text(flag: argparse.Action) -> bool:
+    return flag.type in (None, Path) and flag.choices is None
+
+
+def _takes_many(flag: argparse.Action) -> bool:
+    return flag.nargs in ("+", "*") and _is_text(flag)

@@ -1,0 +1,151 @@
+"""What a check of candidates found, as a table for the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+from typing import Sequence, Tuple
+
+from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, shorten, split_place
+
+OK, FAILED, SKIPPED = "ok", "failed", "skipped"
+_PREFIX = "compute_"
+
+Spread = Tuple[float, float, float]  # mean, least, greatest
+
+
+@dataclass
+class Checked:
+    """One candidate, checked and not trained.
+
+    Attributes:
+        status: OK, FAILED or SKIPPED (it defines no function that was asked for).
+        defines: its functions that would be used; ``unused``: those that ``--shaper_types`` leaves out.
+        obs_dim, action_dim: widths of the observation and the action, of the baseline's functions where it has none.
+        not_compiled: ``FILE:LINE: in FUNCTION: REASON`` for each of its functions that is called as it is.
+        notes: ``FILE:LINE: TEXT``, what else there is to know.
+        reward, components: mean, least and greatest of the reward in one step, and of each component.
+        error: why it failed, with file and line.
+    """
+
+    name: str
+    status: str = OK
+    baseline: bool = False
+    defines: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    obs_dim: int = 0
+    action_dim: int = 0
+    not_compiled: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    reward: Spread | None = None
+    components: dict[str, Spread] = field(default_factory=dict)
+    error: str = ""
+
+
+def render_check(rows: Sequence[Checked], width: int, compiles: bool, num_envs: int) -> str:
+    """Render a check in lines of at most ``width``; places (FILE:LINE) are not broken.
+
+    Args:
+        compiles: whether functions are compiled at all.
+        num_envs: environments of each candidate in the step.
+    """
+    sections = ["\n".join(_table(rows, width, compiles))]
+    if any(row.reward for row in rows):
+        text = f"rewards: one step of {num_envs:,} environments with random actions"
+        sections.append("\n".join([text, *_rewards(rows, width)]))
+    sections += _places("not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width)
+    sections += _places("notes", [(row.name, row.notes) for row in rows], width)
+    failed = [(row.name, [row.error]) for row in rows if row.status == FAILED]
+    sections += _places(f"failed ({len(failed)} of {len(rows)})", failed, width)
+    skipped = [row.name for row in rows if row.status == SKIPPED]
+    if skipped:
+        text = f"skipped, because they define none of the functions asked for: {', '.join(skipped)}"
+        sections.append(_wrap(text, width))
+    return "\n\n".join(sections) + "\n"
+
+
+def _table(rows: Sequence[Checked], width: int, compiles: bool) -> list[str]:
+    good = [row.status == OK for row in rows]
+    columns = [
+        ["candidate", *(f"{row.name} (baseline)" if row.baseline else row.name for row in rows)],
+        ["status", *(row.status for row in rows)],
+        ["obs", *(str(row.obs_dim) if ok else "" for row, ok in zip(rows, good))],
+        ["act", *(str(row.action_dim) if ok else "" for row, ok in zip(rows, good))],
+        ["compiled", *(_compiled(row, compiles) if ok else "" for row, ok in zip(rows, good))],
+        ["defines", *(_defines(row) for row in rows)],
+    ]
+    return _lay_out([column for column in columns if any(column[1:])], width)
+
+
+def _rewards(rows: Sequence[Checked], width: int) -> list[str]:
+    """A line for each candidate's reward, and one for each component below it."""
+    found: list[tuple[str, str, Spread]] = []
+    for row in rows:
+        if row.reward is not None:
+            found.append((row.name, "reward", row.reward))
+            found += [("", f"  {name}", spread) for name, spread in row.components.items()]
+    columns = [
+        ["candidate", *(name for name, _, _ in found)],
+        ["", *(part for _, part, _ in found)],
+        ["mean [least, greatest]", *_aligned([spread for _, _, spread in found])],
+    ]
+    return _lay_out(columns, width)
+
+
+def _lay_out(columns: list[list[str]], width: int) -> list[str]:
+    """The columns side by side under a rule; the first is cut, and the last wrapped, to stay within ``width``."""
+    columns = [list(column) for column in columns]
+    others = sum(max(map(len, column)) + len(GAP) for column in columns[1:-1])
+    last = max(map(len, columns[-1]))
+    room = max(MIN_NAME_WIDTH, width - others - len(GAP) - min(last, 24))
+    columns[0] = [shorten(text, room) for text in columns[0]]
+    widths = [max(map(len, column)) for column in columns[:-1]]
+    indent = sum(widths) + len(GAP) * len(widths)
+    lines: list[str] = []
+    for cells in zip(*columns):
+        head = "".join(cell.ljust(n) + GAP for cell, n in zip(cells, widths))
+        wrapped = _wrap(cells[-1], max(24, width - indent), "").splitlines() or [""]
+        lines += [f"{head}{wrapped[0]}".rstrip(), *(" " * indent + line for line in wrapped[1:])]
+    return [lines[0], "-" * min(width, max(map(len, lines))), *lines[1:]]
+
+
+def _compiled(row: Checked, compiles: bool) -> str:
+    if not compiles:
+        return "off"
+    count = len(row.defines)
+    return "all" if not row.not_compiled else f"{count - len(row.not_compiled)} of {count}"
+
+
+def _defines(row: Checked) -> str:
+    names = [name.replace(_PREFIX, "") for name in row.defines]
+    return ", ".join([*names, *(f"({name.replace(_PREFIX, '')}: not used)" for name in row.unused)])
+
+
+def _aligned(spreads: Sequence[Spread | None]) -> list[str]:
+    means = [_number(spread[0]) if spread else "" for spread in spreads]
+    room = max(map(len, means), default=0)
+    ranges = [f" [{_number(spread[1])}, {_number(spread[2])}]" if spread else "" for spread in spreads]
+    return [mean.rjust(room) + own if own else "" for mean, own in zip(means, ranges)]
+
+
+def _number(value: float) -> str:
+    return f"{value + 0.0:.4g}"  # no minus before a zero
+
+
+def _places(title: str, found: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
+    """A section with each candidate's texts: a place on a line of its own, the message below. None without texts."""
+    lines: list[str] = []
+    for name, texts in found:
+        if texts:
+            lines.append(f"  {shorten(name, width - 2)}")
+        for text in texts:
+            place, message = split_place(text)
+            indent = "      " if place else "    "
+            lines += [f"    {place}"] * bool(place) + [_wrap(message, width, indent, indent)]
+    return ["\n".join([f"{title}:", *lines])] if lines else []
+
+
+def _wrap(text: str, width: int, first: str = "", then: str = "") -> str:
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False, break_long_words=False
+    )

@@ -1,0 +1,65 @@
+"""Words with ``=``: overrides of the config anywhere on the line, except where they are files or a flag's text."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+
+from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.eval_shapers import build_parser
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import benchmark
+
+
+@pytest.mark.parametrize(
+    "words, rest, overrides",
+    [
+        ("--task Ant a.b=1", "--task Ant", "a.b=1"),
+        ("a=1 --task Ant b=2", "--task Ant", "a=1 b=2"),
+        ("--shaper_types compute_reward compute_goal seeds=2", "--shaper_types compute_reward compute_goal", "seeds=2"),
+        ("--candidates a.py seeds=2 b.py seed=1", "--candidates a.py b.py", "seeds=2 seed=1"),
+        ("--candidate_idx 0 1 +x=1 ~y=2 --seeds 3", "--candidate_idx 0 1 --seeds 3", "+x=1 ~y=2"),
+        ("--candidates ./a=b.py sub/c=d.py e=f.py", "--candidates ./a=b.py sub/c=d.py", "e=f.py"),
+        ("--candidates there=1.py", "--candidates there=1.py", ""),
+        ("--candidates there=1", "--candidates there=1", ""),
+        ("--shaper_types compute_reward --candidates a.py --sim auto there=1", None, "there=1"),
+        ("--task Ant there=1", "--task Ant", "there=1"),  # a folder of that name changes nothing here
+        ("--output_dir lr=3 a=1", "--output_dir lr=3", "a=1"),
+        ("--output_dir=lr=3 a=1", "--output_dir=lr=3", "a=1"),
+        ("--seeds a=1 3", "--seeds 3", "a=1"),
+        ("--num_envs -6 a=1", "--num_envs -6", "a=1"),
+    ],
+)
+def test_a_command_line(words, rest, overrides, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there=1.py").touch()
+    (tmp_path / "there=1").mkdir()
+    found = split_overrides(build_parser(), words.split())
+    assert found[1] == overrides.split()
+    if rest is not None:
+        assert found[0] == rest.split()
+    args = build_parser().parse(words.split())
+    assert args.overrides == overrides.split()
+
+
+def test_flags_of_subcommands():
+    args = benchmark.parse(
+        ["scaling", "--candidates", "4", "16", "a.b=1", "--envs", "64", "c=2", "--out", "x=y.jsonl", "d=3"]
+    )
+    assert (args.candidates, args.envs, args.out) == ([4, 16], 64, Path("x=y.jsonl"))
+    assert args.overrides == ["a.b=1", "c=2", "d=3"]
+    args = benchmark.parse(["physics", "--envs", "4096", "task.sim.dt=0.01", "--tasks", "Ant", "Cartpole", "sim=auto"])
+    assert (args.envs, args.tasks, args.overrides) == ([4096], ["Ant", "Cartpole"], ["task.sim.dt=0.01", "sim=auto"])
+    for words in ("report a=1", "scaling --envs 4 5"):
+        with pytest.raises(SystemExit):
+            benchmark.parse(words.split())
+
+
+def test_lists_of_numbers_hold_no_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=1").touch()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--envs", type=int, nargs="+")
+    assert split_overrides(parser, ["--envs", "4", "a=1"]) == (["--envs", "4"], ["a=1"])

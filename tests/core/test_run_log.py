@@ -1,0 +1,95 @@
+"""The file of a run's folder in which everything is that the run said."""
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.run_log import log_path, note, run_log
+
+log = logging.getLogger("envcoder_bench.some.module")
+
+
+def lines(folder):
+    return [line.split(" ", 2)[2] for line in (folder / "run.log").read_text("utf-8").splitlines()]
+
+
+def test_it_has_what_was_said_before_the_folder_was_there(tmp_path):
+    with run_log() as messages:
+        log.warning("a.py:1: slow")
+        assert log_path() is None
+        messages.open(tmp_path)
+        log.info("begins")
+        log.debug("too much")
+        note("a table")
+        logging.getLogger("py.warnings").warning("from Python\n")
+        logging.getLogger("elsewhere").warning("not ours")
+        assert log_path() == tmp_path / "run.log"
+        assert lines(tmp_path) == ["a.py:1: slow", "begins", "a table", "from Python"]  # before it is closed
+    log.warning("after it")
+    note("after it")
+    assert len(lines(tmp_path)) == 4 and log_path() is None
+    with run_log() as messages:  # a resumed run goes on in it
+        messages.open(tmp_path)
+        log.info("again")
+    assert lines(tmp_path)[4:] == ["again"]
+
+
+def test_it_ends_with_the_error_that_ends_the_run(tmp_path):
+    for error, told in ((UserError("bad input"), "bad input"), (KeyboardInterrupt(), "KeyboardInterrupt")):
+        with pytest.raises(type(error)), run_log() as messages:
+            messages.open(tmp_path)
+            raise error
+        assert lines(tmp_path)[-1] == told
+    with pytest.raises(ZeroDivisionError), run_log() as messages:
+        messages.open(tmp_path)
+        _ = 1 / 0
+    assert (
+        "Traceback" in (tmp_path / "run.log").read_text() and "ZeroDivisionError" in (tmp_path / "run.log").read_text()
+    )
+
+
+def test_nothing_is_left_behind(tmp_path):
+    package = logging.getLogger("envcoder_bench")
+    before = (package.level, list(package.handlers), list(logging.getLogger("py.warnings").handlers))
+    with run_log(), run_log() as messages:
+        messages.open(tmp_path)
+    assert before == (package.level, package.handlers, logging.getLogger("py.warnings").handlers)
+
+
+def test_runs_of_two_threads_have_a_log_each(tmp_path):
+    barrier = threading.Barrier(2, timeout=60)
+
+    def run(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        with run_log() as messages:
+            messages.open(folder)
+            barrier.wait()
+            log.info("this is %s", name)
+            barrier.wait()
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in ("one", "other")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert lines(tmp_path / "one") == ["this is one"] and lines(tmp_path / "other") == ["this is other"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_ends_the_log_and_not_the_run(tmp_path):
+    (tmp_path / "run.log").symlink_to("/dev/full")
+    with run_log() as messages:
+        log.info("before")
+        messages.open(tmp_path)
+        log.info("goes on")
+        note("goes on")
+
+
+def test_a_folder_that_cannot_be_written_ends_the_log_and_not_the_run(tmp_path):
+    with run_log() as messages:
+        messages.open(tmp_path / "nowhere")
+        log.info("goes on")

@@ -1,0 +1,141 @@
+"""eval-shapers --check: what a run would find out about candidates before it trains."""
+
+import pytest
+from helpers import write_candidates
+
+from envcoder_bench.eval_shapers import main
+from envcoder_bench.report.check import Checked, render_check
+from envcoder_bench.run.check import check_candidates
+from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.prepare import build_task
+from envcoder_bench.tasks.registry import task_names
+
+pytestmark = pytest.mark.slow
+
+CPU = ["--sim", "mujoco_cpu", "--device", "cpu"]
+SMALL = ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=5"]
+FILES = {
+    "good": 'def compute_reward(pole_angle):\n    up = torch.cos(pole_angle)\n    return 2 * up, {"up": up}\n',
+    "kept": "LAST = []\n\n\ndef compute_reward(pole_angle):\n    LAST.append(1)\n    return pole_angle\n",
+    "late": "def compute_reward(progress_buf):\n    return 1 / (progress_buf - 1)\n",
+    "leaves": "def compute_reward(pole_angle):\n    return torch.as_tensor(pole_angle.numpy() * 1.0)\n",
+    "sees": "def compute_observation(dof_pos):\n    return torch.cat((dof_pos, dof_pos, dof_pos), dim=1)\n",
+    "syntax": "def compute_reward(:\n",
+    "wide": "def compute_torque(action, dof_vel):\n    return 0 * dof_vel + action.sum(dim=1, keepdim=True)\n",
+}
+
+
+def by_name(result):
+    return {row.name: row for row in result.rows}
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    write_candidates(folder, FILES)
+    return folder, by_name(check_candidates("Cartpole", SMALL, [folder]))
+
+
+def test_what_each_defines_and_its_widths(checked):
+    _, rows = checked
+    assert list(rows) == ["human", "unshaped", *sorted(FILES)]
+    assert rows["good"].defines == ("compute_reward",) and rows["sees"].defines == ("compute_observation",)
+    assert (rows["good"].obs_dim, rows["good"].action_dim) == (4, 1)
+    assert (rows["sees"].obs_dim, rows["wide"].action_dim) == (6, 100)
+    assert rows["human"].baseline and rows["human"].status == "ok" and not rows["good"].baseline
+
+
+def test_what_is_not_compiled_and_why(checked):
+    folder, rows = checked
+    (reason,) = rows["leaves"].not_compiled
+    assert reason.startswith(f"{folder}/leaves.py:2: in compute_reward: takes numbers of the state out of torch")
+    (reason,) = rows["kept"].not_compiled
+    assert reason.startswith(f"{folder}/kept.py:5: in compute_reward: may depend on what an earlier call has kept")
+    assert any(f"{folder}/kept.py:5: in compute_reward: keeps memory" in note for note in rows["kept"].notes)
+    assert f"{folder}/wide.py:1: compute_torque takes actions of any width" in rows["wide"].notes[0]
+    assert not rows["good"].not_compiled and not rows["good"].notes and not rows["human"].not_compiled
+
+
+def test_failures_have_their_line(checked):
+    folder, rows = checked
+    assert {name for name, row in rows.items() if row.status == "failed"} == {"syntax", "late"}
+    assert rows["syntax"].error.startswith(f"{folder}/syntax.py:1: ")
+    assert rows["late"].error.startswith(f"{folder}/late.py:1: in compute_reward: returned NaN or infinity")
+
+
+def test_the_step_is_the_one_that_a_run_would_take(checked):
+    """The human baseline's numbers are those of its own function on the state after one step."""
+    _, rows = checked
+    mean, least, greatest = rows["good"].reward
+    assert 1.5 < least <= mean <= greatest <= 2.0
+    assert rows["good"].components["up"] == pytest.approx((mean / 2, least / 2, greatest / 2))
+    assert rows["wide"].reward is not None and rows["late"].reward is None
+    alone = by_name(check_candidates("Cartpole", SMALL, [checked[0] / "good.py"]))
+    assert alone["good"].reward == rows["good"].reward  # neighbours change nothing
+
+
+def test_a_step_in_parts_is_the_same(checked, monkeypatch):
+    monkeypatch.setattr("envcoder_bench.run.check.MOST_ENVS", 12)
+    again = by_name(check_candidates("Cartpole", SMALL, [checked[0]]))
+    assert again == checked[1]
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_every_task_has_candidates_that_pass(task):
+    result = check_candidates(task, [*SMALL, "num_envs_per_candidate=3"], candidate_idx="0,1")
+    assert result.passed and len(result.rows) == 4
+    assert all(row.reward is not None and row.obs_dim and row.action_dim for row in result.rows)
+    assert build_task(run_config(task, SMALL), 1).num_dofs  # nothing of it stays behind
+
+
+def test_untrusted_files_are_checked_in_the_jail(checked, capfd):
+    folder, _ = checked
+    files = [folder / f"{name}.py" for name in ("good", "leaves")]
+    rows = by_name(check_candidates("Cartpole", [*SMALL, "untrusted=true"], files))
+    assert rows["good"].reward is not None and rows["good"].defines == ("compute_reward",)
+    assert rows["leaves"].status == "failed" and "untrusted code must be traceable" in rows["leaves"].error
+
+
+def test_the_command(checked, capsys, tmp_path, monkeypatch):
+    folder, _ = checked
+    monkeypatch.setenv("COLUMNS", "100")
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    words = ["--task", "Cartpole", "--check", *CPU, "--num_envs_per_candidate", "5"]
+    assert main([*words, "--candidates", str(folder)]) == 1
+    shown = capsys.readouterr()
+    assert "failed (2 of 9):\n  late\n" in shown.out and f"    {folder}/syntax.py:1\n" in shown.out
+    assert "not compiled, and slower for it:\n  kept\n" in shown.out and not shown.err
+    assert main([*words, "--candidates", str(folder), "--candidate_idx", "0", "--no_baselines"]) == 0
+    shown = capsys.readouterr().out
+    assert "good" in shown and "human" not in shown and "failed" not in shown
+    assert main([*words, "--candidates", f"{folder}/sees.py", "--shaper_types", "compute_reward"]) == 2
+    assert "nothing to check: " in capsys.readouterr().err
+    both = [f"{folder}/sees.py", f"{folder}/good.py"]
+    assert main([*words, "--candidates", *both, "--shaper_types", "compute_reward", "--baseline", "unshaped"]) == 0
+    assert "skipped, because they define none of the functions asked for: sees" in capsys.readouterr().out
+    assert main([*words, "--candidates", "nowhere.py"]) == 2
+    assert not list(work.iterdir())  # nothing is written
+
+
+def test_the_table():
+    rows = [
+        Checked("human", baseline=True, defines=("compute_reward",), obs_dim=4, action_dim=1, reward=(0.5, -0.0, 1.0)),
+        Checked("a" * 90, defines=("compute_reward",), unused=("compute_goal",), obs_dim=40, action_dim=12,
+                not_compiled=["a.py:7: in compute_reward: " + "why " * 40], notes=["a.py:9: look"],
+                reward=(12.5, -3.0, 1e6), components={"speed": (1.0, 0.0, 2.0), "effort": (-0.25, -1.0, 0.0)}),
+        Checked("broken", status="failed", error="b.py:3: in compute_reward: raises"),
+    ]  # fmt: skip
+    lines = render_check(rows, 80, True, 1000).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["candidate", "status", "obs", "act", "compiled", "defines"]
+    assert "all" in lines[2] and "0 of 1" in lines[3] and "failed" in lines[4]
+    text = "\n".join(lines)
+    assert "goal: not used" in " ".join(text.split())
+    assert "    a.py:7\n      in compute_reward: why" in text and "    b.py:3\n      in compute_reward: raises" in text
+    rewards = [line.split(maxsplit=1)[-1] for line in lines if "[" in line and "least" not in line]
+    assert [" ".join(line.split()) for line in rewards] == [
+        "reward 0.5 [0, 1]", "reward 12.5 [-3, 1e+06]", "1 [0, 2]", "-0.25 [-1, 0]",
+    ]  # fmt: skip
+    assert "off" in render_check(rows[:1], 80, False, 5)

@@ -1,0 +1,78 @@
+"""What a run says: repeated warnings on one line on the screen, everything in run.log."""
+
+import pytest
+from helpers import QUICK, results, run, write_candidates
+
+from envcoder_bench.eval_shapers import main
+
+pytestmark = pytest.mark.slow
+
+KEEPS = "LAST = []\n\n\ndef compute_reward(pole_angle):\n    LAST.append(1)\n    return torch.cos(pole_angle)\n"
+WIDE = "def compute_torque(action, dof_vel):\n    return 0 * dof_vel + action.sum(dim=1, keepdim=True)\n"
+LATE = """def compute_reward(pole_angle, progress_buf):
+    if progress_buf.max() > 3:
+        raise ValueError("too late")
+    return pole_angle
+"""
+SIZE = ["--num_envs_per_candidate", 2, "--learning_iterations", 2, "--no_baselines"]
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("said")
+    sources = {f"keeps{i}": KEEPS for i in range(5)}
+    sources.update({f"broken{i}": "def compute_reward(:\n" for i in range(2)}, wide=WIDE)
+    sources.update({f"late{i}": LATE for i in range(2)})
+    paths = write_candidates(folder / "files", sources)
+    return folder, paths
+
+
+def test_a_run(said, capfd):
+    folder, paths = said
+    output = run(folder / "run", *QUICK, "--task", "Cartpole", *SIZE, "--candidates", *paths)
+    err = capfd.readouterr().err
+    keeps = [line for line in err.splitlines() if "keeps memory" in line]
+    places = [f"{folder}/files/keeps{i}.py:5" for i in range(3)]
+    assert keeps == [
+        f"{places[0]}: in compute_reward: keeps memory between calls, which --resume cannot restore"
+        f" (5 times; also {places[1]}, {places[2]} and 2 more; all in run.log)"
+    ]
+    assert sum("cannot be evaluated" in line for line in err.splitlines()) == 1
+    assert sum("failed: " in line for line in err.splitlines()) == 1  # while it trains, too
+    log = (output / "run.log").read_text(encoding="utf-8")
+    assert [log.count(f"keeps{i}.py:5: in compute_reward: keeps memory") for i in range(5)] == [1] * 5
+    for text in (
+        "warning: ", "takes actions of any width", "candidate broken1 cannot be evaluated", "folder: ", "memory: about",
+        "candidate late0 (seed 0) failed: ", "candidate late1 (seed 0) failed: ", "iteration 2 of 2: ",
+        "the ranking",
+    ):  # fmt: skip
+        assert text in log, text
+    assert err.index("keeps memory") < err.index("folder: ") < err.index("memory: about") < err.index("failed: ")
+
+
+def test_a_resumed_run_goes_on_in_its_log(tmp_path, capfd):
+    (path,) = write_candidates(tmp_path / "files", {"keeps": KEEPS})
+    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", *SIZE, "--candidates", path)
+    before = (output / "run.log").read_text()
+    (output / "summary.json").unlink()  # as if it had been killed before it was written
+    assert main(["--resume", str(output)]) == 0
+    after = (output / "run.log").read_text()
+    assert after.startswith(before) and "the ranking" in after[len(before) :]
+
+
+def test_the_log_changes_no_result(said, tmp_path):
+    """A log that cannot be written leaves the run as it is."""
+    _folder, paths = said
+    words = [*QUICK, "--task", "Cartpole", *SIZE, "--candidates", paths[0], paths[-3]]
+    one = run(tmp_path / "one", *words)
+
+    def lost(log, path):
+        log._lost = True
+        log.path = path / "run.log"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("envcoder_bench.core.run_log.RunLog.open", lost)
+        other = run(tmp_path / "other", *words)
+    assert (one / "run.log").exists() and not (other / "run.log").exists()
+    assert results(one).equals(results(other))
+    assert (one / "results.csv").read_bytes() == (other / "results.csv").read_bytes()

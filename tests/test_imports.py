@@ -1,0 +1,45 @@
+"""What a command imports: only what its work needs, because importing torch and rl_games takes seconds."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+# what takes long to import; torch._dynamo comes with rl_games' runner
+HEAVY = ["torch", "hydra", "rl_games", "torch._dynamo", "pandas", "matplotlib", "mujoco", "warp", "openai", "anthropic"]
+CODE = """
+import json, sys
+from envcoder_bench.{command} import main
+try:
+    code = main({words!r})
+except SystemExit as stop:
+    code = stop.code
+print(json.dumps([code, [name for name in {heavy!r} if name in sys.modules]]))
+"""
+
+
+def loaded(command, *words):
+    """A command's exit code, and which of HEAVY it imported."""
+    code = CODE.format(command=command, words=list(words), heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("command", ["eval_shapers", "auto_shape"])
+def test_help_and_bad_words_import_nothing(command):
+    assert loaded(command, "--help") == [0, []]
+    assert loaded(command) == [2, []]
+    assert loaded(command, "--task", "Cartpol", "--llm" if command == "auto_shape" else "--sim", "auto") == [2, []]
+
+
+def test_describe_imports_no_trainer():
+    assert loaded("eval_shapers", "--task", "Cartpole", "--describe") == [0, ["torch", "hydra", "mujoco"]]
+
+
+def test_check_imports_neither_the_compiler_of_torch_nor_tables_and_pictures():
+    words = ["--task", "Cartpole", "--check", "--candidate_idx", "0", "--num_envs_per_candidate", "2"]
+    code, found = loaded("eval_shapers", *words, "--sim", "mujoco_cpu", "--device", "cpu")
+    assert code == 0 and not {"torch._dynamo", "pandas", "matplotlib"}.intersection(found)
