@@ -96,9 +96,7 @@ def stopped_by(folder, number, times=1, ignored=False, iterations=100_000):
     return process.returncode, told
 
 
-@pytest.mark.parametrize(
-    "number, times", [(signal.SIGHUP, 3), (signal.SIGTERM, 1), (signal.SIGINT, 1)]
-)
+@pytest.mark.parametrize("number, times", [(signal.SIGHUP, 3), (signal.SIGTERM, 1), (signal.SIGINT, 1)])
 def test_signals_stop_a_training_with_a_checkpoint(tmp_path, number, times):
     code, told = stopped_by(tmp_path, number, times)
     assert code == 128 + number

@@ -55,6 +55,7 @@ def test_a_name_is_taken_once():
     assert registry.task_names() == TASKS
 
 
+@pytest.mark.slow
 def test_naming_tasks_loads_no_physics_engine():
     code = (
         "import sys; from envcoder_bench.tasks import registry; registry.state_table('Anymal');"

@@ -174,6 +174,7 @@ def test_equals_stock_agents_each_on_its_own_environment(tmp_path: Path) -> None
         assert agent.group_stats["value_loss"][group].item() == pytest.approx(stats["value_loss"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_learns_the_task_in_every_group() -> None:
     env = make_env([0, 1, 2], envs_per_group=32)
     agent = make_agent(env, max_epochs=40, learning_rate=1e-3, entropy_coef=0.0, mini_epochs=5)
