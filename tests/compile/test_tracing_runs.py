@@ -151,16 +151,17 @@ def test_the_command_compiles_unless_told_not_to(tmp_path, monkeypatch):
     assert main([*words, "--output_dir", str(tmp_path / "compiled")]) == 0 and told
 
 
-def test_what_is_not_compiled_is_said_once_with_its_line(capsys):
+def test_what_is_not_compiled_is_said_once_with_its_line(caplog):
     sources = [CandidateSource("item", "item.py", ITEM), CandidateSource("own", "own.py", OWN)]
     cfg, groups = prepared("Cartpole", sources)
-    told = [line for line in capsys.readouterr().err.splitlines() if "not compiled" in line]
+    told = [line for line in caplog.messages if "not compiled" in line]
     assert len(told) == 1
     assert told[0].startswith("item.py:2: in compute_reward: ") and told[0].endswith("and runs more slowly")
     env = make_env(cfg, groups)
     assert stages(env)["reward"] == ([1], [0])
+    caplog.clear()
     prepared("Cartpole", sources, compiled=False)
-    assert "not compiled" not in capsys.readouterr().err
+    assert "not compiled" not in caplog.text
 
 
 def test_seeds_share_programs_and_draw_their_own_numbers():

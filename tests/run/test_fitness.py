@@ -121,7 +121,7 @@ def test_it_does_not_depend_on_neighbours_to_the_last_bit(compiled):
     assert torch.equal(alone.fitness[0], among.fitness[1])
 
 
-def test_what_it_keeps_between_calls_is_each_groups_own(capsys):
+def test_what_it_keeps_between_calls_is_each_groups_own(caplog):
     counts = """
 '''Calls.'''
 calls = []
@@ -132,7 +132,7 @@ def compute_fitness(pole_angle):
     alone = episodes(evaluation(counts, {"gentle": CANDIDATES["gentle"]}))
     among = episodes(evaluation(counts))
     assert torch.equal(alone.fitness[0], among.fitness[0])
-    told = capsys.readouterr().err
+    told = caplog.text
     assert told.count("fitness.py:5: in compute_fitness: keeps memory between calls, which --resume cannot") == 2
     assert told.count("fitness.py:5: in compute_fitness: may depend on what an earlier call has kept: it is not") == 2
 
