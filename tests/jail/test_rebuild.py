@@ -277,6 +277,7 @@ def test_messages_are_clean():
     assert clean(None) == ""
 
 
+@pytest.mark.slow
 def test_the_tracers_programs_fit(contract):
     """Whatever the table of operators gives passes the check of kinds."""
     from tracing_fakes import function, record
