@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import torch
 
 TESTS = Path(__file__).resolve().parent
@@ -18,6 +19,7 @@ from envcoder_bench.run.config import compose_config  # noqa: E402
 from envcoder_bench.run.prepare import prepare  # noqa: E402
 
 
+@pytest.mark.slow
 def test_a_thousand_candidates_of_which_no_two_are_alike():
     candidates = make_candidates(1000)
     bodies = {c.source.split("\n", 1)[1] for c in candidates}  # the first line is the candidate's number
@@ -43,6 +45,7 @@ def test_every_candidate_has_its_functions():
     assert min(kinds.values()) == 50
 
 
+@pytest.mark.slow
 def test_candidates_pass_the_checks():
     torch.set_num_threads(1)
     cfg = compose_config("Anymal", ["num_envs_per_candidate=4", "sim=mujoco_cpu", "device=cpu"])

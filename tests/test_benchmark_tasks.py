@@ -20,6 +20,8 @@ from bench.tables import table  # noqa: E402
 
 from envcoder_bench.run.prepare import baseline_sources  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["task.env.episodeLength=40"]
 
 

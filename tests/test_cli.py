@@ -144,6 +144,7 @@ def test_an_output_folder_that_is_a_file_is_left_alone(tmp_path, capsys):
     assert "is a file; give a new folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_no_text_fails_alone(tmp_path):
     good, bad = write_candidates(tmp_path / "files", {"good": GOOD, "bad": GOOD})
     content = b"# caf\xe9, saved as latin-1\n" + GOOD.encode()
@@ -156,6 +157,7 @@ def test_a_candidate_that_is_no_text_fails_alone(tmp_path):
     assert (output / "candidates" / "bad" / "source.py").read_bytes() == content
 
 
+@pytest.mark.slow
 def test_every_candidate_failing_is_exit_code_1_and_a_table_of_why(tmp_path, capsys):
     sources = {"syntax": "def compute_reward(:\n", "nothing": "x = 1\n"}
     paths = write_candidates(tmp_path / "files", sources)
@@ -168,6 +170,7 @@ def test_every_candidate_failing_is_exit_code_1_and_a_table_of_why(tmp_path, cap
     assert "syntax.py:1" in rows.loc["syntax", "error"]
 
 
+@pytest.mark.slow
 def test_files_without_the_functions_that_are_asked_for_are_skipped(tmp_path, capsys):
     """They are neither ranked nor failed; a file that is no candidate at all still fails."""
     observation = "def compute_observation(dof_pos):\n    return dof_pos * 1.0\n"
@@ -188,6 +191,7 @@ def test_files_without_the_functions_that_are_asked_for_are_skipped(tmp_path, ca
     run(tmp_path / "failed", *words, *paths[1:], expect=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", [["0,2"], ["0", "2"], ["2,", "0"]])
 def test_lists_take_commas_and_spaces(tmp_path, positions):
     paths = write_candidates(tmp_path / "files", {"a": GOOD, "b": GOOD, "c": GOOD})
@@ -196,6 +200,7 @@ def test_lists_take_commas_and_spaces(tmp_path, positions):
     assert sorted(results(run(tmp_path / "run", *words)).index) == ["a", "c"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -210,6 +215,7 @@ def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypa
     assert main(shlex.split(last.partition("go on with: ")[2])[-2:]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["eval_shapers.py", "auto_shape.py"])
 def test_the_scripts_of_a_checkout_are_the_commands(script, tmp_path):
     root = Path(eval_shapers.__file__).resolve().parents[1]

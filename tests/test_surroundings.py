@@ -10,7 +10,7 @@ import time
 import warnings
 
 import pytest
-from helpers import QUICK, run, write_candidates
+from helpers import PATIENCE, QUICK, run, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.command_line import command
@@ -36,7 +36,7 @@ def shell(folder, redirection, iterations=3, **environment):
     line = f'"$@" {redirection}'
     args = ["bash", "-o", "pipefail", "-c", line, "bash", *COMMAND, *words(folder, iterations)]
     args += ["--output_dir", str(folder / "run")]
-    done = subprocess.run(args, capture_output=True, env={**os.environ, **environment}, timeout=300)
+    done = subprocess.run(args, capture_output=True, env={**os.environ, **environment}, timeout=PATIENCE)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -60,7 +60,7 @@ def test_a_pipe_that_closes_early_does_not_end_a_training(tmp_path):
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=300) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert (output / "summary.json").exists()
 
 
@@ -74,7 +74,7 @@ def test_an_encoding_without_the_characters_of_the_table_spells_them_out(tmp_pat
 @pytest.mark.parametrize("flags", ["--help", "--task Anymal --describe"])
 def test_help_and_descriptions_need_no_reader(redirection, flags):
     line = f"{sys.executable} {eval_shapers.__file__} {flags} {redirection}"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, timeout=120)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -88,12 +88,12 @@ def stopped_by(folder, number, times=1, ignored=False, iterations=100_000):
         text=True,
         preexec_fn=(lambda: signal.signal(number, signal.SIG_IGN)) if ignored else None,
     )
-    curves, deadline = output / "curves.csv", time.monotonic() + 120
+    curves, deadline = output / "curves.csv", time.monotonic() + PATIENCE
     while time.monotonic() < deadline and not (curves.exists() and curves.read_bytes().count(b"\n") > 1):
         time.sleep(0.01)
     for _ in range(times):
         process.send_signal(number)
-    told = process.communicate(timeout=120)[1]
+    told = process.communicate(timeout=PATIENCE)[1]
     return process.returncode, told
 
 
@@ -121,7 +121,7 @@ def test_files_that_may_not_grow_end_a_run_with_one_message_and_it_goes_on(tmp_p
         [*COMMAND, *words(tmp_path, 6), "checkpoint_minutes=0", "--output_dir", str(output)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         # the checkpoint is larger; the tables are not
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (capped, capped)),
     )

@@ -21,6 +21,8 @@ from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from scripts.bench.candidates import make_candidates
 
+pytestmark = pytest.mark.slow
+
 N = 5
 ITEM = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle) * (1.0 if pole_angle.sum() > 9 else 0.5)\n"
 OWN = """

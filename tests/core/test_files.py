@@ -26,6 +26,7 @@ def test_text_and_bytes_replace_the_old_file_and_leave_nothing_else(tmp_path):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 @pytest.mark.parametrize("where", ["fsync", "replace"])
 def test_a_writer_killed_midway_leaves_the_old_file(tmp_path, where):

@@ -67,6 +67,7 @@ def test_a_slow_function_is_called_as_often_as_its_time_allows():
     assert len(calls) - before == cost.WARM_UPS + 1
 
 
+@pytest.mark.slow
 def test_training_goes_on_as_if_nothing_had_been_measured():
     def run(measured):
         torch.manual_seed(0)

@@ -19,6 +19,7 @@ QUICK = [
     "--sim", "mujoco_cpu", "--device", "cpu",
     "evaluation.num_envs=3", "evaluation.final_episodes=6", "evaluation.points=2",
 ]  # fmt: skip
+PATIENCE = 900  # seconds until a test gives a process up: it hangs, however busy the machine is
 ANYMAL_QUICK = [*QUICK, "task.env.learn.episodeLength_s=0.4"]
 
 
@@ -37,14 +38,14 @@ def start_process(words: list[Any], output: Path) -> subprocess.Popen:
 
 def stop_at(process: subprocess.Popen, reached: Callable[[], bool], number: int) -> tuple[int, str]:
     """Send a signal once ``reached()``, and wait for the end: exit code, and what was said on stderr."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         if reached():
             process.send_signal(number)
             break
         time.sleep(0.002)
     try:
-        told = process.communicate(timeout=120)[1]
+        told = process.communicate(timeout=PATIENCE)[1]
     except subprocess.TimeoutExpired:
         process.kill()  # else it goes on when the tests have ended
         raise

@@ -135,6 +135,7 @@ def test_operations_are_those_that_can_be_written_and_interpreted():
     assert set(OPERATIONS) == {*UNARY, *BINARY, *OTHERS}
 
 
+@pytest.mark.slow
 def test_every_operation_that_is_let_in_is_one_number_as_c_and_as_torch(contract):
     """No kind is let in that either refuses, and the kernel computes what the interpreter does."""
     programs, found = [], set()
@@ -276,6 +277,7 @@ def test_messages_are_clean():
     assert clean(None) == ""
 
 
+@pytest.mark.slow
 def test_the_tracers_programs_fit(contract):
     """Whatever the table of operators gives passes the check of kinds."""
     from tracing_fakes import function, record

@@ -54,6 +54,7 @@ def test_a_resumed_run_replaces_what_was_written_after_its_checkpoint(tmp_path, 
     assert scalars(tmp_path / "a" / "seed_0")["fitness"] == expected
 
 
+@pytest.mark.slow
 def test_a_thousand_candidates_need_no_threads_and_few_open_files(tmp_path):
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -58,6 +58,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_long_messages_take_time_that_is_linear_in_their_length():
     """All of them take a second of processor time; in time that is quadratic they take minutes, and are killed."""
 

@@ -52,6 +52,7 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert loaded.done == {("a", 0), ("b", 0)} and loaded.begun
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_a_real_run_is_plain_data(tmp_path):
     output = tmp_path / "run"
     candidate = write_candidates(tmp_path, {"a": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"})

@@ -86,6 +86,7 @@ def test_an_unknown_task():
         describe("Humanoids")
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error():
     command = [sys.executable, "-m", "envcoder_bench.eval_shapers", "--task", "Ant", "--describe"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

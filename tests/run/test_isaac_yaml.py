@@ -161,6 +161,7 @@ def test_an_allegro_hand_that_would_be_another_task(tmp_path):
         compose(tmp_path, "AllegroHand", "env:\n  objectType: egg\n")
 
 
+@pytest.mark.slow
 def test_the_runs_config_has_the_outcome(tmp_path):
     (tmp_path / "task.yaml").write_text("env:\n  episodeLength: 60\n  maxEffort: 300\n")
     (tmp_path / "train.yaml").write_text("params:\n  config:\n    gamma: 0.9\n    minibatch_size: 4096\n")

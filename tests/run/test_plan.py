@@ -79,6 +79,7 @@ def footprint_bytes(wave):
     return footprint().bytes([(group.shaping.obs_dim, group.shaping.action_dim) for group in wave])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
 def test_a_plan_has_the_fewest_waves_that_fit(count):
     def largest(k):

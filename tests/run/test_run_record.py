@@ -22,6 +22,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     assert read_record(tmp_path / "nowhere.json") is None
 
 
+@pytest.mark.slow
 def test_a_checkout_has_a_commit_and_marks_changes(tmp_path):
     def git(*words):
         identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]

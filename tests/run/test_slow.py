@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from helpers import QUICK, write_candidates
+from helpers import PATIENCE, QUICK, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.run.slow import SlowFiles
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def until(holds):
     """Wait for what another thread does."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.005)
     assert holds()
@@ -76,7 +76,7 @@ def test_ctrl_c_in_an_endless_loop_names_the_file_and_says_that_nothing_was_begu
     )
     until(lambda: (tmp_path / "here").exists() or process.poll() is not None)
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=60)[1]
+    told = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 130
     assert told.splitlines()[-1].startswith(f"eval-shapers: stopped while {doing} {path}:")
     assert told.endswith("; the run had not begun, and nothing was written\n")

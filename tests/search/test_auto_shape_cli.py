@@ -12,6 +12,7 @@ MODEL = "--task Cartpole --llm gpt-4-turbo-preview --sim mujoco_cpu --num_envs_p
 NO_KEY = "OPENAI_API_KEY"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -42,6 +42,7 @@ def attempts(proposals, round, fitness):
     return [Attempt(p.name, round, p.source, p.parents, p.origin, fitness=f) for p, f in zip(proposals, fitness)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", task_names())
 def test_proposals_pass_the_check_on_every_task(task):
     """Measured over 200 to 300 proposals of each task: 98 % and more pass, of most tasks all."""
@@ -53,6 +54,7 @@ def test_proposals_pass_the_check_on_every_task(task):
     assert len(passed) >= 36, {name: str(error) for name, error in failed.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", task_names())
 def test_proposals_are_new_readable_and_of_known_parents(task):
     archive = with_shipped(task)
@@ -127,6 +129,7 @@ def test_the_same_archive_round_and_seed_give_the_same_proposals():
     assert [source for _, source, *_ in told(archive, round=5)] != [source for _, source, *_ in first]
 
 
+@pytest.mark.slow
 def test_the_order_of_sets_has_no_influence():
     script = (
         "import json, sys\nsys.path[:0] = ['tests/fakes', 'tests/search']\n"
@@ -198,6 +201,7 @@ def test_a_small_space_is_used_up_instead_of_repeating():
     assert len(EvolveProposer(["compute_terminal"]).propose(Archive([], {"human": tiny}), 1, 30)) == 30
 
 
+@pytest.mark.slow
 def test_it_beats_its_start_by_real_training(tmp_path):
     """A badly scaled action: 1 is 4 N instead of 400 N. Both baselines lose the pole; evolution scales it.
 

@@ -140,6 +140,7 @@ def test_fitness_code_is_not_in_it():
     assert "def fitness" not in system("Anymal") and "def compute_fitness" not in system("Anymal")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_no_prompt_is_longer_than_its_limit_and_the_best_is_always_in_it(seed):
     archive = random_archive(seed)

@@ -382,6 +382,7 @@ def test_a_missing_sdk_is_said_with_the_remedy(llm, package, server, monkeypatch
         make_provider(llm)
 
 
+@pytest.mark.slow
 def test_choosing_imports_no_sdk():
     code = """
 import sys

@@ -231,6 +231,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_reply_bombs_take_time_that_is_linear_in_their_length():
     """All of them together take 4 s of processor time; what is quadratic or worse takes hours, and is killed."""
 

@@ -397,6 +397,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_whatever_ends_a_search_replies_that_came_are_on_disk(how, server, tmp_path):

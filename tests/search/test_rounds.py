@@ -124,6 +124,7 @@ def test_errors_name_files_without_folders():
     assert not any("/home" in attempt.error for attempt in after.attempts)
 
 
+@pytest.mark.slow
 def test_a_checker_s_errors_have_no_folders(tmp_path):
     folder = SearchFolder.create(tmp_path / "a search", {"llm": "evolve"}, {})
     cfg = compose_config("Cartpole", ["num_envs_per_candidate=2", "sim=mujoco_cpu", "device=cpu", "untrusted=true"])

@@ -48,7 +48,7 @@ class Backend:
 
 BACKENDS = [
     pytest.param(Backend("mujoco_cpu", "cpu", True), id="mujoco_cpu"),
-    pytest.param(Backend("mujoco_warp", "cpu", True), id="mujoco_warp-cpu"),
+    pytest.param(Backend("mujoco_warp", "cpu", True), id="mujoco_warp-cpu", marks=pytest.mark.slow),
     pytest.param(
         Backend("mujoco_warp", "cuda:0", False),  # sums by atomic additions, in no fixed order
         id="mujoco_warp-cuda",

@@ -21,6 +21,7 @@ def needs_cuda(test):
     return pytest.mark.cuda(skip(test))
 
 
+@pytest.mark.slow
 @warp_backends
 def test_all_robots_on_the_ground_at_once_find_room_for_their_contacts(backend: Backend) -> None:
     """The pool of contacts is shared: were it too small, worlds would lose theirs to others."""

@@ -114,6 +114,7 @@ def test_nothing_is_printed_but_counted(backend: Backend, tmp_path, monkeypatch,
     assert sim.contact_overflows.tolist() == [3] * 4 and sim.engine_warnings == {}
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("name", task_names())
 def test_the_shipped_robots_have_room_wherever_they_are_thrown(backend: Backend, name: str) -> None:

@@ -77,6 +77,7 @@ def test_old_python_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
         make_simulator("mujoco_cpu", "x.xml", 4, 0.02, 4, "cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, absent", [("mujoco_cpu", "mujoco"), ("mujoco_warp", "mujoco_warp")])
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="MuJoCo needs Python 3.11")
 def test_missing_package_is_named_and_the_import_works_without(name: str, absent: str) -> None:

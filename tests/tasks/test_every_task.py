@@ -19,7 +19,7 @@ EPISODE = {"Anymal": "task.env.learn.episodeLength_s=0.4"}  # a short one; else 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SIMS = [
     ("mujoco_cpu", "cpu"),
-    ("mujoco_warp", "cpu"),
+    pytest.param("mujoco_warp", "cpu", marks=pytest.mark.slow),
     pytest.param("mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]),
 ]
 pytestmark = [pytest.mark.parametrize("name", task_names()), pytest.mark.parametrize(("sim", "device"), SIMS)]

@@ -19,6 +19,8 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec, make_task
 from envcoder_bench.torch_utils import quat_axis, quat_rotate, quat_rotate_inverse
 
+pytestmark = pytest.mark.slow
+
 TABLE, ON_B = 1.025, 1.025 + 0.07 + 0.025
 DEFAULT = [0, 0.1963, 0, -2.6180, 0, 2.9416, 0.7854, 0.035, 0.035]
 

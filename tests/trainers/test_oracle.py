@@ -95,6 +95,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_equals_stock_agents(case: str, tmp_path: Any) -> None:
     history = compare(make_params(**CASES[case]), tmp_path, torch.float64)
