@@ -1,0 +1,38 @@
+"""Run a script that says ``import isaacgym``: ``python -m envcoder_bench.isaacgym train.py task=Ant``."""
+
+from __future__ import annotations
+
+import logging
+import runpy
+import sys
+from pathlib import Path
+
+from envcoder_bench.isaacgym.asset import AssetError
+from envcoder_bench.isaacgym.compat import old_code
+from envcoder_bench.isaacgym.install import install
+
+
+def main() -> int:
+    """Run the script named first, with the arguments after it; returns the exit code, 2 for bad input."""
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print("usage: python -m envcoder_bench.isaacgym SCRIPT [ARGUMENT ...]", file=sys.stderr)
+        return 0 if len(sys.argv) > 1 else 2
+    script = Path(sys.argv[1])
+    if not script.is_file():
+        print(f"envcoder_bench.isaacgym: there is no script {script}", file=sys.stderr)
+        return 2
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    install()
+    sys.argv[:] = sys.argv[1:]
+    sys.path[0] = str(script.resolve().parent)  # as for any script
+    with old_code():
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except AssetError as error:
+            print(f"envcoder_bench.isaacgym: {error}", file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
