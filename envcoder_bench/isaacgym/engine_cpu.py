@@ -49,6 +49,7 @@ class CpuEngine(Engine):
         self._force_range = batch.expand("actuator_forcerange")
         self._stiffness, self._damping = batch.expand("jnt_stiffness"), batch.expand("dof_damping")
         self._armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
+        self._outputs: dict[str, np.ndarray] = {}
         self._constants_changed = True  # the armature counts in them
 
         self._drive = {name: np.zeros((self.num_envs, self.num_dofs)) for name in ("driveMode", "stiffness", "damping")}
@@ -60,6 +61,10 @@ class CpuEngine(Engine):
         self._sensor_frames = [(layout.bodies[body], pose_array(pose)) for body, pose in layout.sensors]
         for k, place in enumerate(layout.places):
             self._put(np.arange(self.num_envs), place, poses[:, k])
+        lower, upper = model.jnt_range[layout.dof_joint].T
+        limited = model.jnt_limited[layout.dof_joint].astype(bool)
+        # joints start at zero, or at the limit next to it
+        self._qpos[:, layout.dof_qpos] = np.where(limited, np.clip(0.0, lower, upper), 0.0)
         self._first_state = batch.state.copy()
         batch.forward(stage=_VEL)
         self._contact = np.zeros((self.num_envs, self.num_bodies, 3))
@@ -262,10 +267,17 @@ class CpuEngine(Engine):
     def read_force_sensors(self, out: Tensor) -> None:
         out.numpy()[...] = self._sensor.reshape(-1, 6)
 
+    def _bound(self, name: str) -> np.ndarray:
+        """Return an output that only some tasks read; it is copied out from the first call on."""
+        if name not in self._outputs:
+            self._outputs[name] = self._batch.bind(name)
+            self._batch.forward(stage=_VEL)
+        return self._outputs[name]
+
     def read_jacobian(self, actor: int, out: Tensor) -> None:
         """Each DOF's motion is bound as a spatial velocity about the tree's centre of mass, as ``cvel`` is."""
         model, place = self._layout.model, self._layout.places[actor]
-        motion = self._batch.bind("cdof")
+        motion = self._bound("cdof")
         columns = self._layout.dof_qvel[place.dofs]
         first = place.bodies.start + int(place.fixed)
         for row, body in enumerate(self._layout.bodies[first : place.bodies.stop]):
@@ -278,7 +290,7 @@ class CpuEngine(Engine):
 
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:
         model, place = self._layout.model, self._layout.places[actor]
-        values = self._batch.bind("M")
+        values = self._bound("M")
         columns = self._layout.dof_qvel[place.dofs].tolist()
         out.zero_()
         matrix = out.numpy()

@@ -231,9 +231,7 @@ class SceneMethods:
     def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:
         return copied(env.actors[actor].shapes)
 
-    def set_actor_rigid_shape_properties(
-        self, env: Env, actor: int, properties: list[RigidShapeProperties]
-    ) -> bool:
+    def set_actor_rigid_shape_properties(self, env: Env, actor: int, properties: list[RigidShapeProperties]) -> bool:
         """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect."""
         if env.sim.compiled:
             if [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:

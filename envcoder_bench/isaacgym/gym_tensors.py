@@ -52,7 +52,9 @@ class TensorMethods:
         actor = _actor(sim, name, "acquire_jacobian_tensor")
         place = sim.layout.places[actor]
         if not place.fixed:
-            raise NotImplementedError(f"acquire_jacobian_tensor: {name!r} has a free base; only fixed ones are supported")
+            raise NotImplementedError(
+                f"acquire_jacobian_tensor: {name!r} has a free base; only fixed ones are supported"
+            )
         links, dofs = place.bodies.stop - place.bodies.start - 1, place.dofs.stop - place.dofs.start
         shape = (sim.engine.num_envs, links, 6, dofs)
         return sim.tensor(shape, lambda out: sim.engine.read_jacobian(actor, out), "jacobian", actor)
@@ -173,7 +175,7 @@ def _rows(sim: Simulation, ids: Tensor, count: int, method: str) -> Tensor:
         raise TypeError(f"{method}: actor indices are int32, got {ids.dtype}")
     rows = ids.reshape(-1)[:count].long()
     last = sim.engine.num_envs * sim.engine.num_actors
-    if rows.numel() and not (0 <= int(rows.min()) and int(rows.max()) < last):
+    if rows.numel() and not (int(rows.min()) >= 0 and int(rows.max()) < last):
         raise IndexError(f"{method}: actor indices run from 0 to {last - 1}")
     return rows
 

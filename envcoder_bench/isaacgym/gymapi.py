@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 from envcoder_bench.isaacgym import params as _params
-from envcoder_bench.isaacgym.asset import Asset, AssetError
 from envcoder_bench.isaacgym.gym_assets import AssetMethods
 from envcoder_bench.isaacgym.gym_scene import SceneMethods
 from envcoder_bench.isaacgym.gym_tensors import TensorMethods
@@ -14,15 +13,7 @@ from envcoder_bench.isaacgym.gym_viewer import ViewerMethods
 from envcoder_bench.isaacgym.params import *  # noqa: F403
 from envcoder_bench.isaacgym.properties import (
     DOF_PROPERTIES,
-    ActuatorProperties,
-    Mat33,
-    RigidBodyProperties,
-    RigidShapeProperties,
-    TendonProperties,
 )
-from envcoder_bench.isaacgym.simulation import Env
-from envcoder_bench.isaacgym.simulation import Simulation as Sim
-from envcoder_bench.isaacgym.transforms import Quat, Transform, Vec3
 
 DofProperties = DOF_PROPERTIES
 KEY_NAMES = [f"KEY_{key}" for key in _params.KEYS]

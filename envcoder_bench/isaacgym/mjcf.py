@@ -15,7 +15,18 @@ from envcoder_bench.isaacgym.urdf import MESHES, AssetError
 from envcoder_bench.isaacgym.urdf_spec import MAX_HULL, MIN_INERTIA, MIN_MASS
 
 # sections that describe a scene, pictures or other simulators, not the robot
-_DROPPED = ("size", "option", "visual", "statistic", "keyframe", "sensor", "custom", "extension", "worldbody", "equality")
+_DROPPED = (
+    "size",
+    "option",
+    "visual",
+    "statistic",
+    "keyframe",
+    "sensor",
+    "custom",
+    "extension",
+    "worldbody",
+    "equality",
+)
 _COMPILER = ("angle", "autolimits", "eulerseq", "inertiafromgeom", "inertiagrouprange", "settotalmass", "meshdir")
 _PICTURE = ("material", "rgba", "hfield")
 
