@@ -127,10 +127,11 @@ class CpuEngine(Engine):
         position, velocity = self.position_targets.numpy(), self.velocity_targets.numpy()
         command = np.where(mode == DOF_MODE_POS, stiffness * position + damping * velocity, self.efforts.numpy())
         command = np.where(mode == DOF_MODE_VEL, damping * velocity, command)
-        bad = ~np.isfinite(command).all(axis=1) | ~np.isfinite(self.forces.numpy()).all(axis=(1, 2))
+        bad = np.array(~np.isfinite(command).all(axis=1) | ~np.isfinite(self.forces.numpy()).all(axis=(1, 2)))
         self._ctrl[...] = np.clip(np.where(bad[:, None], 0.0, command), -_MAX_COMMAND, _MAX_COMMAND)
         self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, self.forces.numpy())
         with np.errstate(over="ignore", invalid="ignore"), collected():
+            clamped = np.zeros(self.num_envs, dtype=bool)
             for substep in range(self._layout.substeps):
                 last = substep == self._layout.substeps - 1
                 try:

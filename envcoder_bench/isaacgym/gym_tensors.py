@@ -146,7 +146,7 @@ class TensorMethods:
     def apply_rigid_body_force_tensors(
         self, sim: Simulation, forces: Tensor | None = None, torques: Tensor | None = None, space: int = ENV_SPACE
     ) -> bool:
-        """Push bodies at their centres of mass during the next ``simulate``, in the environment's or their own frame."""
+        """Push bodies at their centres of mass in the next ``simulate``, in the environment's or their own frame."""
         engine = sim.engine
         bodies = None
         if space == LOCAL_SPACE:

@@ -38,7 +38,13 @@ draw_line = draw_lines
 
 def _indent_xml(element: ET.Element, level: int = 0) -> None:
     """Indent an XML tree in place."""
-    ET.indent(element, level=level)
+    children = list(element)
+    if children:
+        element.text = "\n" + "  " * (level + 1)
+        for child in children:
+            _indent_xml(child, level + 1)
+            child.tail = "\n" + "  " * (level + 1)
+        children[-1].tail = "\n" + "  " * level
 
 
 def parse_device_str(name: str) -> tuple[str, int]:

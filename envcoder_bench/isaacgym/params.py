@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from envcoder_bench.isaacgym.transforms import Transform, Vec3
 
@@ -30,8 +30,15 @@ _log = logging.getLogger("envcoder_bench.isaacgym")
 class Params:
     """Named values with defaults. Other names can be set too: task code sets what its YAML holds."""
 
-    DEFAULTS: dict[str, Any] = {}
-    HONOURED: frozenset[str] = frozenset()  # parameters that change the simulation, or whose value is kept and read
+    DEFAULTS: ClassVar[dict[str, Any]] = {}
+    HONOURED: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # parameters that change the simulation, or whose value is kept and read
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init__(self, **values: Any) -> None:
         for name, value in {**self.DEFAULTS, **values}.items():
@@ -51,7 +58,7 @@ class Params:
 
 
 class PhysXParams(Params):
-    DEFAULTS = {
+    DEFAULTS: ClassVar[dict[str, Any]] = {
         "solver_type": 1,
         "num_position_iterations": 4,
         "num_velocity_iterations": 1,
@@ -71,8 +78,14 @@ class PhysXParams(Params):
     }
     # buffers and devices say where and with how much room PhysX works, not what it computes
     HONOURED = frozenset(
-        ("use_gpu", "num_subscenes", "default_buffer_size_multiplier", "max_gpu_contact_pairs")
-        + ("always_use_articulations", "num_threads")
+        {
+            "use_gpu",
+            "num_subscenes",
+            "num_threads",
+            "default_buffer_size_multiplier",
+            "max_gpu_contact_pairs",
+            "always_use_articulations",
+        }
     )
 
 
@@ -105,7 +118,7 @@ class SimParams(Params):
 
 class PlaneParams(Params):
     HONOURED = frozenset(("normal", "distance", "static_friction", "dynamic_friction"))
-    DEFAULTS = {
+    DEFAULTS: ClassVar[dict[str, Any]] = {
         "distance": 0.0,
         "static_friction": 1.0,
         "dynamic_friction": 1.0,
@@ -118,14 +131,18 @@ class PlaneParams(Params):
 
 
 class AssetOptions(Params):
-    HONOURED = frozenset(
-        ("fix_base_link", "collapse_fixed_joints", "disable_gravity", "density", "armature", "default_dof_drive_mode")
-        + ("angular_damping", "linear_damping", "max_angular_velocity", "max_linear_velocity", "tendon_limit_stiffness")
-        + ("replace_cylinder_with_capsule", "override_inertia", "override_com")
-        # these are about pictures
-        + ("flip_visual_attachments", "use_mesh_materials", "mesh_normal_mode", "slices_per_cylinder", "vhacd_params")
+    IGNORED = frozenset(
+        {
+            "thickness",
+            "vhacd_enabled",
+            "convex_decomposition_from_submeshes",
+            "use_physx_armature",
+            "enable_gyroscopic_forces",
+            "min_particle_mass",
+            "tendon_limit_stiffness",
+        }
     )
-    DEFAULTS = {
+    DEFAULTS: ClassVar[dict[str, Any]] = {
         "fix_base_link": False,
         "collapse_fixed_joints": False,
         "disable_gravity": False,
@@ -152,6 +169,8 @@ class AssetOptions(Params):
         "convex_decomposition_from_submeshes": False,
     }
 
+    HONOURED = frozenset(DEFAULTS) - IGNORED | {"vhacd_params"}
+
     def __init__(self) -> None:
         super().__init__(vhacd_params=VhacdParams())
 
@@ -161,7 +180,7 @@ class VhacdParams(Params):
 
 
 class TriangleMeshParams(Params):
-    DEFAULTS = {
+    DEFAULTS: ClassVar[dict[str, Any]] = {
         "nb_vertices": 0,
         "nb_triangles": 0,
         "static_friction": 1.0,
@@ -175,7 +194,7 @@ class TriangleMeshParams(Params):
 
 
 class HeightFieldParams(TriangleMeshParams):
-    DEFAULTS = {
+    DEFAULTS: ClassVar[dict[str, Any]] = {
         "nbRows": 0,
         "nbColumns": 0,
         "row_scale": 1.0,
@@ -189,14 +208,19 @@ class HeightFieldParams(TriangleMeshParams):
 
 
 class AttractorProperties(Params):
-    DEFAULTS = {"stiffness": 0.0, "damping": 0.0, "axes": AXIS_NONE, "rigid_handle": INVALID_HANDLE}
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        "stiffness": 0.0,
+        "damping": 0.0,
+        "axes": AXIS_NONE,
+        "rigid_handle": INVALID_HANDLE,
+    }
 
     def __init__(self) -> None:
         super().__init__(target=Transform(), offset=Transform())
 
 
 class ForceSensorProperties(Params):
-    DEFAULTS = {
+    DEFAULTS: ClassVar[dict[str, Any]] = {
         "enable_forward_dynamics_forces": True,
         "enable_constraint_solver_forces": True,
         "use_world_frame": False,
@@ -204,7 +228,7 @@ class ForceSensorProperties(Params):
 
 
 class CameraProperties(Params):
-    DEFAULTS = {
+    DEFAULTS: ClassVar[dict[str, Any]] = {
         "width": 1600,
         "height": 900,
         "horizontal_fov": 90.0,

@@ -110,8 +110,8 @@ class Simulation:
     def _check_alike(first: Env, env: Env) -> None:
         if len(first.actors) != len(env.actors):
             raise NotImplementedError(
-                f"environment {env.index} has {len(env.actors)} actors, the first {len(first.actors)}; all environments "
-                "need the same list of assets"
+                f"environment {env.index} has {len(env.actors)} actors, the first {len(first.actors)}; all "
+                "environments need the same list of assets"
             )
         relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
         for k, (a, b) in enumerate(zip(first.actors, env.actors)):

@@ -128,6 +128,7 @@ def merged(a: Inertial | None, b: Inertial | None, frame: np.ndarray) -> Inertia
     com = (a.mass * a.com + b.mass * b.com) / mass
     total = np.zeros((3, 3))
     for part in (a, b):
+        assert part.inertia is not None
         arm = part.com - com
         total += part.inertia + part.mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
     return Inertial(mass, com, total)
@@ -160,7 +161,7 @@ def _shape(element: ET.Element, frame: np.ndarray, path: Path, folders: list[Pat
 
 
 def find_mesh(name: str, path: Path, folders: list[Path]) -> Path:
-    """Return the file of a mesh that the asset ``path`` names; raise AssetError where there is none that MuJoCo reads."""
+    """Return the file of a mesh that the asset ``path`` names; raise AssetError where MuJoCo cannot read it."""
     relative = name.replace("package://", "").replace("file://", "")
     for folder in folders:
         if (folder / relative).is_file():

@@ -65,7 +65,8 @@ def weigh(root: Link, options: AssetOptions) -> None:
         axes = np.empty(9)
         mujoco.mju_quat2Mat(axes, body.iquat)
         turn = axes.reshape(3, 3)
-        shaped = Inertial(float(body.mass[0]), body.ipos.copy(), turn @ np.diag(body.inertia) @ turn.T)
+        inertia = turn @ np.diag(body.inertia) @ turn.T
+        shaped = Inertial(float(body.mass[0]), body.ipos.copy(), inertia)
         given = link.inertial
         if given is None:
             link.inertial = shaped if shaped.mass > 0 else None
@@ -73,7 +74,7 @@ def weigh(root: Link, options: AssetOptions) -> None:
         if options.override_com and shaped.mass > 0:
             given.com = shaped.com
         if given.inertia is None or (options.override_inertia and shaped.mass > 0):
-            per_mass = shaped.inertia / shaped.mass if shaped.mass > 0 else 0.4 * 0.05**2 * np.eye(3)
+            per_mass = inertia / shaped.mass if shaped.mass > 0 else 0.4 * 0.05**2 * np.eye(3)
             given.inertia = given.mass * per_mass
 
 

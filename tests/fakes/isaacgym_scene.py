@@ -9,22 +9,28 @@ gym = gymapi.acquire_gym()
 # links in an order that is neither theirs nor alphabetical; joints are declared against the sorted order
 TREE = """
 <robot name="tree">
-  <link name="base"><inertial><mass value="2"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="base"><inertial><mass value="2"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
+    </link>
   <link name="z_arm"><collision><geometry><box size="0.1 0.2 0.3"/></geometry></collision></link>
   <link name="a_arm"><collision><geometry><sphere radius="0.1"/></geometry></collision></link>
   <link name="tip">
-    <inertial><origin xyz="0 0 0.5"/><mass value="3"/><inertia ixx="0.3" iyy="0.2" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>
+    <inertial><origin xyz="0 0 0.5"/><mass value="3"/>
+    <inertia ixx="0.3" iyy="0.2" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>
   </link>
-  <link name="pad"><inertial><mass value="1"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="pad"><inertial><mass value="1"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/>
+    </inertial></link>
   <joint name="j_z" type="revolute">
     <parent link="base"/><child link="z_arm"/><origin xyz="1 0 0"/><axis xyz="0 0 1"/>
     <limit lower="-1" upper="2" effort="7" velocity="3"/><dynamics damping="0.5" friction="0.25"/>
   </joint>
   <joint name="j_a" type="prismatic">
-    <parent link="base"/><child link="a_arm"/><axis xyz="1 0 0"/><limit lower="0.1" upper="0.4" effort="9" velocity="2"/>
+    <parent link="base"/><child link="a_arm"/><axis xyz="1 0 0"/>
+    <limit lower="0.1" upper="0.4" effort="9" velocity="2"/>
   </joint>
-  <joint name="weld" type="fixed"><parent link="a_arm"/><child link="tip"/><origin xyz="0 0 1" rpy="0 1.5707963267948966 0"/></joint>
-  <joint name="keep" type="fixed" dont_collapse="true"><parent link="z_arm"/><child link="pad"/><origin xyz="0 0 2"/></joint>
+  <joint name="weld" type="fixed"><parent link="a_arm"/><child link="tip"/>
+    <origin xyz="0 0 1" rpy="0 1.5707963267948966 0"/></joint>
+  <joint name="keep" type="fixed" dont_collapse="true"><parent link="z_arm"/><child link="pad"/><origin xyz="0 0 2"/>
+    </joint>
 </robot>
 """
 
@@ -42,7 +48,8 @@ PENDULUM = """
 SLIDER = """
 <robot name="slider">
   <link name="base"/>
-  <link name="cart"><inertial><mass value="2"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="cart"><inertial><mass value="2"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
+    </link>
   <joint name="rail" type="prismatic"><parent link="base"/><child link="cart"/><axis xyz="1 0 0"/>
     <limit lower="-100" upper="100" effort="50" velocity="1000"/></joint>
 </robot>
@@ -64,7 +71,8 @@ ARM = """
   <link name="lower"><inertial><origin xyz="0.1 0 0.1"/><mass value="1"/>
     <inertia ixx="0.01" iyy="0.02" izz="0.02" ixy="0" ixz="0" iyz="0"/></inertial></link>
   <joint name="j1" type="continuous"><parent link="base"/><child link="upper"/><axis xyz="0 0 1"/></joint>
-  <joint name="j2" type="continuous"><parent link="upper"/><child link="lower"/><origin xyz="0.4 0 0"/><axis xyz="0 1 0"/></joint>
+  <joint name="j2" type="continuous"><parent link="upper"/><child link="lower"/><origin xyz="0.4 0 0"/>
+    <axis xyz="0 1 0"/></joint>
 </robot>
 """
 

@@ -60,7 +60,7 @@ def test_a_missing_asset_is_bad_input(tmp_path):
 def test_another_isaacgym_wins(tmp_path):
     (tmp_path / "isaacgym").mkdir()
     (tmp_path / "isaacgym" / "__init__.py").write_text("mark = 'theirs'\n")
-    code = "import logging; from envcoder_bench.isaacgym import install; print(install()); import isaacgym; print(isaacgym.mark)"
+    code = "from envcoder_bench.isaacgym import install; print(install()); import isaacgym; print(isaacgym.mark)"
     done = python("-c", code, cwd=tmp_path)
     assert done.stdout.split() == ["False", "theirs"], done.stderr
 
