@@ -8,7 +8,7 @@ import numpy as np
 
 from envcoder_bench.isaacgym import asset as assets
 from envcoder_bench.isaacgym.asset import Asset
-from envcoder_bench.isaacgym.params import AssetOptions, ForceSensorProperties
+from envcoder_bench.isaacgym.params import AssetOptions, ForceSensorProperties, tell_ignored
 from envcoder_bench.isaacgym.properties import ActuatorProperties, RigidShapeProperties, TendonProperties
 from envcoder_bench.isaacgym.simulation import Simulation, copied
 from envcoder_bench.isaacgym.transforms import Transform
@@ -17,6 +17,13 @@ from envcoder_bench.isaacgym.transforms import Transform
 def find(names: list[str], name: str) -> int:
     """Return the index of a name, or -1."""
     return names.index(name) if name in names else -1
+
+
+def tell_unused_shape_properties(properties: list[RigidShapeProperties]) -> None:
+    """Log, once, those properties of shapes that a task changed and that have no effect."""
+    default = vars(RigidShapeProperties())
+    names = ("rolling_friction", "torsion_friction", "restitution", "compliance", "thickness")
+    tell_ignored("RigidShapeProperties", [n for n in names if any(vars(p)[n] != default[n] for p in properties)])
 
 
 class AssetMethods:
@@ -77,6 +84,7 @@ class AssetMethods:
 
     def set_asset_rigid_shape_properties(self, asset: Asset, properties: list[RigidShapeProperties]) -> bool:
         """Set friction and filter of the asset's shapes, for actors created later; other properties have no effect."""
+        tell_unused_shape_properties(properties)
         asset.shapes = copied(properties)
         return True
 
@@ -100,6 +108,8 @@ class AssetMethods:
 
     def set_asset_tendon_properties(self, asset: Asset, properties: list[TendonProperties]) -> bool:
         """Set the tendons' damping; the stiffness of their limits stays MuJoCo's."""
+        stiff = any(p.limit_stiffness != old.limit_stiffness for p, old in zip(properties, asset.tendons))
+        tell_ignored("set_asset_tendon_properties", ["limit_stiffness"] if stiff else [])
         asset.tendons = copied(properties)
         return True
 

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 
 from envcoder_bench.isaacgym.asset import Asset
-from envcoder_bench.isaacgym.gym_assets import find
+from envcoder_bench.isaacgym.gym_assets import find, tell_unused_shape_properties
 from envcoder_bench.isaacgym.layout import Actor
 from envcoder_bench.isaacgym.params import (
     AXIS_ALL,
@@ -237,6 +237,7 @@ class SceneMethods:
             if [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:
                 raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
             env.sim.engine.set_friction(env.index, actor, np.array([np.ravel(p.friction)[0] for p in properties]))
+        tell_unused_shape_properties(properties)
         env.actors[actor].shapes = copied(properties)
         return True
 
