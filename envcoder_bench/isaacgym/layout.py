@@ -163,10 +163,8 @@ def _add_actor(
     pose = pose_array(actor.pose)
     base = child.worldbody.first_body()
     base.pos, base.quat = pose[:3], pose[3:]
-    for body in child.bodies[1:]:
+    for body in child.bodies[1:]:  # MuJoCo lets bodies that a joint connects not touch, as Isaac Gym does
         body.gravcomp = float(actor.asset.options.disable_gravity)
-        if body.parent.name != "world":  # what a joint connects does not touch
-            child.add_exclude(bodyname1=body.parent.name, bodyname2=body.name)
     geoms = [geom for body in child.bodies[1:] for geom in body.geoms]
     for geom, shape, kind in zip(geoms, actor.shapes, classes):
         geom.contype, geom.conaffinity = assigned[kind]
