@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import runpy
 import sys
+import traceback
 from pathlib import Path
 
 from envcoder_bench.isaacgym.asset import AssetError
@@ -28,10 +29,23 @@ def main() -> int:
     with old_code():
         try:
             runpy.run_path(str(script), run_name="__main__")
-        except AssetError as error:
-            print(f"envcoder_bench.isaacgym: {error}", file=sys.stderr)
+        except (AssetError, NotImplementedError) as error:
+            place = _caller(error)
+            if place is None:  # not ours: the script's own
+                raise
+            print(f"{place}: {error}", file=sys.stderr)
             return 2
     return 0
+
+
+def _caller(error: Exception) -> str | None:
+    """Return the line that called this package, where the error comes from it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    package = str(Path(__file__).resolve().parent)
+    if not frames or not str(Path(frames[-1].filename).resolve()).startswith(package):
+        return None
+    callers = [f for f in frames if not str(Path(f.filename).resolve()).startswith(package)]
+    return f"{callers[-1].filename}:{callers[-1].lineno}"
 
 
 if __name__ == "__main__":

@@ -49,12 +49,25 @@ def test_a_missing_script_is_bad_input(tmp_path, args, words):
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_missing_asset_is_bad_input(tmp_path):
-    (tmp_path / "train.py").write_text(
-        "from isaacgym import gymapi\ngymapi.acquire_gym().load_asset(None, 'here', 'gone.urdf', None)\n"
-    )
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        ("load_asset(None, 'here', 'gone.urdf', None)", "gone.urdf: there is no such asset"),
+        ("create_camera_sensor(1, 2)", "gym.create_camera_sensor is not supported"),
+        ("create_sim(0, 0, gymapi.SIM_FLEX, gymapi.SimParams())", "SIM_FLEX is not supported"),
+    ],
+)
+def test_what_is_missing_or_unsupported_is_named_with_the_scripts_line(tmp_path, call, words):
+    (tmp_path / "train.py").write_text(f"from isaacgym import gymapi\n\ngymapi.acquire_gym().{call}\n")
     done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
-    assert done.returncode == 2 and "gone.urdf" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "train.py:3: " in done.stderr and words in done.stderr
+
+
+def test_the_scripts_own_errors_keep_their_traceback(tmp_path):
+    (tmp_path / "train.py").write_text("raise NotImplementedError('mine')\n")
+    done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" in done.stderr and "mine" in done.stderr
 
 
 def test_another_isaacgym_wins(tmp_path):
