@@ -42,9 +42,7 @@ class Redirect(MetaPathFinder, Loader):
 def other() -> str | None:
     """Return where another ``isaacgym`` is, or None."""
     spec = PathFinder.find_spec("isaacgym")
-    if spec is None:
-        return None
-    return spec.origin or ", ".join(spec.submodule_search_locations or ["an unknown place"])
+    return None if spec is None else spec.origin  # a mere folder of that name, as NVIDIA's archive has, has no origin
 
 
 def install() -> bool:

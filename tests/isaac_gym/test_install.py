@@ -78,6 +78,13 @@ def test_another_isaacgym_wins(tmp_path):
     assert done.stdout.split() == ["False", "theirs"], done.stderr
 
 
+def test_a_folder_of_that_name_is_no_package(tmp_path):
+    (tmp_path / "isaacgym" / "python").mkdir(parents=True)
+    code = "from envcoder_bench.isaacgym import install; print(install()); from isaacgym import gymapi"
+    done = python("-c", code, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.split() == ["True"], done.stderr
+
+
 def test_nothing_changes_without_a_request(tmp_path):
     code = """
         import envcoder_bench.isaacgym as ours, numpy as np, sys
