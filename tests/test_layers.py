@@ -10,9 +10,10 @@ import envcoder_bench
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
     *("commands", "search", "run", "report", "jail", "trainers"),
-    *("env", "compile", "shaping", "tasks", "sim", "core"),
+    *("env", "compile", "shaping", "tasks", "isaacgym", "sim", "core"),
 ]
-HOLDS = {"mujoco": {"sim"}, "mujoco_warp": {"sim"}, "openai": {"search"}, "anthropic": {"search"}}
+ENGINES = {"sim", "isaacgym"}
+HOLDS = {"mujoco": ENGINES, "mujoco_warp": ENGINES, "openai": {"search"}, "anthropic": {"search"}}
 FOR_CANDIDATES = {"torch_utils"}  # at the top because candidates import it; it uses core alone
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -1,0 +1,69 @@
+"""Which shapes may touch: Isaac Gym's groups and filters as MuJoCo's contype and conaffinity.
+
+In Isaac Gym two shapes of one environment touch if their actors' groups are equal or one is -1, and if their filters
+have no bit in common. MuJoCo's masks have the opposite polarity: a bit in common lets two geoms touch. So shapes that
+behave alike form a class, and each pair of classes that may touch gets a bit of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MAX_BITS = 31
+
+
+@dataclass(frozen=True)
+class ShapeClass:
+    """Shapes that behave alike.
+
+    Attributes:
+        group, filter: of the actor, or of the shape where it was set; the ground has group -1 and filter 0.
+        immovable: whether it belongs to a fixed base or the ground; such shapes do not touch each other.
+        actor: the actor, where the file's own masks hold (filter -1), else None.
+        contype, conaffinity: the file's masks, where they hold.
+    """
+
+    group: int
+    filter: int
+    immovable: bool
+    actor: int | None = None
+    contype: int = 0
+    conaffinity: int = 0
+
+
+GROUND = ShapeClass(group=-1, filter=0, immovable=True)
+
+
+def may_touch(a: ShapeClass, b: ShapeClass) -> bool:
+    """Tell whether shapes of two classes (or two shapes of one class) may touch."""
+    if a.immovable and b.immovable:
+        return False
+    if -1 not in (a.group, b.group) and a.group != b.group:
+        return False
+    if a.actor is not None and a.actor == b.actor:
+        return bool((a.contype & b.conaffinity) | (b.contype & a.conaffinity))
+    return (max(a.filter, 0) & max(b.filter, 0)) == 0
+
+
+def masks(classes: Sequence[ShapeClass]) -> dict[ShapeClass, tuple[int, int]]:
+    """Return ``(contype, conaffinity)`` for each class, so that exactly the pairs that may touch have a bit in common.
+
+    Raises:
+        NotImplementedError: more than 31 pairs of classes may touch.
+    """
+    distinct = list(dict.fromkeys(classes))
+    contype, conaffinity = dict.fromkeys(distinct, 0), dict.fromkeys(distinct, 0)
+    pairs = [(a, b) for k, a in enumerate(distinct) for b in distinct[k:] if may_touch(a, b)]
+    # classes with the same partners can share one bit: all partners of a class get it at once
+    partners: dict[ShapeClass, frozenset[ShapeClass]] = {
+        a: frozenset(b for b in distinct if may_touch(a, b)) for a in distinct
+    }
+    groups = list(dict.fromkeys(p for p in partners.values() if p))
+    if len(groups) > MAX_BITS:
+        raise NotImplementedError(f"{len(pairs)} pairs of collision classes may touch; at most {MAX_BITS} masks exist")
+    for bit, group in enumerate(groups):
+        for a in distinct:
+            contype[a] |= (partners[a] == group) << bit
+            conaffinity[a] |= (a in group) << bit
+    return {a: (contype[a], conaffinity[a]) for a in distinct}

@@ -1,0 +1,90 @@
+"""What task code of 2021 to 2023 takes for granted: ``gym``, names that numpy dropped, modules that few tasks use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Sequence
+
+import numpy as np
+
+from envcoder_bench.isaacgym.install import Redirect
+
+NUMPY_NAMES = {
+    "Inf": np.inf,
+    "NaN": np.nan,
+    "PINF": np.inf,
+    "NINF": -np.inf,
+    "float": float,
+    "int": int,
+    "bool": bool,
+    "object": object,
+    "str": str,
+    "float_": np.float64,
+    "unicode_": np.str_,
+}
+# modules that single tasks import at their top, beside what everything needs
+OPTIONAL = ("pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay")
+
+
+class Missing(ModuleType):
+    """A module that is not installed: it can be imported, and raises ImportError when something of it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        module = self.__name__
+
+        class Unavailable:
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                raise ImportError(f"{module}.{name} is used, and {module.split('.')[0]} is not installed")
+
+        return Unavailable
+
+
+class _Stubs(MetaPathFinder, Loader):
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self, is_package=True) if fullname.split(".")[0] in self.names else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Missing(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+@contextmanager
+def old_code() -> Iterator[None]:
+    """Give old task code what it needs while this block runs; take it away again afterwards.
+
+    Only what is absent is given: an installed ``gym`` or module stays. Enter it around the import and the construction
+    of a task.
+    """
+    added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
+    finders: list[MetaPathFinder] = []
+    if find_spec("gym") is None and find_spec("gymnasium") is not None:
+        finders.append(Redirect("gym", "gymnasium"))
+    stubs = [name for name in OPTIONAL if find_spec(name) is None]
+    finders.append(_Stubs(stubs))
+    for name, value in added.items():
+        setattr(np, name, value)
+    sys.meta_path += finders
+    try:
+        yield
+    finally:
+        for name in added:
+            delattr(np, name)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in finders]
+        gone = {*stubs, *(["gym"] if any(isinstance(f, Redirect) for f in finders) else [])}
+        for name in [n for n in sys.modules if n.split(".")[0] in gone]:
+            del sys.modules[name]

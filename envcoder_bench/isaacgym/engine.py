@@ -1,0 +1,95 @@
+"""What a physics engine must do for the tensor interface: the contract of the CPU engine, and of others to come."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Engine(ABC):
+    """``num_envs`` copies of one layout, stepped together.
+
+    Tensors are float32 on ``device``, quaternions xyzw, positions and forces in the environment's own frame (no
+    spacing). Rows of actors, bodies and DOFs are numbered over all environments: environment first, then the order
+    of the layout. Velocities of roots and bodies are those of the centre of mass.
+
+    ``read_roots`` and ``read_dofs`` show what was written last. Everything else shows the end of the last ``step``,
+    whatever was written since: Isaac Gym's tensors are stale in the same way.
+
+    Attributes:
+        position_targets, velocity_targets, efforts: ``(num_envs, num_dofs)``, applied by ``step`` as each DOF's mode
+            says. ``step`` zeroes the efforts and keeps the targets.
+        forces: ``(num_envs, num_bodies, 6)`` force and torque on each body about its centre of mass; ``step`` zeroes
+            them.
+        blow_ups: number of environments so far that were put back to their first state because the physics failed.
+    """
+
+    num_envs: int
+    num_actors: int
+    num_bodies: int
+    num_dofs: int
+    device: torch.device
+    position_targets: Tensor
+    velocity_targets: Tensor
+    efforts: Tensor
+    forces: Tensor
+    blow_ups: int
+
+    @abstractmethod
+    def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
+        """Set drives, limits and armature: a structured array of rows of ``dofs``, or ``(num_envs, rows)`` for all."""
+
+    @abstractmethod
+    def set_body_mass(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
+        """Set a body's mass, centre ``(3,)`` and ``(3, 3)`` inertia in one environment."""
+
+    @abstractmethod
+    def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
+        """Set the friction of an actor's shapes in one environment."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """Advance by one ``simulate``."""
+
+    @abstractmethod
+    def write_roots(self, rows: Tensor, states: Tensor) -> None:
+        """Set the root states ``(n, 13)`` of the actors ``rows`` ``(n,)``; a fixed one takes the pose alone."""
+
+    @abstractmethod
+    def write_dofs(self, rows: Tensor, states: Tensor) -> None:
+        """Set positions and velocities of all DOFs of the actors ``rows`` from ``(num_envs * num_dofs, 2)``."""
+
+    @abstractmethod
+    def read_roots(self, out: Tensor) -> None:
+        """Fill ``(num_envs * num_actors, 13)``."""
+
+    @abstractmethod
+    def read_dofs(self, out: Tensor) -> None:
+        """Fill ``(num_envs * num_dofs, 2)``."""
+
+    @abstractmethod
+    def read_bodies(self, out: Tensor) -> None:
+        """Fill ``(num_envs * num_bodies, 13)``."""
+
+    @abstractmethod
+    def read_contact_forces(self, out: Tensor) -> None:
+        """Fill ``(num_envs * num_bodies, 3)`` with the net contact force of the last substep."""
+
+    @abstractmethod
+    def read_dof_forces(self, out: Tensor) -> None:
+        """Fill ``(num_envs * num_dofs,)`` with the drives' forces of the last substep."""
+
+    @abstractmethod
+    def read_force_sensors(self, out: Tensor) -> None:
+        """Fill ``(num_envs * num_sensors, 6)``: net force and torque on the sensor's body, in the sensor's frame."""
+
+    @abstractmethod
+    def read_jacobian(self, actor: int, out: Tensor) -> None:
+        """Fill ``(num_envs, links, 6, num_dofs)``: of each link but a fixed root, at its centre of mass."""
+
+    @abstractmethod
+    def read_mass_matrix(self, actor: int, out: Tensor) -> None:
+        """Fill ``(num_envs, dofs, dofs)``: the actor's joint-space inertia, armature included."""

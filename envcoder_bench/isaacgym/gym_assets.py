@@ -1,0 +1,134 @@
+"""``gym``'s methods for assets."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from envcoder_bench.isaacgym import asset as assets
+from envcoder_bench.isaacgym.asset import Asset
+from envcoder_bench.isaacgym.params import AssetOptions, ForceSensorProperties, tell_ignored
+from envcoder_bench.isaacgym.properties import ActuatorProperties, RigidShapeProperties, TendonProperties
+from envcoder_bench.isaacgym.simulation import Simulation, copied
+from envcoder_bench.isaacgym.transforms import Transform
+
+
+def find(names: list[str], name: str) -> int:
+    """Return the index of a name, or -1."""
+    return names.index(name) if name in names else -1
+
+
+def tell_unused_shape_properties(properties: list[RigidShapeProperties]) -> None:
+    """Log, once, those properties of shapes that a task changed and that have no effect."""
+    default = vars(RigidShapeProperties())
+    names = ("rolling_friction", "torsion_friction", "restitution", "compliance", "thickness")
+    tell_ignored("RigidShapeProperties", [n for n in names if any(vars(p)[n] != default[n] for p in properties)])
+
+
+class AssetMethods:
+    """Loading assets and asking for their parts."""
+
+    def load_asset(self, sim: Simulation, root: str, file: str, options: AssetOptions | None = None) -> Asset:
+        """Load a URDF or MJCF file; raises ``AssetError`` where it is missing or wrong."""
+        return assets.load(root, file, options)
+
+    def create_box(
+        self, sim: Simulation, width: float, height: float, depth: float, options: AssetOptions | None = None
+    ) -> Asset:
+        """Return a box with sides along x, y, z."""
+        return assets.primitive("box", [0.5 * width, 0.5 * height, 0.5 * depth], options)
+
+    def create_sphere(self, sim: Simulation, radius: float, options: AssetOptions | None = None) -> Asset:
+        """Return a ball."""
+        return assets.primitive("sphere", [radius, 0.0, 0.0], options)
+
+    def get_asset_dof_count(self, asset: Asset) -> int:
+        return len(asset.dof_names)
+
+    def get_asset_dof_names(self, asset: Asset) -> list[str]:
+        return list(asset.dof_names)
+
+    def get_asset_dof_name(self, asset: Asset, index: int) -> str:
+        return asset.dof_names[index]
+
+    def get_asset_dof_dict(self, asset: Asset) -> dict[str, int]:
+        return {name: k for k, name in enumerate(asset.dof_names)}
+
+    def get_asset_dof_properties(self, asset: Asset) -> np.ndarray:
+        return asset.dof_properties.copy()
+
+    def get_asset_joint_count(self, asset: Asset) -> int:
+        return len(asset.joint_names)
+
+    def get_asset_joint_names(self, asset: Asset) -> list[str]:
+        return list(asset.joint_names)
+
+    def get_asset_rigid_body_count(self, asset: Asset) -> int:
+        return len(asset.body_names)
+
+    def get_asset_rigid_body_names(self, asset: Asset) -> list[str]:
+        return list(asset.body_names)
+
+    def get_asset_rigid_body_name(self, asset: Asset, index: int) -> str:
+        return asset.body_names[index]
+
+    def get_asset_rigid_body_dict(self, asset: Asset) -> dict[str, int]:
+        return {name: k for k, name in enumerate(asset.body_names)}
+
+    def get_asset_rigid_shape_count(self, asset: Asset) -> int:
+        return len(asset.shapes)
+
+    def get_asset_rigid_shape_properties(self, asset: Asset) -> list[RigidShapeProperties]:
+        return copied(asset.shapes)
+
+    def set_asset_rigid_shape_properties(self, asset: Asset, properties: list[RigidShapeProperties]) -> bool:
+        """Set friction and filter of the asset's shapes, for actors created later; other properties have no effect."""
+        tell_unused_shape_properties(properties)
+        asset.shapes = copied(properties)
+        return True
+
+    def get_asset_actuator_count(self, asset: Asset) -> int:
+        return len(asset.actuators)
+
+    def get_asset_actuator_properties(self, asset: Asset) -> list[ActuatorProperties]:
+        return copied(asset.actuators)
+
+    def get_asset_actuator_joint_name(self, asset: Asset, index: int) -> str:
+        return asset.actuator_joints[index]
+
+    def get_asset_tendon_count(self, asset: Asset) -> int:
+        return len(asset.tendons)
+
+    def get_asset_tendon_name(self, asset: Asset, index: int) -> str:
+        return asset.tendon_names[index]
+
+    def get_asset_tendon_properties(self, asset: Asset) -> list[TendonProperties]:
+        return copied(asset.tendons)
+
+    def set_asset_tendon_properties(self, asset: Asset, properties: list[TendonProperties]) -> bool:
+        """Set the tendons' damping; the stiffness of their limits stays MuJoCo's."""
+        stiff = any(p.limit_stiffness != old.limit_stiffness for p, old in zip(properties, asset.tendons))
+        tell_ignored("set_asset_tendon_properties", ["limit_stiffness"] if stiff else [])
+        asset.tendons = copied(properties)
+        return True
+
+    def find_asset_rigid_body_index(self, asset: Asset, name: str) -> int:
+        return find(asset.body_names, name)
+
+    def find_asset_dof_index(self, asset: Asset, name: str) -> int:
+        return find(asset.dof_names, name)
+
+    def find_asset_joint_index(self, asset: Asset, name: str) -> int:
+        return find(asset.joint_names, name)
+
+    def create_asset_force_sensor(
+        self, asset: Asset, body: int, pose: Transform, properties: ForceSensorProperties | None = None
+    ) -> int:
+        """Add a sensor of the net force and torque on a body, for actors created later."""
+        if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
+            raise NotImplementedError("create_asset_force_sensor: only the default ForceSensorProperties are supported")
+        if not 0 <= body < len(asset.body_names):
+            raise IndexError(f"create_asset_force_sensor: {asset.name} has {len(asset.body_names)} bodies, no {body}")
+        asset.sensors.append((body, copy.deepcopy(pose)))
+        return len(asset.sensors) - 1

@@ -1,0 +1,252 @@
+"""``gym``'s methods for simulations, environments and actors, and their properties."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from envcoder_bench.isaacgym.asset import Asset
+from envcoder_bench.isaacgym.gym_assets import find, tell_unused_shape_properties
+from envcoder_bench.isaacgym.layout import Actor
+from envcoder_bench.isaacgym.params import (
+    AXIS_ALL,
+    AXIS_TRANSLATION,
+    DOMAIN_ACTOR,
+    DOMAIN_ENV,
+    INVALID_HANDLE,
+    SIM_PHYSX,
+    AttractorProperties,
+    PlaneParams,
+    SimParams,
+    tell_ignored,
+)
+from envcoder_bench.isaacgym.properties import DOF_PROPERTIES, RigidBodyProperties, RigidShapeProperties
+from envcoder_bench.isaacgym.simulation import Env, Simulation, copied, new_env
+from envcoder_bench.isaacgym.transforms import Transform, Vec3
+
+
+class SceneMethods:
+    """Recording a scene. Everything here runs before the simulation is compiled, unless its text says otherwise."""
+
+    def create_sim(self, compute_device: int, graphics_device: int, engine: int, params: SimParams) -> Simulation:
+        """Return an empty simulation."""
+        if engine != SIM_PHYSX:
+            raise NotImplementedError("create_sim: SIM_FLEX is not supported; use SIM_PHYSX")
+        if params.use_gpu_pipeline:
+            raise NotImplementedError("create_sim: there is no CUDA engine yet; use the CPU pipeline (pipeline=cpu)")
+        tell_ignored("SimParams", params.ignored())
+        return Simulation(params)
+
+    def destroy_sim(self, sim: Simulation) -> None:
+        sim.envs.clear()
+
+    def get_sim_params(self, sim: Simulation) -> SimParams:
+        return copy.deepcopy(sim.params)
+
+    def set_sim_params(self, sim: Simulation, params: SimParams) -> None:
+        """Replace the parameters; once compiled, dt, substeps and gravity must stay."""
+        fixed = [(p.dt, p.substeps, tuple(p.gravity)) for p in (sim.params, params)]
+        if sim.compiled and fixed[0] != fixed[1]:
+            raise NotImplementedError("set_sim_params: dt, substeps and gravity cannot change after prepare_sim")
+        sim.params = params
+
+    def add_ground(self, sim: Simulation, params: PlaneParams) -> None:
+        """Add a plane."""
+        sim.record("add_ground")
+        tell_ignored("PlaneParams", params.ignored())
+        sim.planes.append(copy.deepcopy(params))
+
+    def prepare_sim(self, sim: Simulation) -> bool:
+        """Compile the scene."""
+        return sim.engine is not None
+
+    def get_frame_count(self, sim: Simulation) -> int:
+        return sim.frame
+
+    def get_sim_time(self, sim: Simulation) -> float:
+        return sim.frame * sim.params.dt
+
+    def get_sim_actor_count(self, sim: Simulation) -> int:
+        return sum(len(env.actors) for env in sim.envs)
+
+    def get_sim_dof_count(self, sim: Simulation) -> int:
+        return sum(self.get_env_dof_count(env) for env in sim.envs)
+
+    def get_sim_rigid_body_count(self, sim: Simulation) -> int:
+        return sum(self.get_env_rigid_body_count(env) for env in sim.envs)
+
+    def create_env(self, sim: Simulation, lower: Vec3, upper: Vec3, per_row: int) -> Env:
+        return new_env(sim, lower, upper, per_row)
+
+    def get_env_count(self, sim: Simulation) -> int:
+        return len(sim.envs)
+
+    def get_env(self, sim: Simulation, index: int) -> Env:
+        return sim.envs[index]
+
+    def get_env_origin(self, env: Env) -> Vec3:
+        return env.origin
+
+    def begin_aggregate(self, env: Env, max_bodies: int, max_shapes: int, self_collisions: bool) -> bool:
+        """Do nothing: aggregates make PhysX's broad phase faster, and nothing else."""
+        return True
+
+    def end_aggregate(self, env: Env) -> bool:
+        """Do nothing, as ``begin_aggregate``."""
+        return True
+
+    def create_actor(
+        self,
+        env: Env,
+        asset: Asset,
+        pose: Transform,
+        name: str = "",
+        group: int = -1,
+        filter: int = -1,
+        seg_id: int = 0,
+    ) -> int:
+        """Place an asset in an environment; returns its number there."""
+        env.sim.record("create_actor")
+        properties = asset.dof_properties.copy()
+        shapes, tendons = copied(asset.shapes), copied(asset.tendons)
+        env.actors.append(Actor(asset, name, copy.deepcopy(pose), group, filter, properties, shapes, tendons))
+        return len(env.actors) - 1
+
+    def create_rigid_body_attractor(self, env: Env, properties: AttractorProperties) -> int:
+        """Pin a point of a body to a point of the environment."""
+        env.sim.record("create_rigid_body_attractor")
+        if properties.axes & AXIS_ALL != AXIS_TRANSLATION:
+            raise NotImplementedError("create_rigid_body_attractor: only axes=AXIS_TRANSLATION is supported")
+        env.attractors.append(copy.deepcopy(properties))
+        return len(env.attractors) - 1
+
+    def get_actor_count(self, env: Env) -> int:
+        return len(env.actors)
+
+    def get_actor_handle(self, env: Env, index: int) -> int:
+        return index if index < len(env.actors) else INVALID_HANDLE
+
+    def find_actor_handle(self, env: Env, name: str) -> int:
+        return find([actor.name for actor in env.actors], name)
+
+    def get_actor_name(self, env: Env, actor: int) -> str:
+        return env.actors[actor].name
+
+    def get_actor_asset(self, env: Env, actor: int) -> Asset:
+        return env.actors[actor].asset
+
+    def get_actor_index(self, env: Env, actor: int, domain: int) -> int:
+        if domain in (DOMAIN_ACTOR, DOMAIN_ENV):
+            return actor
+        return sum(len(e.actors) for e in env.sim.envs[: env.index]) + actor
+
+    def find_actor_index(self, env: Env, name: str, domain: int) -> int:
+        actor = self.find_actor_handle(env, name)
+        return actor if actor < 0 else self.get_actor_index(env, actor, domain)
+
+    def get_env_dof_count(self, env: Env) -> int:
+        return env.first_dof(len(env.actors))
+
+    def get_env_rigid_body_count(self, env: Env) -> int:
+        return env.first_body(len(env.actors))
+
+    def get_actor_dof_count(self, env: Env, actor: int) -> int:
+        return len(env.actors[actor].asset.dof_names)
+
+    def get_actor_dof_names(self, env: Env, actor: int) -> list[str]:
+        return list(env.actors[actor].asset.dof_names)
+
+    def get_actor_dof_dict(self, env: Env, actor: int) -> dict[str, int]:
+        return {name: k for k, name in enumerate(env.actors[actor].asset.dof_names)}
+
+    def get_actor_joint_dict(self, env: Env, actor: int) -> dict[str, int]:
+        return {name: k for k, name in enumerate(env.actors[actor].asset.joint_names)}
+
+    def get_actor_rigid_body_count(self, env: Env, actor: int) -> int:
+        return len(env.actors[actor].asset.body_names)
+
+    def get_actor_rigid_body_names(self, env: Env, actor: int) -> list[str]:
+        return list(env.actors[actor].asset.body_names)
+
+    def get_actor_rigid_body_dict(self, env: Env, actor: int) -> dict[str, int]:
+        return {name: k for k, name in enumerate(env.actors[actor].asset.body_names)}
+
+    def get_actor_rigid_shape_count(self, env: Env, actor: int) -> int:
+        return len(env.actors[actor].shapes)
+
+    def find_actor_rigid_body_handle(self, env: Env, actor: int, name: str) -> int:
+        return self.find_actor_rigid_body_index(env, actor, name, DOMAIN_ENV)
+
+    def find_actor_rigid_body_index(self, env: Env, actor: int, name: str, domain: int) -> int:
+        body = find(env.actors[actor].asset.body_names, name)
+        if body < 0 or domain == DOMAIN_ACTOR:
+            return body
+        before = 0 if domain == DOMAIN_ENV else sum(self.get_env_rigid_body_count(e) for e in env.sim.envs[: env.index])
+        return before + env.first_body(actor) + body
+
+    def find_actor_dof_handle(self, env: Env, actor: int, name: str) -> int:
+        return self.find_actor_dof_index(env, actor, name, DOMAIN_ENV)
+
+    def find_actor_dof_index(self, env: Env, actor: int, name: str, domain: int) -> int:
+        dof = find(env.actors[actor].asset.dof_names, name)
+        if dof < 0 or domain == DOMAIN_ACTOR:
+            return dof
+        before = 0 if domain == DOMAIN_ENV else sum(self.get_env_dof_count(e) for e in env.sim.envs[: env.index])
+        return before + env.first_dof(actor) + dof
+
+    def get_rigid_transform(self, env: Env, body: int) -> Transform:
+        """Return a body's pose: where it was placed, or after the last ``simulate``."""
+        return env.sim.body_pose(env, body)
+
+    def get_actor_dof_properties(self, env: Env, actor: int) -> np.ndarray:
+        return env.actors[actor].dof_properties.copy()
+
+    def set_actor_dof_properties(self, env: Env, actor: int, properties: np.ndarray) -> bool:
+        """Set drives, limits and armature of an actor's DOFs, at any time; friction has no effect."""
+        rows = np.array(properties, dtype=DOF_PROPERTIES)
+        if rows.shape != env.actors[actor].dof_properties.shape:
+            expected = env.actors[actor].dof_properties.shape[0]
+            raise ValueError(f"set_actor_dof_properties: {rows.shape[0]} rows for {expected} DOFs")
+        tell_ignored("set_actor_dof_properties", ["friction"] if rows["friction"].any() else [])
+        env.actors[actor].dof_properties = rows
+        if env.sim.compiled:
+            first = env.first_dof(actor)
+            env.sim.engine.set_dof_properties(env.index, slice(first, first + len(rows)), rows)
+        return True
+
+    def get_actor_rigid_body_properties(self, env: Env, actor: int) -> list[RigidBodyProperties]:
+        record = env.actors[actor]
+        return record.asset.body_properties() if record.bodies is None else copied(record.bodies)
+
+    def set_actor_rigid_body_properties(
+        self, env: Env, actor: int, properties: list[RigidBodyProperties], recomputeInertia: bool = False
+    ) -> bool:
+        """Set masses, centres and inertias, at any time. A new mass alone scales the inertia."""
+        env.actors[actor].bodies = copied(properties)
+        if env.sim.compiled:
+            env.sim.set_bodies(env, actor, env.actors[actor].bodies or [])
+        return True
+
+    def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:
+        return copied(env.actors[actor].shapes)
+
+    def set_actor_rigid_shape_properties(self, env: Env, actor: int, properties: list[RigidShapeProperties]) -> bool:
+        """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect."""
+        if env.sim.compiled:
+            if [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:
+                raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
+            env.sim.engine.set_friction(env.index, actor, np.array([np.ravel(p.friction)[0] for p in properties]))
+        tell_unused_shape_properties(properties)
+        env.actors[actor].shapes = copied(properties)
+        return True
+
+    def set_actor_scale(self, env: Env, actor: int, scale: float) -> bool:
+        """Accept a scale of 1; others are not supported."""
+        if scale != 1.0:
+            raise NotImplementedError("set_actor_scale: scales other than 1 are not supported")
+        return True
+
+    def enable_actor_dof_force_sensors(self, env: Env, actor: int) -> bool:
+        """Do nothing: all DOFs report their drives' forces."""
+        return True

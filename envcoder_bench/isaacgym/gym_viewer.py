@@ -1,0 +1,39 @@
+"""``gym``'s methods for pictures, which do nothing: there is no viewer, and colours show nowhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envcoder_bench.isaacgym.params import tell_ignored
+from envcoder_bench.isaacgym.transforms import Transform
+
+NOTHING = (
+    *("set_rigid_body_color", "reset_actor_materials", "set_light_parameters", "viewer_camera_look_at"),
+    *("add_lines", "clear_lines", "draw_viewer", "step_graphics", "poll_viewer_events", "sync_frame_time"),
+    *("subscribe_viewer_keyboard_event", "subscribe_viewer_mouse_event", "destroy_viewer"),
+    *("write_viewer_image_to_file", "set_rigid_body_segmentation_id", "set_rigid_body_texture"),
+)
+
+
+class ViewerMethods:
+    """A viewer that is never there: ``create_viewer`` returns None, as tasks expect when they run headless."""
+
+    def create_viewer(self, sim: Any, properties: Any) -> None:
+        tell_ignored("create_viewer", ["the viewer"])
+
+    def query_viewer_has_closed(self, viewer: Any) -> bool:
+        return False
+
+    def query_viewer_action_events(self, viewer: Any) -> list:
+        return []
+
+    def get_viewer_camera_transform(self, viewer: Any, env: Any) -> Transform:
+        return Transform()
+
+
+def _nothing(self: ViewerMethods, *args: Any, **kwargs: Any) -> None:
+    """Do nothing."""
+
+
+for _name in NOTHING:
+    setattr(ViewerMethods, _name, _nothing)

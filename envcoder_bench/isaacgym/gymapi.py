@@ -1,0 +1,51 @@
+"""Isaac Gym's ``gymapi``: ``acquire_gym()``, the parameter and property objects, and the constants."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from envcoder_bench.isaacgym import params as _params
+from envcoder_bench.isaacgym.asset import Asset, AssetError  # noqa: F401
+from envcoder_bench.isaacgym.gym_assets import AssetMethods
+from envcoder_bench.isaacgym.gym_scene import SceneMethods
+from envcoder_bench.isaacgym.gym_tensors import TensorMethods
+from envcoder_bench.isaacgym.gym_viewer import ViewerMethods
+from envcoder_bench.isaacgym.params import *  # noqa: F403
+from envcoder_bench.isaacgym.properties import (  # noqa: F401
+    DOF_PROPERTIES,
+    ActuatorProperties,
+    Mat33,
+    RigidBodyProperties,
+    RigidShapeProperties,
+    TendonProperties,
+)
+from envcoder_bench.isaacgym.simulation import Env  # noqa: F401
+from envcoder_bench.isaacgym.simulation import Simulation as Sim  # noqa: F401
+from envcoder_bench.isaacgym.transforms import Quat, Transform, Vec3  # noqa: F401
+
+DofProperties = DOF_PROPERTIES
+KEY_NAMES = [f"KEY_{key}" for key in _params.KEYS]
+for _number, _key in enumerate(KEY_NAMES):
+    setattr(sys.modules[__name__], _key, _number)
+
+
+class Gym(AssetMethods, SceneMethods, TensorMethods, ViewerMethods):
+    """All methods. One that is not there raises ``NotImplementedError`` with its name when it is called."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def missing(*args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError(f"gym.{name} is not supported by envcoder_bench.isaacgym")
+
+        return missing
+
+
+_gym = Gym()
+
+
+def acquire_gym(*args: Any) -> Gym:
+    """Return the one object that has all methods."""
+    return _gym

@@ -1,0 +1,69 @@
+"""``import isaacgym`` finds this implementation, on request and only where there is no other."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Sequence
+
+OURS = "envcoder_bench.isaacgym"
+MODULES = ("gymapi", "gymtorch", "gymutil", "torch_utils", "terrain_utils")
+NOTE = "isaacgym: open implementation on MuJoCo, not NVIDIA's; results are those of MuJoCo's physics."
+
+_log = logging.getLogger("envcoder_bench.isaacgym")
+
+
+class Redirect(MetaPathFinder, Loader):
+    """Imports of ``old`` and its submodules give the modules of ``new``."""
+
+    def __init__(self, old: str, new: str, submodules: Sequence[str] | None = None) -> None:
+        self.old, self.new, self.submodules = old, new, submodules
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, rest = fullname.partition(".")
+        if package != self.old or (rest and self.submodules is not None and rest not in self.submodules):
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        sys.modules[name] = importlib.import_module(self.new + name[len(self.old) :])  # the import returns this one
+
+
+def other() -> str | None:
+    """Return where another ``isaacgym`` is, or None."""
+    spec = PathFinder.find_spec("isaacgym")
+    return None if spec is None else spec.origin  # a mere folder of that name, as NVIDIA's archive has, has no origin
+
+
+def install() -> bool:
+    """Make this implementation importable as ``isaacgym``; returns False where another one is found.
+
+    A second call does nothing. Says in the log that this is not NVIDIA's package.
+    """
+    place = other()
+    if place is not None:
+        _log.warning("isaacgym: the one at %s is used, not envcoder_bench's", place)
+        return False
+    if not any(isinstance(finder, Redirect) and finder.old == "isaacgym" for finder in sys.meta_path):
+        for name in [n for n in sys.modules if n == "isaacgym" or n.startswith("isaacgym.")]:
+            del sys.modules[name]  # the package that holds torch_utils for candidates
+        sys.meta_path.insert(0, Redirect("isaacgym", OURS, MODULES))
+        _log.warning(NOTE)
+    return True
+
+
+def uninstall() -> None:
+    """Undo ``install``."""
+    sys.meta_path[:] = [f for f in sys.meta_path if not (isinstance(f, Redirect) and f.old == "isaacgym")]
+    for name in [n for n in sys.modules if n == "isaacgym" or n.startswith("isaacgym.")]:
+        del sys.modules[name]

@@ -1,0 +1,181 @@
+"""Read an MJCF file as Isaac Gym's importer does: one robot, no scene; then MuJoCo compiles the rest."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from pathlib import Path
+
+import mujoco
+
+from envcoder_bench.isaacgym.params import AssetOptions
+from envcoder_bench.isaacgym.urdf import MESHES, AssetError
+from envcoder_bench.isaacgym.urdf_spec import MAX_HULL, MIN_INERTIA, MIN_MASS
+
+# sections that describe a scene, pictures or other simulators, not the robot
+_DROPPED = (
+    "size",
+    "option",
+    "visual",
+    "statistic",
+    "keyframe",
+    "sensor",
+    "custom",
+    "extension",
+    "worldbody",
+    "equality",
+)
+_COMPILER = ("angle", "autolimits", "eulerseq", "inertiafromgeom", "inertiagrouprange", "settotalmass", "meshdir")
+_PICTURE = ("material", "rgba", "hfield")
+
+
+def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
+    """Return the specification of the robot in an MJCF file; its first body is the robot's root.
+
+    The world's own geoms, lights and cameras, the solver's options and the sensors are left out. Joints of the root
+    body are dropped: a root is fixed or free by ``AssetOptions.fix_base_link``. Geoms that collide with nothing are
+    pictures: they are dropped and carry no mass, unless a ``<pair>`` names them.
+
+    Raises:
+        AssetError: the file is not an MJCF with one root body, or MuJoCo refuses it.
+    """
+    root = _included(path)
+    if root.tag != "mujoco":
+        raise AssetError(f"{path}: an MJCF begins with <mujoco>, this one with <{root.tag}>")
+    body = _root_body(root, path)
+    _clean(root, path, asset_root, options)
+    for section in [e for e in root if e.tag in _DROPPED]:
+        root.remove(section)
+    world = ET.SubElement(root, "worldbody")
+    world.append(body)
+    for joint in [e for e in body if e.tag in ("joint", "freejoint")]:
+        body.remove(joint)
+    _name_joints(world)
+    _drop_what_is_without_target(root)
+    try:
+        spec = mujoco.MjSpec.from_string(ET.tostring(root, encoding="unicode"))
+    except ValueError as error:
+        raise AssetError(f"{path}: {error}") from error
+    for number, part in enumerate(spec.bodies[1:]):
+        part.name = part.name or f"body_{number}"
+    for mesh in spec.meshes:
+        mesh.maxhullvert, mesh.inertia = MAX_HULL, mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+    _drop_pictures(spec)
+    spec.compiler.balanceinertia = True
+    spec.compiler.boundmass, spec.compiler.boundinertia = MIN_MASS, MIN_INERTIA
+    return spec
+
+
+def _included(path: Path) -> ET.Element:
+    """Parse a file and put included files' sections where they are included."""
+    try:
+        root = ET.parse(path).getroot()
+    except FileNotFoundError as error:
+        raise AssetError(f"{path}: there is no such file") from error
+    except ET.ParseError as error:
+        raise AssetError(f"{path}: not XML: {error}") from error
+    _include_below(root, path.parent)
+    return root
+
+
+def _include_below(element: ET.Element, folder: Path) -> None:
+    children = []
+    for child in list(element):
+        if child.tag == "include":
+            children += list(_included(folder / child.get("file", "")))
+        else:
+            _include_below(child, folder)
+            children.append(child)
+    element[:] = children
+
+
+def _root_body(root: ET.Element, path: Path) -> ET.Element:
+    bodies = [body for world in root.findall("worldbody") for body in world.findall("body")]
+    if len(bodies) != 1:
+        names = ", ".join(body.get("name", "unnamed") for body in bodies) or "none"
+        raise AssetError(f"{path}: an asset has one body at the top of <worldbody>; found {names}")
+    return bodies[0]
+
+
+def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions) -> None:
+    """Drop pictures and what today's MuJoCo refuses; give meshes their places and geoms the asset's density."""
+    compilers = root.findall("compiler")
+    settings = {k: v for c in compilers for k, v in c.attrib.items() if k in _COMPILER}
+    if any(c.get("coordinate", "local") != "local" for c in compilers):
+        raise AssetError(f"{path}: coordinate='global' is not supported; save the file with local coordinates")
+    folder = path.parent / settings.pop("meshdir", "")
+    for compiler in compilers:
+        root.remove(compiler)
+    root.insert(0, ET.Element("compiler", settings))
+    meshes = [mesh for asset in root.findall("asset") for mesh in asset.findall("mesh")]
+    kept, gone = [], set()
+    for mesh in meshes:
+        name = mesh.get("name") or Path(mesh.get("file", "")).stem
+        if mesh.get("file") is None or mesh.get("file", "").lower().endswith(MESHES):
+            kept.append(mesh)
+        else:
+            gone.add(name)  # .glb, .dae: only pictures have these
+        if mesh in kept and mesh.get("file") is not None:
+            places = [place / mesh.get("file", "") for place in (folder, path.parent, asset_root)]
+            found = next((place for place in places if place.is_file()), None)
+            if found is None:
+                raise AssetError(f"{path}: the mesh {mesh.get('file')} is not there (looked in {folder})")
+            mesh.set("name", name)
+            mesh.set("file", str(found.resolve()))
+    for asset in root.findall("asset"):
+        root.remove(asset)
+    ET.SubElement(root, "asset").extend(kept)
+    for element in root.iter():
+        for name in _PICTURE:
+            element.attrib.pop(name, None)
+        for name in [n for n in element.attrib if n == "user"]:
+            del element.attrib[name]
+        if element.tag == "joint" and element.get("range") is not None:
+            lower, upper = (float(x) for x in element.get("range", "").split())
+            if lower == upper:  # MuJoCo wants an extent
+                element.set("range", f"{lower - 1e-3} {upper + 1e-3}")
+        element[:] = [
+            child
+            for child in element
+            if child.tag not in ("light", "camera", "material", "texture")
+            and not (child.tag == "geom" and child.get("mesh") in gone)
+        ]
+    default = root.find("default")
+    if default is None:
+        default = ET.SubElement(root, "default")
+    geom = default.find("geom")
+    if geom is None:
+        geom = ET.SubElement(default, "geom")
+    if geom.get("density") is None:
+        geom.set("density", str(options.density))
+
+
+def _name_joints(world: ET.Element) -> None:
+    """Give every joint a name of its own; Isaac Gym allows the same name twice."""
+    seen: Counter[str] = Counter()
+    for number, joint in enumerate(world.iter("joint")):
+        name = joint.get("name") or f"joint_{number}"
+        joint.set("name", name if not seen[name] else f"{name}#{seen[name]}")
+        seen[name] += 1
+
+
+def _drop_what_is_without_target(root: ET.Element) -> None:
+    """Remove actuators, pairs and the like that name something which is not in the robot."""
+    names = {kind: {e.get("name") for e in root.iter(kind)} for kind in ("joint", "geom", "body", "site")}
+    for section in ("actuator", "contact", "tendon"):
+        for group in root.findall(section):
+            for element in list(group):
+                wanted = [("joint", element.get("joint")), ("geom", element.get("geom1"))]
+                wanted += [("geom", element.get("geom2")), ("body", element.get("body1"))]
+                wanted += [("body", element.get("body2"))]
+                if any(name is not None and name not in names[kind] for kind, name in wanted):
+                    group.remove(element)
+
+
+def _drop_pictures(spec: mujoco.MjSpec) -> None:
+    paired = {name for pair in spec.pairs for name in (pair.geomname1, pair.geomname2)}
+    for geom in list(spec.geoms):
+        if geom.contype == 0 and geom.conaffinity == 0 and geom.name not in paired:
+            spec.delete(geom)

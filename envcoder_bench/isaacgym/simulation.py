@@ -1,0 +1,174 @@
+"""A simulation: recorded environments and actors, then one compiled layout, an engine and the tensors tasks hold."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envcoder_bench.isaacgym import layout as layouts
+from envcoder_bench.isaacgym.engine import Engine
+from envcoder_bench.isaacgym.layout import Actor, Layout
+from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
+from envcoder_bench.isaacgym.properties import RigidBodyProperties
+from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
+
+
+@dataclass
+class Env:
+    """An environment as recorded; also the handle that tasks hold."""
+
+    sim: Simulation
+    index: int
+    origin: Vec3
+    actors: list[Actor] = field(default_factory=list)
+    attractors: list[AttractorProperties] = field(default_factory=list)
+
+    def first_body(self, actor: int) -> int:
+        """Return the index in the environment of an actor's root body."""
+        return sum(len(a.asset.body_names) for a in self.actors[:actor])
+
+    def first_dof(self, actor: int) -> int:
+        """Return the index in the environment of an actor's first DOF."""
+        return sum(len(a.asset.dof_names) for a in self.actors[:actor])
+
+    def body(self, handle: int) -> tuple[int, int]:
+        """Return the actor of a body of the environment, and the body's index in it."""
+        for k, actor in enumerate(self.actors):
+            if handle < len(actor.asset.body_names):
+                return k, handle
+            handle -= len(actor.asset.body_names)
+        raise IndexError(f"environment {self.index} has no body {handle}")
+
+
+class Simulation:
+    """What ``create_sim`` returns.
+
+    Environments are recorded until the first tensor is acquired or ``prepare_sim`` is called; then they are compiled
+    as one layout, and ``engine`` is there. Tensors are allocated once and filled by ``refresh``.
+    """
+
+    def __init__(self, params: SimParams) -> None:
+        self.params = params
+        self.planes: list[PlaneParams] = []
+        self.envs: list[Env] = []
+        self.frame = 0
+        self._layout: Layout | None = None
+        self._engine: Engine | None = None
+        self._tensors: dict[tuple, Tensor] = {}
+
+    @property
+    def compiled(self) -> bool:
+        return self._engine is not None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; compiles at the first call."""
+        if self._engine is None:
+            self._compile()
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def layout(self) -> Layout:
+        """The compiled environment."""
+        assert self.engine is not None and self._layout is not None
+        return self._layout
+
+    def record(self, what: str) -> None:
+        """Check that the scene may still change."""
+        if self.compiled:
+            raise RuntimeError(f"{what} after prepare_sim, or after a tensor was acquired: the scene is compiled")
+
+    def _compile(self) -> None:
+        from envcoder_bench.isaacgym.engine_cpu import CpuEngine
+
+        if not self.envs or not self.envs[0].actors:
+            raise RuntimeError("the simulation has no actor: call create_env and create_actor before prepare_sim")
+        first = self.envs[0]
+        for env in self.envs[1:]:
+            self._check_alike(first, env)
+        self._layout = layouts.build(first.actors, first.attractors, self.params, self.planes)
+        poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
+        self._engine = engine = CpuEngine(self._layout, poses)
+        rows = [np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs]
+        if engine.num_dofs:
+            engine.set_dof_properties(None, slice(0, engine.num_dofs), np.stack(rows))
+        for env in self.envs:
+            for k, actor in enumerate(env.actors):
+                if actor.bodies is not None:
+                    self.set_bodies(env, k, actor.bodies)
+                own = [shape.friction for shape in actor.shapes]
+                if own != [shape.friction for shape in first.actors[k].shapes]:
+                    engine.set_friction(env.index, k, np.array(own))
+
+    @staticmethod
+    def _check_alike(first: Env, env: Env) -> None:
+        if len(first.actors) != len(env.actors):
+            raise NotImplementedError(
+                f"environment {env.index} has {len(env.actors)} actors, the first {len(first.actors)}; all "
+                "environments need the same list of assets"
+            )
+        relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
+        for k, (a, b) in enumerate(zip(first.actors, env.actors)):
+            if a.asset is not b.asset:
+                raise NotImplementedError(
+                    f"actor {b.name!r} of environment {env.index} has the asset {b.asset.name}, in the first "
+                    f"environment {a.asset.name}; all environments need the same list of assets"
+                )
+            filters = [[actor.filter, *(s.filter for s in actor.shapes)] for actor in (a, b)]
+            if filters[0] != filters[1] or relations[0][k] != relations[1][k]:
+                raise NotImplementedError(
+                    f"actor {b.name!r} of environment {env.index} has another collision filter or group than in the "
+                    "first environment"
+                )
+
+    def set_bodies(self, env: Env, actor: int, bodies: list[RigidBodyProperties]) -> None:
+        """Give an actor's bodies masses, centres and inertias where they differ from the asset's."""
+        first = env.first_body(actor)
+        for number, (new, old) in enumerate(zip(bodies, env.actors[actor].asset.body_properties())):
+            inertia = [np.array([list(m.x), list(m.y), list(m.z)]) for m in (new.inertia, old.inertia)]
+            mass = float(np.ravel(new.mass)[0])
+            if mass != old.mass and np.allclose(inertia[0], inertia[1], rtol=1e-6, atol=0):
+                inertia[0] = inertia[0] * (mass / old.mass)  # recomputed, as Isaac Gym does where it was not given
+            self.engine.set_body_mass(env.index, first + number, mass, np.array(list(new.com)), inertia[0])
+
+    def tensor(self, shape: tuple[int, ...], read: Callable[[Tensor], None], *key: object) -> Tensor:
+        """Return the tensor of a kind, allocated and filled at the first call."""
+        if key not in self._tensors:
+            self._tensors[key] = torch.zeros(shape, device=self.engine.device)
+            read(self._tensors[key])
+        return self._tensors[key]
+
+    def acquired(self, *kind: object) -> list[tuple[tuple, Tensor]]:
+        """List the tensors whose key begins with ``kind``."""
+        return [(key, tensor) for key, tensor in self._tensors.items() if key[: len(kind)] == kind]
+
+    def body_pose(self, env: Env, handle: int) -> Transform:
+        """Return the pose of a body of an environment: as recorded, or of the last step where it is compiled."""
+        if self.compiled:
+            out = torch.zeros(self.engine.num_envs * self.engine.num_bodies, 13)
+            self.engine.read_bodies(out)
+            x, y, z, qx, qy, qz, qw = out[env.index * self.engine.num_bodies + handle, :7].tolist()
+            return pose_object(np.array([x, y, z, qw, qx, qy, qz]))
+        actor, body = env.body(handle)
+        return env.actors[actor].pose * env.actors[actor].asset.rest_poses()[body]
+
+
+def new_env(sim: Simulation, lower: Vec3, upper: Vec3, per_row: int) -> Env:
+    """Record an environment; its origin on the grid matters to pictures alone."""
+    sim.record("create_env")
+    index, size = len(sim.envs), upper - lower
+    row, column = divmod(index, max(1, per_row))
+    env = Env(sim, index, Vec3(column * size.x, row * size.y, 0.0))
+    sim.envs.append(env)
+    return env
+
+
+def copied(values: list) -> list:
+    """Copy a list of property objects, so that a task's later edits do not reach the simulation."""
+    return [copy.deepcopy(value) for value in values]

@@ -1,0 +1,129 @@
+"""From a URDF's links to a MuJoCo specification: masses of links without inertials, collapsed joints, bodies."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from envcoder_bench.isaacgym import urdf
+from envcoder_bench.isaacgym.params import AssetOptions
+from envcoder_bench.isaacgym.urdf import Inertial, Joint, Link, Shape
+
+MAX_HULL = 64  # vertices of a mesh's convex hull; PhysX has a limit of this size too
+MIN_MASS, MIN_INERTIA = 1e-6, 1e-9  # kg, kg m^2: what a moving link without any mass gets
+_GEOMS = {
+    "box": mujoco.mjtGeom.mjGEOM_BOX,
+    "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
+    "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
+    "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
+    "mesh": mujoco.mjtGeom.mjGEOM_MESH,
+}
+_HINGE, _SLIDE = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
+
+
+def load(path: Path, asset_root: Path, options: AssetOptions) -> tuple[mujoco.MjSpec, dict[str, Joint]]:
+    """Return the specification of a URDF file, whose first body is the root link, and its moving joints by name."""
+    root = urdf.read(path, asset_root, options.replace_cylinder_with_capsule)
+    weigh(root, options)
+    if options.collapse_fixed_joints:
+        urdf.collapse(root)
+    spec = new_spec()
+    joints: dict[str, Joint] = {}
+    _add_link(spec, spec.worldbody, root, None, joints)
+    return spec, joints
+
+
+def new_spec() -> mujoco.MjSpec:
+    """Return an empty specification with the compiler's settings of this package: radians, repaired inertias."""
+    spec = mujoco.MjSpec()
+    spec.compiler.degree = False
+    spec.compiler.balanceinertia = True
+    spec.compiler.boundmass = MIN_MASS
+    spec.compiler.boundinertia = MIN_INERTIA
+    return spec
+
+
+def weigh(root: Link, options: AssetOptions) -> None:
+    """Give each link mass, centre and inertia: the file's where it has them, else its shapes' at ``density``.
+
+    A link with a mass but without a usable inertia gets its shapes' inertia, scaled to that mass, or that of a ball
+    of 0.1 m diameter where it has no shapes. A link with neither inertial nor shapes has no mass.
+    """
+    spec = new_spec()
+    links = list(urdf.walk(root))
+    for k, link in enumerate(links):
+        body = spec.worldbody.add_body(name=f"{k}")
+        for shape in link.shapes:
+            add_shape(spec, body, shape, options.density)
+    model = spec.compile()
+    for k, link in enumerate(links):
+        body = model.body(f"{k}")
+        axes = np.empty(9)
+        mujoco.mju_quat2Mat(axes, body.iquat)
+        turn = axes.reshape(3, 3)
+        inertia = turn @ np.diag(body.inertia) @ turn.T
+        shaped = Inertial(float(body.mass[0]), body.ipos.copy(), inertia)
+        given = link.inertial
+        if given is None:
+            link.inertial = shaped if shaped.mass > 0 else None
+            continue
+        if options.override_com and shaped.mass > 0:
+            given.com = shaped.com
+        if given.inertia is None or (options.override_inertia and shaped.mass > 0):
+            per_mass = inertia / shaped.mass if shaped.mass > 0 else 0.4 * 0.05**2 * np.eye(3)
+            given.inertia = given.mass * per_mass
+
+
+def add_shape(spec: mujoco.MjSpec, body: mujoco.MjsBody, shape: Shape, density: float) -> None:
+    """Add a collision shape to a body; a mesh collides as its convex hull."""
+    geom = body.add_geom(type=_GEOMS[shape.kind], pos=shape.frame[:3, 3], quat=_quat(shape.frame), density=density)
+    if shape.mesh is None:
+        geom.size = shape.size
+        return
+    name = "/".join([str(shape.mesh), *(f"{s:g}" for s in shape.size)])
+    if not any(mesh.name == name for mesh in spec.meshes):
+        convex = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+        spec.add_mesh(name=name, file=str(shape.mesh), scale=shape.size, inertia=convex, maxhullvert=MAX_HULL)
+    geom.meshname = name
+
+
+def _add_link(
+    spec: mujoco.MjSpec, parent: mujoco.MjsBody, link: Link, joint: Joint | None, joints: dict[str, Joint]
+) -> None:
+    frame = np.eye(4) if joint is None else joint.frame
+    body = parent.add_body(name=link.name, pos=frame[:3, 3], quat=_quat(frame))
+    if joint is not None and joint.kind == "fixed":
+        spec.add_text(name=f"fixed joint {joint.name}", data=link.name)  # MuJoCo has no such joint to hold the name
+    elif joint is not None:
+        joints[joint.name] = joint
+        kind = _SLIDE if joint.kind == "prismatic" else _HINGE
+        added = body.add_joint(name=joint.name, type=kind, axis=joint.axis)
+        if joint.limits is not None:
+            added.limited = mujoco.mjtLimited.mjLIMITED_TRUE
+            added.range = proper_range(*joint.limits)
+    body.explicitinertial = True
+    inertial = link.inertial or Inertial(0.0, np.zeros(3), np.zeros((3, 3)))
+    inertia = inertial.inertia
+    assert inertia is not None
+    body.mass, body.ipos = inertial.mass, inertial.com
+    if inertial.mass > 0:
+        body.fullinertia = [inertia[k] for k in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
+    for shape in link.shapes:
+        add_shape(spec, body, shape, 0.0)
+    for below in link.joints:
+        _add_link(spec, body, below.child, below, joints)
+
+
+def proper_range(lower: float, upper: float) -> list[float]:
+    """Return limits that MuJoCo takes: it refuses a range without extent."""
+    return [lower, upper] if lower < upper else [lower - 1e-4, lower + 1e-4]
+
+
+def _quat(frame: np.ndarray) -> np.ndarray:
+    quat = np.empty(4)
+    mujoco.mju_mat2Quat(quat, frame[:3, :3].flatten())
+    return quat

@@ -1,0 +1,177 @@
+"""Assets from URDF and MJCF: orders, masses, inertias, limits and drives, against numbers computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from isaacgym_scene import LOPSIDED, TREE, gym, load, options, pose
+
+from envcoder_bench.isaacgym import gymapi
+
+MJCF = """
+<mujoco>
+  <compiler angle="degree" coordinate="local"/>
+  <option apirate="5" timestep="0.5"/>
+  <default><geom density="5" contype="1" conaffinity="1"/><joint armature="0.02" damping="0.3"/></default>
+  <asset><material name="skin"/></asset>
+  <worldbody>
+    <light pos="0 0 4"/>
+    <geom type="plane" size="9 9 1" material="grid"/>
+    <body name="torso" pos="0 0 3">
+      <freejoint/>
+      <geom type="sphere" size="0.5" material="skin"/>
+      <body name="right"><joint name="hip" range="-30 60" limited="true" axis="0 0 1"/>
+        <joint name="knee" axis="0 1 0" stiffness="4"/><geom type="box" size="0.1 0.2 0.3" density="100"/></body>
+      <body name="left"><joint name="hip" axis="0 0 1"/><geom type="sphere" size="0.1"/>
+        <geom type="sphere" size="0.4" contype="0" conaffinity="0"/></body>
+    </body>
+  </worldbody>
+  <actuator>
+    <position joint="knee" kp="12" forcerange="-3 3"/><motor joint="hip" gear="150"/><motor joint="gone" gear="1"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def masses(asset):
+    return {n: p.mass for n, p in zip(asset.body_names, asset.body_properties())}
+
+
+def test_a_urdf_is_walked_depth_first_with_children_sorted_by_their_joints(tmp_path):
+    asset = load(tmp_path, TREE, fix_base_link=True)
+    assert gym.get_asset_rigid_body_names(asset) == ["base", "a_arm", "tip", "z_arm", "pad"]
+    assert gym.get_asset_dof_names(asset) == ["j_a", "j_z"]
+    assert gym.get_asset_joint_names(asset) == ["j_a", "weld", "j_z", "keep"]
+    assert gym.find_asset_rigid_body_index(asset, "z_arm") == 3
+    assert gym.find_asset_rigid_body_index(asset, "nothing") == -1
+
+
+def test_links_without_inertial_weigh_what_their_shapes_do_at_the_options_density(tmp_path):
+    found = masses(load(tmp_path, TREE, density=500.0))
+    assert found["z_arm"] == pytest.approx(500 * 0.1 * 0.2 * 0.3)
+    assert found["a_arm"] == pytest.approx(500 * 4 / 3 * math.pi * 0.1**3)
+    assert (found["base"], found["tip"]) == (2, 3)
+    box = load(tmp_path, TREE, density=500.0).body_properties()[3]
+    assert box.inertia.x.x == pytest.approx(box.mass / 12 * (0.2**2 + 0.3**2))
+    assert box.inertia.z.z == pytest.approx(box.mass / 12 * (0.1**2 + 0.2**2))
+
+
+def test_collapsing_merges_masses_and_inertias_and_keeps_what_is_marked(tmp_path):
+    asset = load(tmp_path, TREE, density=500.0, collapse_fixed_joints=True)
+    assert asset.body_names == ["base", "a_arm", "z_arm", "pad"]
+    ball = 500 * 4 / 3 * math.pi * 0.1**3
+    arm = asset.body_properties()[1]
+    assert arm.mass == pytest.approx(ball + 3)
+    # the tip's frame is at z = 1, turned by 90 degrees about y: its z axis, with the centre at 0.5, is the arm's x
+    com = 3 * np.array([0.5, 0, 1]) / (ball + 3)
+    assert list(arm.com) == pytest.approx(com)
+    inertia = np.diag([0.4 * ball * 0.1**2] * 3) + np.diag([0.1, 0.2, 0.3])
+    for mass, point in ((ball, np.zeros(3)), (3, np.array([0.5, 0, 1]))):
+        d = point - com
+        inertia += mass * (d @ d * np.eye(3) - np.outer(d, d))
+    found = np.array([list(arm.inertia.x), list(arm.inertia.y), list(arm.inertia.z)])
+    assert found == pytest.approx(inertia, abs=1e-9)
+
+
+def test_joint_properties_come_from_the_urdf(tmp_path):
+    rows = gym.get_asset_dof_properties(
+        load(tmp_path, TREE, armature=0.125, default_dof_drive_mode=gymapi.DOF_MODE_POS)
+    )
+    assert rows["lower"].tolist() == pytest.approx([0.1, -1])
+    assert rows["upper"].tolist() == pytest.approx([0.4, 2])
+    assert rows["effort"].tolist() == [9, 7] and rows["velocity"].tolist() == [2, 3]
+    assert rows["damping"].tolist() == [0, 0.5] and rows["friction"].tolist() == [0, 0.25]
+    assert rows["hasLimits"].all() and (rows["driveMode"] == gymapi.DOF_MODE_POS).all()
+    assert rows["armature"].tolist() == [0.125, 0.125]
+
+
+def test_an_inertial_of_mass_alone_takes_the_shapes_inertia_scaled(tmp_path):
+    text = """<robot name="r"><link name="cart"><inertial><mass value="6"/></inertial>
+        <collision><geometry><box size="1 2 3"/></geometry></collision></link></robot>"""
+    properties = load(tmp_path, text).body_properties()[0]
+    assert properties.mass == 6 and properties.inertia.x.x == pytest.approx(6 / 12 * (4 + 9))
+
+
+def test_an_inertia_that_is_none_is_rebuilt(tmp_path):
+    text = LOPSIDED.replace('ixx="0.01"', 'ixx="-0.01"')
+    moments = load(tmp_path, text).body_properties()[0].inertia
+    assert min(moments.x.x, moments.y.y, moments.z.z) > 0
+
+
+def test_cylinders_become_capsules_on_request(tmp_path):
+    text = """<robot name="r"><link name="l"><collision><geometry><cylinder radius="0.1" length="0.6"/></geometry>
+        </collision></link></robot>"""
+    cylinder = 1000 * math.pi * 0.1**2 * 0.6
+    assert masses(load(tmp_path, text))["l"] == pytest.approx(cylinder)
+    ball = 1000 * 4 / 3 * math.pi * 0.1**3
+    assert masses(load(tmp_path, text, replace_cylinder_with_capsule=True))["l"] == pytest.approx(cylinder + ball)
+
+
+def test_an_mjcf_is_one_robot_without_its_scene(tmp_path):
+    asset = load(tmp_path, MJCF)
+    assert asset.body_names == ["torso", "right", "left"]
+    assert asset.dof_names == ["hip", "knee", "hip#1"]  # the same name twice, and the root's own joint is gone
+    assert gym.get_asset_rigid_shape_count(asset) == 3  # neither the floor nor the picture
+    found = masses(asset)
+    assert found["torso"] == pytest.approx(5 * 4 / 3 * math.pi * 0.5**3)
+    assert found["right"] == pytest.approx(100 * 8 * 0.1 * 0.2 * 0.3)
+    assert found["left"] == pytest.approx(5 * 4 / 3 * math.pi * 0.1**3)
+    rows = gym.get_asset_dof_properties(asset)
+    assert [rows["lower"][0], rows["upper"][0]] == pytest.approx([-math.pi / 6, math.pi / 3])
+    assert rows["hasLimits"].tolist() == [True, False, False]
+    assert rows["armature"].tolist() == pytest.approx([0.02] * 3) and rows["damping"].tolist() == pytest.approx(
+        [0.3] * 3
+    )
+
+
+def test_mjcf_actuators_give_drives_and_gears_in_the_files_order(tmp_path):
+    asset = load(tmp_path, MJCF)
+    assert [gym.get_asset_actuator_joint_name(asset, k) for k in range(2)] == ["knee", "hip"]
+    assert gym.get_asset_actuator_properties(asset)[1].motor_effort == 150
+    knee = gym.get_asset_dof_properties(asset)[1]
+    assert knee["driveMode"] == gymapi.DOF_MODE_POS and (knee["stiffness"], knee["effort"]) == (12, 3)
+    assert gym.get_asset_dof_properties(asset)[0]["driveMode"] == gymapi.DOF_MODE_NONE
+
+
+def test_primitives():
+    box = gym.create_box(None, 0.2, 0.4, 0.6, options(density=100.0))
+    ball = gym.create_sphere(None, 0.3, options(density=100.0))
+    assert masses(box)["box"] == pytest.approx(100 * 0.2 * 0.4 * 0.6)
+    assert masses(ball)["sphere"] == pytest.approx(100 * 4 / 3 * math.pi * 0.3**3)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("<robot name='r'><link name='a'/><link name='b'/></robot>", ["one link must be the root", "a, b"]),
+        ("<robot", ["not XML"]),
+        (
+            "<robot name='r'><link name='a'><collision><geometry><mesh filename='package://x/y.obj'/></geometry>"
+            "</collision></link></robot>",
+            ["package://x/y.obj", "not there"],
+        ),
+        (
+            "<robot name='r'><link name='a'/><link name='b'/><joint name='j' type='floating'><parent link='a'/>"
+            "<child link='b'/></joint></robot>",
+            ["joint j", "floating"],
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_name(tmp_path, text, words):
+    with pytest.raises(gymapi.AssetError) as caught:
+        load(tmp_path, text)
+    for word in ["asset.urdf", *words]:
+        assert word in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(gymapi.AssetError, match="no such asset"):
+        gym.load_asset(None, str(tmp_path), "nothing.urdf", None)
+
+
+def test_transforms_compose_and_invert():
+    a = gymapi.Transform(gymapi.Vec3(1, 2, 3), gymapi.Quat.from_axis_angle(gymapi.Vec3(0, 0, 1), math.pi / 2))
+    assert list((a * pose(1, 0, 0)).p) == pytest.approx([1, 3, 3])
+    back = a * a.inverse()
+    assert list(back.p) == pytest.approx([0, 0, 0]) and list(back.r) == pytest.approx([0, 0, 0, 1])
+    assert list(gymapi.Quat.from_euler_zyx(0.1, -0.2, 0.3).to_euler_zyx()) == pytest.approx([0.1, -0.2, 0.3])

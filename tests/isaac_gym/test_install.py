@@ -1,0 +1,142 @@
+"""``isaacgym`` is importable on request alone, and old code finds what it needs only while it is asked for."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+# a task file as IsaacGymEnvs' are: imports first, then gymapi by its own name
+SCRIPT = """
+import gym
+from gym import spaces
+from isaacgym import gymapi, gymtorch
+import isaacgym
+import numpy as np, torch, pysdf, sys
+assert spaces.Box(np.ones(2) * -np.Inf, np.ones(2) * np.Inf).shape == (2,)
+g = gymapi.acquire_gym()
+params = gymapi.SimParams()
+params.gravity = gymapi.Vec3(0, 0, -10)
+params.dt, params.substeps = 0.1, 1
+sim = g.create_sim(0, -1, gymapi.SIM_PHYSX, params)
+env = g.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+g.create_actor(env, g.create_sphere(sim, 0.1, gymapi.AssetOptions()), gymapi.Transform(), "ball", 0, 0)
+g.prepare_sim(sim)
+root = gymtorch.wrap_tensor(g.acquire_actor_root_state_tensor(sim))
+g.simulate(sim)
+g.refresh_actor_root_state_tensor(sim)
+print("velocity", round(root[0, 9].item(), 4), isaacgym.__implementation__, sys.argv[1:], __name__)
+"""
+
+
+def python(*args, cwd):
+    return subprocess.run([sys.executable, *args], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def test_a_script_runs_unmodified_with_its_arguments(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = python("-m", "envcoder_bench.isaacgym", "train.py", "task=Ant", "-x", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "velocity -1.0 envcoder_bench on MuJoCo" in done.stdout
+    assert "['task=Ant', '-x'] __main__" in done.stdout
+    assert "not NVIDIA's" in done.stderr
+
+
+@pytest.mark.parametrize("args, words", [(["gone.py"], "no script gone.py"), ([], "usage")])
+def test_a_missing_script_is_bad_input(tmp_path, args, words):
+    done = python("-m", "envcoder_bench.isaacgym", *args, cwd=tmp_path)
+    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        ("load_asset(None, 'here', 'gone.urdf', None)", "gone.urdf: there is no such asset"),
+        ("create_camera_sensor(1, 2)", "gym.create_camera_sensor is not supported"),
+        ("create_sim(0, 0, gymapi.SIM_FLEX, gymapi.SimParams())", "SIM_FLEX is not supported"),
+    ],
+)
+def test_what_is_missing_or_unsupported_is_named_with_the_scripts_line(tmp_path, call, words):
+    (tmp_path / "train.py").write_text(f"from isaacgym import gymapi\n\ngymapi.acquire_gym().{call}\n")
+    done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "train.py:3: " in done.stderr and words in done.stderr
+
+
+def test_the_scripts_own_errors_keep_their_traceback(tmp_path):
+    (tmp_path / "train.py").write_text("raise NotImplementedError('mine')\n")
+    done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" in done.stderr and "mine" in done.stderr
+
+
+def test_another_isaacgym_wins(tmp_path):
+    (tmp_path / "isaacgym").mkdir()
+    (tmp_path / "isaacgym" / "__init__.py").write_text("mark = 'theirs'\n")
+    code = "from envcoder_bench.isaacgym import install; print(install()); import isaacgym; print(isaacgym.mark)"
+    done = python("-c", code, cwd=tmp_path)
+    assert done.stdout.split() == ["False", "theirs"], done.stderr
+
+
+def test_a_folder_of_that_name_is_no_package(tmp_path):
+    (tmp_path / "isaacgym" / "python").mkdir(parents=True)
+    code = "from envcoder_bench.isaacgym import install; print(install()); from isaacgym import gymapi"
+    done = python("-c", code, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.split() == ["True"], done.stderr
+
+
+def test_nothing_changes_without_a_request(tmp_path):
+    code = """
+        import envcoder_bench.isaacgym as ours, numpy as np, sys
+        from envcoder_bench.isaacgym.compat import old_code
+        def importable(name):
+            try:
+                __import__(name)
+            except ImportError:
+                return False
+            return True
+        def state():
+            return importable("isaacgym.gymapi"), importable("gym"), importable("pysdf"), hasattr(np, "Inf")
+        before = state()
+        ours.install()
+        with old_code():
+            assert state() == (True, True, True, True)
+            import pysdf
+            try:
+                pysdf.SDF(1)
+            except ImportError as error:
+                print(error)
+        assert "gym" not in sys.modules
+        from envcoder_bench.isaacgym.install import uninstall
+        uninstall()
+        assert state() == before, (state(), before)
+    """
+    done = python("-c", textwrap.dedent(code), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "pysdf.SDF is used, and pysdf is not installed"
+
+
+def test_the_candidates_helpers_do_not_stand_in_the_way(tmp_path):
+    code = """
+        from envcoder_bench.shaping import redirect
+        redirect.install()
+        import isaacgym.torch_utils
+        from envcoder_bench.isaacgym import install
+        install()
+        from isaacgym import gymapi
+        import isaacgym
+        from isaacgym.torch_utils import quat_mul
+        print(isaacgym.__implementation__, gymapi.DOF_MODE_EFFORT)
+    """
+    done = python("-c", textwrap.dedent(code), cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("envcoder_bench on MuJoCo"), done.stderr
+
+
+def test_numpy_is_as_it_was():
+    from envcoder_bench.isaacgym.compat import old_code
+
+    before = set(np.__dict__)
+    with pytest.raises(KeyError), old_code():
+        assert np.Inf == np.inf
+        raise KeyError
+    assert set(np.__dict__) == before

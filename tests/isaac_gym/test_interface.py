@@ -1,0 +1,165 @@
+"""What task code does around the physics: names and indices, property objects, tensors, refusals."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from isaacgym_scene import ARM, SLIDER, TREE, Scene, gym, load, options, pose
+
+from envcoder_bench.isaacgym import gymapi, gymtorch, gymutil, torch_utils
+
+# the methods that IsaacGymEnvs' tasks of the first two tiers call, headless
+CALLED = """
+create_sim prepare_sim simulate fetch_results get_sim_params set_sim_params get_frame_count get_sim_dof_count
+get_sim_actor_count add_ground load_asset create_box create_sphere get_asset_dof_count get_asset_dof_names
+get_asset_dof_properties get_asset_joint_count get_asset_rigid_body_count get_asset_rigid_body_name
+get_asset_rigid_body_names get_asset_rigid_shape_count get_asset_rigid_shape_properties
+set_asset_rigid_shape_properties get_asset_actuator_properties get_asset_actuator_count get_asset_actuator_joint_name
+get_asset_tendon_count get_asset_tendon_name get_asset_tendon_properties set_asset_tendon_properties
+find_asset_rigid_body_index find_asset_dof_index create_asset_force_sensor create_env create_actor begin_aggregate
+end_aggregate get_env_origin get_actor_index find_actor_index find_actor_handle find_actor_rigid_body_handle
+find_actor_rigid_body_index find_actor_dof_handle get_actor_joint_dict get_rigid_transform get_actor_dof_count
+get_env_dof_count get_env_rigid_body_count get_actor_rigid_body_count get_actor_count get_actor_handle get_actor_name
+get_actor_rigid_shape_count get_actor_dof_properties set_actor_dof_properties get_actor_rigid_body_properties
+set_actor_rigid_body_properties get_actor_rigid_shape_properties set_actor_rigid_shape_properties set_actor_scale
+set_rigid_body_color enable_actor_dof_force_sensors create_rigid_body_attractor acquire_dof_state_tensor
+acquire_actor_root_state_tensor acquire_rigid_body_state_tensor acquire_net_contact_force_tensor
+acquire_dof_force_tensor acquire_force_sensor_tensor acquire_jacobian_tensor acquire_mass_matrix_tensor
+refresh_dof_state_tensor refresh_actor_root_state_tensor refresh_rigid_body_state_tensor
+refresh_net_contact_force_tensor refresh_dof_force_tensor refresh_force_sensor_tensor refresh_jacobian_tensors
+refresh_mass_matrix_tensors set_dof_state_tensor_indexed set_actor_root_state_tensor_indexed
+set_actor_root_state_tensor set_dof_position_target_tensor set_dof_position_target_tensor_indexed
+set_dof_actuation_force_tensor set_dof_actuation_force_tensor_indexed apply_rigid_body_force_tensors create_viewer
+viewer_camera_look_at add_lines clear_lines draw_viewer step_graphics poll_viewer_events sync_frame_time
+query_viewer_has_closed query_viewer_action_events subscribe_viewer_keyboard_event write_viewer_image_to_file
+"""
+
+
+@pytest.mark.parametrize("name", CALLED.split())
+def test_a_method_that_tasks_call_is_there(name):
+    assert hasattr(gymapi.Gym, name)
+
+
+def test_a_method_that_is_not_there_says_its_name_when_called():
+    method = gym.attach_camera_to_body
+    with pytest.raises(NotImplementedError, match=r"gym\.attach_camera_to_body"):
+        method(1, 2)
+
+
+def test_indices_by_domain(tmp_path):
+    arm, ball = load(tmp_path, ARM, fix_base_link=True), gym.create_sphere(None, 0.1, options())
+    scene = Scene((ball, pose(0, 0, 5)), (arm, pose()), num_envs=3)
+    env = scene.envs[2]
+    assert [gym.get_actor_index(env, 1, d) for d in (gymapi.DOMAIN_ENV, gymapi.DOMAIN_SIM)] == [1, 5]
+    assert gym.find_actor_handle(env, "actor1") == 1 and gym.find_actor_handle(env, "nobody") == -1
+    assert gym.find_actor_rigid_body_handle(env, 1, "lower") == 3
+    assert gym.find_actor_rigid_body_index(env, 1, "lower", gymapi.DOMAIN_SIM) == 11
+    assert gym.find_actor_dof_handle(env, 1, "j2") == 1
+    assert gym.find_actor_dof_index(env, 1, "j2", gymapi.DOMAIN_SIM) == 5
+    assert gym.get_actor_joint_dict(env, 1) == {"j1": 0, "j2": 1}
+    assert gym.get_sim_dof_count(scene.sim) == 6 and gym.get_sim_actor_count(scene.sim) == 6
+    assert [len(t) for t in (scene.root, scene.dof, scene.bodies, scene.contacts)] == [6, 6, 12, 12]
+
+
+def test_dof_properties_are_a_structured_array_that_scalars_and_tensors_fill(tmp_path):
+    rows = gym.get_asset_dof_properties(load(tmp_path, TREE))
+    rows["driveMode"][0] = gymapi.DOF_MODE_POS
+    rows["stiffness"][:] = 4.0
+    rows["damping"].fill(2.0)
+    rows["velocity"] = 9.0
+    rows["effort"][1] = torch.tensor(3.0)
+    rows[1]["lower"] = -5.0
+    assert rows["driveMode"].tolist() == [1, 0] and rows["effort"].tolist() == [9, 3]
+    assert rows["lower"].tolist() == pytest.approx([0.1, -5]) and rows["stiffness"].tolist() == [4, 4]
+
+
+def test_a_rigid_transform_is_known_before_and_after_compiling(tmp_path):
+    arm = load(tmp_path, ARM, fix_base_link=True)
+    params = gymapi.SimParams()
+    params.gravity = gymapi.Vec3()
+    sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
+    env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+    turned = gymapi.Transform(gymapi.Vec3(1, 0, 0), gymapi.Quat.from_axis_angle(gymapi.Vec3(0, 0, 1), np.pi / 2))
+    handle = gym.create_actor(env, arm, turned, "arm", 0, 0)
+    lower = gym.find_actor_rigid_body_handle(env, handle, "lower")
+    assert list(gym.get_rigid_transform(env, lower).p) == pytest.approx([1, 0.4, 0])
+    gym.prepare_sim(sim)
+    assert list(gym.get_rigid_transform(env, lower).p) == pytest.approx([1, 0.4, 0])
+
+
+def test_tensors_are_there_before_prepare_sim_and_stay_where_they_are(tmp_path):
+    scene = Scene((load(tmp_path, ARM, fix_base_link=True), pose()))
+    assert gym.acquire_dof_state_tensor(scene.sim) is scene.dof
+    assert gymtorch.wrap_tensor(scene.dof) is scene.dof
+    place = scene.dof.data_ptr()
+    scene.step(3, effort=1.0)
+    assert scene.dof.data_ptr() == place and scene.dof.abs().sum() > 0 and gym.get_frame_count(scene.sim) == 3
+
+
+def test_wrong_calls_are_refused(tmp_path):
+    arm, ball = load(tmp_path, ARM), gym.create_sphere(None, 0.1, options())
+    scene = Scene((arm, pose()))
+    with pytest.raises(TypeError, match="int32"):
+        gym.set_dof_state_tensor_indexed(scene.sim, scene.dof, torch.tensor([0]), 1)
+    with pytest.raises(IndexError, match="0 to 1"):
+        gym.set_dof_state_tensor_indexed(scene.sim, scene.dof, torch.tensor([2], dtype=torch.int32), 1)
+    with pytest.raises(ValueError, match="contiguous"):
+        gymtorch.unwrap_tensor(torch.zeros(2, 3).T)
+    with pytest.raises(RuntimeError, match="create_actor after"):
+        gym.create_actor(scene.envs[0], ball, pose(), "late", 0, 0)
+    with pytest.raises(NotImplementedError, match="free base"):
+        gym.acquire_jacobian_tensor(scene.sim, "actor0")
+    with pytest.raises(ValueError, match="actor0"):
+        gym.acquire_mass_matrix_tensor(scene.sim, "nobody")
+    with pytest.raises(NotImplementedError, match="SIM_FLEX"):
+        gym.create_sim(0, 0, gymapi.SIM_FLEX, gymapi.SimParams())
+
+
+def test_environments_with_other_assets_are_refused_by_name():
+    sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
+    for index in range(2):
+        env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+        gym.create_actor(env, gym.create_sphere(sim, 0.1 + index, None), pose(), "ball", 0, 0)
+    with pytest.raises(NotImplementedError, match="actor 'ball' of environment 1"):
+        gym.prepare_sim(sim)
+
+
+def test_drives_can_change_after_prepare_sim_for_one_environment(tmp_path):
+    scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), gravity=0.0)
+    rows = gym.get_actor_dof_properties(scene.envs[1], 0)
+    rows["driveMode"], rows["stiffness"], rows["damping"] = gymapi.DOF_MODE_POS, 500.0, 60.0
+    gym.set_actor_dof_properties(scene.envs[1], 0, rows)
+    scene.step(300, target=0.2)
+    assert scene.dof[:, 0].tolist() == pytest.approx([0.0, 0.2], abs=1e-3)
+
+
+def test_parameters_without_effect_are_listed_once(caplog):
+    params = gymapi.SimParams()
+    params.physx.bounce_threshold_velocity, params.physx.unheard_of = 9.0, 1
+    with caplog.at_level(logging.WARNING, logger="envcoder_bench.isaacgym"):
+        for _ in range(2):
+            gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
+    assert [r.message for r in caplog.records if "unheard_of" in r.message] == [
+        "SimParams: without effect on MuJoCo: physx.bounce_threshold_velocity, physx.unheard_of"
+    ]
+
+
+def test_constants_have_isaac_gyms_values():
+    values = [gymapi.DOF_MODE_NONE, gymapi.DOF_MODE_POS, gymapi.DOF_MODE_VEL, gymapi.DOF_MODE_EFFORT]
+    assert values == [0, 1, 2, 3] and gymapi.INVALID_HANDLE == -1
+    assert (gymapi.UP_AXIS_Y, gymapi.UP_AXIS_Z, gymapi.SIM_PHYSX) == (0, 1, 1)
+    assert isinstance(gymapi.KEY_ESCAPE, int) and gymapi.KEY_V != gymapi.KEY_R
+
+
+def test_helpers(monkeypatch):
+    assert gymutil.parse_device_str("cuda:1") == ("cuda", 1)
+    params = gymapi.SimParams()
+    gymutil.parse_sim_config({"dt": 0.01, "gravity": [0, 0, -3], "up_axis": "z", "physx": {"num_threads": 4}}, params)
+    assert (params.dt, params.gravity.z, params.up_axis, params.physx.num_threads) == (0.01, -3, 1, 4)
+    monkeypatch.setattr("sys.argv", ["train.py", "--headless", "--task=a1", "--num_envs", "8"])
+    own = [{"name": "--task", "type": str, "default": "x"}, {"name": "--num_envs", "type": int}]
+    args = gymutil.parse_arguments(custom_parameters=[*own, {"name": "--headless", "action": "store_true"}])
+    assert (args.task, args.num_envs, args.headless, args.physics_engine) == ("a1", 8, True, gymapi.SIM_PHYSX)
+    for name in ("np", "torch", "to_torch", "get_axis_params", "quat_rotate_inverse", "torch_rand_float", "normalize"):
+        assert hasattr(torch_utils, name)

@@ -1,0 +1,365 @@
+"""The simulation against what can be computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from isaacgym_scene import ARM, LOPSIDED, PENDULUM, SLIDER, Scene, gym, load, options, pose
+
+from envcoder_bench.isaacgym import gymapi
+from envcoder_bench.torch_utils import quat_rotate_inverse
+
+G = 9.81
+
+
+def ball(**values):
+    return gym.create_sphere(None, 0.1, options(**values))
+
+
+def box(**values):
+    return gym.create_box(None, 0.2, 0.2, 0.2, options(**values))
+
+
+def test_free_fall_and_a_body_without_gravity():
+    scene = Scene((ball(), pose(0, 0, 5)), (ball(disable_gravity=True), pose(2, 0, 5)), dt=0.02, substeps=2)
+    scene.step(10)
+    steps, h = 20, 0.01  # the velocity is updated first: v_k = -g h k, x_n = -g h^2 n (n + 1) / 2
+    assert scene.root[0, 9].item() == pytest.approx(-G * h * steps, rel=1e-5)
+    assert scene.root[0, 2].item() == pytest.approx(5 - G * h * h * steps * (steps + 1) / 2, rel=1e-5)
+    assert scene.root[1].tolist() == pytest.approx([2, 0, 5, 0, 0, 0, 1] + [0] * 6, abs=1e-6)
+    assert torch.equal(scene.root[:2], scene.root[2:])
+
+
+def test_a_pendulums_period(tmp_path):
+    asset = load(tmp_path, PENDULUM, fix_base_link=True)
+    scene = Scene((asset, pose(0, 0, 2)), dt=0.001)
+    scene.set_dofs(0.05)
+    signs = []
+    for _ in range(3000):
+        gym.simulate(scene.sim)
+        gym.refresh_dof_state_tensor(scene.sim)
+        signs.append(scene.dof[0, 0].item() > 0)
+    crossings = [k for k in range(1, 3000) if signs[k] != signs[k - 1]]
+    period = 2 * (crossings[-1] - crossings[0]) / (len(crossings) - 1) * 0.001
+    inertia = 2 * 0.5**2 + 0.001
+    assert period == pytest.approx(2 * math.pi * math.sqrt(inertia / (2 * G * 0.5)), rel=2e-3)
+
+
+def drive(mode, **values):
+    return {"driveMode": mode, "damping": 30.0, "stiffness": 1000.0, **values}
+
+
+def test_a_position_drive_is_an_implicit_spring_and_damper(tmp_path):
+    asset = load(tmp_path, SLIDER, fix_base_link=True)
+    scene = Scene((asset, pose()), dt=0.01, props=drive(gymapi.DOF_MODE_POS, effort=1e6))
+    x, v, m, k, d, h = 0.1, 0.0, 2.0, 1000.0, 30.0, 0.01
+    scene.set_dofs(x)
+    for _ in range(20):
+        scene.step(target=0.3)
+        v = (v + h / m * k * (0.3 - x)) / (1 + h * d / m + h * h * k / m)  # force at the end of the step
+        x += h * v
+        assert scene.dof[0].tolist() == pytest.approx([x, v], rel=1e-4)
+
+
+def test_a_stiff_drive_on_a_light_link_is_stable(tmp_path):
+    asset = load(tmp_path, SLIDER.replace('mass value="2"', 'mass value="0.001"'), fix_base_link=True)
+    scene = Scene((asset, pose()), props=drive(gymapi.DOF_MODE_POS, damping=0.0, effort=1e6))
+    scene.set_dofs(0.1)
+    scene.step(300, target=0.0)
+    assert scene.dof[0].abs().max() < 1e-3 and scene.sim.engine.blow_ups == 0
+
+
+def test_the_effort_limit_holds_for_drives(tmp_path):
+    asset = load(tmp_path, SLIDER, fix_base_link=True)
+    scene = Scene((asset, pose()), dt=0.01, props=drive(gymapi.DOF_MODE_POS))
+    force = gym.acquire_dof_force_tensor(scene.sim)
+    scene.step(target=10.0)
+    gym.refresh_dof_force_tensor(scene.sim)
+    assert force[0].item() == pytest.approx(50)
+    assert scene.dof[0, 1].item() == pytest.approx(50 / 2 * 0.01, rel=1e-4)
+
+
+def test_a_velocity_drive_and_efforts(tmp_path):
+    asset = load(tmp_path, SLIDER, fix_base_link=True)
+    scene = Scene((asset, pose()), props=drive(gymapi.DOF_MODE_VEL, effort=1e6))
+    gym.set_dof_velocity_target_tensor(scene.sim, torch.full((2,), 1.5))
+    scene.step(200)
+    assert scene.dof[0, 1].item() == pytest.approx(1.5, rel=1e-3)
+    for mode in (gymapi.DOF_MODE_EFFORT, gymapi.DOF_MODE_NONE):
+        scene = Scene((asset, pose()), dt=0.01, props={"driveMode": mode, "stiffness": 0.0, "damping": 0.0})
+        scene.step(effort=8.0)
+        assert scene.dof[0, 1].item() == pytest.approx(8 / 2 * 0.01, rel=1e-5)
+        scene.step(5)  # efforts act in one call alone
+        assert scene.dof[0, 1].item() == pytest.approx(8 / 2 * 0.01, rel=1e-5)
+
+
+def test_position_targets_stay(tmp_path):
+    asset = load(tmp_path, SLIDER, fix_base_link=True)
+    scene = Scene((asset, pose()), props=drive(gymapi.DOF_MODE_POS, damping=100.0, effort=1e6))
+    scene.step(target=0.3)
+    scene.step(200)
+    assert scene.dof[0, 0].item() == pytest.approx(0.3, rel=1e-3)
+
+
+def test_joint_velocities_are_limited(tmp_path):
+    asset = load(tmp_path, SLIDER, fix_base_link=True)
+    scene = Scene((asset, pose()), props={"velocity": 0.5, "driveMode": gymapi.DOF_MODE_EFFORT})
+    scene.step(20, effort=50.0)
+    assert scene.dof[0, 1].item() == pytest.approx(0.5)
+    assert scene.bodies[1, 7].item() == pytest.approx(0.5)
+
+
+def test_velocities_of_free_bodies_are_limited_and_damped():
+    fast = ball(max_angular_velocity=2.0, max_linear_velocity=3.0)
+    damped = ball(angular_damping=0.5, linear_damping=0.25)
+    scene = Scene((fast, pose()), (damped, pose(3)), gravity=0.0, dt=0.01)
+    states = scene.root.clone()
+    states[:, 7], states[:, 12] = 4.0, 8.0
+    scene.set_roots(states)
+    scene.step()
+    assert scene.root[0, [7, 12]].tolist() == pytest.approx([3.0, 2.0])
+    scene.step(99)
+    assert scene.root[1, 7].item() == pytest.approx(4 * (1 + 0.25 * 0.01) ** -100, rel=1e-4)
+    assert scene.root[1, 12].item() == pytest.approx(8 * (1 + 0.5 * 0.01) ** -100, rel=1e-4)
+
+
+def test_a_bodys_velocity_is_that_of_its_centre_of_mass(tmp_path):
+    scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.001)
+    states = scene.root.clone()
+    states[:, 3:7] = torch.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])  # the centre is at y = 0.2
+    states[:, 7:10], states[:, 12] = torch.tensor([1.0, 2.0, 3.0]), 5.0
+    scene.set_roots(states)
+    gym.refresh_actor_root_state_tensor(scene.sim)
+    assert scene.root[0].tolist() == pytest.approx(states[0].tolist(), abs=1e-6)
+    scene.step(100)
+    assert scene.root[0, 7:13].tolist() == pytest.approx([1, 2, 3, 0, 0, 5], abs=2e-3)  # about z, a principal axis
+    assert scene.bodies[0].tolist() == pytest.approx(scene.root[0].tolist(), abs=1e-5)
+    angle = math.pi / 2 + 0.5
+    centre = scene.root[0, :2] + 0.2 * torch.tensor([math.cos(angle), math.sin(angle)])
+    assert centre.tolist() == pytest.approx([0.1, 0.4], abs=1e-3)  # it went straight: from (0, 0.2) by 0.1 s
+
+
+def test_the_net_contact_force_is_the_weight():
+    scene = Scene((box(density=100.0), pose(0, 0, 0.1)), ground=True, dt=0.01, substeps=2)
+    scene.step(200)
+    assert scene.contacts[0].tolist() == pytest.approx([0, 0, 100 * 0.2**3 * G], abs=1e-3)
+    assert scene.root[0, 9].item() == pytest.approx(0, abs=1e-4)
+
+
+def test_friction_slows_a_sliding_box():
+    scene = Scene((box(density=100.0), pose(0, 0, 0.1)), ground=True, friction=0.4, dt=0.002)
+    for env in scene.envs:
+        shapes = gym.get_actor_rigid_shape_properties(env, 0)
+        shapes[0].friction = 0.4
+        gym.set_actor_rigid_shape_properties(env, 0, shapes)
+    scene.step(200)
+    states = scene.root.clone()
+    states[:, 7] = 2.0
+    scene.set_roots(states)
+    scene.step(100)
+    assert scene.root[0, 7].item() == pytest.approx(2 - 0.4 * G * 0.2, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "first, second, touch",
+    [
+        ((0, 0), (0, 0), True),
+        ((0, 1), (0, 2), True),
+        ((0, 1), (0, 3), False),  # a bit in common
+        ((0, 0), (1, 0), False),  # other groups
+        ((-1, 0), (1, 0), True),
+    ],
+)
+def test_groups_and_filters(first, second, touch):
+    scene = Scene((box(), pose(0, 0, 0), *first), (box(), pose(0, 0, 0.19), *second), gravity=0.0)
+    scene.step()
+    assert bool(scene.contacts.abs().sum() > 0) == touch
+
+
+def test_links_of_a_joint_do_not_touch_and_a_filter_stops_the_others(tmp_path):
+    ball_text = '<collision><geometry><sphere radius="0.3"/></geometry></collision>'
+    link = '<link name="{}">' + ball_text + "</link>"
+    joint = (
+        '<joint name="j{0}" type="revolute"><parent link="{0}"/><child link="{1}"/><origin xyz="0.2 0 0"/>'
+        '<axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="1" velocity="9"/></joint>'
+    )
+    text = "<robot name='chain'>" + "".join(link.format(n) for n in "abc")
+    text += joint.format("a", "b") + joint.format("b", "c") + "</robot>"
+    for fixed in (False, True):
+        asset = load(tmp_path, text, fix_base_link=fixed)
+        scene = Scene((asset, pose(), 0, 0), gravity=0.0)
+        scene.step()
+        touching = scene.contacts[:3].abs().sum(dim=1) > 0
+        assert touching.tolist() == [True, False, True]  # a and c overlap, and no joint connects them
+        scene = Scene((asset, pose(), 0, 1), gravity=0.0)
+        scene.step()
+        assert scene.contacts.abs().sum() == 0
+
+
+def test_a_fixed_actor_stays_where_it_is_put_and_stops_others():
+    scene = Scene((box(fix_base_link=True), pose(0, 0, 1)), (ball(), pose(0, 0, 1.25)), ground=True)
+    scene.step(100)
+    assert scene.root[1, 2].item() == pytest.approx(1.2, abs=2e-3)
+    states = scene.root.clone()
+    states[0, :3] = torch.tensor([5.0, 0.0, 1.0])
+    scene.set_roots(states, [0])
+    scene.step(100)
+    assert scene.root[0, :3].tolist() == [5.0, 0.0, 1.0]
+    assert scene.root[1, 2].item() < 0.2  # the ball fell in the first environment alone
+    assert scene.root[3, 2].item() == pytest.approx(1.2, abs=2e-3)
+
+
+def test_setters_write_the_given_actors_and_leave_body_states_stale(tmp_path):
+    asset = load(tmp_path, ARM, fix_base_link=True)
+    scene = Scene((asset, pose()), (ball(), pose(0, 0, 3)), gravity=0.0)
+    before = scene.bodies.clone()
+    roots, dofs = scene.root.clone(), scene.dof.clone()
+    roots[:, 2] += 1.0
+    dofs[:, 0] = 0.5
+    ids = torch.tensor([3, 0], dtype=torch.int32)  # the second environment's ball, the first one's arm
+    gym.set_actor_root_state_tensor_indexed(scene.sim, roots, ids, 1)
+    gym.set_dof_state_tensor_indexed(scene.sim, dofs, ids, 2)
+    scene.refresh()
+    assert scene.root[:, 2].tolist() == pytest.approx([0, 3, 0, 4])
+    assert scene.dof[:, 0].tolist() == pytest.approx([0.5, 0.5, 0, 0])
+    assert torch.equal(scene.bodies, before)
+    scene.step()
+    assert scene.bodies[2, :2].tolist() == pytest.approx([0.4 * math.cos(0.5), 0.4 * math.sin(0.5)], abs=1e-5)
+    assert scene.bodies[7, 2].item() == pytest.approx(4)
+
+
+def test_forces_act_once_at_the_centre_of_mass_in_either_frame(tmp_path):
+    scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.01)
+    states = scene.root.clone()
+    states[:, 3:7] = torch.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])
+    scene.set_roots(states)
+    scene.step()
+    force = torch.zeros(2, 1, 3)
+    force[..., 0] = 6.0
+    gym.apply_rigid_body_force_tensors(scene.sim, force, None, gymapi.ENV_SPACE)
+    scene.step(3)
+    assert scene.root[0, 7:13].tolist() == pytest.approx([6 / 1.5 * 0.01, 0, 0, 0, 0, 0], abs=1e-6)
+    gym.apply_rigid_body_force_tensors(scene.sim, force, None, gymapi.LOCAL_SPACE)
+    scene.step()
+    assert scene.root[0, 7:9].tolist() == pytest.approx([0.04, 0.04], abs=1e-6)
+    gym.apply_rigid_body_force_tensors(scene.sim, None, force, gymapi.LOCAL_SPACE)
+    scene.step()
+    assert scene.root[0, 10:13].tolist() == pytest.approx([0, 6 / 0.01 * 0.01, 0], abs=1e-3)
+
+
+def test_a_force_sensor_reads_the_net_force():
+    asset = box(density=100.0)
+    turned = gymapi.Transform(gymapi.Vec3(0, 0, 0.1), gymapi.Quat.from_axis_angle(gymapi.Vec3(1, 0, 0), math.pi / 2))
+    gym.create_asset_force_sensor(asset, 0, gymapi.Transform())
+    gym.create_asset_force_sensor(asset, 0, turned)
+    scene = Scene((asset, pose(0, 0, 0.4)), ground=True, dt=0.01)
+    sensors = gym.acquire_force_sensor_tensor(scene.sim)
+    push = torch.tensor([2.0, 0.0, 0.0]).repeat(2, 1)
+    gym.apply_rigid_body_force_tensors(scene.sim, push, None, gymapi.ENV_SPACE)
+    scene.step()
+    gym.refresh_force_sensor_tensor(scene.sim)
+    weight = 100 * 0.2**3 * G
+    assert sensors[0].tolist() == pytest.approx([2, 0, -weight, 0, 0, 0], abs=1e-4)
+    # its y axis is the world's z, its z the world's -y; the torque about (0, 0, 0.1) is (0, 0, -0.1) x force
+    assert sensors[1].tolist() == pytest.approx([2, -weight, 0, 0, 0, 0.2], abs=1e-4)
+    scene.step(300)
+    gym.refresh_force_sensor_tensor(scene.sim)
+    assert sensors.abs().max() < 1e-2  # at rest
+
+
+def arm_scene(tmp_path):
+    scene = Scene((load(tmp_path, ARM, fix_base_link=True, armature=0.125), pose(1, 2, 3)), gravity=0.0, dt=1e-4)
+    jacobian = gym.acquire_jacobian_tensor(scene.sim, "actor0")
+    mass = gym.acquire_mass_matrix_tensor(scene.sim, "actor0")
+    return scene, jacobian, mass
+
+
+def test_the_jacobian_by_finite_differences(tmp_path):
+    scene, jacobian, _ = arm_scene(tmp_path)
+    assert jacobian.shape == (2, 2, 6, 2)
+
+    def centres(q):
+        one, two = q
+        turn = np.array([[math.cos(one), -math.sin(one), 0], [math.sin(one), math.cos(one), 0], [0, 0, 1]])
+        bend = np.array([[math.cos(two), 0, math.sin(two)], [0, 1, 0], [-math.sin(two), 0, math.cos(two)]])
+        elbow = turn @ [0.4, 0, 0]
+        return np.stack([turn @ [0.2, 0.05, 0], elbow + turn @ bend @ [0.1, 0, 0.1]])
+
+    q = np.array([0.7, -0.4])
+    scene.set_dofs(torch.tensor([*q, *q], dtype=torch.float32))
+    gym.refresh_jacobian_tensors(scene.sim)
+    stale = jacobian.clone()
+    scene.step()
+    gym.refresh_jacobian_tensors(scene.sim)
+    assert not torch.equal(stale, jacobian)  # a setter alone does not change it
+    for dof in range(2):
+        step = np.eye(2)[dof] * 1e-5
+        expected = (centres(q + step) - centres(q - step)) / 2e-5
+        assert jacobian[0, :, :3, dof].numpy() == pytest.approx(expected, abs=1e-4)
+    assert jacobian[0, 1, 3:].T.numpy() == pytest.approx(
+        np.array([[0, 0, 1], [-math.sin(0.7), math.cos(0.7), 0]]), abs=1e-4
+    )
+
+
+def test_jacobian_times_velocity_is_the_bodies_velocity_and_the_mass_matrix_gives_the_energy(tmp_path):
+    scene, jacobian, mass = arm_scene(tmp_path)
+    scene.set_dofs(torch.tensor([0.7, -0.4, 0.1, 0.2]), torch.tensor([1.0, -2.0, 3.0, 0.5]))
+    scene.step()
+    gym.refresh_jacobian_tensors(scene.sim)
+    gym.refresh_mass_matrix_tensors(scene.sim)
+    speed = scene.dof[:, 1].view(2, 2)
+    links = torch.einsum("nlid,nd->nli", jacobian, speed)
+    bodies = scene.bodies.view(2, 3, 13)[:, 1:]
+    assert torch.allclose(links, bodies[..., 7:13], atol=1e-4)
+    energy = 0.125 * (speed**2).sum(dim=1)  # of the armature, twice
+    for link, (m, moments) in enumerate([(2, [0.01, 0.03, 0.03]), (1, [0.01, 0.02, 0.02])]):
+        state = bodies[:, link]
+        spin = quat_rotate_inverse(state[:, 3:7], state[:, 10:13])
+        energy += m * (state[:, 7:10] ** 2).sum(dim=1) + (torch.tensor(moments) * spin**2).sum(dim=1)
+    assert torch.allclose(torch.einsum("ni,nij,nj->n", speed, mass, speed), energy, rtol=1e-3)
+
+
+def test_an_attractor_pins_a_point():
+    asset = ball(density=100.0)
+    scene_props = gymapi.AttractorProperties()
+    scene_props.stiffness, scene_props.axes, scene_props.rigid_handle = 5e7, gymapi.AXIS_TRANSLATION, 0
+    scene_props.target.p, scene_props.offset.p = gymapi.Vec3(0, 0, 1.1), gymapi.Vec3(0, 0, 0.1)
+    params = gymapi.SimParams()
+    params.gravity, params.dt = gymapi.Vec3(0, 0, -G), 0.01
+    sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
+    env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+    gym.create_actor(env, asset, pose(0, 0, 1), "ball", 0, 0)
+    gym.create_rigid_body_attractor(env, scene_props)
+    root = gym.acquire_actor_root_state_tensor(sim)
+    for _ in range(200):
+        gym.simulate(sim)
+    gym.refresh_actor_root_state_tensor(sim)
+    assert root[0, :3].tolist() == pytest.approx([0, 0, 1], abs=2e-3)
+
+
+def test_masses_can_be_set_for_each_environment(tmp_path):
+    scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), dt=0.01)
+    properties = gym.get_actor_rigid_body_properties(scene.envs[1], 0)
+    properties[1].mass = 4.0
+    gym.set_actor_rigid_body_properties(scene.envs[1], 0, properties)
+    scene.step(effort=8.0)
+    assert scene.dof[:, 1].tolist() == pytest.approx([0.04, 0.02], rel=1e-5)
+
+
+def test_a_blow_up_is_put_back_and_the_others_do_not_notice(tmp_path):
+    scene = Scene((ball(), pose(0, 0, 5)), num_envs=3)
+    states = scene.root.clone()
+    states[1, 7] = math.nan
+    scene.set_roots(states, [1])
+    scene.step()
+    assert scene.sim.engine.blow_ups == 1 and torch.isfinite(scene.root).all() and torch.isfinite(scene.bodies).all()
+    assert scene.root[1, :3].tolist() == [0, 0, 5] and torch.equal(scene.root[0], scene.root[2])
+
+
+def test_environments_are_alone_bit_by_bit(tmp_path):
+    asset = load(tmp_path, ARM)
+    few, many = Scene((asset, pose(0, 0, 1)), ground=True), Scene((asset, pose(0, 0, 1)), ground=True, num_envs=5)
+    for scene in (few, many):
+        scene.step(50, effort=0.1)
+    assert torch.equal(few.bodies[:3], many.bodies[12:])
