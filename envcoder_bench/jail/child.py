@@ -21,7 +21,7 @@ from envcoder_bench.jail.confine import Limits, confine
 def main(control_fd: int) -> None:
     """Serve until the trainer closes the control socket.
 
-    Over standard input comes what ``Workshop`` needs (see ``_workshop``). Over the socket come ``{"run": number}`` with
+    Over standard input comes what ``Examiner`` needs (see ``_examiner``). Over the socket come ``{"run": number}`` with
     two descriptors, to read a file's text from and to write the answer to, and ``{"kill": number}``; what goes back is
     ``{"ready": true}`` and ``{"ended": number, "status": as of waitpid, "cpu": seconds}``.
     """
@@ -29,24 +29,24 @@ def main(control_fd: int) -> None:
     setup = wire.read_to_end(0)
     length = int.from_bytes(setup[:8], "big")
     header = json.loads(setup[8 : 8 + length])
-    workshop = _workshop(header, setup[8 + length :])
+    examiner = _examiner(header, setup[8 + length :])
     limits, scan = Limits(**header["limits"]), bool(header["scan"])
     if len(os.listdir("/proc/self/task")) != 1:
         raise RuntimeError("a process with threads cannot be forked safely")
     gc.collect()
     gc.freeze()  # what is here stays: forks share its memory as long as the collector leaves it alone
     control.send(b'{"ready": true}')
-    _serve(control, workshop, limits, scan)
+    _serve(control, examiner, limits, scan)
 
 
-def _workshop(header: dict[str, Any], content: bytes) -> Any:
-    """Make the workshop from the header and the tensors' bytes, one after the other."""
+def _examiner(header: dict[str, Any], content: bytes) -> Any:
+    """Make the examiner from the header and the tensors' bytes, one after the other."""
     import enum
 
     import torch
 
     from envcoder_bench.jail.stand_ins import check_members
-    from envcoder_bench.jail.work import Workshop
+    from envcoder_bench.jail.work import Examiner
     from envcoder_bench.tasks.contract import TaskContract
     from envcoder_bench.tasks.outside import mount
 
@@ -70,11 +70,11 @@ def _workshop(header: dict[str, Any], content: bytes) -> Any:
         mount(name, Path(folder))
     names = ("baseline", "shaper_types", "seed", "sizes")
     contract = TaskContract.from_plain(header["task"])
-    workshop = Workshop(
+    examiner = Examiner(
         contract, list(header["folders"]), made["state"], made["constants"], *(header[name] for name in names)
     )
-    workshop.warm_up()
-    return workshop
+    examiner.warm_up()
+    return examiner
 
 
 def _as_it_is(function: Any, *_: object, **__: object) -> Any:
@@ -95,7 +95,7 @@ def _redirect_helpers() -> None:
         sys.modules[name] = importlib.import_module(redirect.OURS)
 
 
-def _serve(control: socket.socket, workshop: Any, limits: Limits, scan: bool) -> None:
+def _serve(control: socket.socket, examiner: Any, limits: Limits, scan: bool) -> None:
     running: dict[int, int] = {}  # numbers by process
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
@@ -113,7 +113,7 @@ def _serve(control: socket.socket, workshop: Any, limits: Limits, scan: bool) ->
             break
         order = json.loads(message)
         if "run" in order:
-            running[_start(fds, workshop, limits, scan)] = order["run"]
+            running[_start(fds, examiner, limits, scan)] = order["run"]
             for fd in fds:
                 os.close(fd)
         else:
@@ -141,16 +141,16 @@ def _report_ended(control: socket.socket, running: dict[int, int]) -> None:
         control.send(json.dumps({"ended": running.pop(process), "status": status, "cpu": seconds}).encode())
 
 
-def _start(fds: list[int], workshop: Any, limits: Limits, scan: bool) -> int:
+def _start(fds: list[int], examiner: Any, limits: Limits, scan: bool) -> int:
     """Fork a process that answers; returns its number."""
     parent = os.getpid()
     process = os.fork()
     if process == 0:
-        _answer(fds[0], fds[1], workshop, limits, scan, parent)
+        _answer(fds[0], fds[1], examiner, limits, scan, parent)
     return process
 
 
-def _answer(given: int, answer: int, workshop: Any, limits: Limits, scan: bool, parent: int) -> NoReturn:
+def _answer(given: int, answer: int, examiner: Any, limits: Limits, scan: bool, parent: int) -> NoReturn:
     """Be confined, read a file's text, answer, end. Nothing may leave this function but by ``os._exit``."""
     code = 1
     try:
@@ -161,7 +161,7 @@ def _answer(given: int, answer: int, workshop: Any, limits: Limits, scan: bool, 
             file.write("1000")  # where memory runs out, this process goes first
         confine(limits, (given, answer))
         if os.getppid() == parent:
-            made = workshop.judge(wire.read_to_end(given).decode("utf-8", "surrogateescape"), scan)
+            made = examiner.judge(wire.read_to_end(given).decode("utf-8", "surrogateescape"), scan)
             wire.write_all(answer, wire.pack(made))
             code = 0
     except BaseException:

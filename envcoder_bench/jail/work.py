@@ -37,7 +37,7 @@ FILE = "candidate.py"  # what a file is called in here
 MOST_ROWS = 8192  # environments on which programs are held against their functions
 
 
-class Workshop:
+class Examiner:
     """Everything that the files of one task need, made once.
 
     Args:

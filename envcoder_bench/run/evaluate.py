@@ -15,7 +15,7 @@ from envcoder_bench.core.errors import DiskError, Stopped, UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.run import results as outcome
+from envcoder_bench.run import results
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.checks import check_task, check_training, check_values, share_out
 from envcoder_bench.run.config import with_defaults
@@ -166,7 +166,7 @@ def _prepare(
     Candidates that cannot be evaluated are added to the saved results.
     """
     done = saved.done
-    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in outcome.seeds(cfg))]
+    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in results.seeds(cfg))]
     groups, failed = prepare(cfg, left, fitness, footprint.take_probe())
     skipped = [name for name, error in failed.items() if none_asked(error)]
     own = [source.name for source in sources if source.name not in BASELINES]
@@ -180,7 +180,7 @@ def _prepare(
             log.warning("candidate %s cannot be evaluated: %s", name, error)
         error.__traceback__ = error.__cause__ = error.__context__ = None  # their frames keep what checking allocated
     release(cfg.device)
-    saved.results += [row for row in outcome.not_trained(cfg, failed) if (row.candidate, row.seed) not in done]
+    saved.results += [row for row in results.not_trained(cfg, failed) if (row.candidate, row.seed) not in done]
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
     interrupted = [group for group in groups if (group.name, group.seed) in saved.groups]

@@ -20,7 +20,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import announce
-from envcoder_bench.jail.verdicts import judge
+from envcoder_bench.jail.results import judge
 from envcoder_bench.run.fitness import load_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.slow import SlowFiles

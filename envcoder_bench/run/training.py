@@ -16,7 +16,7 @@ from envcoder_bench.core.run_log import note
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.run import results as outcome
+from envcoder_bench.run import results
 from envcoder_bench.run.checkpoint import Checkpoint, save_checkpoint
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -66,7 +66,7 @@ class Training:
             self._note_software()
         if stopped_at is None:
             with ALONE:
-                outcome.finish(self.folder, self.cfg, self.sources, saved, plan.available)
+                results.finish(self.folder, self.cfg, self.sources, saved, plan.available)
         breakdown = None if self.profile is None else self.profile.finish()
         if breakdown is not None:
             note("the profile\n" + render_breakdown(breakdown, 100))
@@ -165,13 +165,13 @@ class Training:
 
     def _on_evaluation(self, session: Session) -> None:
         self.saved.peak = max(self.saved.peak, used_bytes(self.cfg.device))
-        outcome.save_results(self.folder, self.sources, self.saved.results + outcome.trained(session))
+        results.save_results(self.folder, self.sources, self.saved.results + results.trained(session))
 
     def _finish_wave(self, session: Session) -> None:
         saved = self.saved
-        saved.results += outcome.trained(session)
+        saved.results += results.trained(session)
         saved.waves += 1
         saved.seconds += session.seconds()
-        outcome.export_policies(self.folder, session, saved.results)
-        outcome.save_results(self.folder, self.sources, saved.results)
+        results.export_policies(self.folder, session, saved.results)
+        results.save_results(self.folder, self.sources, saved.results)
         save_checkpoint(self.folder.checkpoint, saved)  # last: from here on the wave is not trained again

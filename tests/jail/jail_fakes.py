@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.jail.confine import Limits
-from envcoder_bench.jail.verdicts import Verdict, judge
+from envcoder_bench.jail.results import JailResult, judge
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare import baseline_sources, build_task
 from envcoder_bench.tasks.base import Task
@@ -34,7 +34,7 @@ def baseline_of(task: Task) -> str:
 
 def judged(
     sources: Mapping[str, str], limits: Limits | None = None, scan: bool = True, task: str = "Anymal", **given: Any
-) -> dict[str, Verdict]:
+) -> dict[str, JailResult]:
     """What the jail makes of files, by their names."""
     own = make_task(task)
     named = [(name, f"{name}.py", source) for name, source in sources.items()]

@@ -12,7 +12,7 @@ from torch import Tensor
 from tricky import TRICKY
 
 from envcoder_bench.compile.trace import trace
-from envcoder_bench.jail.verdicts import judge
+from envcoder_bench.jail.results import judge
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import Candidate

@@ -161,7 +161,7 @@ def test_kept_answers_are_checked_again(tmp_path, monkeypatch):
     monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
     assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)
     (kept,) = (tmp_path / "cache" / "jail").glob("*.z")
-    monkeypatch.setattr("envcoder_bench.jail.verdicts.Jail", ask)
+    monkeypatch.setattr("envcoder_bench.jail.results.JailClient", ask)
     assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)  # nothing is asked twice
     content = kept.read_bytes()
     harmful = zlib.compress(wire.pack({"candidate": {"functions": {"compute_reward": {}}}}))

@@ -1,4 +1,4 @@
-"""What the jail's workshop finds out about a file, in this process: the texts here are our own."""
+"""What the jail's examiner finds out about a file, in this process: the texts here are our own."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ REWARD = "def compute_reward(state_dict):\n    return 2.0 * state_dict['dof_pos'
 
 
 @pytest.fixture(scope="module")
-def workshop():
+def examiner():
     task = make_task()
-    return work.Workshop(TaskContract.of(task), [], state_of(task), task.constants, baseline_of(task), None, 0, (6, 64))
+    return work.Examiner(TaskContract.of(task), [], state_of(task), task.constants, baseline_of(task), None, 0, (6, 64))
 
 
-def test_a_program_that_gives_other_numbers_is_no_answer(workshop, monkeypatch):
-    assert "candidate" in workshop.judge(REWARD)
+def test_a_program_that_gives_other_numbers_is_no_answer(examiner, monkeypatch):
+    assert "candidate" in examiner.judge(REWARD)
 
     def wrong(shaping, *given):
         traced, refused = trace(shaping, *given)
@@ -29,25 +29,25 @@ def test_a_program_that_gives_other_numbers_is_no_answer(workshop, monkeypatch):
 
     trace = work.trace
     monkeypatch.setattr(work, "trace", wrong)
-    told = workshop.judge(REWARD, scan=False)["error"]  # else what is patched here would be the reason
+    told = examiner.judge(REWARD, scan=False)["error"]  # else what is patched here would be the reason
     assert told["message"].startswith(
         "untrusted code must be traceable: what was traced gives other numbers with 6 env"
     )
     assert (told["line"], told["function"]) == (1, "compute_reward")
 
 
-def test_what_a_file_changes_is_named(workshop, monkeypatch):
+def test_what_a_file_changes_is_named(examiner, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(torch.Tensor, "norm", torch.Tensor.sum)
-        told = workshop.judge(REWARD)["error"]["message"]
+        told = examiner.judge(REWARD)["error"]["message"]
     assert told == "changes Tensor.norm, which untrusted code may not: define one of your own"
     with monkeypatch.context() as patched:
         patched.setattr(work.Interpreter, "__call__", lambda *_: {})
-        assert workshop.judge(REWARD)["error"]["message"].startswith("changes Interpreter.__call__")
-    assert "candidate" in workshop.judge(REWARD)
+        assert examiner.judge(REWARD)["error"]["message"].startswith("changes Interpreter.__call__")
+    assert "candidate" in examiner.judge(REWARD)
 
 
-def test_the_state_that_programs_are_held_against_is_another(workshop):
+def test_the_state_that_programs_are_held_against_is_another(examiner):
     state = state_of(make_task())
     fresh = work._disturbed(state)
     for key, x in state.items():
@@ -56,13 +56,13 @@ def test_the_state_that_programs_are_held_against_is_another(workshop):
             assert not torch.any(fresh[key] == x) and (fresh[key] - x).abs().max() <= 0.006 + 0.01 * x.abs().max()
 
 
-def test_only_the_files_own_functions_come_back(workshop):
-    answer = workshop.judge(REWARD)["candidate"]
+def test_only_the_files_own_functions_come_back(examiner):
+    answer = examiner.judge(REWARD)["candidate"]
     assert list(answer["functions"]) == ["compute_reward"] and answer["components"] == []
 
 
-def test_a_file_that_is_too_long_is_not_read(workshop):
-    assert "characters" in workshop.judge("x" * 100_001)["error"]["message"]
+def test_a_file_that_is_too_long_is_not_read(examiner):
+    assert "characters" in examiner.judge("x" * 100_001)["error"]["message"]
 
 
 def test_helpers_and_baselines_can_be_imported():

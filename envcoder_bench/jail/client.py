@@ -66,7 +66,7 @@ class _Job:
         return not self.open and self.status is not None
 
 
-class Jail:
+class JailClient:
     """A process that has torch and a sample of a task's state loaded, and forks a confined one for every file.
 
     A context manager: its processes end with it.
@@ -119,7 +119,7 @@ class Jail:
             self.close()
             raise
 
-    def __enter__(self) -> Jail:
+    def __enter__(self) -> JailClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -268,7 +268,7 @@ def _start(control: int, setup: bytes) -> subprocess.Popen:
 
 
 def _setup(header: dict[str, Any], state: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> bytes:
-    """A header and the tensors' bytes, see ``child._workshop``."""
+    """A header and the tensors' bytes, see ``child._examiner``."""
     blobs: list[bytes] = []
     for kind, tensors in (("state", state), ("constants", constants)):
         header[kind] = [[name, str(x.dtype).split(".")[1], list(x.shape)] for name, x in tensors.items()]

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from envcoder_bench.compile.cache import cache_folder, own_code
 from envcoder_bench.jail import wire
+from envcoder_bench.jail.client import Answer, Failure, JailClient
 from envcoder_bench.jail.confine import Limits
 from envcoder_bench.jail.rebuild import Contract, rebuild
 from envcoder_bench.jail.syntax import MAX_CHARACTERS
-from envcoder_bench.jail.warden import Answer, Failure, Jail
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.text import misleading, unreadable
 from envcoder_bench.tasks.contract import AnyTask
 
-Verdict = Union[Candidate, CandidateError]
+JailResult = Union[Candidate, CandidateError]
 Source = Tuple[str, str, str]  # name, file (for messages) and text
 
 
@@ -36,7 +36,7 @@ def judge(
     limits: Limits | None = None,
     scan: bool = True,
     sizes: Sequence[int] = (),
-) -> dict[str, Verdict]:
+) -> dict[str, JailResult]:
     """Have files read, loaded, checked and traced in the jail.
 
     An answer that was a candidate is kept on disk by content, and checked again whenever it is used.
@@ -44,7 +44,7 @@ def judge(
     Args:
         state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
         baseline: the text of the file that fills in for absent functions; ``action_dim``: the width of its action.
-        shaper_types, seed, limits, scan, sizes: as ``Jail`` has them.
+        shaper_types, seed, limits, scan, sizes: as ``JailClient`` has them.
 
     Returns:
         By name, candidates whose functions are programs, or the faults of those that are none.
@@ -55,32 +55,32 @@ def judge(
     contract = Contract.of(task, state, action_dim, shaper_types)
     asked = (baseline, shaper_types, seed, scan, limits, list(sizes))
     context = repr((own_code(), torch.__version__, _facts(task, state), asked))
-    verdicts: dict[str, Verdict] = {}
+    judged: dict[str, JailResult] = {}
     left: list[Source] = []
     for name, file, source in sources:
         if len(source) > MAX_CHARACTERS:
-            verdicts[name] = CandidateError(f"has more than {MAX_CHARACTERS} characters", file)
+            judged[name] = CandidateError(f"has more than {MAX_CHARACTERS} characters", file)
             continue
         fault = unreadable(source) or misleading(source)
         if fault is not None:
-            verdicts[name] = CandidateError(fault.message, file, fault.line)
+            judged[name] = CandidateError(fault.message, file, fault.line)
             continue
         kept = _load(context, source)
         try:
-            verdicts[name] = rebuild(kept, name, file, source, contract)
+            judged[name] = rebuild(kept, name, file, source, contract)
         except CandidateError:  # absent, or damaged
             left.append((name, file, source))
     if left:
-        with Jail(task, state, baseline, shaper_types, seed, limits, scan, sizes) as jail:
+        with JailClient(task, state, baseline, shaper_types, seed, limits, scan, sizes) as jail:
             for place, answer in jail.answers([source for _, _, source in left]):
                 name, file, source = left[place]
-                verdicts[name] = _verdict(answer, name, file, source, contract)
-                if isinstance(answer, bytes) and isinstance(verdicts[name], Candidate):
+                judged[name] = _result(answer, name, file, source, contract)
+                if isinstance(answer, bytes) and isinstance(judged[name], Candidate):
                     _save(context, source, answer)
-    return {name: verdicts[name] for name, _, _ in sources}
+    return {name: judged[name] for name, _, _ in sources}
 
 
-def _verdict(answer: Answer, name: str, file: str, source: str, contract: Contract) -> Verdict:
+def _result(answer: Answer, name: str, file: str, source: str, contract: Contract) -> JailResult:
     if isinstance(answer, Failure):
         return CandidateError(answer.reason, file)
     try:
