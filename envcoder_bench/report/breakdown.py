@@ -11,12 +11,12 @@ from typing import Any, Sequence
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
 from envcoder_bench.report.progress import si
 from envcoder_bench.report.table import shorten
-from envcoder_bench.shaping.kinds import STAGES
+from envcoder_bench.shaping.kinds import STAGES, in_words
 
 # the parts in the order of a control step; the candidates' functions by kind
 LABELS = {
     "physics": "physics",
-    **{stage: f"candidates: {stage.replace('_', ' ')}" for stage, kind in STAGES.items() if kind.shaper},
+    **{stage: f"candidates: {in_words(stage)}" for stage, kind in STAGES.items() if kind.shaper},
     "policy": "policy",
     "update": "update",
 }

@@ -225,6 +225,11 @@ def of_stage(stage: str) -> tuple[str, ...]:
     return tuple(name for name, kind in KINDS.items() if kind.stage == stage)
 
 
+def in_words(stage: str) -> str:
+    """What the functions of a stage give, e.g. ``torque or dof target``."""
+    return " or ".join(name.replace("compute_", "").replace("_", " ") for name in of_stage(stage))
+
+
 def near_type(name: str, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)) -> str:
     """``" (did you mean compute_X?)"`` for a misspelt function name; all share a prefix, so only close ones count."""
     close = difflib.get_close_matches(name, types, n=1, cutoff=0.8)
