@@ -251,10 +251,12 @@ class TaskCheck:
         with torch.random.fork_rng():
             torch.manual_seed(0)
             if self.human.initial_state is not None:
-                start.update(bind(self.human.initial_state, self._given(task))())
+                made: Any = bind(self.human.initial_state, self._given(task))()
+                start.update(made)
             task.reset(everywhere, start, {})
             if self.human.goal is not None:
-                task.reset(everywhere, {}, bind(self.human.goal, self._given(task))())
+                goal: Any = bind(self.human.goal, self._given(task))()
+                task.reset(everywhere, {}, goal)
         return task
 
     def _given(self, task: Task) -> StateDict:
