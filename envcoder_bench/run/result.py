@@ -173,7 +173,8 @@ def finished(
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank(rows) if rows is not None else recorded or []
-    meaning = _recorded_meaning(folder) or fitness_meaning(cfg, folder.read_fitness(cfg))
+    fitness = folder.read_fitness(cfg)
+    meaning = _recorded_meaning(folder) or fitness_meaning(cfg, fitness)
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)
 
 

@@ -72,10 +72,10 @@ def from_module(source: str) -> TaskSpec:
 def mount(name: str, folder: Path) -> None:
     """Make a folder's modules importable as ``envcoder_bench.tasks.<name>``. Raises ValueError for a name in use."""
     own, present = Path(__file__).resolve().parent, sys.modules.get(f"{PACKAGE}.{name}")
-    if present is not None and list(present.__path__) != [str(folder)]:
-        raise ValueError(f"{folder}: a task named {name} is in {present.__path__[0]}: rename one, in class and YAML")
     if (own / name).exists() or (own / f"{name}.py").exists():
         raise ValueError(f"{folder}: a task cannot be named {name}, which is a module of {PACKAGE}: rename it")
+    if present is not None and list(present.__path__) != [str(folder)]:
+        raise ValueError(f"{folder}: a task named {name} is in {present.__path__[0]}: rename one, in class and YAML")
     unmount(name)
     package = ModuleType(f"{PACKAGE}.{name}", f"The task in {folder}.")
     package.__path__ = [str(folder)]

@@ -76,7 +76,7 @@ ENDS = {  # what is done to a killed run: what is said
     ),
     "seeds changed": (
         lambda f: replace(f / "config.yaml", "seeds: 1", "seeds: 2"),
-        r"was changed since the run began \(seeds: 1 -> 2\).* only max_memory, .* may be changed",
+        r"was changed since the run began \(seeds: 1 -> 2\).* only .*max_memory, .* may be changed",
     ),
     "task changed, format 1": (
         lambda f: (
