@@ -117,6 +117,7 @@ def words(folder, iterations=8):
     return [*QUICK, "--task", "Cartpole", *size, "--candidates", *files, *MINE]
 
 
+@pytest.mark.slow
 def test_a_trainer_from_elsewhere_trains_is_ranked_and_exported(tmp_path):
     RandomSearch.made = 0
     output = run(tmp_path / "run", *words(tmp_path))

@@ -188,6 +188,7 @@ def test_a_mistake_in_it_ends_the_command_with_one_line(folder, capsys):
     assert told.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("untrusted", [False, True])
 def test_it_trains_and_resumes_as_any_other(folder, tmp_path, capsys, untrusted):
     file = tmp_path / "mine.py"

@@ -49,6 +49,7 @@ def test_an_unknown_baseline():
         registry.baseline_path("Anymal", "humam")
 
 
+@pytest.mark.slow
 def test_naming_tasks_loads_no_physics_engine():
     code = (
         "import sys; from envcoder_bench.tasks import registry; registry.state_table('Anymal');"
