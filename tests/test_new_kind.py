@@ -61,6 +61,7 @@ def python(tree, *words):
     return done
 
 
+@pytest.mark.slow
 def test_each_part_knows_it(tree):
     python(tree, TESTS / "fakes" / "new_kind.py")
 
@@ -69,6 +70,7 @@ def weights(run, candidate):
     return torch.load(run / "candidates" / candidate / "policy.pth", weights_only=False)["model"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("untrusted", (False, True))
 def test_it_trains(tree, tmp_path, untrusted):
     if untrusted and not sys.platform.startswith("linux"):

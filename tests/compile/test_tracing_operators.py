@@ -125,6 +125,7 @@ def test_every_rule_is_in_the_table(recorded, monkeypatch):
     assert not DECOMPOSED & set(RULES)
 
 
+@pytest.mark.slow
 def test_decompositions_import_nothing():
     """Torch's compiler takes seconds, and a jailed process can import nothing."""
     bodies = [

@@ -34,6 +34,7 @@ def python(*args, cwd):
     return subprocess.run([sys.executable, *args], cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_script_runs_unmodified_with_its_arguments(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     done = python("-m", "envcoder_bench.isaacgym", "train.py", "task=Ant", "-x", cwd=tmp_path)
@@ -43,12 +44,14 @@ def test_a_script_runs_unmodified_with_its_arguments(tmp_path):
     assert "not NVIDIA's" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args, words", [(["gone.py"], "no script gone.py"), ([], "usage")])
 def test_a_missing_script_is_bad_input(tmp_path, args, words):
     done = python("-m", "envcoder_bench.isaacgym", *args, cwd=tmp_path)
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call, words",
     [
@@ -64,12 +67,14 @@ def test_what_is_missing_or_unsupported_is_named_with_the_scripts_line(tmp_path,
     assert "train.py:3: " in done.stderr and words in done.stderr
 
 
+@pytest.mark.slow
 def test_the_scripts_own_errors_keep_their_traceback(tmp_path):
     (tmp_path / "train.py").write_text("raise NotImplementedError('mine')\n")
     done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" in done.stderr and "mine" in done.stderr
 
 
+@pytest.mark.slow
 def test_another_isaacgym_wins(tmp_path):
     (tmp_path / "isaacgym").mkdir()
     (tmp_path / "isaacgym" / "__init__.py").write_text("mark = 'theirs'\n")
@@ -78,6 +83,7 @@ def test_another_isaacgym_wins(tmp_path):
     assert done.stdout.split() == ["False", "theirs"], done.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_of_that_name_is_no_package(tmp_path):
     (tmp_path / "isaacgym" / "python").mkdir(parents=True)
     code = "from envcoder_bench.isaacgym import install; print(install()); from isaacgym import gymapi"
@@ -85,6 +91,7 @@ def test_a_folder_of_that_name_is_no_package(tmp_path):
     assert done.returncode == 0 and done.stdout.split() == ["True"], done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_changes_without_a_request(tmp_path):
     code = """
         import envcoder_bench.isaacgym as ours, numpy as np, sys
@@ -116,6 +123,7 @@ def test_nothing_changes_without_a_request(tmp_path):
     assert done.stdout.strip() == "pysdf.SDF is used, and pysdf is not installed"
 
 
+@pytest.mark.slow
 def test_the_candidates_helpers_do_not_stand_in_the_way(tmp_path):
     code = """
         from envcoder_bench.shaping import redirect

@@ -148,6 +148,7 @@ def surroundings():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collecting", [True, False])
 def test_nothing_is_printed_and_nothing_outlives_it(tmp_path, capfd, collecting):
     threads = torch.get_num_threads()
@@ -167,6 +168,7 @@ def test_nothing_is_printed_and_nothing_outlives_it(tmp_path, capfd, collecting)
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_a_fresh_process_is_left_as_it_was(tmp_path):
     """Imports count too: rl_games changes how torch prints when it is imported."""
     program = f"""
@@ -184,6 +186,7 @@ assert made.complete and repr(torch.tensor([1e-9, 123.456789])) == text and torc
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_what_it_has_to_say_is_logged(tmp_path, caplog):
     caplog.set_level(logging.INFO, "envcoder_bench")
     cartpole(tmp_path / "run", {name: TEXTS[name] for name in ("cosine", "breaks")}, baselines=False)
@@ -214,6 +217,7 @@ class Heard(Reporter):
         self.heard.append("end")
 
 
+@pytest.mark.slow
 def test_a_reporter_hears_how_far_it_is(tmp_path):
     heard = Heard()
     cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False, reporter=heard)
@@ -225,6 +229,7 @@ def test_a_reporter_hears_how_far_it_is(tmp_path):
 # threads
 
 
+@pytest.mark.slow
 def test_a_run_that_another_thread_stops_goes_on_to_the_same_end(tmp_path, of_command):
     heard, stop = Heard(wait_at=2), StopRequest()
     join = in_thread(lambda: cartpole(tmp_path / "run", seeds=2, reporter=heard, stop=stop))
@@ -246,6 +251,7 @@ def test_a_run_that_another_thread_stops_goes_on_to_the_same_end(tmp_path, of_co
         assert_same_weights(own, torch.load(theirs, weights_only=False)["model"])
 
 
+@pytest.mark.slow
 def test_a_request_from_before_stops_it_before_the_first_iteration(tmp_path):
     stop = StopRequest()
     stop(signal.SIGTERM)
@@ -255,6 +261,7 @@ def test_a_request_from_before_stops_it_before_the_first_iteration(tmp_path):
     assert resume(stopped.folder).complete
 
 
+@pytest.mark.slow
 def test_two_runs_side_by_side_come_to_what_each_comes_to_alone(tmp_path, of_command):
     """The first stands still in the middle of its training while the second begins, trains and ends."""
     threads = torch.get_num_threads()
@@ -275,6 +282,7 @@ def test_two_runs_side_by_side_come_to_what_each_comes_to_alone(tmp_path, of_com
         assert files(result.folder) == files(of_command)
 
 
+@pytest.mark.slow
 def test_ctrl_c_between_waves_tells_the_folder(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -288,6 +296,7 @@ def test_ctrl_c_between_waves_tells_the_folder(tmp_path, monkeypatch):
 # what it is given
 
 
+@pytest.mark.slow
 def test_candidates_are_files_folders_or_texts(tmp_path):
     text = TEXTS["cosine"]
     (file,) = write_candidates(tmp_path / "files", {"cosine": text})
@@ -299,6 +308,7 @@ def test_candidates_are_files_folders_or_texts(tmp_path):
         assert (one.folder / "candidates" / "cosine" / "source.py").read_text() == text
 
 
+@pytest.mark.slow
 def test_settings_are_keys_of_the_config(tmp_path):
     made = cartpole(
         tmp_path / "run", TEXTS, candidate_idx=[0], shaper_types=["compute_reward", "compute_done"],
@@ -356,6 +366,7 @@ def test_there_is_nothing_else_at_the_root():
         resume("nowhere")
 
 
+@pytest.mark.slow
 def test_the_readme_s_example_runs(tmp_path, monkeypatch, capsys):
     readme = (Path(envcoder_bench.__file__).resolve().parents[1] / "README.md").read_text()
     block = readme.partition("## From Python")[2].partition("```python\n")[2].partition("```")[0]

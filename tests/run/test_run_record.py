@@ -10,6 +10,7 @@ from envcoder_bench.run import record as run_record
 from envcoder_bench.run.record import RunRecord, changes, missing, read_record, shown, software
 
 
+@pytest.mark.slow
 def test_a_record_is_read_as_it_was_written(tmp_path):
     record = RunRecord.new("seeds: 1\nlimit: .inf\n", "cpu")
     record.write(tmp_path / "run.json")
@@ -41,6 +42,7 @@ def test_a_checkout_has_a_commit_and_marks_changes(tmp_path):
     assert run_record._commit(tmp_path) == f"{commit}-dirty"
 
 
+@pytest.mark.slow
 def test_going_on_with_the_same_software_says_nothing_and_with_other_says_what():
     record = RunRecord.new("", "cpu")
     assert record.resumed("cpu") == "" and len(record.software) == 1

@@ -13,6 +13,7 @@ def make(tmp_path, **files):
     return SearchFolder.create(tmp_path / "search", {"llm": "evolve", "overrides": ["a=b"]}, files)
 
 
+@pytest.mark.slow
 def test_a_folder_is_made_and_opened(tmp_path):
     made = SearchFolder.create(tmp_path / "search", {"llm": "x'y", "n": 3}, {"prompt/functions/a.md": "ü $x"})
     folder, config = SearchFolder.open(made.path)
@@ -23,6 +24,7 @@ def test_a_folder_is_made_and_opened(tmp_path):
         make(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_round_is_read_as_it_was_written(tmp_path):
     folder = make(tmp_path)
     proposal = Proposal("r2_03", "# ü\n", ("r1_00", "human"), "how")
@@ -36,6 +38,7 @@ def test_a_round_is_read_as_it_was_written(tmp_path):
         folder.read_round(2)
 
 
+@pytest.mark.slow
 def test_the_best_is_a_file_of_its_own(tmp_path):
     folder = make(tmp_path)
     folder.write_archive(Archive([Attempt("r1_00", 1, "bad", status=FAILED_AT_LOAD)]))
@@ -49,6 +52,7 @@ def test_the_best_is_a_file_of_its_own(tmp_path):
         folder.read_archive()
 
 
+@pytest.mark.slow
 def test_candidates_lie_with_their_round(tmp_path):
     folder = make(tmp_path)
     folder.write_sources([Proposal("r12_103", "x = 1\n")])
@@ -56,6 +60,7 @@ def test_candidates_lie_with_their_round(tmp_path):
     assert folder.candidate("r12_103").read_text() == "x = 1\n"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_before_it_began_makes_room(tmp_path):
     folder = make(tmp_path)
     run = folder.run(1)

@@ -44,6 +44,7 @@ def three_rounds():
     return Archive(attempts, baselines, seeds={1: (0,), 2: (1,), 3: (2,)})
 
 
+@pytest.mark.slow
 def test_a_lucky_round_does_not_make_the_best(tmp_path):
     archive = three_rounds()
     highest = max(archive.attempts, key=lambda a: a.fitness)

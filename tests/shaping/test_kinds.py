@@ -91,6 +91,7 @@ def test_a_candidates_function_takes_the_place_of_all_of_its_stage():
     assert list(shaping.functions) == ["reward", "observation", "command", "terminal"]  # in the order of the table
 
 
+@pytest.mark.slow
 def test_the_table_is_read_without_torch():
     code = "import sys; from envcoder_bench.shaping import kinds; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
