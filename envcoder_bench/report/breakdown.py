@@ -16,7 +16,7 @@ from envcoder_bench.shaping.kinds import STAGES, in_words
 # the parts in the order of a control step; the candidates' functions by kind
 LABELS = {
     "physics": "physics",
-    **{stage: f"candidates: {in_words(stage)}" for stage, kind in STAGES.items() if kind.shaper},
+    **{stage: f"shaping: {in_words(stage)}" for stage, kind in STAGES.items() if kind.shaper},
     "policy": "policy",
     "update": "update",
 }

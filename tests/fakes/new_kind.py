@@ -58,7 +58,7 @@ def dispatched(compiled: bool) -> None:
 
 def told() -> None:
     assert "  compute_bonus: (n,) float, added to the reward" in describe("Cartpole")
-    assert LABELS["bonus"] == "candidates: bonus"
+    assert LABELS["bonus"] == "shaping: bonus"
     asked = ["compute_reward", "compute_bonus"]
     text = system_prompt(load_templates(), "Cartpole", "", "", asked, "human", compose_config("Cartpole"))
     assert "- `compute_bonus(state_dict)` returns (n,) float, added to the reward. It is called after the phys" in text

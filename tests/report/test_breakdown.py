@@ -33,7 +33,7 @@ def rows(text):
 def test_the_table_shows_time_per_iteration_and_step_and_the_share():
     shown = rows(render_breakdown(breakdown()))
     assert shown["physics"] == [2000.0, 500.0, 50.0]
-    assert shown["candidates: reward"] == [250.0, 62.5, 6.2]
+    assert shown["shaping: reward"] == [250.0, 62.5, 6.2]
     assert shown["update"] == [1000.0, 25.0]  # it is no part of a control step
     assert shown["training"] == [4000.0, 1000.0, 100.0]
     assert sum(numbers[0] for label, numbers in shown.items() if label != "training") == 4000.0
