@@ -14,7 +14,7 @@ GOAL, REWARD = 2, 3  # two purposes
 
 @torch.jit.script
 def scripted(x: torch.Tensor) -> torch.Tensor:
-    return torch.rand(x.shape[0], 3) + torch.rand_like(x[:, :3])
+    return torch.rand(x.shape[0], 3, device=x.device) + torch.rand_like(x[:, :3])
 
 
 def _choose(x):
@@ -137,6 +137,15 @@ def test_outside_a_stream_torch_draws(x):
     torch.manual_seed(0)
     with FromStream():
         assert torch.equal(torch.rand(5), want)
+
+
+def test_dropout_keeps_the_same_numbers_by_either_operator():
+    """F.dropout calls bernoulli_ on a CPU, and native_dropout on CUDA."""
+    x = torch.ones(4096, 3)
+    want = draw(lambda x: F.dropout(x, 0.3), x)
+    got = draw(lambda x: torch.native_dropout(x, 0.3, True)[0], x)
+    torch.testing.assert_close(got, want)
+    assert 0.68 < (want > 0).double().mean() < 0.72
 
 
 @pytest.mark.cuda
