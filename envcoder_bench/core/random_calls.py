@@ -147,6 +147,6 @@ def _drawn(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _dropped_out(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """What F.dropout calls on CUDA: the result, and which numbers are kept: those that ``bernoulli_`` keeps on a CPU."""
+    """What F.dropout calls on CUDA: the result and which numbers are kept, those that ``bernoulli_`` keeps on a CPU."""
     kept = stream.uniform(x.shape, x.device) < 1.0 - p
     return x * kept / max(1.0 - p, 1e-30), kept
