@@ -120,6 +120,7 @@ def told(archive, seed=0, round=4, count=12):
     return [(p.name, p.source, p.parents, p.origin) for p in EvolveProposer(seed=seed).propose(archive, round, count)]
 
 
+@pytest.mark.slow
 def test_the_same_archive_round_and_seed_give_the_same_proposals():
     archive = with_shipped("Ant")
     first = told(archive)

@@ -15,6 +15,8 @@ from envcoder_bench.search.providers.complete import Retry, complete_all
 from envcoder_bench.search.providers.prices import price_of, read_prices
 from envcoder_bench.search.providers.transcript import Transcript, read_records
 
+pytestmark = pytest.mark.slow  # the providers' own SDKs against a server of this machine
+
 MODELS = ("openai:m", "anthropic:m")
 LOGIN = raw(b"<html>\n<head><title>Sign in &amp; go on</title></head></html>", 200, "text/html; charset=utf-8")
 REQUEST = Request("You write rewards.", (Message("user", "Make it run"),), temperature=0.7, label="r1_00")
@@ -382,7 +384,6 @@ def test_a_missing_sdk_is_said_with_the_remedy(llm, package, server, monkeypatch
         make_provider(llm)
 
 
-@pytest.mark.slow
 def test_choosing_imports_no_sdk():
     code = """
 import sys

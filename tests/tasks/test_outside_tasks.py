@@ -215,6 +215,7 @@ def test_it_trains_and_resumes_as_any_other(folder, tmp_path, capsys, untrusted)
     assert "going on with that" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_check_task_finds_what_is_wrong(folder):
     check_task("pendulum", "mujoco_cpu", "cpu")
     change(

@@ -195,6 +195,7 @@ def test_equals_stock_agents_each_on_its_own_environment(tmp_path: Path) -> None
         assert mine["value_loss"][group].item() == pytest.approx(stats["value_loss"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_learns_the_task_in_every_group() -> None:
     own = Run(make_env([0, 1, 2], envs_per_group=32), learning_rate=1e-3, entropy_coef=0.0, mini_epochs=5)
     policy = own.trainer.policy(GroupLayout(3, 16))
