@@ -188,7 +188,7 @@ class RunFolder:
         if known not in (None, _digest(text)):
             if not self.complete:
                 raise UserError(
-                    f"{file} was changed since the run began: put back what it was, or begin a new run with the new text"
+                    f"{file} was changed since the run began: put back what it was, or begin a new run with what it is"
                 )
             self.notes.append(
                 f"{file.relative_to(self.path)} was changed after the run: these are results of the text before"
