@@ -301,7 +301,7 @@ def test_bad_goals(returned, message):
 
 @pytest.mark.parametrize("returned", ["{}", "{'commands': commands}"])
 def test_a_task_without_goals_has_nothing_to_set(returned):
-    task = FakeTask()
+    task = FakeTask(4)
     task.goal_keys = ()
     code = f"def compute_goal(commands):\n    return {returned}\n"
     told = "the task has nothing that it could set: remove the function"
