@@ -14,7 +14,7 @@ Arguments = Dict[str, Any]
 Make = Callable[..., int]  # (program, kind to compute in, arguments by name, nodes...) to a node
 INF = float("inf")
 
-# operators with an operation of their own in source.py, by the number of operands
+# operators with an operation of their own in c_code.py, by the number of operands
 _UNARY = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
     "erf", "erfc", "floor", "ceil", "trunc", "neg", "abs",

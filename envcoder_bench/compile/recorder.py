@@ -311,7 +311,7 @@ class Recorder(TorchDispatchMode):
     def is_known(self, tensor: Tensor) -> bool:
         """Whether the numbers of a tensor depend neither on the state nor on the random numbers."""
         value = self.value(tensor)
-        return all(self.program.is_const(value.memory[place]) for place in value.index.reshape(-1).tolist())
+        return all(self.program.is_const(value.storage[place]) for place in value.index.reshape(-1).tolist())
 
     def _finished(self, tensor: Tensor, value: Value) -> Value:
         """Make sure that a rule's value agrees with torch's result in shape and kind of number."""

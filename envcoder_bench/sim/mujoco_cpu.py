@@ -21,10 +21,10 @@ from torch import Tensor
 
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
-from envcoder_bench.sim.snapshot import restore, save
 
 # MuJoCo's two counted warnings that it dropped contacts or constraint rows, for want of memory; they are neighbours
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)

@@ -36,7 +36,7 @@ Change = Tuple[str, Any, Any]  # key, recorded value, present value
 
 
 @dataclass
-class RunRecord:
+class Provenance:
     """What run.json holds.
 
     Attributes:
@@ -51,7 +51,7 @@ class RunRecord:
     config: str
 
     @classmethod
-    def new(cls, config: str, device: str) -> RunRecord:
+    def new(cls, config: str, device: str) -> Provenance:
         return cls(time.strftime("%Y-%m-%dT%H:%M:%S%z"), [{**software(device), **_task(config)}], config)
 
     def write(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class RunRecord:
         return "the run goes on with " + ", ".join(f"{key} {new} (was {old})" for key, old, new in both if old != new)
 
 
-def read_record(path: Path) -> RunRecord | None:
+def read_provenance(path: Path) -> Provenance | None:
     """Read run.json; None where there is none, as in a run of format 1.
 
     Raises:
@@ -85,7 +85,7 @@ def read_record(path: Path) -> RunRecord | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         refuse_newer(int(content["format"]), path)
-        record = RunRecord(content["begun"], content["software"], content["config"])
+        record = Provenance(content["begun"], content["software"], content["config"])
         if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in record.software)):
             raise ValueError("it is no record of a run")
         return record
