@@ -32,7 +32,8 @@ from envcoder_bench.compile.program import (
 MAX_CONSTANTS = 4096  # numbers in one constant tensor
 
 Result = Union[Value, Sequence[Optional[Value]]]  # None: of a tensor that nobody can read
-Rule = Callable[["Recorder", Dict[str, Any], Any], Result]  # (recorder, arguments by name, torch's result)
+Arguments = Dict[str, Any]
+Rule = Callable[["Recorder", Arguments, Any], Result]  # (recorder, arguments by name, torch's result)
 RULES: dict[str, Rule] = {}  # by the name of the ATen operator
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from typing import Union
 
 import mujoco
 import numpy as np
@@ -31,7 +30,7 @@ _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.m
 _MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # of the 13 numbers of a free body
 _MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
 
-Rows = Union[slice, np.ndarray]  # of environments
+Rows = slice | np.ndarray  # of environments
 _ALL = slice(None)
 
 
