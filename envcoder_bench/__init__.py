@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from envcoder_bench.core.errors import UserError
     from envcoder_bench.run.evaluate import evaluate, resume
     from envcoder_bench.run.hooks import Reporter, StopRequest
-    from envcoder_bench.run.result import RunResult
+    from envcoder_bench.run.run_result import RunResult
 
 __version__ = "0.1.0"
 __all__ = ["Reporter", "RunResult", "StopRequest", "UserError", "evaluate", "resume"]
@@ -24,7 +24,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _WHERE = {
     "Reporter": "run.hooks",
-    "RunResult": "run.result",
+    "RunResult": "run.run_result",
     "StopRequest": "run.hooks",
     "UserError": "core.errors",
     "evaluate": "run.evaluate",

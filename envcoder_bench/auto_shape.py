@@ -14,22 +14,22 @@ if __package__ in (None, ""):  # run as a file: python envcoder_bench/auto_shape
 
 from envcoder_bench.command_line import (
     Parser,
-    add_effort,
     add_files,
     add_fitness,
     add_num_envs,
+    add_training,
     add_where,
     as_words,
     common_overrides,
     shown_messages,
 )
 from envcoder_bench.core.errors import Stopped, UserError, user_input
-from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.stdio import best_effort_output
 from envcoder_bench.tasks.registry import check_task_name
 
 if TYPE_CHECKING:
-    from envcoder_bench.run.result import RunResult
+    from envcoder_bench.run.run_result import RunResult
 
 EPILOG = """\
 examples:
@@ -101,7 +101,7 @@ def build_parser() -> Parser:
     )
     effort.add_argument("--final_seeds", type=int, metavar="N", help="new seeds for the final evaluation (default: 5)")
     add_num_envs(effort)
-    add_effort(effort)
+    add_training(effort)
 
     where = parser.add_argument_group("where")
     add_where(where)

@@ -12,13 +12,13 @@ from typing import Any, Callable, Iterator, Sequence
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.files import disk_trouble
-from envcoder_bench.core.grouping import Grouped
 from envcoder_bench.core.overrides import split_overrides
+from envcoder_bench.core.repeats import RepeatHandler
 from envcoder_bench.core.run_log import LOGGERS
 from envcoder_bench.core.shell import invocation, quoted
-from envcoder_bench.output import best_effort_output
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.stdio import best_effort_output
 
 
 class Parser(argparse.ArgumentParser):
@@ -82,7 +82,7 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
 @contextmanager
 def shown_messages() -> Iterator[None]:
     """Print what the package has to say, and Python's warnings, on stderr; warnings that repeat on one line."""
-    handler, package = Grouped(_print_message), logging.getLogger(LOGGERS[0])
+    handler, package = RepeatHandler(_print_message), logging.getLogger(LOGGERS[0])
     level = package.level
     package.setLevel(logging.INFO)
     logging.captureWarnings(True)
@@ -124,7 +124,7 @@ def _plain_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-def add_effort(group: Any) -> None:
+def add_training(group: Any) -> None:
     """Add the flags of how long training takes."""
     group.add_argument("--learning_iterations", type=int, metavar="N", help="PPO iterations (default: 500)")
     group.add_argument("--seeds", type=int, metavar="K", help="replicas of each candidate (default: 1)")

@@ -16,7 +16,7 @@ from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import Reporter, StopRequest
 
 if TYPE_CHECKING:  # torch, which the command line's --help does without
-    from envcoder_bench.run.result import RunResult
+    from envcoder_bench.run.run_result import RunResult
 
 log = logging.getLogger(__name__)
 _HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows

@@ -14,10 +14,10 @@ if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_shape
 
 from envcoder_bench.command_line import (
     Parser,
-    add_effort,
     add_files,
     add_fitness,
     add_num_envs,
+    add_training,
     add_where,
     as_words,
     command,
@@ -99,7 +99,7 @@ def build_parser() -> Parser:
     size = effort.add_mutually_exclusive_group()
     add_num_envs(size)
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="environments in all, shared out evenly")
-    add_effort(effort)
+    add_training(effort)
 
     where = parser.add_argument_group("where")
     add_where(where)

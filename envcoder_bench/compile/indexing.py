@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import Escape, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Recorder, Result, rule
+from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
-Arguments = Dict[str, Any]
 _PICKS = "picks single environments of the group"
 
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.building import BROKEN_OFF
+from envcoder_bench.compile.c_code import C_TYPES, CCode
 from envcoder_bench.compile.program import KINDS
-from envcoder_bench.compile.source import C_TYPES, Source
 
 PROGRAMS_PER_KERNEL = 16  # fewer are more launches, more are compiled again when one of them changes
 MAX_LINES = 30_000  # of the programs of one kernel, but for one that is longer by itself
@@ -36,15 +36,15 @@ if (((const unsigned char*)T[3])[group]) switch (slot[0]) {
 """
 
 
-class Job(NamedTuple):
+class GroupProgram(NamedTuple):
     """One group's program, and the seed of its random numbers."""
 
     group: int
     seed: int
-    source: Source
+    code: CCode
 
 
-class Memory(NamedTuple):
+class StageBuffers(NamedTuple):
     """What the kernels of a stage read and write; the tensors stay where they are.
 
     Attributes:
@@ -67,7 +67,7 @@ def available() -> bool:
     return importlib.util.find_spec("warp") is not None
 
 
-class Refused(NamedTuple):
+class BuildFailure(NamedTuple):
     """A group whose program cannot be compiled, and why; the message completes "it ..."."""
 
     group: int
@@ -75,10 +75,12 @@ class Refused(NamedTuple):
 
 
 Launches = List[Callable[[], None]]
-Chunk = List[List[Job]]  # programs of one kernel, each with the groups that have it
+Chunk = List[List[GroupProgram]]  # programs of one kernel, each with the groups that have it
 
 
-def launches(stages: Sequence[tuple[Sequence[Job], Memory]], n: int) -> tuple[list[Launches], list[list[Refused]]]:
+def launches(
+    stages: Sequence[tuple[Sequence[GroupProgram], StageBuffers]], n: int
+) -> tuple[list[Launches], list[list[BuildFailure]]]:
     """Compile every stage's programs, groups of n environments, into functions that each launch one kernel.
 
     Those of one stage may be called in any order, side by side, and captured in a CUDA graph.
@@ -101,9 +103,9 @@ def launches(stages: Sequence[tuple[Sequence[Job], Memory]], n: int) -> tuple[li
     chunks = [own for own, fault in zip(chunks, faults) if not fault or len(own[1]) == 1] + alone
     codes = [_code(chunk, stages[i][1]) for i, chunk in chunks]
     faults = native.build(codes, device)
-    refused: list[list[Refused]] = [[] for _ in stages]
+    refused: list[list[BuildFailure]] = [[] for _ in stages]
     for (i, chunk), fault in zip(chunks, faults):
-        refused[i] += [Refused(job.group, fault) for jobs in chunk for job in jobs if fault]
+        refused[i] += [BuildFailure(job.group, fault) for jobs in chunk for job in jobs if fault]
     good = [k for k, fault in enumerate(faults) if not fault]
     made: list[Launches] = [[] for _ in stages]
     for k, kernel in zip(good, native.load([codes[k] for k in good], device) if good else []):
@@ -112,15 +114,15 @@ def launches(stages: Sequence[tuple[Sequence[Job], Memory]], n: int) -> tuple[li
     return made, refused
 
 
-def _chunks(jobs: Sequence[Job]) -> list[Chunk]:
+def _chunks(jobs: Sequence[GroupProgram]) -> list[Chunk]:
     """The different programs, some for each kernel."""
-    by_code: dict[tuple[Any, ...], list[Job]] = {}
+    by_code: dict[tuple[Any, ...], list[GroupProgram]] = {}
     for job in jobs:
-        by_code.setdefault((job.source.code, job.source.state), []).append(job)
+        by_code.setdefault((job.code.statements, job.code.state), []).append(job)
     chunks: list[Chunk] = []
     lines = MAX_LINES
     for own in by_code.values():
-        size = own[0].source.code.count("\n")
+        size = own[0].code.statements.count("\n")
         if lines + size > MAX_LINES or len(chunks[-1]) == PROGRAMS_PER_KERNEL:
             chunks.append([])
             lines = 0
@@ -129,21 +131,21 @@ def _chunks(jobs: Sequence[Job]) -> list[Chunk]:
     return chunks
 
 
-def _rows(memory: Memory) -> dict[str, Tensor]:
+def _rows(buffers: StageBuffers) -> dict[str, Tensor]:
     """Every tensor that a program may name, by its name in the code, in an order that does not depend on the run."""
-    state = {f"S_{name}": memory.state[name] for name in sorted(memory.state)}
-    return {**state, **{f"O_{name}": x for name, x in memory.outputs.items()}, "O_counts": memory.counts}
+    state = {f"S_{name}": buffers.state[name] for name in sorted(buffers.state)}
+    return {**state, **{f"O_{name}": x for name, x in buffers.outputs.items()}, "O_counts": buffers.counts}
 
 
-def _code(chunk: list[list[Job]], memory: Memory) -> str:
-    cases = [f"case {i}: {{\n{_body(jobs[0].source, memory)}\n}} break;" for i, jobs in enumerate(chunk)]
+def _code(chunk: list[list[GroupProgram]], buffers: StageBuffers) -> str:
+    cases = [f"case {i}: {{\n{_body(jobs[0].code, buffers)}\n}} break;" for i, jobs in enumerate(chunk)]
     return _HEADER + "\n".join(cases) + "\n}\n"
 
 
-def _body(source: Source, memory: Memory) -> str:
-    read = {f"S_{name}" for name, _ in source.state}
+def _body(code: CCode, buffers: StageBuffers) -> str:
+    read = {f"S_{name}" for name, _ in code.state}
     lines = []
-    for i, (name, x) in enumerate(_rows(memory).items()):
+    for i, (name, x) in enumerate(_rows(buffers).items()):
         pointer, stride = f"T[{_FIXED + 2 * i}]", f"T[{_FIXED + 2 * i + 1}]"
         kind = C_TYPES[KINDS[x.dtype]]
         if name in read:
@@ -152,25 +154,27 @@ def _body(source: Source, memory: Memory) -> str:
             lines.append(f"{kind}* {name} = ({kind}*){pointer} + group * {stride} + lane;")
         elif name.startswith("O_"):
             lines.append(f"{kind}* {name} = ({kind}*){pointer} + row * {stride};")
-    return "\n".join([*lines, source.code])
+    return "\n".join([*lines, code.statements])
 
 
-def _launch(native: Any, kernel: Any, chunk: list[list[Job]], memory: Memory, n: int) -> Callable[[], None]:
+def _launch(
+    native: Any, kernel: Any, chunk: list[list[GroupProgram]], buffers: StageBuffers, n: int
+) -> Callable[[], None]:
     constants: list[float] = []
     slots: list[list[int]] = []
     for case, jobs in enumerate(chunk):
         for job in jobs:
             slots.append([case, job.group, len(constants), job.seed])
-            constants += job.source.constants
-    device = memory.step.device
+            constants += job.code.constants
+    device = buffers.step.device
     slot_table = torch.tensor(slots, dtype=torch.int64, device=device)
     constant_table = torch.tensor(constants or [0.0], dtype=torch.float64, device=device)
-    fixed = [x.data_ptr() for x in (slot_table, constant_table, memory.active, memory.step)]
-    rows = list(_rows(memory).values())
+    fixed = [x.data_ptr() for x in (slot_table, constant_table, buffers.active, buffers.step)]
+    rows = list(_rows(buffers).values())
     numbers = [n, *fixed, *(number for x in rows for number in (x.data_ptr(), x.stride(0)))]
     table = torch.tensor(numbers, dtype=torch.int64, device=device)
     prepared = native.prepare_launch(kernel, len(slots) * n, table)
-    return partial(_run, native, prepared, device, (table, slot_table, constant_table, memory))
+    return partial(_run, native, prepared, device, (table, slot_table, constant_table, buffers))
 
 
 def _run(native: Any, prepared: Any, device: torch.device, keep: object) -> None:

@@ -8,15 +8,14 @@ of ``torch.linalg.inv_ex``, and its ``info`` is torch's.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, List
 
 import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Recorder, Result, rule
+from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
-Arguments = Dict[str, Any]
 Matrix = List[List[int]]  # nodes, row by row
 MAX_WIDTH = 16  # of a matrix; the numbers to compute grow with its cube
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, List
 
 import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Recorder, Result, rule
+from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
-Arguments = Dict[str, Any]
 Row = List[int]
 MAX_SORTED = 32  # numbers; comparing each with each takes the square of that
 _JOINS = "puts the environments of the group in order"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Sequence
+from typing import Any, Callable, Sequence
 
 from torch import Tensor
 
 from envcoder_bench.compile.program import FLOATS, Program, Untraceable, kind_of
-from envcoder_bench.compile.recorder import Recorder, Result, result_kind, rule
+from envcoder_bench.compile.recorder import Arguments, Recorder, Result, result_kind, rule
 
-Arguments = Dict[str, Any]
 Make = Callable[..., int]  # (program, kind to compute in, arguments by name, nodes...) to a node
 INF = float("inf")
 
-# operators with an operation of their own in source.py, by the number of operands
+# operators with an operation of their own in c_code.py, by the number of operands
 _UNARY = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
     "erf", "erfc", "floor", "ceil", "trunc", "neg", "abs",

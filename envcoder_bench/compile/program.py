@@ -37,7 +37,7 @@ class Escape(Untraceable):
 class Node(NamedTuple):
     """One scalar operation.
 
-    ``op`` is an operation of ``source.py``, or: ``load`` (a number of the state: ``name``, ``column``), ``const``
+    ``op`` is an operation of ``c_code.py``, or: ``load`` (a number of the state: ``name``, ``column``), ``const``
     (``value``), ``lane`` (the environment's index in its group), ``rows`` (how many environments the group has),
     ``seed`` and ``step`` (of the random numbers), ``unknown`` (what no program can compute, for the reason ``name``).
     ``args`` are earlier nodes.
@@ -64,7 +64,7 @@ class Program:
     """The nodes of a function, in an order in which they can be computed, and its outputs by name.
 
     ``verified`` are the (seed, environments of a group) for which its kernel has been held against the function;
-    ``sources`` are its C code, by how it stores its outputs; ``lines`` are the lines of the function's file that the
+    ``codes`` are its C code, by how it stores its outputs; ``lines`` are the lines of the function's file that the
     nodes come from, where they were recorded, and ``line`` that of the nodes to come; ``sized``: whether the function
     may have known how many environments there were.
     """
@@ -75,7 +75,7 @@ class Program:
     line: int | None = field(default=None, repr=False, compare=False)
     sized: bool = field(default=False, repr=False, compare=False)
     verified: set[tuple[int, int]] = field(default_factory=set)
-    sources: dict[Any, Any] = field(default_factory=dict, repr=False)
+    codes: dict[Any, Any] = field(default_factory=dict, repr=False)
     _known: dict[Node, int] = field(default_factory=dict, repr=False)
 
     def add(self, op: str, kind: str, *args: int, **given: object) -> int:
@@ -164,7 +164,7 @@ class Value:
             it can be followed.
     """
 
-    memory: list[int]
+    storage: list[int]
     index: np.ndarray
     kind: str
     own: bool = True
@@ -178,11 +178,11 @@ class Value:
     @property
     def nodes(self) -> np.ndarray:
         """The nodes in the tensor's shape."""
-        return np.asarray(self.memory, dtype=np.int64)[self.index]
+        return np.asarray(self.storage, dtype=np.int64)[self.index]
 
     def view(self, index: np.ndarray) -> Value:
         """A tensor that shares this one's memory."""
-        return Value(self.memory, index, self.kind, self.own, self.unknown)
+        return Value(self.storage, index, self.kind, self.own, self.unknown)
 
     def write(self, nodes: np.ndarray) -> None:
         """Overwrite the numbers in place, as seen by all views."""
@@ -191,7 +191,7 @@ class Value:
         if not self.own:
             raise Escape("changes a tensor that outlives the call")
         for place, node in zip(self.index.reshape(-1), np.broadcast_to(nodes, self.index.shape).reshape(-1)):
-            self.memory[place] = int(node)
+            self.storage[place] = int(node)
 
 
 def kind_of(dtype: torch.dtype) -> str:

@@ -32,7 +32,8 @@ from envcoder_bench.compile.program import (
 MAX_CONSTANTS = 4096  # numbers in one constant tensor
 
 Result = Union[Value, Sequence[Optional[Value]]]  # None: of a tensor that nobody can read
-Rule = Callable[["Recorder", Dict[str, Any], Any], Result]  # (recorder, arguments by name, torch's result)
+Arguments = Dict[str, Any]
+Rule = Callable[["Recorder", Arguments, Any], Result]  # (recorder, arguments by name, torch's result)
 RULES: dict[str, Rule] = {}  # by the name of the ATen operator
 
 
@@ -311,7 +312,7 @@ class Recorder(TorchDispatchMode):
     def is_known(self, tensor: Tensor) -> bool:
         """Whether the numbers of a tensor depend neither on the state nor on the random numbers."""
         value = self.value(tensor)
-        return all(self.program.is_const(value.memory[place]) for place in value.index.reshape(-1).tolist())
+        return all(self.program.is_const(value.storage[place]) for place in value.index.reshape(-1).tolist())
 
     def _finished(self, tensor: Tensor, value: Value) -> Value:
         """Make sure that a rule's value agrees with torch's result in shape and kind of number."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, List, Sequence
 
 import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.pointwise import power
 from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Recorder, Result, rule
+from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
-Arguments = Dict[str, Any]
 Fold = Callable[[List[int]], int]
 _JOINS = "joins the environments of the group (a sum or mean over all of them, say)"
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable
 
 import numpy as np
 from torch import Tensor
 
 from envcoder_bench.compile.program import FLOATS, Program, Untraceable, Value, kind_of
-from envcoder_bench.compile.recorder import Recorder, Result, rule
+from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
-Arguments = Dict[str, Any]
 _PICKS = "picks single environments of the group"
 _MIXES = "mixes the axis of environments with others"
 

@@ -67,13 +67,13 @@ class Memo:
 
     def __init__(self, cache: ProgramCache | None = None, incomplete: bool = False) -> None:
         self.results: dict[tuple[object, ...], tuple[CandidateFunction, Program | Untraced]] = {}
-        self.samples: dict[tuple[str, int, int], Sample] = {}
+        self.samples: dict[tuple[str, int, int], SampleState] = {}
         self.cache, self.incomplete = cache, incomplete
 
 
 def trace(
     shaping: Shaping,
-    probe_state: dict[str, Tensor],
+    state: dict[str, Tensor],
     constants: dict[str, Tensor],
     task: AnyTask,
     memo: Memo | None = None,
@@ -81,16 +81,16 @@ def trace(
     """Return a checked ``shaping`` with ``programs`` filled in, and the functions that have none.
 
     Args:
-        probe_state: per-environment tensors ``(n, ...)`` of a real state.
+        state: per-environment tensors ``(n, ...)`` of a real state.
         constants: the task's.
         memo: of earlier calls with the same state; it is added to.
     """
     memo = Memo() if memo is None else memo
-    samples = _Samples(memo, probe_state, constants, task, shaping.action_dim)
+    samples = _SampleStates(memo, state, constants, task, shaping.action_dim)
     programs: dict[str, Program] = {}
     refused: list[Untraced] = []
     functions = {stage: shaping.functions[stage] for stage in STAGES if stage in shaping.functions}
-    keepers = {f.file: f for f in functions.values() if f.memory_line is not None}
+    keepers = {f.file: f for f in functions.values() if f.stateful_line is not None}
     for stage, kind in STAGES.items():
         function = functions.get(stage)
         if function is None:
@@ -104,7 +104,7 @@ def trace(
         elif function.generator_line is not None:
             refused.append(Untraced(function, function.generator_line, "may draw from a library's generator"))
         elif keeper is not None:  # what one function keeps, another may read
-            line = keeper.memory_line or keeper.line
+            line = keeper.stateful_line or keeper.line
             refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
         else:
             components = shaping.components if kind.components else ()
@@ -119,11 +119,11 @@ def trace(
     return replace(shaping, programs=programs), refused
 
 
-class _Samples(NamedTuple):
+class _SampleStates(NamedTuple):
     """Where functions are recorded: on the CPU, which is quick, and what wants the task's own device there."""
 
     memo: Memo
-    probe_state: dict[str, Tensor]
+    state: dict[str, Tensor]
     constants: dict[str, Tensor]
     task: AnyTask
     action_dim: int
@@ -142,7 +142,7 @@ class _Samples(NamedTuple):
             cache.save(made, function, *parts)
         return made
 
-    def first(self, record: Callable[[Sample], Any]) -> Any:
+    def first(self, record: Callable[[SampleState], Any]) -> Any:
         """The first program that a device gives, else what prevents the first."""
         results = []
         for device in dict.fromkeys(("cpu", str(self.task.device))):
@@ -151,7 +151,7 @@ class _Samples(NamedTuple):
                 return results[-1]
         return results[0]
 
-    def _recorded(self, device: str, record: Callable[[Sample], Recorded]) -> Recorded:
+    def _recorded(self, device: str, record: Callable[[SampleState], Recorded]) -> Recorded:
         """A program that holds for any number of environments, from several if the function may know how many."""
         made: list[Program] = []
         for rows in SIZES:
@@ -163,20 +163,20 @@ class _Samples(NamedTuple):
                 return one
         return for_any_size(made, SIZES)
 
-    def _sample(self, device: str, rows: int) -> Sample:
+    def _sample(self, device: str, rows: int) -> SampleState:
         key = (device, rows, self.action_dim)
         if key not in self.memo.samples:
-            own = Sample(self.probe_state, self.constants, self.task, torch.device(device), self.action_dim, rows)
+            own = SampleState(self.state, self.constants, self.task, torch.device(device), self.action_dim, rows)
             self.memo.samples[key] = own
         return self.memo.samples[key]
 
 
-class Sample:
+class SampleState:
     """A state of so many environments (``rows``), on which functions are recorded."""
 
     def __init__(
         self,
-        probe_state: dict[str, Tensor],
+        state: dict[str, Tensor],
         constants: dict[str, Tensor],
         task: AnyTask,
         device: torch.device,
@@ -184,9 +184,9 @@ class Sample:
         rows: int = ROWS,
     ) -> None:
         self.task, self.device, self.constants, self.rows = task, device, constants, rows
-        n = next(iter(probe_state.values())).shape[0]
+        n = next(iter(state.values())).shape[0]
         chosen = torch.arange(rows, device=device) % n
-        self.state = {key: x.to(device)[chosen] for key, x in probe_state.items()}
+        self.state = {key: x.to(device)[chosen] for key, x in state.items()}
         self.state.setdefault("progress_buf", torch.zeros(rows, dtype=torch.int64, device=device))
         self.state["actions"] = 2.0 * noise.uniform(0, 0, noise.ACTION, rows, action_dim, device) - 1.0
         self.action = self.state["actions"].clone()

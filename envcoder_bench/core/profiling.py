@@ -30,7 +30,7 @@ class _Off:
 
 
 _OFF = _Off()
-_recorder: Recorder | None = None
+_active: Profiler | None = None
 
 
 def span(name: str, whole: bool = False) -> ContextManager[None]:
@@ -39,7 +39,7 @@ def span(name: str, whole: bool = False) -> ContextManager[None]:
     Costs a tenth of a microsecond while nothing is profiled. Spans of other threads than the one that profiles, and
     those inside a CUDA graph's capture, are not measured: a replay counts to the span that it runs in.
     """
-    return _OFF if _recorder is None else _recorder.span(name, whole)
+    return _OFF if _active is None else _active.span(name, whole)
 
 
 class HostClock:
@@ -71,7 +71,7 @@ class CudaClock:
         return began.elapsed_time(ended) / 1e3
 
 
-class Tape:
+class Timeline:
     """Which span is the innermost one, from when on: a stamp of every clock at each change.
 
     Attributes:
@@ -106,7 +106,7 @@ class Tape:
         self._marks.append((self._stack[-1][0], [clock.stamp() for clock in self._clocks]))
 
     def times(self) -> list[dict[str, float]]:
-        """For each clock, the seconds of every span from the tape's beginning to now, without those of inner ones."""
+        """Return for each clock the seconds of every span since the timeline began, without those of inner spans."""
         self._mark()
         totals: list[dict[str, float]] = [{} for _ in self._clocks]
         for (name, began), (_, ended) in zip(self._marks, self._marks[1:]):
@@ -115,46 +115,46 @@ class Tape:
         return totals
 
 
-class Recorder:
-    """Turns spans into entries of a tape and into ranges that tools show.
+class Profiler:
+    """Turns spans into entries of a timeline and into ranges that tools show.
 
     Args:
-        tape: None: only ranges.
+        timeline: None: only ranges.
         device: on CUDA spans are NVTX ranges, for Nsight Systems.
         ranges: make them ranges of ``torch.profiler`` too (a few microseconds each).
     """
 
-    def __init__(self, tape: Tape | None, device: torch.device, ranges: bool = False) -> None:
-        self._tape, self._ranges, self._cuda = tape, ranges, device.type == "cuda"
+    def __init__(self, timeline: Timeline | None, device: torch.device, ranges: bool = False) -> None:
+        self._timeline, self._ranges, self._cuda = timeline, ranges, device.type == "cuda"
         self._thread = threading.get_ident()
 
     def span(self, name: str, whole: bool = False) -> ContextManager[None]:
         if threading.get_ident() != self._thread or (self._cuda and torch.cuda.is_current_stream_capturing()):
             return _OFF
-        return _Span(name, whole, self._tape, self._cuda, self._ranges)
+        return _Span(name, whole, self._timeline, self._cuda, self._ranges)
 
-    def __enter__(self) -> Recorder:
-        global _recorder
-        if _recorder is not None:
+    def __enter__(self) -> Profiler:
+        global _active
+        if _active is not None:
             raise RuntimeError("a profile is on already")
-        _recorder = self
+        _active = self
         return self
 
     def __exit__(self, *error: object) -> None:
-        global _recorder
-        _recorder = None
+        global _active
+        _active = None
 
 
 class _Span:
-    __slots__ = ("_cuda", "_name", "_range", "_tape", "_whole")
+    __slots__ = ("_cuda", "_name", "_range", "_timeline", "_whole")
 
-    def __init__(self, name: str, whole: bool, tape: Tape | None, cuda: bool, ranges: bool) -> None:
-        self._name, self._whole, self._tape, self._cuda = name, whole, tape, cuda
+    def __init__(self, name: str, whole: bool, timeline: Timeline | None, cuda: bool, ranges: bool) -> None:
+        self._name, self._whole, self._timeline, self._cuda = name, whole, timeline, cuda
         self._range = torch.profiler.record_function(name) if ranges else None
 
     def __enter__(self) -> None:
-        if self._tape is not None:
-            self._tape.enter(self._name, self._whole)
+        if self._timeline is not None:
+            self._timeline.enter(self._name, self._whole)
         if self._cuda:
             torch.cuda.nvtx.range_push(self._name)
         if self._range is not None:
@@ -165,11 +165,11 @@ class _Span:
             self._range.__exit__(None, None, None)
         if self._cuda:
             torch.cuda.nvtx.range_pop()
-        if self._tape is not None:
-            self._tape.leave()
+        if self._timeline is not None:
+            self._timeline.leave()
 
 
-class Trace(Recorder):
+class ChromeTrace(Profiler):
     """Writes what ``torch.profiler`` sees of a few iterations, for https://ui.perfetto.dev or chrome://tracing.
 
     It ends by itself before an evaluation, which has too many steps, and at the first span after ``seconds``: a
@@ -203,7 +203,7 @@ class Trace(Recorder):
             if time.perf_counter() > self._until - self._seconds / 2:
                 self._write()
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> ChromeTrace:
         super().__enter__()
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler's library prints lines of its own
         activities = [torch.profiler.ProfilerActivity.CPU]

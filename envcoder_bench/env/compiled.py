@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile import kernels
+from envcoder_bench.compile.c_code import C_TYPES, CCode, write_c
 from envcoder_bench.compile.program import KINDS, Program
 from envcoder_bench.compile.sizes import knows_size
-from envcoder_bench.compile.source import C_TYPES, Source, write_source
 from envcoder_bench.env.components import Components
 from envcoder_bench.env.stages import Call, Stage
 from envcoder_bench.shaping.faults import one_line
@@ -67,12 +67,14 @@ class Compiler:
         readable = {name: x for name, x in self._state.items() if x.dtype in KINDS}
         work = []
         for stage in stages:
-            memory = kernels.Memory(readable, stage.buffers, self._components.counts, self._active, self._step)
+            buffers = kernels.StageBuffers(readable, stage.buffers, self._components.counts, self._active, self._step)
             jobs = [
-                kernels.Job(call.group, call.seed, _source(program, stage, len(self._components.names(call.group))))
+                kernels.GroupProgram(
+                    call.group, call.seed, _c_code(program, stage, len(self._components.names(call.group)))
+                )
                 for call, program in stage.traced
             ]
-            work.append((jobs, memory))
+            work.append((jobs, buffers))
         made = kernels.launches(work, stages[0].layout.envs_per_group)
         for stage, launches, refused in zip(stages, *made):
             stage.launches = launches
@@ -149,7 +151,7 @@ def _warn(call: Call, message: str) -> None:
     warnings.warn(f"{place}: {message}", RuntimeWarning, stacklevel=2)
 
 
-def _source(program: Program, stage: Stage, num_components: int) -> Source:
+def _c_code(program: Program, stage: Stage, num_components: int) -> CCode:
     stores = {}
     for key, buffer in stage.buffers.items():
         stores[key] = f"O_{{name}}[{{place}}] = ({C_TYPES[KINDS[buffer.dtype]]}){{value}};"
@@ -157,9 +159,9 @@ def _source(program: Program, stage: Stage, num_components: int) -> Source:
         stores[VALUE] += _count(0)
         stores.update({f"component{i}": _count(i + 1) for i in range(num_components)})
     key = tuple(stores.items())
-    if key not in program.sources:  # groups share programs, and so do training and evaluation
-        program.sources[key] = write_source(program, stores)
-    return program.sources[key]
+    if key not in program.codes:  # groups share programs, and so do training and evaluation
+        program.codes[key] = write_c(program, stores)
+    return program.codes[key]
 
 
 def _count(row: int) -> str:

@@ -20,7 +20,7 @@ NUM_STREAMS = 16
 WARM_UPS = 3  # TorchScript profiles its first runs and compiles then; libraries make their handles
 
 
-class Graphs:
+class GraphBuilder:
     """Captures the graphs of one device; they share a memory pool, so two must never run at the same time."""
 
     def __init__(self, device: torch.device) -> None:
@@ -155,8 +155,8 @@ def _known_reason(function: CandidateFunction | None) -> tuple[int | None, str] 
         return None
     if function.generator_line is not None:
         return function.generator_line, "may draw from a library's generator (torch.rand and its like can be captured)"
-    if function.memory_line is not None:
-        return function.memory_line, "may keep something for its next call"
+    if function.stateful_line is not None:
+        return function.stateful_line, "may keep something for its next call"
     return None
 
 

@@ -99,7 +99,7 @@ class Dispatcher:
         live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
         self._watch = Watch([*live, actions, *(copy.tensor for copy in self._copies)])
 
-        self._graphs = cuda_graphs.Graphs(self.device) if self.device.type == "cuda" else None
+        self._graphs = cuda_graphs.GraphBuilder(self.device) if self.device.type == "cuda" else None
 
     # one control step
 

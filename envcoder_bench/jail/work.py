@@ -14,7 +14,7 @@ from envcoder_bench import tasks
 from envcoder_bench.compile.interpret import Interpreter
 from envcoder_bench.compile.program import FLOATS, Program
 from envcoder_bench.compile.sizes import knows_size
-from envcoder_bench.compile.trace import Memo, Sample, trace
+from envcoder_bench.compile.trace import Memo, SampleState, trace
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.env.compiled import disagreeing
@@ -25,7 +25,7 @@ from envcoder_bench.jail.syntax import MAX_CHARACTERS, refusal
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.binding import bind
-from envcoder_bench.shaping.checking import Probe, check
+from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction, Shaping
 from envcoder_bench.shaping.faults import FAULTS, from_exception, shared_settings
 from envcoder_bench.shaping.kinds import STAGES, VALUE, Kind
@@ -63,7 +63,7 @@ class Examiner:
         self._task = TaskSnapshot(contract, state, constants, torch.device("cpu"), _no_drives)
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
-        self._probe = Probe(state, constants, self._task)
+        self._trial = TrialState(state, constants, self._task)
         self._memo, self._given = Memo(incomplete=True), surroundings.prepare(_libraries(outside))
         self._fresh, self._sizes = _disturbed(state), sorted({min(size, MOST_ROWS) for size in sizes})
         self._seal = Seal()
@@ -71,7 +71,7 @@ class Examiner:
     def warm_up(self) -> None:
         """Do everything once, so that what torch and Python load late is there when files can no longer be read."""
         baseline = assemble(self._baseline, self._baseline)
-        shaping = check(baseline, self._state, self._constants, self._task, self._probe)
+        shaping = check(baseline, self._state, self._constants, self._task, self._trial)
         shaping, _ = trace(shaping, self._state, self._constants, self._task, self._memo)
         self._verify(shaping)
         self.judge(_WARM_UP, scan=False)
@@ -104,7 +104,7 @@ class Examiner:
             raise CandidateError(found.reason, FILE, found.line)
         candidate = load_candidate("candidate", source, FILE, self._seed, given=self._given if scan else GIVEN)
         shaping = assemble(candidate, self._baseline, self._types)
-        shaping = check(shaping, self._state, self._constants, self._task, self._probe)
+        shaping = check(shaping, self._state, self._constants, self._task, self._trial)
         own = _own(shaping)
         traced, refused = trace(own, self._state, self._constants, self._task, self._memo)
         if refused:
@@ -117,7 +117,7 @@ class Examiner:
     def _verify(self, shaping: Shaping) -> None:
         """Hold programs against their functions on states that were not recorded, as large as the groups will be."""
         for size in self._sizes:
-            sample = Sample(
+            sample = SampleState(
                 self._fresh, self._constants, self._task, torch.device("cpu"), shaping.action_dim, rows=size
             )
             for stage, function in shaping.functions.items():
@@ -125,7 +125,7 @@ class Examiner:
                     _hold_against(function, shaping, STAGES[stage], sample)
 
 
-def _hold_against(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: Sample) -> None:
+def _hold_against(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: SampleState) -> None:
     given, action = sample.given(), sample.action.clone()
     try:
         with torch.no_grad(), shared_settings():

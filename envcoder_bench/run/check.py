@@ -17,11 +17,19 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.components import TOTAL
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.check import FAILED, SKIPPED, Checked
-from envcoder_bench.run.checks import share_out
+from envcoder_bench.run.config_checks import share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.inputs import read_candidates, run_config
-from envcoder_bench.run.prepare import Bench, baseline_sources, build_task, check_and_trace, group, load, open_bench
+from envcoder_bench.run.prepare import (
+    PrepareContext,
+    baseline_sources,
+    build_task,
+    check_and_trace,
+    load,
+    make_context,
+    make_group,
+)
 from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.shaping.contract import CandidateError, Shaping, none_asked
 from envcoder_bench.tasks.base import BASELINES
@@ -76,8 +84,8 @@ def check_candidates(
     if num_envs is not None:
         cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
     with SlowFiles() as slow, _one_thread():
-        bench = open_bench(cfg, sources, read_fitness(cfg), slow)
-        rows, shapings = _check_all(bench, cfg, sources)
+        context = make_context(cfg, sources, read_fitness(cfg), slow)
+        rows, shapings = _check_all(context, cfg, sources)
         skipped = {row.name: row.error for row in rows if row.status == SKIPPED}
         if set(own) <= set(skipped):
             more = f"; and {len(own) - 1} more like it" if len(own) > 1 else ""
@@ -87,11 +95,11 @@ def check_candidates(
         for first in range(0, len(shapings), most):
             part = dict(list(shapings.items())[first : first + most])
             _take_a_step(cfg, part, by_name)
-    return CheckResult(rows, bench.tracer.on, cfg.num_envs_per_candidate)
+    return CheckResult(rows, context.tracer.on, cfg.num_envs_per_candidate)
 
 
 def _check_all(
-    bench: Bench, cfg: DictConfig, sources: Sequence[CandidateSource]
+    context: PrepareContext, cfg: DictConfig, sources: Sequence[CandidateSource]
 ) -> tuple[list[Checked], dict[str, Shaping]]:
     """A row for each source, and by name the shapings of those that can train."""
     rows: list[Checked] = []
@@ -100,25 +108,25 @@ def _check_all(
         row = Checked(source.name, baseline=source.name in BASELINES)
         rows.append(row)
         try:
-            functions = load(source, bench.files, cfg.seed).functions
+            functions = load(source, context.files, cfg.seed).functions
             taken = [kind for kind in functions if row.baseline or cfg.shaper_types is None or kind in cfg.shaper_types]
             row.defines, row.unused = tuple(taken), tuple(kind for kind in functions if kind not in taken)
             with _collected(row.notes):
-                shaping = check_and_trace(source, bench, cfg.seed)
+                shaping = check_and_trace(source, context, cfg.seed)
         except CandidateError as error:
             row.status, row.error = (SKIPPED if none_asked(error) else FAILED), str(error)
             error.__traceback__ = None  # its frames keep what checking allocated
             continue
         row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
-        refused = [one for one in bench.tracer.untraced if one.function.file == source.file]
+        refused = [one for one in context.tracer.untraced if one.function.file == source.file]
         row.not_compiled = [str(one) for one in refused]
         for kind in taken:
-            line = functions[kind].memory_line
+            line = functions[kind].stateful_line
             if line is not None:
                 place = f"{source.file}:{line}: in {kind}"
                 row.notes.append(f"{place}: keeps memory between calls, which --resume cannot restore")
         # without programs: to call the functions once takes less time than to compile them
-        own = group(source, shaping, bench.unshaped, bench.files, cfg.seed)
+        own = make_group(source, shaping, context.unshaped, context.files, cfg.seed)
         shapings[source.name] = replace(own.shaping, programs={})
     return rows, shapings
 

@@ -31,7 +31,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
         _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE puts another in its place)", width, indent="  "),
-        _wrap(f"timing: {_timing(facts)}", width, indent="  "),
+        _wrap(f"timing: {timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(name, task, width),
         "state_dict, a tensor for each key; the first axis is the environments; constants have none, and a value",
@@ -41,13 +41,13 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     return "\n\n".join(sections)
 
 
-def _timing(facts: TaskContract) -> str:
+def timing(facts: TaskContract) -> str:
     steps, seconds = f"{facts.max_episode_length:,}", f"{facts.max_episode_length * facts.dt:.4g}"
     return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
 
 
 def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
-    purposes = {baseline: _purposes(name, baseline) for baseline in BASELINES}
+    purposes = {baseline: function_docs(name, baseline) for baseline in BASELINES}
     sections: list[str] = []
     for function in SHAPER_TYPES:
         lines = [_wrap(f"  {function}: {_returns(KINDS[function], task)}", width, indent="    ")]
@@ -69,7 +69,7 @@ def _returns(kind: Kind, task: type[SimTask]) -> str:
     return Template(kind.returns).substitute(joints=_shape(task, "dof_pos"), keys=", ".join(keys))
 
 
-def _purposes(name: str, baseline: str) -> dict[str, str]:
+def function_docs(name: str, baseline: str) -> dict[str, str]:
     """The first line of each function's docstring in a baseline's file, which is not run."""
     module = ast.parse(baseline_path(name, baseline).read_text(encoding="utf-8"))
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]

@@ -17,15 +17,15 @@ from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.run import results
 from envcoder_bench.run.checkpoint import Checkpoint
-from envcoder_bench.run.checks import check_task, check_training, check_values, share_out
 from envcoder_bench.run.config import with_defaults
+from envcoder_bench.run.config_checks import check_task, check_training, check_values, share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, read_candidates, run_config
-from envcoder_bench.run.plan import Footprint, Plan, release
+from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
-from envcoder_bench.run.result import RunResult, finished
+from envcoder_bench.run.run_result import RunResult, finished
 from envcoder_bench.run.training import ALONE, Training
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.sim import pick_simulator
@@ -109,10 +109,10 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRe
                     check_values(cfg)
                     check_task(cfg)
                     check_training(cfg)
-                    footprint = Footprint(cfg)
+                    planner = MemoryPlanner(cfg)
             except UserError as error:
                 raise UserError(f"{run.config}: {error}") from error
-            plan = _prepare(cfg, sources, run.read_fitness(cfg), footprint, saved)
+            plan = _prepare(cfg, sources, run.read_fitness(cfg), planner, saved)
         reporter.run_began(run.path)
         return Training(run, cfg, sources, saved, reporter, stop, resumed=True).see_through(plan)
 
@@ -134,11 +134,11 @@ def _ready(
     check_training(cfg)
     _use_one_torch_thread(cfg)
     with user_input():  # the task's YAML is read here
-        footprint = Footprint(cfg)
-    footprint.refuse_too_large()
+        planner = MemoryPlanner(cfg)
+    planner.refuse_too_large()
     saved = Checkpoint()
     fitness = read_fitness(cfg)
-    return cfg, sources, fitness, saved, _prepare(cfg, sources, fitness, footprint, saved)
+    return cfg, sources, fitness, saved, _prepare(cfg, sources, fitness, planner, saved)
 
 
 def _find_task(folder: RunFolder, cfg: DictConfig) -> None:
@@ -158,7 +158,7 @@ def _prepare(
     cfg: DictConfig,
     sources: list[CandidateSource],
     fitness: CandidateSource | None,
-    footprint: Footprint,
+    planner: MemoryPlanner,
     saved: Checkpoint,
 ) -> Plan:
     """Load what is not done yet, and plan its waves: the interrupted one as it was, the others as they fit now.
@@ -167,7 +167,7 @@ def _prepare(
     """
     done = saved.done
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in results.seeds(cfg))]
-    groups, failed = prepare(cfg, left, fitness, footprint.take_probe())
+    groups, failed = prepare(cfg, left, fitness, planner.take_probe())
     skipped = [name for name, error in failed.items() if none_asked(error)]
     own = [source.name for source in sources if source.name not in BASELINES]
     if skipped and set(own) <= set(skipped):
@@ -188,7 +188,7 @@ def _prepare(
         lost = sorted({name for name, _ in saved.groups} & set(failed))
         raise UserError(f"the run cannot go on: {', '.join(lost)} cannot be loaded any more, see above")
     begun = done.union(saved.groups)
-    return footprint.plan([group for group in groups if (group.name, group.seed) not in begun], interrupted)
+    return planner.plan([group for group in groups if (group.name, group.seed) not in begun], interrupted)
 
 
 @contextlib.contextmanager

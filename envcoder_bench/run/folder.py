@@ -38,7 +38,7 @@ from envcoder_bench.core.files import disk_trouble, refuse_taken, write_atomic
 from envcoder_bench.report.logs import COMPONENTS, CURVES, POINTS, TENSORBOARD
 from envcoder_bench.run import checkpoint
 from envcoder_bench.run.checkpoint import Checkpoint
-from envcoder_bench.run.record import FREE_KEYS, RunRecord, changes, missing, read_record, shown
+from envcoder_bench.run.provenance import FREE_KEYS, Provenance, changes, missing, read_provenance, shown
 
 FITNESS_NAME = "(fitness)"  # of the fitness file as a source: no candidate can have it
 _BYTES = "surrogateescape"  # bytes of a candidate file that are no text are kept as they are
@@ -75,7 +75,7 @@ class RunFolder:
         self.checkpoint = path / "checkpoint.pth"
         self.profile = path / "profile"
         self.notes: list[str] = []
-        self.record: RunRecord | None = None
+        self.provenance: Provenance | None = None
 
     @classmethod
     def create(
@@ -101,8 +101,8 @@ class RunFolder:
                 write_atomic(file, text)
             config = OmegaConf.to_yaml({**cfg, "candidates": listed})
             digests = {file.relative_to(path).as_posix(): _digest(text) for file, text in texts.items()}
-            folder.record = RunRecord.new(config, cfg.device, digests)
-            folder.record.write(folder.run)
+            folder.provenance = Provenance.new(config, cfg.device, digests)
+            folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
             for made in path.iterdir() if there else [path]:  # it was empty, and is again
@@ -169,7 +169,7 @@ class RunFolder:
                 with, or the run is of a newer format.
         """
         try:
-            self.record = read_record(self.run)
+            self.provenance = read_provenance(self.run)
         except ValueError as error:
             self.notes.append(f"{error}: whether config.yaml was changed cannot be told")
         cfg = self._config()
@@ -184,7 +184,8 @@ class RunFolder:
             text = file.read_bytes()
         except OSError as error:
             raise self._damaged(f"{file}: {error.strerror}") from error
-        known = self.record.sources.get(file.relative_to(self.path).as_posix()) if self.record is not None else None
+        digests = self.provenance.sources if self.provenance is not None else {}
+        known = digests.get(file.relative_to(self.path).as_posix())
         if known not in (None, _digest(text)):
             if not self.complete:
                 raise UserError(
@@ -198,17 +199,21 @@ class RunFolder:
     def _config(self) -> DictConfig:
         try:
             text = self.config.read_text("utf-8")
-            if self.record is not None and text != self.record.config and self.record.config.startswith(text):
+            if (
+                self.provenance is not None
+                and text != self.provenance.config
+                and self.provenance.config.startswith(text)
+            ):
                 raise ValueError("its end is missing")
             present = _load_config(text)
         except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
             reason = error.strerror if isinstance(error, OSError) else error
-            if self.record is None:
+            if self.provenance is None:
                 raise self._damaged(f"config.yaml: {reason}") from error
             return self._recorded_config(f"config.yaml is damaged ({reason})")
-        if self.record is None:
+        if self.provenance is None:
             return present
-        recorded = OmegaConf.to_container(OmegaConf.create(self.record.config))
+        recorded = OmegaConf.to_container(OmegaConf.create(self.provenance.config))
         found = changes(_mapping(recorded), _mapping(OmegaConf.to_container(present)))
         lost = [change for change in found if missing(change)]
         if lost:
@@ -217,7 +222,7 @@ class RunFolder:
             self.notes.append(
                 f"config.yaml was changed after the run ({shown(found)}): these are results of the config in run.json"
             )
-            return _load_config(self.record.config)
+            return _load_config(self.provenance.config)
         fixed = [change for change in found if change[0] not in FREE_KEYS]
         if fixed:
             raise UserError(
@@ -230,22 +235,22 @@ class RunFolder:
 
     def _recorded_config(self, why: str) -> DictConfig:
         """The config of run.json in place of one that is damaged, of which ``why`` tells."""
-        assert self.record is not None
+        assert self.provenance is not None
         self.notes.append(f"{why}: going on with the config in run.json")
         if not self.complete:
-            write_atomic(self.config, self.record.config)
-        return _load_config(self.record.config)
+            write_atomic(self.config, self.provenance.config)
+        return _load_config(self.provenance.config)
 
     def _damaged(self, what: str) -> UserError:
         return UserError(f"--resume {self.path}: the run is damaged: {what}; put back a copy, or begin a new run")
 
     def note_software(self, device: str) -> str:
         """Write down with what the run goes on; returns what is to be said where that is not what it began with."""
-        if self.record is None:
-            self.record = RunRecord(None, [], self.config.read_text("utf-8"))
-        different = self.record.resumed(device)
+        if self.provenance is None:
+            self.provenance = Provenance(None, [], self.config.read_text("utf-8"))
+        different = self.provenance.resumed(device)
         if different:
-            self.record.write(self.run)
+            self.provenance.write(self.run)
         return different and f"{different}: the results may not be those of an unbroken run to the last bit"
 
     def read_fitness(self, cfg: DictConfig) -> CandidateSource | None:

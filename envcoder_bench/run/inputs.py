@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
-from envcoder_bench.run.checks import check_task, check_values
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config_checks import check_task, check_values
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.shaping.contract import known_types

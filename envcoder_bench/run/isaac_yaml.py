@@ -13,12 +13,12 @@ from yaml import MarkedYAMLError, YAMLError
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.shell import quoted
-from envcoder_bench.run.checks import check_task
 from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys, train_defaults
+from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import check_only, covers, ignored_keys, used_keys
+from envcoder_bench.trainers.ppo.hyperparameters import check_supported
 from envcoder_bench.trainers.ppo.ranges import check_ranges
-from envcoder_bench.trainers.ppo.settings import check_supported
 
 log = logging.getLogger(__name__)
 

@@ -60,7 +60,7 @@ class Plan:
         return what + f"{len(self.waves)} waves, of up to {widest} and {_size(self.needed)} each"
 
 
-class Footprint:
+class MemoryPlanner:
     """What groups take on the run's device, by a small simulation of its task.
 
     Attributes:

@@ -26,7 +26,7 @@ from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.assemble import Shaping, assemble
-from envcoder_bench.shaping.checking import Probe, check, check_fitness
+from envcoder_bench.shaping.checking import TrialState, check, check_fitness
 from envcoder_bench.shaping.contract import Candidate, CandidateError, CandidateFunction
 from envcoder_bench.shaping.kinds import FITNESS, KINDS, STAGES
 from envcoder_bench.shaping.loading import load_candidate
@@ -50,7 +50,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Files:
+class RunFiles:
     """The files of a run, and what of the config says how they are read.
 
     Attributes:
@@ -108,43 +108,43 @@ def prepare(
         UserError: the fitness file or a baseline that all need is at fault.
     """
     with SlowFiles() as slow:
-        bench = open_bench(cfg, sources, fitness, slow, probe)
+        context = make_context(cfg, sources, fitness, slow, probe)
         collecting = gc.isenabled()
         gc.disable()  # programs are made of a million small objects that stay: looking for garbage takes longer
         try:
-            return _groups(cfg, sources, bench)
+            return _groups(cfg, sources, context)
         finally:
             if collecting:
                 gc.enable()
 
 
 @dataclass(frozen=True)
-class Bench:
+class PrepareContext:
     """What all candidates of a run are prepared with.
 
     Attributes:
-        task: its facts and a real state; ``probe``: calls functions on that state.
+        task: its facts and a real state; ``trial``: calls functions on that state.
         unshaped: the unshaped baseline, checked and traced.
     """
 
-    files: Files
+    files: RunFiles
     tracer: Tracer
     task: TaskSnapshot
-    probe: Probe
+    trial: TrialState
     unshaped: Shaping
 
 
-def open_bench(
+def make_context(
     cfg: DictConfig,
     sources: Sequence[CandidateSource],
     fitness: CandidateSource | None,
     slow: SlowFiles,
     probe: Task | None = None,
-) -> Bench:
+) -> PrepareContext:
     """Read the task's facts, load what all candidates need, and jail untrusted files. Arguments as of ``prepare``."""
     given = {source.name: source for source in sources}
     baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
-    files = Files(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
+    files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
     tracer = Tracer(cfg, [*baselines.values(), *sources, *([] if fitness is None else [fitness])])
     try:
         task, unshaped = _snapshot(probe or build_probe(cfg), files, tracer, cfg.seed)
@@ -153,35 +153,35 @@ def open_bench(
             files = replace(files, jailed=_jailed(cfg, sources, files, task))
     except CandidateError as error:
         raise UserError(f"the task {cfg.task.name} cannot be used: {error}") from error
-    return Bench(files, tracer, task, Probe(task.state, task.constants, task), unshaped)
+    return PrepareContext(files, tracer, task, TrialState(task.state, task.constants, task), unshaped)
 
 
-def check_and_trace(source: CandidateSource, bench: Bench, seed: int) -> Shaping:
+def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int) -> Shaping:
     """A candidate over the run's baseline, with what checking and tracing find. Raises CandidateError."""
-    files, task = bench.files, bench.task
+    files, task = context.files, context.task
     shaping = load_and_assemble(source, files, seed)
     with files.slow.step("checking", source.file):
-        shaping = check(shaping, task.state, task.constants, task, bench.probe)
-    return bench.tracer(replace(shaping, functions={**shaping.functions, **_fitness(files, seed)}), task)
+        shaping = check(shaping, task.state, task.constants, task, context.trial)
+    return context.tracer(replace(shaping, functions={**shaping.functions, **_fitness(files, seed)}), task)
 
 
-def _groups(cfg: DictConfig, sources: Sequence[CandidateSource], bench: Bench) -> tuple[list[Group], Faults]:
+def _groups(cfg: DictConfig, sources: Sequence[CandidateSource], context: PrepareContext) -> tuple[list[Group], Faults]:
     groups: list[Group] = []
     faults: Faults = {}
     for source in sources:
         try:
-            shaping = check_and_trace(source, bench, cfg.seed)
+            shaping = check_and_trace(source, context, cfg.seed)
             seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-            groups += [group(source, shaping, bench.unshaped, bench.files, seed) for seed in seeds]
+            groups += [make_group(source, shaping, context.unshaped, context.files, seed) for seed in seeds]
         except CandidateError as error:
             faults[source.name] = error
         else:
-            _warn_of_memory([own for own in shaping.functions.values() if KINDS[own.type].shaper])
-            bench.tracer.tell()
+            _warn_if_stateful([own for own in shaping.functions.values() if KINDS[own.type].shaper])
+            context.tracer.tell()
     return groups, faults
 
 
-def load(source: CandidateSource, files: Files, seed: int) -> Candidate:
+def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
     """Load a file as a new module, or take it from those that keep nothing. Raises CandidateError."""
     judged = files.jailed.get(source.name)
     if isinstance(judged, CandidateError):
@@ -195,13 +195,13 @@ def load(source: CandidateSource, files: Files, seed: int) -> Candidate:
                 candidate = load_fitness(source, seed)
             else:
                 candidate = load_candidate(source.name, source.source, source.file, seed)
-        if any(function.memory_line is not None for function in candidate.functions.values()):
+        if any(function.stateful_line is not None for function in candidate.functions.values()):
             return candidate
         files.loaded[key] = candidate
     return files.loaded[key]
 
 
-def load_and_assemble(source: CandidateSource, files: Files, seed: int) -> Shaping:
+def load_and_assemble(source: CandidateSource, files: RunFiles, seed: int) -> Shaping:
     """What a file defines over the run's baseline; a baseline is whole in itself. Raises CandidateError."""
     if source.name in BASELINES:
         baseline = load(source, files, seed)
@@ -210,7 +210,7 @@ def load_and_assemble(source: CandidateSource, files: Files, seed: int) -> Shapi
     return assemble(candidate, load(files.baselines[files.baseline], files, seed), files.shaper_types)
 
 
-def group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: Files, seed: int) -> Group:
+def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: RunFiles, seed: int) -> Group:
     """A group's own modules, with the dimensions and programs that were found.
 
     Args:
@@ -269,7 +269,7 @@ class Tracer:
             self._told.add(refusal)
 
 
-def _snapshot(task: Task, files: Files, tracer: Tracer, seed: int) -> tuple[TaskSnapshot, Shaping]:
+def _snapshot(task: Task, files: RunFiles, tracer: Tracer, seed: int) -> tuple[TaskSnapshot, Shaping]:
     """A task's facts and a real state, one step into episodes of the unshaped task, and the unshaped shaping."""
     contract = TaskContract.of(task)
     tracer.begin(task)
@@ -285,7 +285,7 @@ def _snapshot(task: Task, files: Files, tracer: Tracer, seed: int) -> tuple[Task
 
 
 def _jailed(
-    cfg: DictConfig, sources: Sequence[CandidateSource], files: Files, task: TaskSnapshot
+    cfg: DictConfig, sources: Sequence[CandidateSource], files: RunFiles, task: TaskSnapshot
 ) -> dict[str, Candidate | CandidateError]:
     """Have files judged where they can do no harm: here, they are programs without code from now on.
 
@@ -301,27 +301,27 @@ def _jailed(
     return judge(given, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
 
 
-def _fitness(files: Files, seed: int) -> dict[str, CandidateFunction]:
+def _fitness(files: RunFiles, seed: int) -> dict[str, CandidateFunction]:
     """What evaluations measure instead of the task's own fitness, by stage."""
     if files.fitness is None:
         return {}
     return {KINDS[FITNESS].stage: load(files.fitness, files, seed).functions[FITNESS]}
 
 
-def _check_fitness(files: Files, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:
+def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed: int) -> None:
     """Call the fitness function once. Raises UserError."""
     try:
         for function in _fitness(files, seed).values():
             with files.slow.step("checking", function.file):
-                check_fitness(function, Probe(task.state, task.constants, task), task, unshaped.action_dim)
-            _warn_of_memory([function])
+                check_fitness(function, TrialState(task.state, task.constants, task), task, unshaped.action_dim)
+            _warn_if_stateful([function])
     except CandidateError as error:
         raise UserError(f"--fitness {error}") from None
 
 
-def _warn_of_memory(functions: Sequence[CandidateFunction]) -> None:
+def _warn_if_stateful(functions: Sequence[CandidateFunction]) -> None:
     """Say which function may keep something between its calls: a resumed run begins without it."""
     for function in functions:
-        if function.memory_line is not None:
-            place = f"{function.file}:{function.memory_line}: in {function.type}"
+        if function.stateful_line is not None:
+            place = f"{function.file}:{function.stateful_line}: in {function.type}"
             log.warning("%s: keeps memory between calls, which --resume cannot restore", place)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from envcoder_bench.compile.trace import trace
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.core.profiling import CudaClock, HostClock, Recorder, Tape, Trace
+from envcoder_bench.core.profiling import ChromeTrace, CudaClock, HostClock, Profiler, Timeline
 from envcoder_bench.env.cost import measure_cost, ways
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import SLOWEST, Breakdown, CandidateCost, to_json
@@ -26,7 +26,7 @@ TRACE_SECONDS = 3.0  # of a trace at most, so that its file stays one that a bro
 COST_SECONDS = 10.0  # for the functions of all candidates of a wave together, about
 
 
-class Plan(NamedTuple):
+class Phases(NamedTuple):
     """How many iterations to leave out, to measure and to trace, in this order."""
 
     warm_up: int
@@ -34,11 +34,11 @@ class Plan(NamedTuple):
     traced: int
 
 
-def plan(iterations: int) -> Plan:
+def count_phases(iterations: int) -> Phases:
     """Two to warm up, five to measure, two to trace; where there are fewer, at least one to measure."""
     traced = 2 if iterations >= 9 else min(1, iterations - 1)
     warm_up = max(0, min(2, iterations - traced - 1))
-    return Plan(warm_up, min(5, iterations - traced - warm_up), traced)
+    return Phases(warm_up, min(5, iterations - traced - warm_up), traced)
 
 
 class RunProfile:
@@ -58,7 +58,7 @@ class RunProfile:
         self._watching: Generator[None, None, None] | None = None
         self._iteration = 0
         self._measured: Breakdown | None = None
-        self._trace: Trace | None = None
+        self._trace: ChromeTrace | None = None
         self._names: dict[str, None] = {}  # of all candidates that have trained, in their order
         self._costs: dict[str, CandidateCost] = {}
 
@@ -66,7 +66,7 @@ class RunProfile:
         """Groups begin to train; ``iteration`` of ``total`` are done."""
         self._iteration = iteration
         if self._watching is None and iteration < total:  # of several waves the first one speaks for all
-            self._watching = self._watch(plan(total - iteration), layout)
+            self._watching = self._watch(count_phases(total - iteration), layout)
             next(self._watching)
 
     def iteration_done(self, iteration: int) -> None:
@@ -75,27 +75,27 @@ class RunProfile:
         if self._watching is not None:
             next(self._watching, None)
 
-    def _watch(self, planned: Plan, layout: GroupLayout) -> Generator[None, None, None]:
+    def _watch(self, phases: Phases, layout: GroupLayout) -> Generator[None, None, None]:
         """Measure and trace; the training goes on by an iteration at every ``yield``."""
-        for _ in range(planned.warm_up):
+        for _ in range(phases.warm_up):
             yield
         first, cuda = self._iteration + 1, self._device.type == "cuda"
-        tape = Tape([CudaClock(self._device), HostClock()] if cuda else [HostClock()])
-        with Recorder(tape, self._device):
+        timeline = Timeline([CudaClock(self._device), HostClock()] if cuda else [HostClock()])
+        with Profiler(timeline, self._device):
             try:
-                for _ in range(planned.measured):
+                for _ in range(phases.measured):
                     yield
             finally:  # the run may have been stopped before all were measured
                 if self._iteration >= first:
-                    seconds, *host = tape.times()
+                    seconds, *host = timeline.times()
                     self._measured = Breakdown(
                         str(self._device), layout.num_groups, layout.envs_per_group, self._horizon, first,
-                        self._iteration, seconds, host[0] if host else {}, tape.counts, planned.warm_up > 0,
+                        self._iteration, seconds, host[0] if host else {}, timeline.counts, phases.warm_up > 0,
                     )  # fmt: skip
-        if planned.traced:
+        if phases.traced:
             self._folder.mkdir(exist_ok=True)
-            with Trace(self._folder / "trace.json", self._device, TRACE_SECONDS) as self._trace:
-                for _ in range(planned.traced):
+            with ChromeTrace(self._folder / "trace.json", self._device, TRACE_SECONDS) as self._trace:
+                for _ in range(phases.traced):
                     yield
                     self._trace.end_iteration()
 

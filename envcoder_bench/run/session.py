@@ -14,9 +14,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.grouping import flush_messages
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
+from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask

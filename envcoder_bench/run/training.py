@@ -23,7 +23,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.plan import Plan, release, used_bytes
 from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
-from envcoder_bench.run.result import RunResult, finished, unfinished
+from envcoder_bench.run.run_result import RunResult, finished, unfinished
 from envcoder_bench.run.session import Session, Wave, make_trainer
 from envcoder_bench.shaping.contract import Shaping
 

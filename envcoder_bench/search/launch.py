@@ -13,11 +13,11 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.report.words import counted
-from envcoder_bench.run.checks import check_training, check_values
+from envcoder_bench.run.config_checks import check_training, check_values
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.plan import Footprint
+from envcoder_bench.run.plan import MemoryPlanner
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
@@ -113,12 +113,12 @@ class Asked:
             self.budget().check_price(provider)
         check_training(cfg)
         with user_input():
-            footprint = Footprint(cfg)
-        footprint.refuse_too_large()
+            planner = MemoryPlanner(cfg)
+        planner.refuse_too_large()
         trusted = cfg.copy()
         trusted.untrusted = False
         # the fitness function is tried on a state of the task
-        prepare(trusted, [], read_fitness(cfg), footprint.take_probe())
+        prepare(trusted, [], read_fitness(cfg), planner.take_probe())
         confinement()
 
     def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:

@@ -14,7 +14,7 @@ from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.words import without_folders
 from envcoder_bench.run.folder import CandidateSource
-from envcoder_bench.run.plan import Footprint, release
+from envcoder_bench.run.plan import MemoryPlanner, release
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal, Proposer
@@ -32,7 +32,7 @@ class Checker:
         self._folder = folder
         self._cfg = cfg.copy()
         self._cfg.seeds = 1
-        self._footprint = Footprint(self._cfg)
+        self._planner = MemoryPlanner(self._cfg)
         self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
 
     def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
@@ -62,7 +62,7 @@ class Checker:
         errors = {}
         for group in groups:
             try:
-                self._footprint.plan([group])
+                self._planner.plan([group])
             except UserError as error:
                 errors[group.name] = str(error)
         return errors

@@ -12,7 +12,7 @@ from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
 from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.result import RunResult
+from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.search.feedback import explain, idea
 from envcoder_bench.search.folder import Round, shown
 from envcoder_bench.search.llm import Usage

@@ -26,25 +26,25 @@ CPU = torch.device("cpu")
 
 def check(
     shaping: Shaping,
-    probe_state: dict[str, Tensor],
+    state: dict[str, Tensor],
     constants: dict[str, Tensor],
     task: AnyTask,
-    probe: Probe | None = None,
+    trial: TrialState | None = None,
 ) -> Shaping:
     """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
 
     Args:
-        probe_state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is
+        state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is
             made here for the width at hand, ``progress_buf`` too if it is missing.
         constants: the task's.
-        probe: made of these before, for many checks on one state.
+        trial: made of these before, for many checks on one state.
 
     Raises:
         CandidateError: a function raises, returns what its contract does not allow or what is not finite, or changes
             its input in place. The functions have run by then: load the candidate again for training.
     """
     try:
-        return _check(shaping, probe or Probe(probe_state, constants, task), task)
+        return _check(shaping, trial or TrialState(state, constants, task), task)
     except CandidateError as error:
         fault = error
     # without traceback and cause, whose frames would keep all that the candidate allocated
@@ -52,35 +52,35 @@ def check(
     raise fault.with_traceback(None)
 
 
-def _check(shaping: Shaping, probe: Probe, task: AnyTask) -> Shaping:
+def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
     widths, components = {}, ()
     with torch.no_grad():
-        probe.action_dim = _action_dim(shaping, probe, task)
+        trial.action_dim = _action_dim(shaping, trial, task)
         for function in shaping.functions.values():
             kind = KINDS[function.type]
             if kind.acts:
                 continue  # called with its width
-            made, own = probe.results(function, task)
+            made, own = trial.results(function, task)
             if kind.components:
                 components = tuple(own)
             if VALUE in made and made[VALUE].dim() == 2:
                 widths[kind.stage] = made[VALUE].shape[1]
     effort = any(KINDS[function.type].effort for function in shaping.functions.values())
-    return replace(shaping, widths=widths, action_dim=probe.action_dim, effort=effort, components=components)
+    return replace(shaping, widths=widths, action_dim=trial.action_dim, effort=effort, components=components)
 
 
-def check_fitness(function: CandidateFunction, probe: Probe, task: AnyTask, action_dim: int) -> None:
+def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask, action_dim: int) -> None:
     """Call ``compute_fitness`` once, beside actions of this width.
 
     Raises:
         CandidateError: as ``check``.
     """
     with torch.no_grad():
-        probe.action_dim = action_dim
-        probe.results(function, task)
+        trial.action_dim = action_dim
+        trial.results(function, task)
 
 
-class Probe:
+class TrialState:
     """A state on which functions are tried out."""
 
     def __init__(self, state: dict[str, Tensor], constants: dict[str, Tensor], task: AnyTask) -> None:
@@ -186,7 +186,7 @@ def in_place(key: str) -> str:
     return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
 
 
-def _action_dim(shaping: Shaping, probe: Probe, task: AnyTask) -> int:
+def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
     """The width of the action: the file's ACTION_DIM, else the widest that works; the task's own without a function."""
     function = next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
     if function is None:
@@ -195,15 +195,15 @@ def _action_dim(shaping: Shaping, probe: Probe, task: AnyTask) -> int:
             raise CandidateError(message, shaping.file)
         return task.default_action_dim
     if function.action_dim is not None:
-        _try_width(function, function.action_dim, probe, task)
+        _try_width(function, function.action_dim, trial, task)
         return function.action_dim
-    bind(function, StateDict(probe.inputs(task.device)))  # an unknown parameter fails at any width
-    fits = probe.widths_that_fit(function, task.num_dofs)
+    bind(function, StateDict(trial.inputs(task.device)))  # an unknown parameter fails at any width
+    fits = trial.widths_that_fit(function, task.num_dofs)
     for width in range(MAX_ACTION_DIM, 0, -1):
         if fits and width not in fits:
             continue
         try:
-            _try_width(function, width, probe, task)
+            _try_width(function, width, trial, task)
         except CandidateError:
             continue
         if width == MAX_ACTION_DIM:
@@ -214,19 +214,19 @@ def _action_dim(shaping: Shaping, probe: Probe, task: AnyTask) -> int:
                 stacklevel=3,
             )
         return width
-    return _explain_no_width(function, probe, task)
+    return _explain_no_width(function, trial, task)
 
 
-def _try_width(function: CandidateFunction, width: int, probe: Probe, task: AnyTask) -> None:
-    probe.action_dim = width
-    probe.results(function, task)
+def _try_width(function: CandidateFunction, width: int, trial: TrialState, task: AnyTask) -> None:
+    trial.action_dim = width
+    trial.results(function, task)
 
 
-def _explain_no_width(function: CandidateFunction, probe: Probe, task: AnyTask) -> int:
+def _explain_no_width(function: CandidateFunction, trial: TrialState, task: AnyTask) -> int:
     """Raise what an action as wide as the joints, the likeliest, meets."""
     cause: CandidateError | None = None
     try:
-        _try_width(function, task.num_dofs, probe, task)
+        _try_width(function, task.num_dofs, trial, task)
     except CandidateError as error:
         cause = error
     told = f"with actions of width {task.num_dofs} it {cause.message}" if cause else "set ACTION_DIM"

@@ -70,7 +70,7 @@ class CandidateFunction:
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
         random_line: where it may draw random numbers; None if it surely does not.
         generator_line: where it may draw them from a generator, not from the group's stream; None if surely not.
-        memory_line: where it may keep something for its next call; None if it surely does not.
+        stateful_line: where it may keep something for its next call; None if it surely does not.
         program: what ``call`` interprets, if the function's own code is not here; None: tracing finds out.
     """
 
@@ -82,7 +82,7 @@ class CandidateFunction:
     action_dim: int | None = None
     random_line: int | None = None
     generator_line: int | None = None
-    memory_line: int | None = None
+    stateful_line: int | None = None
     program: Program | None = None
 
 

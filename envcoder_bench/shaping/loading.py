@@ -98,7 +98,7 @@ def load_candidate(
             action_dim=action_dim if KINDS[shaper_type].acts else None,
             random_line=scan.random_line(name_in_file),
             generator_line=scan.generator_line(name_in_file),
-            memory_line=scan.memory_line(name_in_file),
+            stateful_line=scan.stateful_line(name_in_file),
         )
     _refuse_bad_sets(functions, action_dim, scan, file, types)
     _unload_after(functions.values(), str(module["__name__"]))

@@ -117,7 +117,7 @@ class Scan:
         ]
         return min(lines, default=None)
 
-    def memory_line(self, name: str) -> int | None:
+    def stateful_line(self, name: str) -> int | None:
         """The first line that may keep something for the next call, among all that function ``name`` reaches."""
         reached = self._reached(name)
         for node in reached:

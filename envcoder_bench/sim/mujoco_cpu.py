@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from typing import Union
 
 import mujoco
 import numpy as np
@@ -21,17 +20,17 @@ from torch import Tensor
 
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
-from envcoder_bench.sim.snapshot import restore, save
 
 # MuJoCo's two counted warnings that it dropped contacts or constraint rows, for want of memory; they are neighbours
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
 _MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # of the 13 numbers of a free body
 _MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
 
-Rows = Union[slice, np.ndarray]  # of environments
+Rows = slice | np.ndarray  # of environments
 _ALL = slice(None)
 
 

@@ -21,6 +21,7 @@ import warp as wp
 from torch import Tensor
 
 from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
 from envcoder_bench.sim.mujoco_warp_kernels import (
     add_contact_forces,
@@ -31,7 +32,6 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
     write,
 )
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
-from envcoder_bench.sim.snapshot import restore, save
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no line for each of the many modules it loads
 

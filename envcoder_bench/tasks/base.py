@@ -12,7 +12,7 @@ from torch import Tensor
 HUMAN, UNSHAPED = BASELINES = ("human", "unshaped")  # every task's folder has a candidate file of each name
 
 
-Source = Union[str, float, Tuple[float, ...], Callable[[Any], Tensor], None]
+FieldSource = Union[str, float, Tuple[float, ...], Callable[[Any], Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Field:
     shape: tuple[int, ...] | None
     unit: str
     meaning: str
-    source: Source = None
+    source: FieldSource = None
 
 
 class Task(ABC):

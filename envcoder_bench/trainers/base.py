@@ -14,7 +14,7 @@ from envcoder_bench.env.base import Env, EnvStep
 
 Params = Mapping[str, Any]
 Widths = Tuple[int, int]  # of a group's observation and action
-Memory = Callable[[Sequence[Widths]], int]  # from the widths of groups to bytes
+MemoryEstimate = Callable[[Sequence[Widths]], int]  # from the widths of groups to bytes
 Stats = Mapping[str, Tensor]  # by name: (num_groups,), NaN for groups that have failed
 
 
@@ -46,7 +46,7 @@ class Trainer(ABC):
 
     @classmethod
     @abstractmethod
-    def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> Memory:
+    def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> MemoryEstimate:
         """Estimate, before anything is allocated, what groups of any widths take together."""
 
     @abstractmethod

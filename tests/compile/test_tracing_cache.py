@@ -29,9 +29,9 @@ def traced(code=CODE, task=None, seed=0, text=None):
     task, recorded = task or FakeTask(4), []
     own = shaping(code, task=task)
     cache = ProgramCache({"mine.py": code if text is None else text}, task.state, task.constants, seed)
-    original = tracing.Sample.record
+    original = tracing.SampleState.record
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracing.Sample, "record", lambda *given: recorded.append(given[2].type) or original(*given))
+        patch.setattr(tracing.SampleState, "record", lambda *given: recorded.append(given[2].type) or original(*given))
         programs = trace(own, task.state, task.constants, task, Memo(cache))[0].programs
     return programs, [kind for kind in recorded if kind == "compute_reward"]
 

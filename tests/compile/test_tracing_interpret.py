@@ -10,9 +10,9 @@ import torch
 from tracing_fakes import Compiled, eager, function, make_state, record
 from tracing_table import TABLE
 
+from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.interpret import BINARY, OTHERS, UNARY, Interpreter
 from envcoder_bench.compile.program import FLOATS, Output, Program
-from envcoder_bench.compile.source import write_source
 from envcoder_bench.core import stream
 
 LOW = {"i64": -(2**63), "i32": -(2**31), "u8": 0}
@@ -131,7 +131,7 @@ def test_no_cast_in_c_is_beyond_what_c_defines(kind, to):
     """Processors agree with the guard, so only the text tells; compilers may make anything of what is left open."""
     program = Program()
     program.outputs["value"] = Output([program.cast(program.add("load", kind, name="x"), to)], to)
-    code = write_source(program, {"value": "O[{place}] = {value};"}).code
+    code = write_c(program, {"value": "O[{place}] = {value};"}).statements
     limit = "9.223372036854776e+18" if to == "i64" else "2147483648.0"
     assert f"v0 >= -{limit}" in code and f"v0 < {limit}" in code
 

@@ -185,9 +185,9 @@ def test_kernels_in_a_cuda_graph_read_the_state_of_the_replay(on_cuda):
     expected, state = kernel.run(make_state(64, 2)), make_state(64, 2)
     kernel.run(make_state(64, 3))
     for name, x in state.items():
-        kernel.memory.state[name].copy_(x.repeat(len(kernel.programs), *[1] * (x.dim() - 1)))
+        kernel.buffers.state[name].copy_(x.repeat(len(kernel.programs), *[1] * (x.dim() - 1)))
     graph.replay()
     for g, own in enumerate(expected):
         for name, part in zip(("floats", "wholes"), own):
-            rows = kernel.memory.outputs[name][g * 64 : (g + 1) * 64, : part.shape[1]]
+            rows = kernel.buffers.outputs[name][g * 64 : (g + 1) * 64, : part.shape[1]]
             torch.testing.assert_close(rows, part, rtol=0, atol=0, equal_nan=True)

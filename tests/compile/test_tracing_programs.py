@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from shaping_fakes import FakeTask, shaping
-from tracing_fakes import ROWS, STORES, Compiled, function, make_state, record, source
+from tracing_fakes import ROWS, STORES, Compiled, c_code, function, make_state, record
 
+from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.program import FLOATS, KINDS, Output, Program, convert
 from envcoder_bench.compile.recorder import Recorder
-from envcoder_bench.compile.source import write_source
 from envcoder_bench.compile.trace import trace
 from envcoder_bench.core import noise, stream
 
@@ -91,13 +91,13 @@ def sources(codes):
     for code in codes:
         own, refused = trace(shaping(code, task=task), task.state, task.constants, task)
         assert not refused
-        made.append(write_source(own.programs["reward"], {"value": "O_value[{place}] = {value};"}))
+        made.append(write_c(own.programs["reward"], {"value": "O_value[{place}] = {value};"}))
     return made
 
 
 def test_candidates_that_differ_in_numbers_share_their_code():
     made = sources([SWEEP.format(a=0.3 + 0.1 * i, b=1.7 + i) for i in range(6)] + [SWEEP.format(a=1.0, b=1.0)])
-    assert len({own.code for own in made}) == 1 and len({own.constants for own in made}) == 7
+    assert len({own.statements for own in made}) == 1 and len({own.constants for own in made}) == 7
     assert len({len(own.constants) for own in made}) == 1
 
 
@@ -105,13 +105,13 @@ def test_other_structures_are_other_code():
     base = SWEEP.format(a=0.3, b=1.7)
     others = [base.replace("dof_pos[:, 0]", "dof_pos[:, 1]"), base.replace("torch.exp", "torch.tanh")]
     others += [base.replace("norm(dim=-1)", "norm(p=1, dim=-1)"), base.replace("> 1.7", ">= 1.7")]
-    assert len({own.code for own in sources([base, *others])}) == 5
+    assert len({own.statements for own in sources([base, *others])}) == 5
 
 
 def test_programs_that_share_their_code_keep_their_numbers():
     bodies = [f"torch.exp(-x / {0.5 + i}) * {0.1 * i} + s.unsqueeze(1) ** 2 * {i}.5" for i in range(20)]
     programs = [record(function(body), make_state(8)) for body in bodies]
-    assert len({write_source(program, STORES).code for program in programs}) == 1
+    assert len({write_c(program, STORES).statements for program in programs}) == 1
     kernel, state = Compiled(programs, 6), make_state(6, 3)
     assert len(kernel.launches) == 1
     for body, made in zip(bodies, kernel.run(state)):
@@ -130,16 +130,16 @@ def test_many_programs_are_several_kernels_and_order_does_not_matter():
 
 
 def test_only_what_is_wanted_is_computed():
-    made = source("v, w = x.sin(), y.exp()\nreturn v[:, :1]")
-    assert made.code.count("sinf(") == 1 and "expf" not in made.code and made.state == (("x", "float"),)
-    made = source("torch.sin(x) + torch.sin(x)")  # the same operation of the same numbers is computed once
-    assert made.code.count("sinf(") == 4
+    made = c_code("v, w = x.sin(), y.exp()\nreturn v[:, :1]")
+    assert made.statements.count("sinf(") == 1 and "expf" not in made.statements and made.state == (("x", "float"),)
+    made = c_code("torch.sin(x) + torch.sin(x)")  # the same operation of the same numbers is computed once
+    assert made.statements.count("sinf(") == 4
 
 
 def test_inactive_groups_keep_their_rows():
     programs = [record(function("x * 2.0"), make_state(8)) for _ in range(3)]
     kernel = Compiled(programs, 4)
-    kernel.memory.active[1] = 0
+    kernel.buffers.active[1] = 0
     made, state = kernel.run(make_state(4, 1)), make_state(4, 1)
     assert torch.equal(made[1].floats, torch.full((4, 4), -77.0, dtype=torch.float64))
     for g in (0, 2):

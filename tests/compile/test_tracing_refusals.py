@@ -331,8 +331,8 @@ def test_the_tasks_own_drives_are_traced_without_a_function():
 
 def test_functions_that_several_groups_share_are_traced_once(monkeypatch):
     task, memo, calls = FakeTask(4), trace.Memo(), []
-    original = trace.Sample.record
-    monkeypatch.setattr(trace.Sample, "record", lambda *given: calls.append(given[1].stage) or original(*given))
+    original = trace.SampleState.record
+    monkeypatch.setattr(trace.SampleState, "record", lambda *given: calls.append(given[1].stage) or original(*given))
     own = shaping("def compute_goal(commands):\n    return {'commands': commands * 0.5}\n", task=task)
     for _ in range(3):
         trace.trace(own, task.state, task.constants, task, memo)

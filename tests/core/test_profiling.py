@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from envcoder_bench.core import profiling
-from envcoder_bench.core.profiling import EVALUATION, REST, CudaClock, HostClock, Recorder, Tape, Trace, span
+from envcoder_bench.core.profiling import EVALUATION, REST, ChromeTrace, CudaClock, HostClock, Profiler, Timeline, span
 
 CPU = torch.device("cpu")
 
@@ -30,8 +30,8 @@ def clock():
 
 
 def test_every_moment_belongs_to_the_innermost_span(clock):
-    tape = Tape([clock])
-    with Recorder(tape, CPU):
+    timeline = Timeline([clock])
+    with Profiler(timeline, CPU):
         clock.now += 1
         with span("outer"):
             clock.now += 10
@@ -44,13 +44,13 @@ def test_every_moment_belongs_to_the_innermost_span(clock):
             with span("outer"):
                 clock.now += 10_000
         clock.now += 1
-    assert tape.times() == [{REST: 2, "outer": 11_020, "inner": 200}]
-    assert tape.counts == {"outer": 3, "inner": 1}
+    assert timeline.times() == [{REST: 2, "outer": 11_020, "inner": 200}]
+    assert timeline.counts == {"outer": 3, "inner": 1}
 
 
 def test_a_whole_span_takes_in_those_within(clock):
-    tape = Tape([clock])
-    with Recorder(tape, CPU):
+    timeline = Timeline([clock])
+    with Profiler(timeline, CPU):
         with span("evaluation", whole=True):
             clock.now += 1
             with span("physics"):
@@ -60,69 +60,69 @@ def test_a_whole_span_takes_in_those_within(clock):
             clock.now += 1
         with span("physics"):
             clock.now += 7
-    assert tape.times() == [{REST: 0, "evaluation": 4, "physics": 7}]
-    assert tape.counts == {"evaluation": 1, "physics": 1}
+    assert timeline.times() == [{REST: 0, "evaluation": 4, "physics": 7}]
+    assert timeline.counts == {"evaluation": 1, "physics": 1}
 
 
 def test_an_exception_ends_its_spans(clock):
-    tape = Tape([clock])
-    with pytest.raises(ValueError, match="inside"), Recorder(tape, CPU), span("outer"), span("inner"):
+    timeline = Timeline([clock])
+    with pytest.raises(ValueError, match="inside"), Profiler(timeline, CPU), span("outer"), span("inner"):
         clock.now += 1
         raise ValueError("inside")
     clock.now += 5
-    assert tape.times() == [{REST: 5, "inner": 1, "outer": 0}]
+    assert timeline.times() == [{REST: 5, "inner": 1, "outer": 0}]
 
 
 def test_each_clock_has_its_own_times(clock):
     twice = Clock()
-    tape = Tape([clock, twice])
-    with Recorder(tape, CPU), span("physics"):
+    timeline = Timeline([clock, twice])
+    with Profiler(timeline, CPU), span("physics"):
         clock.now += 1
         twice.now += 2
-    assert [times["physics"] for times in tape.times()] == [1, 2]
+    assert [times["physics"] for times in timeline.times()] == [1, 2]
 
 
 def test_no_span_is_made_unless_a_profile_is_on(clock):
     assert span("physics") is span("reward")
-    with Recorder(Tape([clock]), CPU):
+    with Profiler(Timeline([clock]), CPU):
         assert span("physics") is not span("physics")
     assert span("physics") is span("reward")
 
 
 def test_a_profile_ends_with_an_error_in_it(clock):
-    with pytest.raises(ValueError), Recorder(Tape([clock]), CPU):
+    with pytest.raises(ValueError), Profiler(Timeline([clock]), CPU):
         raise ValueError
-    assert profiling._recorder is None
+    assert profiling._active is None
 
 
 def test_there_is_one_profile_at_a_time(clock):
-    with Recorder(Tape([clock]), CPU):
-        with pytest.raises(RuntimeError, match="already"), Recorder(Tape([clock]), CPU):
+    with Profiler(Timeline([clock]), CPU):
+        with pytest.raises(RuntimeError, match="already"), Profiler(Timeline([clock]), CPU):
             pass
-        assert profiling._recorder is not None
+        assert profiling._active is not None
 
 
 def test_other_threads_are_not_measured(clock):
-    tape = Tape([clock])
+    timeline = Timeline([clock])
 
     def work():
         with span("stranger"):
             clock.now += 1
 
-    with Recorder(tape, CPU), span("update"):
+    with Profiler(timeline, CPU), span("update"):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert tape.times() == [{REST: 0, "update": 1}]
+    assert timeline.times() == [{REST: 0, "update": 1}]
 
 
 def test_the_host_clock_is_in_seconds():
     clock = HostClock()
-    tape = Tape([clock])
+    timeline = Timeline([clock])
     began = clock.stamp()
-    with Recorder(tape, CPU), span("work"):
+    with Profiler(timeline, CPU), span("work"):
         torch.ones(100).sum()
-    (times,) = tape.times()
+    (times,) = timeline.times()
     assert 0 < times["work"] <= clock.stamp() - began
 
 
@@ -131,7 +131,7 @@ def _names(path):
 
 
 def test_a_trace_shows_spans_and_operations(tmp_path):
-    with Trace(tmp_path / "trace.json", CPU, 60.0) as trace:
+    with ChromeTrace(tmp_path / "trace.json", CPU, 60.0) as trace:
         with span("physics"):
             torch.ones(4).cosh()
         trace.end_iteration()
@@ -142,7 +142,7 @@ def test_a_trace_shows_spans_and_operations(tmp_path):
 
 
 def test_a_trace_ends_before_an_evaluation(tmp_path):
-    with Trace(tmp_path / "trace.json", CPU, 60.0) as trace:
+    with ChromeTrace(tmp_path / "trace.json", CPU, 60.0) as trace:
         torch.ones(4).cosh()
         with span(EVALUATION, whole=True), span("physics"):
             torch.ones(4).sinh()
@@ -157,7 +157,7 @@ def test_a_trace_ends_before_an_evaluation(tmp_path):
 
 
 def test_a_trace_ends_when_its_time_is_over(tmp_path):
-    with Trace(tmp_path / "trace.json", CPU, 0.0) as trace:
+    with ChromeTrace(tmp_path / "trace.json", CPU, 0.0) as trace:
         torch.ones(4).cosh()
         with span("physics"):
             torch.ones(4).sinh()
@@ -169,7 +169,7 @@ def test_a_trace_ends_when_its_time_is_over(tmp_path):
 
 
 def test_a_trace_goes_on_only_if_another_iteration_is_likely_to_fit(tmp_path):
-    with Trace(tmp_path / "trace.json", CPU, 0.0) as trace:
+    with ChromeTrace(tmp_path / "trace.json", CPU, 0.0) as trace:
         torch.ones(4).cosh()
         trace.end_iteration()
         torch.ones(4).sinh()
@@ -185,8 +185,8 @@ def test_on_cuda_a_replay_counts_to_the_span_around_it_and_nothing_waits():
     x = torch.randn(2048, 2048, device=device)
     torch.mm(x, x)
     graph = torch.cuda.CUDAGraph()
-    tape = Tape([CudaClock(device), HostClock()])
-    with Recorder(tape, device):
+    timeline = Timeline([CudaClock(device), HostClock()])
+    with Profiler(timeline, device):
         with torch.cuda.graph(graph), span("capture"):  # an event in a capture could not be read
             for _ in range(50):
                 y = torch.mm(x, x)
@@ -200,8 +200,8 @@ def test_on_cuda_a_replay_counts_to_the_span_around_it_and_nothing_waits():
                 y = y + 1
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    on_device, on_host = tape.times()
-    assert "capture" not in tape.counts
+    on_device, on_host = timeline.times()
+    assert "capture" not in timeline.counts
     # 50 products of 2048 x 2048 matrices against one sum; the host only launches them
     assert on_device["physics"] > 3 * on_device["reward"] > 0
     assert on_device["physics"] > 3 * on_host["physics"] > 0

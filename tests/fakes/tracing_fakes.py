@@ -14,9 +14,9 @@ from torch import Tensor
 
 from envcoder_bench import torch_utils
 from envcoder_bench.compile import kernels, trace  # noqa: F401  (trace knows all rules)
+from envcoder_bench.compile.c_code import CCode, write_c
 from envcoder_bench.compile.program import FLOATS, Output, Program
 from envcoder_bench.compile.recorder import Recorder
-from envcoder_bench.compile.source import Source, write_source
 from envcoder_bench.compile.trace import ROWS
 
 Function = Callable[..., object]
@@ -133,11 +133,11 @@ class Compiled:
         state: dict[str, Tensor] | None = None,
     ) -> None:
         self.n, self.device, groups = n, torch.device(device), len(programs)
-        self.programs, self.sources = programs, [write_source(program, STORES) for program in programs]
+        self.programs, self.codes = programs, [write_c(program, STORES) for program in programs]
         widths = [max(len(p.outputs[name].nodes) for p in programs) for name in STORES]
         state = make_state(n) if state is None else state
         state = {name: x.repeat(groups, *[1] * (x.dim() - 1)) for name, x in state.items()}
-        self.memory = kernels.Memory(
+        self.buffers = kernels.StageBuffers(
             {name: x.to(device) for name, x in state.items()},
             {
                 "floats": torch.zeros(groups * n, max(widths[0], 1), dtype=torch.float64, device=device),
@@ -148,29 +148,29 @@ class Compiled:
             torch.zeros((), dtype=torch.int64, device=device),
         )
         seeds = list(seeds) or [0] * groups
-        jobs = [kernels.Job(g, seed, source) for g, (seed, source) in enumerate(zip(seeds, self.sources))]
-        self.launches = kernels.launches([(jobs, self.memory)], n)[0][0]
+        jobs = [kernels.GroupProgram(g, seed, code) for g, (seed, code) in enumerate(zip(seeds, self.codes))]
+        self.launches = kernels.launches([(jobs, self.buffers)], n)[0][0]
 
     def run(self, state: dict[str, Tensor], step: int = 0) -> list[Result]:
         """Each program's numbers for one and the same ``state`` of n environments."""
         for name, x in state.items():
-            self.memory.state[name].copy_(x.repeat(len(self.programs), *[1] * (x.dim() - 1)))
-        self.memory.step.fill_(step)
-        for buffer in self.memory.outputs.values():
+            self.buffers.state[name].copy_(x.repeat(len(self.programs), *[1] * (x.dim() - 1)))
+        self.buffers.step.fill_(step)
+        for buffer in self.buffers.outputs.values():
             buffer.fill_(-77)
         for launch in self.launches:
             launch()
         results = []
         for g, program in enumerate(self.programs):
-            parts = (self.memory.outputs[name][g * self.n : (g + 1) * self.n] for name in STORES)
+            parts = (self.buffers.outputs[name][g * self.n : (g + 1) * self.n] for name in STORES)
             results.append(
                 Result(*(x[:, : len(program.outputs[name].nodes)].clone() for name, x in zip(STORES, parts)))
             )
         return results
 
 
-def source(body: str, n: int = 8) -> Source:
+def c_code(body: str, n: int = 8) -> CCode:
     """The C code of an expression."""
     made = record(function(body), make_state(n))
     assert isinstance(made, Program), made
-    return write_source(made, STORES)
+    return write_c(made, STORES)

@@ -19,7 +19,7 @@ from envcoder_bench.core import stream
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.prepare import baseline_sources
 from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.checking import Probe, check
+from envcoder_bench.shaping.checking import TrialState, check
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.shaping.loading import load_candidate
@@ -75,7 +75,7 @@ def setting(task):
     """What trusted files of a task share."""
     own = make_task(task)
     state = state_of(own)
-    return state, load_candidate("human", baseline_of(own), "human.py"), Probe(state, own.constants, own), Memo()
+    return state, load_candidate("human", baseline_of(own), "human.py"), TrialState(state, own.constants, own), Memo()
 
 
 @pytest.mark.parametrize("task, name", NAMES)

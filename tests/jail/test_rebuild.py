@@ -13,9 +13,9 @@ from jail_fakes import NUM_ENVS, make_task, state_of
 from tracing_fakes import Compiled, make_state
 from tracing_operations import every_node
 
+from envcoder_bench.compile.c_code import write_c
 from envcoder_bench.compile.interpret import BINARY, OTHERS, UNARY, Interpreter
 from envcoder_bench.compile.program import FLOATS, Node, Output, Program
-from envcoder_bench.compile.source import write_source
 from envcoder_bench.core import stream
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.rebuild import MAX_LIVE, MAX_NODES, OPERATIONS, Contract, clean, most_live, rebuild
@@ -125,7 +125,7 @@ def test_every_single_change_of_an_answer_is_refused_or_harmless(contract):
             taken += 1
             state = state_of(make_task())
             for function in candidate.functions.values():
-                write_source(function.program, {"value": "O[{place}] = {value};"})
+                write_c(function.program, {"value": "O[{place}] = {value};"})
                 value = function.call(state, torch.zeros(NUM_ENVS, 12))
                 assert value.shape == (NUM_ENVS,)
     assert taken > 3  # other constants, columns, lines are as good as the first
@@ -305,5 +305,5 @@ def test_columns_beyond_are_never_written():
     """The C code of a program names just the columns that were checked."""
     program = Program()
     program.outputs["value"] = Output([program.add("load", "f32", name="dof_pos", column=11)], "f32")
-    assert "S_dof_pos[11]" in write_source(program, {"value": "O[{place}] = {value};"}).code
+    assert "S_dof_pos[11]" in write_c(program, {"value": "O[{place}] = {value};"}).statements
     assert set(FLOATS) == {"f32", "f64"}

@@ -12,7 +12,7 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run import plan as memory
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.plan import Footprint, parse_size, split
+from envcoder_bench.run.plan import MemoryPlanner, parse_size, split
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 
 
@@ -66,32 +66,32 @@ class Group:
     shaping: Width
 
 
-def footprint(task="Anymal", *overrides):
+def planner(task="Anymal", *overrides):
     cfg = compose_config(task, list(overrides))
     cfg.sim, cfg.device = "mujoco_cpu", "cpu"
-    return Footprint(cfg)
+    return MemoryPlanner(cfg)
 
 
 GROUPS = [Group(str(k), Width(obs_dim, 12)) for k, obs_dim in enumerate([48, 30, 48, 300, 48, 60, 48, 48, 10])]
 
 
-def footprint_bytes(wave):
-    return footprint().bytes([(group.shaping.obs_dim, group.shaping.action_dim) for group in wave])
+def planned_bytes(wave):
+    return planner().bytes([(group.shaping.obs_dim, group.shaping.action_dim) for group in wave])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
 def test_a_plan_has_the_fewest_waves_that_fit(count):
     def largest(k):
-        return max(footprint_bytes(wave) for wave in split(GROUPS, k))
+        return max(planned_bytes(wave) for wave in split(GROUPS, k))
 
     limit = largest(count)
-    plan = footprint("Anymal", f"max_memory={limit}B").plan(GROUPS)
+    plan = planner("Anymal", f"max_memory={limit}B").plan(GROUPS)
     waves = len(plan.waves)
     assert plan.waves == split(GROUPS, waves)
     assert plan.needed == largest(waves) <= limit == plan.available
     assert all(largest(fewer) > limit for fewer in range(1, waves))
-    assert plan.at_once == footprint_bytes(GROUPS)
+    assert plan.at_once == planned_bytes(GROUPS)
     assert (f"{waves} waves" if waves > 1 else "one wave") in str(plan)
 
 
@@ -100,47 +100,47 @@ def test_a_plan_has_the_fewest_waves_that_fit(count):
 def test_a_candidate_whose_width_pads_all_is_named_with_what_it_costs(obs, act):
     wide = Group("wide", Width(obs, act))
     groups = [*GROUPS[:3], wide, *GROUPS[4:]]
-    plan = footprint("Anymal", "max_memory=100TB").plan(groups)
+    plan = planner("Anymal", "max_memory=100TB").plan(groups)
     (told,) = plan.wide
     others = [group for group in groups if group is not wide]
     program = int(memory.PROGRAM["cpu"])
-    cost = footprint_bytes(groups) - (footprint_bytes(others) + footprint_bytes([wide]) - program)
+    cost = planned_bytes(groups) - (planned_bytes(others) + planned_bytes([wide]) - program)
     kind = f"{obs:,} observations" if obs > 48 else f"{act:,} actions"
     assert told.startswith(f"wide has {kind} and the next widest candidate {60 if obs > 48 else 12}: all are padded")
-    assert f"costs {memory._size(cost)} of the {memory._size(footprint_bytes(groups))}" in told
+    assert f"costs {memory._size(cost)} of the {memory._size(planned_bytes(groups))}" in told
 
 
 def test_a_candidate_of_an_ordinary_width_is_not_named():
-    assert footprint().plan(GROUPS).wide == ()
-    assert footprint().plan(GROUPS[3:4]).wide == ()
+    assert planner().plan(GROUPS).wide == ()
+    assert planner().plan(GROUPS[3:4]).wide == ()
 
 
 @pytest.mark.slow
 def test_one_group_that_does_not_fit_is_named_with_what_it_needs():
-    alone = max(footprint_bytes([group]) for group in GROUPS)
-    tight = footprint("Anymal", f"max_memory={alone - 1}B")
+    alone = max(planned_bytes([group]) for group in GROUPS)
+    tight = planner("Anymal", f"max_memory={alone - 1}B")
     tight.refuse_too_large()  # not known before the candidates are loaded: others are narrower
     with pytest.raises(UserError, match=r"^3 with 256 environments needs .* about 2\d\d environments fit; lower"):
         tight.plan(GROUPS)
     with pytest.raises(UserError, match="one candidate with 256 environments needs about"):
-        footprint("Anymal", "max_memory=1MB").refuse_too_large()
+        planner("Anymal", "max_memory=1MB").refuse_too_large()
 
 
 def test_a_wave_that_has_begun_stays_as_it_is():
-    largest = footprint_bytes(GROUPS[3:4])  # what begins with less memory than before goes on all the same
-    plan = footprint("Anymal", f"max_memory={largest}B").plan(GROUPS[5:], begun=GROUPS[:5])
+    largest = planned_bytes(GROUPS[3:4])  # what begins with less memory than before goes on all the same
+    plan = planner("Anymal", f"max_memory={largest}B").plan(GROUPS[5:], begun=GROUPS[:5])
     assert plan.waves[0] == GROUPS[:5]
     assert list(chain(*plan.waves[1:])) == GROUPS[5:]
-    assert footprint("Anymal").plan([], begun=GROUPS[:2]).waves == [GROUPS[:2]]
-    assert footprint("Anymal").plan([]).waves == []
+    assert planner("Anymal").plan([], begun=GROUPS[:2]).waves == [GROUPS[:2]]
+    assert planner("Anymal").plan([]).waves == []
 
 
 def test_without_max_memory_there_is_what_is_free_and_with_it_no_more(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10 * 2**30)
     program = memory.PROGRAM["cpu"]
-    assert footprint().available == int(program) + int(memory.USABLE * 10 * 2**30)
-    assert footprint("Anymal", "max_memory=4").available == 4 * 2**30
-    assert footprint("Anymal", "max_memory=4TB").available == footprint().available
+    assert planner().available == int(program) + int(memory.USABLE * 10 * 2**30)
+    assert planner("Anymal", "max_memory=4").available == 4 * 2**30
+    assert planner("Anymal", "max_memory=4TB").available == planner().available
 
 
 @pytest.mark.parametrize("task", ["Cartpole", "Anymal"])
@@ -161,7 +161,7 @@ def test_the_environments_take_what_the_estimate_says(task):
     (few, simulated_few), (many, simulated_many) = tensors(64), tensors(256)
     counted = (many - few) / (2 * 192)
     widest = [max(getattr(g.shaping, name) for g in groups) for name in ("obs_dim", "action_dim")]
-    estimate = Footprint(cfg)._environments(*widest) / (256 + 32)
+    estimate = MemoryPlanner(cfg)._environments(*widest) / (256 + 32)
     simulator = (simulated_many - simulated_few) / (2 * 192)
     assert counted < estimate < counted + simulator
 

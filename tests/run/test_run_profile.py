@@ -18,7 +18,7 @@ from envcoder_bench.run import session as training
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.prepare import build_task, prepare
-from envcoder_bench.run.profile import RunProfile, plan
+from envcoder_bench.run.profile import RunProfile, count_phases
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.trainers.ppo.block import LearnerBlock
 
@@ -39,7 +39,7 @@ def cartpole(folder, tmp_path, *words):
 
 @pytest.mark.parametrize("iterations", range(1, 31))
 def test_the_plan_fits_the_run_and_measures_what_it_can(iterations):
-    warm_up, measured, traced = plan(iterations)
+    warm_up, measured, traced = count_phases(iterations)
     assert warm_up + measured + traced <= iterations
     assert 1 <= measured <= 5
     assert traced >= (iterations >= 2)
@@ -164,7 +164,7 @@ def _train(profile, iterations, total):
 def test_a_stopped_run_shows_the_iterations_that_were_measured(tmp_path, iterations, measured):
     profile = _profile(tmp_path / "profile")
     _train(profile, iterations, total=100)
-    assert profiling._recorder is None
+    assert profiling._active is None
     assert measured in shown(profile)
 
 

@@ -16,7 +16,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.plan import Footprint
+from envcoder_bench.run.plan import MemoryPlanner
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.run.session import Session, Wave, make_trainer
 from envcoder_bench.trainers.base import Trainer
@@ -138,11 +138,13 @@ def test_its_params_and_its_memory_are_its_own(tmp_path, capsys):
     assert eval_shapers.main([*wrong, "--output_dir", str(tmp_path / "run")]) == 2
     assert "train.params.config.horizon_length: random search wants at most 99" in capsys.readouterr().err
     ppo, mine = (
-        Footprint(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more])).bytes([(500, 9), (3, 1)])
+        MemoryPlanner(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *more])).bytes([(500, 9), (3, 1)])
         for more in ([], MINE)
     )
     assert ppo > mine
-    larger = Footprint(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *MINE])).bytes([(500, 9), (3, 2)])
+    larger = MemoryPlanner(compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *MINE])).bytes(
+        [(500, 9), (3, 2)]
+    )
     assert larger - mine == 8 * 3
 
 

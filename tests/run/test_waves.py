@@ -13,7 +13,7 @@ from envcoder_bench import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run import training
 from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.plan import Footprint, split
+from envcoder_bench.run.plan import MemoryPlanner, split
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.sim.mujoco_cpu import MujocoCpu
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
@@ -70,8 +70,8 @@ def limit(together):
     """The least memory with which the run takes so many waves."""
     cfg, sources = RunFolder(together).read()
     groups, _ = prepare(cfg, sources)
-    footprint = Footprint(cfg)
-    largest = max(footprint.plan(wave).needed for wave in split(groups, WAVES))
+    planner = MemoryPlanner(cfg)
+    largest = max(planner.plan(wave).needed for wave in split(groups, WAVES))
     return ["--max_memory", f"{largest}B"]
 
 

@@ -120,7 +120,7 @@ def test_names_the_line():
     ],
 )
 def test_sees_memory(code):
-    assert scan(code).memory_line("f") is not None
+    assert scan(code).stateful_line("f") is not None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_sees_memory(code):
     ],
 )
 def test_sees_no_memory_where_there_is_none(code):
-    assert scan(code).memory_line("f") is None
+    assert scan(code).stateful_line("f") is None
 
 
 BUILDER = """
@@ -180,7 +180,7 @@ class Builder:
     ],
 )
 def test_what_a_call_makes_ends_with_it(code):
-    assert scan(code).memory_line("f") is None
+    assert scan(code).stateful_line("f") is None
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_what_a_call_makes_ends_with_it(code):
     ],
 )
 def test_what_outlives_a_call_is_seen(code):
-    assert scan(code).memory_line("f") is not None
+    assert scan(code).stateful_line("f") is not None
 
 
 @pytest.mark.parametrize(

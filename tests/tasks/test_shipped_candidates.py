@@ -57,7 +57,7 @@ def test_it_passes_the_check_over_either_baseline(name, path, filler):
     functions = Functions(path).candidate
     shaping = check(assemble(functions, baseline(name, filler).candidate), dict(task.state), task.constants, task)
     assert shaping.obs_dim > 0
-    assert all(f.random_line is None and f.memory_line is None for f in functions.functions.values())
+    assert all(f.random_line is None and f.stateful_line is None for f in functions.functions.values())
     if "compute_reward" in functions.functions and path.stem != "001_cosine" and path.stem != "004_only_penalties":
         assert shaping.components, "a curve for each part of the reward"
 

@@ -60,14 +60,6 @@ def test_naming_tasks_loads_no_physics_engine():
     assert run.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", registry.task_names())
-def test_the_page_of_tasks_has_the_current_state_table_and_fitness(name):
-    """docs/tasks.md is read by people who write candidates; print(state_table(name)) renews it."""
-    page = (Path(__file__).resolve().parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
-    assert registry.state_table(name) in page
-    assert f"Fitness: {registry.get_spec(name).task_class.fitness_meaning}." in page
-
-
 def test_the_state_table_says_what_is_per_environment():
     table = registry.state_table("Cartpole").splitlines()
     assert "| `cart_pos` | (n,) | m | cart's position on the rail |" in table

@@ -13,10 +13,10 @@ from oracle import make_params
 from rl_games.algos_torch.model_builder import ModelBuilder
 from rl_games.algos_torch.players import PpoPlayerContinuous
 
+from envcoder_bench.trainers.ppo.hyperparameters import ACTIVATIONS
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import StackedActorCritic
-from envcoder_bench.trainers.ppo.settings import ACTIVATIONS
 
 OBS_DIMS, ACTION_DIMS, SEEDS = [5, 9, 3], [2, 1, 4], [7, 8, 9]
 CPU = torch.device("cpu")

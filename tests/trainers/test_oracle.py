@@ -20,7 +20,7 @@ def pad(x: torch.Tensor, width: int) -> torch.Tensor:
 
 def play(learner: GroupedLearner, rollout: Any, recordings: list[Recording], iteration: int) -> None:
     """Fill a rollout as the agent does."""
-    steps = learner.settings.horizon_length
+    steps = learner.hp.horizon_length
     dtype, device = learner.network.flat.dtype, learner.network.flat.device
 
     def stack(name: str, t: int, width: int = 0) -> torch.Tensor:

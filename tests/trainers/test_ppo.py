@@ -11,13 +11,13 @@ from rl_games.algos_torch import torch_ext
 from rl_games.common import common_losses, schedulers
 
 from envcoder_bench.trainers.ppo import losses
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.ppo import generalized_advantages, next_entropy_coef, next_learning_rate
 from envcoder_bench.trainers.ppo.rollout import Rollout
-from envcoder_bench.trainers.ppo.settings import PPOSettings
 
 
-def settings(**overrides: Any) -> PPOSettings:
-    return PPOSettings.from_params(make_params(**overrides), num_envs=6)
+def hyperparameters(**overrides: Any) -> Hyperparameters:
+    return Hyperparameters.from_params(make_params(**overrides), num_envs=6)
 
 
 def make_rollout(values: Any, rewards: Any, dones: Any, time_outs: Any, last_value: float) -> Rollout:
@@ -35,21 +35,21 @@ def test_gae_equals_hand_computed_numbers() -> None:
     #   t=1: the episode ends: delta = 2 + 0 - 4 = -2       A = -2
     #   t=0: delta = 1 + 0.5*4 - 1 = 2                      A = 2 + 0.25*(-2) = 1.5
     rollout = make_rollout([1, 4, 2], [1, 2, 3], [0, 1, 0], [0, 0, 0], last_value=8.0)
-    advantages = generalized_advantages(settings(gamma=0.5, tau=0.5), rollout, rollout.rewards)
+    advantages = generalized_advantages(hyperparameters(gamma=0.5, tau=0.5), rollout, rollout.rewards)
     assert advantages.tolist() == [[[1.5, -2.0, 5.0]]]
 
 
 def test_gae_bootstraps_a_time_out_with_the_value() -> None:
     # as above, but the end at t=1 is the clock's: its reward becomes 2 + 0.5*4 = 4, so A = 0 there and 2 at t=0
     rollout = make_rollout([1, 4, 2], [1, 2, 3], [0, 1, 0], [0, 1, 0], last_value=8.0)
-    ppo = settings(gamma=0.5, tau=0.5)
+    ppo = hyperparameters(gamma=0.5, tau=0.5)
     assert generalized_advantages(ppo, rollout, rollout.rewards).tolist() == [[[2.0, 0.0, 5.0]]]
     without = generalized_advantages(replace(ppo, value_bootstrap=False), rollout, rollout.rewards)
     assert without.tolist() == [[[1.5, -2.0, 5.0]]]
 
 
 def test_adaptive_rates_move_as_rl_games_scheduler_does_each_group_by_itself() -> None:
-    ppo, stock = settings(), schedulers.AdaptiveScheduler(0.008)
+    ppo, stock = hyperparameters(), schedulers.AdaptiveScheduler(0.008)
     kl = torch.tensor([0.0, 0.004, 0.0039, 0.01, 0.016, 0.0161, 1.0, float("nan")])
     for rate in (3e-4, 1.2e-6, 9e-3):
         rates = next_learning_rate(ppo, torch.full((8,), rate, dtype=torch.float64), kl, 1)
@@ -59,7 +59,7 @@ def test_adaptive_rates_move_as_rl_games_scheduler_does_each_group_by_itself() -
 
 @pytest.mark.parametrize("limit", [{"max_epochs": 10}, {"max_epochs": -1, "max_frames": 1000}])
 def test_linear_rates_and_entropy_follow_rl_games_scheduler(limit: Any) -> None:
-    ppo = settings(lr_schedule="linear", schedule_entropy=True, **limit)
+    ppo = hyperparameters(lr_schedule="linear", schedule_entropy=True, **limit)
     by_epoch = limit["max_epochs"] != -1
     stock = schedulers.LinearScheduler(
         3e-4, max_steps=max(limit.values()), use_epochs=by_epoch, apply_to_entropy=True, start_entropy_coef=0.01
@@ -112,7 +112,7 @@ def test_bound_loss_gradient(kind: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"use_smooth_clamp": True}, {"ppo": False}])
 def test_policy_loss_and_gradient_equal_rl_games(options: Any) -> None:
-    ppo, rng = settings(**options), torch.Generator().manual_seed(0)
+    ppo, rng = hyperparameters(**options), torch.Generator().manual_seed(0)
     old, new, advantages = torch.randn(3, 2, 500, generator=rng, dtype=torch.float64)
     new = (old + 0.3 * new).requires_grad_()  # on both sides of the clip
     function = common_losses.smoothed_actor_loss if ppo.use_smooth_clamp else common_losses.actor_loss
@@ -124,7 +124,7 @@ def test_policy_loss_and_gradient_equal_rl_games(options: Any) -> None:
 
 @pytest.mark.parametrize("clip", [False, True])
 def test_value_loss_and_gradient_equal_rl_games(clip: bool) -> None:
-    ppo, rng = settings(clip_value=clip), torch.Generator().manual_seed(0)
+    ppo, rng = hyperparameters(clip_value=clip), torch.Generator().manual_seed(0)
     old, new, returns = torch.randn(3, 2, 500, generator=rng, dtype=torch.float64)
     new = (old + 0.3 * new).requires_grad_()
     expected = common_losses.default_critic_loss(old, new, ppo.e_clip, returns, clip)

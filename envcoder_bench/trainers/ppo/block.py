@@ -9,7 +9,7 @@ from torch import Tensor
 
 from envcoder_bench.core import noise
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
-from envcoder_bench.trainers.ppo.rollout import Step, put, take
+from envcoder_bench.trainers.ppo.rollout import StepIndex, put, take
 
 NoiseKey = Tuple[Tuple[int, ...], int]  # distinct seeds and width: blocks that agree in both share one draw
 
@@ -69,7 +69,7 @@ class LearnerBlock:
             actions = actions.masked_fill(self._dead, 0.0)
         out[self.groups, :, : self.learner.action_dim] = actions
 
-    def act(self, t: Step, obs: Tensor, numbers: Tensor, out: Tensor) -> None:
+    def act(self, t: StepIndex, obs: Tensor, numbers: Tensor, out: Tensor) -> None:
         """Sample step t's actions into ``out``.
 
         Args:
@@ -91,10 +91,10 @@ class LearnerBlock:
         """Write mean actions for ``obs`` ``(G, n, obs_max)``, n being any number, into ``out`` ``(G, n, act_max)``."""
         self._write_actions(self.learner.policy(self._own(obs)), out)
 
-    def update(self, last_obs: Tensor, epoch: int, memory: Tensor) -> dict[str, Tensor]:
+    def update(self, last_obs: Tensor, epoch: int, buffer: Tensor) -> dict[str, Tensor]:
         """Learn from the rollout, which ended at ``last_obs`` ``(G, n, obs_max)``; the rest as the learner's."""
         self.rollout.last_values.copy_(self.learner.values(self._own(last_obs)))
-        return self.learner.update(self.rollout, epoch, self._alive, memory)
+        return self.learner.update(self.rollout, epoch, self._alive, buffer)
 
 
 def new_noise(blocks: Sequence[LearnerBlock], steps: int) -> dict[NoiseKey, Tensor]:

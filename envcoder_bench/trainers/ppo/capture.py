@@ -7,7 +7,7 @@ from typing import Any, Callable
 import torch
 
 
-class Captured:
+class CapturedFunction:
     """A function run eagerly the first time, captured the second, and replayed from then on; always eager on a CPU.
 
     It may read and write only tensors that stay where they are, must not wait for the device, and must do the same

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.ppo import losses
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import StackedActorCritic, Workspace
 from envcoder_bench.trainers.ppo.normalizer import Factors, GroupedRunningMeanStd
@@ -22,7 +23,6 @@ from envcoder_bench.trainers.ppo.ppo import (
     normalize_advantages,
 )
 from envcoder_bench.trainers.ppo.rollout import Batch, Rollout
-from envcoder_bench.trainers.ppo.settings import PPOSettings
 
 with settings_kept():  # importing rl_games changes how torch prints
     from rl_games.common.tr_helpers import DefaultRewardsShaper
@@ -54,17 +54,17 @@ class GroupedLearner:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         device = torch.device(device)
-        self.settings = settings = PPOSettings.from_params(params, num_envs)
+        self.hp = hp = Hyperparameters.from_params(params, num_envs)
         self.num_groups, self.num_envs = len(obs_dims), num_envs
         self.obs_dim, self.action_dim = max(obs_dims), max(action_dims)
         self.network = StackedActorCritic(params, obs_dims, action_dims, seeds, device, dtype)
-        self.adam = GroupedAdam(self.network.flat, settings.learning_rate, settings.weight_decay)
-        self.entropy_coef = settings.entropy_coef
+        self.adam = GroupedAdam(self.network.flat, hp.learning_rate, hp.weight_decay)
+        self.entropy_coef = hp.entropy_coef
         width = self.network.architecture.inputs
         self.obs_normalizer = self.value_normalizer = None
-        if settings.normalize_input:
+        if hp.normalize_input:
             self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device, width, dtype)
-        if settings.normalize_value:
+        if hp.normalize_value:
             self.value_normalizer = GroupedRunningMeanStd([1] * len(obs_dims), device, dtype=dtype)
         # what observations are multiplied by, and then what is added to them, if they are not normalized
         own = (torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)).to(device, dtype)
@@ -75,14 +75,14 @@ class GroupedLearner:
     def new_rollout(self, answers: Tensor | None = None) -> Rollout:
         """Allocate a rollout, whose observations are as wide as the network's input; see ``Rollout.empty``."""
         return Rollout.empty(
-            self.num_groups, self.num_envs, self.settings.horizon_length, self.network.architecture.inputs,
+            self.num_groups, self.num_envs, self.hp.horizon_length, self.network.architecture.inputs,
             self.action_dim, like=self.network.flat, answers=answers,
         )  # fmt: skip
 
     @property
     def minibatch_size(self) -> int:
         """Samples of one group in one minibatch."""
-        return self.num_envs * self.settings.horizon_length // self.settings.num_minibatches
+        return self.num_envs * self.hp.horizon_length // self.hp.num_minibatches
 
     def workspace_size(self) -> int:
         """Numbers of working memory that ``update`` needs."""
@@ -133,7 +133,7 @@ class GroupedLearner:
 
     @torch.no_grad()
     def update(
-        self, rollout: Rollout, epoch: int, alive: Tensor | None = None, memory: Tensor | None = None
+        self, rollout: Rollout, epoch: int, alive: Tensor | None = None, buffer: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Learn from a rollout that the present weights played.
 
@@ -141,33 +141,33 @@ class GroupedLearner:
             rollout: what was met; ``mus`` is overwritten.
             epoch: iterations so far, this one included, for a linear schedule.
             alive: ``(K,)`` bool, groups to update; the others keep weights and statistics (None: all).
-            memory: at least ``workspace_size()`` numbers in one row to work in (None: it is allocated).
+            buffer: at least ``workspace_size()`` numbers in one row to work in (None: it is allocated).
 
         Returns:
             ``(K,)`` tensors: means over the minibatches of ``kl``, ``entropy``, ``policy_loss``, ``value_loss`` and
             ``bounds_loss``, and the ``learning_rate`` that the next update starts with.
         """
-        settings, batch = self.settings, self._prepare(rollout, alive)
-        if memory is None:
-            memory = self.network.flat.new_empty(self.workspace_size())
-        work = self.network.make_workspace(memory, self.minibatch_size)
+        hp, batch = self.hp, self._prepare(rollout, alive)
+        if buffer is None:
+            buffer = self.network.flat.new_empty(self.workspace_size())
+        work = self.network.make_workspace(buffer, self.minibatch_size)
         stats: defaultdict[str, list[Tensor]] = defaultdict(list)
-        for mini_epoch in range(settings.mini_epochs):
-            for i in range(settings.num_minibatches):
-                self._train_minibatch(batch, mini_epoch * settings.num_minibatches + i, work, alive, stats)
-                if settings.schedule_type == "legacy":
+        for mini_epoch in range(hp.mini_epochs):
+            for i in range(hp.num_minibatches):
+                self._train_minibatch(batch, mini_epoch * hp.num_minibatches + i, work, alive, stats)
+                if hp.schedule_type == "legacy":
                     self._schedule(stats["kl"][-1], epoch)
-            if settings.schedule_type == "standard":
-                self._schedule(torch.stack(stats["kl"][-settings.num_minibatches :]).mean(dim=0), epoch)
+            if hp.schedule_type == "standard":
+                self._schedule(torch.stack(stats["kl"][-hp.num_minibatches :]).mean(dim=0), epoch)
         entropy = losses.entropy(torch.stack(stats.pop("log_sigma")).mean(dim=0), self._action_dims)  # linear in it
         means = {name: torch.stack(values).mean(dim=0) for name, values in stats.items()}
         return {**means, "entropy": entropy, "learning_rate": self.adam.learning_rate.clone()}
 
     def _prepare(self, rollout: Rollout, alive: Tensor | None) -> Batch:
-        advantages = generalized_advantages(self.settings, rollout, self._shape_rewards(rollout.rewards))
+        advantages = generalized_advantages(self.hp, rollout, self._shape_rewards(rollout.rewards))
         values, returns = rollout.values.flatten(1), (advantages + rollout.values).flatten(1)
         advantages = returns - values
-        if self.settings.normalize_advantage:
+        if self.hp.normalize_advantage:
             advantages = normalize_advantages(advantages)
         if self.value_normalizer is not None:
             # as rl_games: the statistics take in the old values, and after them the returns
@@ -183,12 +183,12 @@ class GroupedLearner:
             returns=returns,
             advantages=advantages,
             mus=mus,
-            sigmas=[torch.exp(log_sigma)] * self.settings.num_minibatches,
+            sigmas=[torch.exp(log_sigma)] * self.hp.num_minibatches,
         )
         if self.obs_normalizer is not None:
             # as rl_games: on every minibatch of every mini epoch, because train_actor_critic begins with set_train()
-            minibatches = [batch.obs[:, batch.rows(i)] for i in range(self.settings.num_minibatches)]
-            batch.obs_factors = self.obs_normalizer.update_each(minibatches, self.settings.mini_epochs, alive)
+            minibatches = [batch.obs[:, batch.rows(i)] for i in range(self.hp.num_minibatches)]
+            batch.obs_factors = self.obs_normalizer.update_each(minibatches, self.hp.mini_epochs, alive)
         return batch
 
     def _update_value_normalizer(self, values: Tensor, alive: Tensor | None) -> Tensor:
@@ -199,7 +199,7 @@ class GroupedLearner:
     def _train_minibatch(
         self, batch: Batch, step: int, work: Workspace, alive: Tensor | None, stats: defaultdict[str, list[Tensor]]
     ) -> None:
-        settings, network, index = self.settings, self.network, step % self.settings.num_minibatches
+        hp, network, index = self.hp, self.network, step % self.hp.num_minibatches
         rows = batch.rows(index)
         self._normalize_obs(batch.obs[:, rows], batch.obs_factors[step] if batch.obs_factors else None, work.obs)
         output = network.forward_for_training(work)
@@ -208,24 +208,22 @@ class GroupedLearner:
         distance = (mu - batch.actions[:, rows]).div_(sigma)  # in standard deviations
         squares = distance.square()
         neglogp = losses.neglogp_of_squares(squares, log_sigma, self._action_dims)
-        policy_loss, d_neglogp = losses.policy_loss(
-            settings, batch.neglogp[:, rows], neglogp, batch.advantages[:, rows]
-        )
-        value_loss, d_value = losses.value_loss(settings, batch.values[:, rows], output.value, batch.returns[:, rows])
-        bounds_loss, d_mu = losses.bound_loss(mu, settings.bound_loss_type)
+        policy_loss, d_neglogp = losses.policy_loss(hp, batch.neglogp[:, rows], neglogp, batch.advantages[:, rows])
+        value_loss, d_value = losses.value_loss(hp, batch.values[:, rows], output.value, batch.returns[:, rows])
+        bounds_loss, d_mu = losses.bound_loss(mu, hp.bound_loss_type)
         kl = losses.policy_kl(mu, sigma, batch.mus[:, rows], batch.sigmas[index], network.action_mask)
         # as rl_games: the next mini epoch measures its divergence from this policy
         batch.mus[:, rows] = mu
         batch.sigmas[index] = sigma
         # a mean over samples for each group, so that its gradient is that of its own loss
         weight = 1.0 / self.minibatch_size
-        torch.mul(d_value, 0.5 * settings.critic_coef * weight, out=output.d_value)
+        torch.mul(d_value, 0.5 * hp.critic_coef * weight, out=output.d_value)
         d_neglogp = (d_neglogp * weight).unsqueeze(-1)
-        d_mu.mul_((settings.bounds_loss_coef or 0.0) * weight)
+        d_mu.mul_((hp.bounds_loss_coef or 0.0) * weight)
         torch.addcmul(d_mu, distance.div_(sigma), d_neglogp, out=output.d_mu)
         d_log_sigma = d_neglogp.sum(dim=1, keepdim=True) - squares.mul_(d_neglogp).sum(dim=1, keepdim=True)
         grad = network.backward(work, output, d_log_sigma.sub_(self.entropy_coef))
-        self.adam.step(grad, settings.grad_norm, alive)
+        self.adam.step(grad, hp.grad_norm, alive)
         stats["kl"].append(kl)
         stats["log_sigma"].append(log_sigma)
         stats["policy_loss"].append(policy_loss.mean(dim=1))
@@ -233,8 +231,8 @@ class GroupedLearner:
         stats["bounds_loss"].append(bounds_loss.mean(dim=1))
 
     def _schedule(self, kl: Tensor, epoch: int) -> None:
-        self.adam.learning_rate.copy_(next_learning_rate(self.settings, self.adam.learning_rate, kl, epoch))
-        self.entropy_coef = next_entropy_coef(self.settings, epoch)
+        self.adam.learning_rate.copy_(next_learning_rate(self.hp, self.adam.learning_rate, kl, epoch))
+        self.entropy_coef = next_entropy_coef(self.hp, epoch)
 
     def export(self, group: int) -> dict[str, Tensor]:
         """One group as the state dict of rl_games' own model for its widths, on the CPU."""

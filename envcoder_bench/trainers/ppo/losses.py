@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo.settings import PPOSettings
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 
 LOG_2PI = math.log(2.0 * math.pi)
 SOFT_BOUND = 1.1  # mean actions beyond this are pulled back by the bound loss
@@ -65,19 +65,17 @@ def bound_loss(mu: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     return beyond.square().sum(dim=-1), 2.0 * beyond
 
 
-def policy_loss(
-    settings: PPOSettings, old_neglogp: Tensor, neglogp: Tensor, advantages: Tensor
-) -> tuple[Tensor, Tensor]:
+def policy_loss(hp: Hyperparameters, old_neglogp: Tensor, neglogp: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
     """PPO's clipped surrogate (Schulman et al., 2017), to be minimised; rl_games' ``actor_loss``.
 
     Returns:
         The loss ``(K, N)``, and its gradient by ``neglogp`` ``(K, N)``.
     """
-    if not settings.ppo:
+    if not hp.ppo:
         return neglogp * advantages, advantages
-    ratio, low, high = torch.exp(old_neglogp - neglogp), 1.0 - settings.e_clip, 1.0 + settings.e_clip
+    ratio, low, high = torch.exp(old_neglogp - neglogp), 1.0 - hp.e_clip, 1.0 + hp.e_clip
     surrogate = advantages * ratio
-    if settings.use_smooth_clamp:
+    if hp.use_smooth_clamp:
         step = torch.sigmoid((4.0 / (high - low)) * (ratio - low) - 2.0)
         clipped = advantages * (step * (high - low) + low)
         d_clipped = 4.0 * step * (1.0 - step) * surrogate
@@ -87,7 +85,7 @@ def policy_loss(
     return -torch.minimum(surrogate, clipped), torch.where(surrogate <= clipped, surrogate, d_clipped)
 
 
-def value_loss(settings: PPOSettings, old_values: Tensor, values: Tensor, returns: Tensor) -> tuple[Tensor, Tensor]:
+def value_loss(hp: Hyperparameters, old_values: Tensor, values: Tensor, returns: Tensor) -> tuple[Tensor, Tensor]:
     """Squared error of the critic, clipped around the old values where asked; rl_games' ``default_critic_loss``.
 
     Returns:
@@ -95,9 +93,9 @@ def value_loss(settings: PPOSettings, old_values: Tensor, values: Tensor, return
     """
     error = values - returns
     loss, gradient = error.square(), 2.0 * error
-    if not settings.clip_value:
+    if not hp.clip_value:
         return loss, gradient
     change = values - old_values
-    clipped = (change.clamp(-settings.e_clip, settings.e_clip) + (old_values - returns)).square()
-    stopped = (clipped > loss) & (change.abs() > settings.e_clip)
+    clipped = (change.clamp(-hp.e_clip, hp.e_clip) + (old_values - returns)).square()
+    stopped = (clipped > loss) & (change.abs() > hp.e_clip)
     return torch.maximum(loss, clipped), gradient.masked_fill_(stopped, 0.0)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.trainers.ppo.activations import ELU, Activation
-from envcoder_bench.trainers.ppo.kernels import elu_linear_backward, usable
+from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, usable
 
 Shape = Tuple[int, ...]
 
@@ -66,12 +66,12 @@ def make_tape(x: Tensor, tensors: Sequence[Tensor], widths: Sequence[int]) -> Ta
     )
 
 
-def carve(memory: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+def carve(buffer: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
     """Cut tensors one after another out of a flat one, each at a multiple of 16 numbers."""
     views, start = [], 0
     for shape in shapes:
         size = math.prod(shape)
-        views.append(memory[start : start + size].view(shape))
+        views.append(buffer[start : start + size].view(shape))
         start += round_up(size, 16)
     return views
 

@@ -101,9 +101,9 @@ class Architecture:
         tapes = [shape for widths in self.widths for shape in tape_shapes(widths, self.keeps, groups, samples)]
         return [(groups, self.size), (groups, samples, self.inputs), *tapes]
 
-    def carve_workspace(self, memory: Tensor, groups: int, samples: int) -> Workspace:
+    def carve_workspace(self, buffer: Tensor, groups: int, samples: int) -> Workspace:
         """Cut a workspace out of a flat tensor of at least ``carved_size(workspace_shapes)`` numbers."""
-        grad, obs, *rest = carve(memory, self.workspace_shapes(groups, samples))
+        grad, obs, *rest = carve(buffer, self.workspace_shapes(groups, samples))
         grad[:, self._used :] = 0.0  # of no parameter
         each = len(rest) // len(self.widths)
         tapes = [make_tape(obs, rest[i * each : (i + 1) * each], widths) for i, widths in enumerate(self.widths)]
@@ -121,7 +121,7 @@ class Workspace(NamedTuple):
     d_sigma: Tensor  # (K, 1, A), a view of grad
 
 
-class Output(NamedTuple):
+class ActorCriticOutput(NamedTuple):
     """What a network said of a minibatch, and where the loss's gradients by it go: views of the workspace."""
 
     mu: Tensor  # (K, N, A)
@@ -200,9 +200,9 @@ class StackedActorCritic:
         self._value_activation.forward(value, kept)
         return value
 
-    def make_workspace(self, memory: Tensor, samples: int) -> Workspace:
-        """Make a workspace of any memory that is large enough, for minibatches of so many samples."""
-        work = self.architecture.carve_workspace(memory, len(self.flat), samples)
+    def make_workspace(self, buffer: Tensor, samples: int) -> Workspace:
+        """Make a workspace of any buffer that is large enough, for minibatches of so many samples."""
+        work = self.architecture.carve_workspace(buffer, len(self.flat), samples)
         for mlp, tape in zip(self._mlps, work.tapes):
             mlp.begin(tape)
         return work
@@ -220,7 +220,7 @@ class StackedActorCritic:
         outs = [mlp.infer(obs) for mlp in self._mlps]
         return self._mu(outs[0]), self._value(outs[-1])
 
-    def forward_for_training(self, work: Workspace) -> Output:
+    def forward_for_training(self, work: Workspace) -> ActorCriticOutput:
         """Map ``work.obs`` as ``forward`` does, so that ``backward`` can follow."""
         for mlp, tape in zip(self._mlps, work.tapes):
             mlp.forward(tape)
@@ -228,12 +228,12 @@ class StackedActorCritic:
         actions, value = self.architecture.actions, self._value_column
         mu_kept = torch.empty_like(actor.result[..., :actions]) if self._mu_activation.keeps else None
         value_kept = torch.empty_like(critic.result[..., value]) if self._value_activation.keeps else None
-        return Output(
+        return ActorCriticOutput(
             self._mu(actor.result, mu_kept), self._value(critic.result, value_kept),
             actor.d_result[..., :actions], critic.d_result[..., value], mu_kept, value_kept,
         )  # fmt: skip
 
-    def backward(self, work: Workspace, output: Output, d_log_sigma: Tensor) -> Tensor:
+    def backward(self, work: Workspace, output: ActorCriticOutput, d_log_sigma: Tensor) -> Tensor:
         """Differentiate a loss by all parameters: ``(K, P)``, laid out as ``flat``; it stays in the workspace.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from envcoder_bench.trainers.ppo import kernels
+from envcoder_bench.trainers.ppo import triton_kernels
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -43,9 +43,9 @@ class GroupedAdam:
         bias1, bias2 = (1 - self.powers.mul_(self._betas)).unbind()
         root = bias2.sqrt()
         step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root
-        if kernels.usable(grad):
+        if triton_kernels.usable(grad):
             clip = torch.ones_like(step_size) if clip is None else clip
-            kernels.adam(
+            triton_kernels.adam(
                 self.params, grad, self.exp_avg, self.exp_avg_sq, clip, step_size, epsilon.to(grad.dtype), alive,
                 self.weight_decay, BETA1, BETA2,
             )  # fmt: skip

@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.rollout import Rollout
-from envcoder_bench.trainers.ppo.settings import PPOSettings
 
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-6, 1e-2  # rl_games' limits of every schedule
 MIN_ENTROPY_COEF = 1e-4
 
 
-def generalized_advantages(settings: PPOSettings, rollout: Rollout, rewards: Tensor) -> Tensor:
+def generalized_advantages(hp: Hyperparameters, rollout: Rollout, rewards: Tensor) -> Tensor:
     """Generalized advantage estimation (Schulman et al., 2016), not yet normalized.
 
     Args:
-        settings: gamma, tau (the lambda of the paper), value_bootstrap.
+        hp: gamma, tau (the lambda of the paper), value_bootstrap.
         rollout: values, dones, time_outs and last_values are read.
         rewards: ``(K, n, T)`` after the reward shaper.
 
@@ -24,12 +24,12 @@ def generalized_advantages(settings: PPOSettings, rollout: Rollout, rewards: Ten
         ``(K, n, T)``.
     """
     values = rollout.values
-    if settings.value_bootstrap:  # an episode cut short by the clock would have gone on earning
-        rewards = rewards + settings.gamma * values * rollout.time_outs
+    if hp.value_bootstrap:  # an episode cut short by the clock would have gone on earning
+        rewards = rewards + hp.gamma * values * rollout.time_outs
     going_on = 1.0 - rollout.dones
     next_values = torch.cat([values[..., 1:], rollout.last_values.unsqueeze(-1)], dim=-1)
-    delta = rewards + settings.gamma * next_values * going_on - values
-    decay = settings.gamma * settings.tau * going_on
+    delta = rewards + hp.gamma * next_values * going_on - values
+    decay = hp.gamma * hp.tau * going_on
     advantages = torch.empty_like(delta)
     running = torch.zeros_like(rollout.last_values)
     for t in reversed(range(delta.shape[-1])):
@@ -44,26 +44,26 @@ def normalize_advantages(advantages: Tensor) -> Tensor:
     return (advantages - mean) / (std + 1e-8)
 
 
-def next_learning_rate(settings: PPOSettings, learning_rate: Tensor, kl: Tensor, epoch: int) -> Tensor:
+def next_learning_rate(hp: Hyperparameters, learning_rate: Tensor, kl: Tensor, epoch: int) -> Tensor:
     """The learning rates ``(K,)`` that follow from the groups' divergences ``kl`` ``(K,)`` and the epoch (from 1)."""
-    if settings.lr_schedule == "adaptive":
+    if hp.lr_schedule == "adaptive":
         kl = kl.to(learning_rate.dtype)
         lower = (learning_rate / 1.5).clamp_(min=MIN_LEARNING_RATE)
         higher = (learning_rate * 1.5).clamp_(max=MAX_LEARNING_RATE)
-        changed = torch.where(kl > 2.0 * settings.kl_threshold, lower, learning_rate)
-        return torch.where(kl < 0.5 * settings.kl_threshold, higher, changed)
-    if settings.lr_schedule == "linear":
-        return torch.full_like(learning_rate, _interpolate(settings, MIN_LEARNING_RATE, settings.learning_rate, epoch))
+        changed = torch.where(kl > 2.0 * hp.kl_threshold, lower, learning_rate)
+        return torch.where(kl < 0.5 * hp.kl_threshold, higher, changed)
+    if hp.lr_schedule == "linear":
+        return torch.full_like(learning_rate, _interpolate(hp, MIN_LEARNING_RATE, hp.learning_rate, epoch))
     return learning_rate
 
 
-def next_entropy_coef(settings: PPOSettings, epoch: int) -> float:
+def next_entropy_coef(hp: Hyperparameters, epoch: int) -> float:
     """The entropy coefficient that the schedule sets at an epoch (from 1)."""
-    if settings.lr_schedule == "linear" and settings.schedule_entropy:
-        return _interpolate(settings, MIN_ENTROPY_COEF, settings.entropy_coef, epoch)
-    return settings.entropy_coef
+    if hp.lr_schedule == "linear" and hp.schedule_entropy:
+        return _interpolate(hp, MIN_ENTROPY_COEF, hp.entropy_coef, epoch)
+    return hp.entropy_coef
 
 
-def _interpolate(settings: PPOSettings, end: float, start: float, epoch: int) -> float:
-    steps = settings.linear_steps
+def _interpolate(hp: Hyperparameters, end: float, start: float, epoch: int) -> float:
+    steps = hp.linear_steps
     return end + (start - end) * (max(0, steps - epoch) / steps if steps else 1.0)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from envcoder_bench.trainers.ppo.normalizer import Factors
 
-Step = Union[int, Tensor]  # of a rollout; a tensor (1,) int64 on the device where a captured graph counts by itself
+StepIndex = Union[
+    int, Tensor
+]  # of a rollout; a tensor (1,) int64 on the device where a captured graph counts by itself
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Rollout:
         return cls(obs, actions, mus, values, rewards, dones, time_outs, last_values)
 
 
-def put(all_steps: Tensor, t: Step, step: Tensor) -> None:
+def put(all_steps: Tensor, t: StepIndex, step: Tensor) -> None:
     """Write one step ``(K, n, ...)`` into ``(K, n, T, ...)``."""
     if isinstance(t, int):
         all_steps[:, :, t] = step
@@ -61,7 +63,7 @@ def put(all_steps: Tensor, t: Step, step: Tensor) -> None:
         all_steps.index_copy_(2, t, step.unsqueeze(2))
 
 
-def take(all_steps: Tensor, dim: int, t: Step) -> Tensor:
+def take(all_steps: Tensor, dim: int, t: StepIndex) -> Tensor:
     """Read one step along a dimension, which is dropped."""
     return all_steps.select(dim, t) if isinstance(t, int) else all_steps.index_select(dim, t).squeeze(dim)
 

@@ -13,13 +13,13 @@ from torch import Tensor
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import Memory, Params, Stats, Trainer
+from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer
 from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, draw_noise, new_noise
-from envcoder_bench.trainers.ppo.capture import Captured
-from envcoder_bench.trainers.ppo.footprint import estimate, learner_bytes
+from envcoder_bench.trainers.ppo.capture import CapturedFunction
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
-from envcoder_bench.trainers.ppo.rollout import Step
-from envcoder_bench.trainers.ppo.settings import PPOSettings
+from envcoder_bench.trainers.ppo.memory import estimate, learner_bytes
+from envcoder_bench.trainers.ppo.rollout import StepIndex
 
 
 class GroupedPPO(Trainer):
@@ -47,9 +47,9 @@ class GroupedPPO(Trainer):
         device: torch.device,
     ) -> None:
         self._layout, self._device = layout, device
-        self._settings = settings = PPOSettings.from_params(params, layout.envs_per_group)
-        torch.set_float32_matmul_precision(settings.matmul_precision)
-        self.horizon = settings.horizon_length
+        self._settings = hp = Hyperparameters.from_params(params, layout.envs_per_group)
+        torch.set_float32_matmul_precision(hp.matmul_precision)
+        self.horizon = hp.horizon_length
         groups, n, widest = layout.num_groups, layout.envs_per_group, (max(obs_dims), max(action_dims))
         on_cpu = device.type == "cpu"
         # on CPU a learner per group: a product of matrices may round differently in a larger batch
@@ -62,16 +62,16 @@ class GroupedPPO(Trainer):
         self._noise = new_noise(self.blocks, self.horizon)
         # on CPU the blocks learn side by side
         self._threads = ThreadPoolExecutor(usable_cpus(), initializer=_prepare_worker) if on_cpu else None
-        self._memory = threading.local()  # of each thread: what an update works in
+        self._buffers = threading.local()  # of each thread: what an update works in
         # observations and step of the rollout, where graphs find them
         self._seen = torch.zeros(groups, n, widest[0], device=device)
         self._device_step = torch.zeros(1, dtype=torch.int64, device=device)
         self._action_width = widest[1]
         self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
-        self._act_next = Captured(self._act_and_count, device, self._pool)
+        self._act_next = CapturedFunction(self._act_and_count, device, self._pool)
         # a linear schedule computes its values on the host, which a graph would freeze
-        pool = None if settings.lr_schedule == "linear" else self._pool
-        self._updates = [Captured(partial(self._update, block), device, pool) for block in self.blocks]
+        pool = None if hp.lr_schedule == "linear" else self._pool
+        self._updates = [CapturedFunction(partial(self._update, block), device, pool) for block in self.blocks]
         self.epoch = 0
         self._step = 0  # of the rollout
         self._alive = [True] * groups
@@ -82,7 +82,7 @@ class GroupedPPO(Trainer):
         GroupedLearner([4], [2], [0], params, num_envs)
 
     @classmethod
-    def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> Memory:
+    def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> MemoryEstimate:
         return estimate(params, num_envs, num_seeds, device)
 
     def set_alive(self, alive: Sequence[bool]) -> None:
@@ -107,7 +107,7 @@ class GroupedPPO(Trainer):
         else:
             self._seen.copy_(self._layout.split(obs))
 
-    def _act(self, t: Step) -> Tensor:
+    def _act(self, t: StepIndex) -> Tensor:
         """Sample step t's actions ``(num_envs, act_max)``, as the environment takes them."""
         actions = self._seen.new_zeros(*self._seen.shape[:2], self._action_width)
         for block in self.blocks:
@@ -145,10 +145,10 @@ class GroupedPPO(Trainer):
         return stats
 
     def _update(self, block: LearnerBlock) -> dict[str, Tensor]:
-        if not hasattr(self._memory, "tensor"):
+        if not hasattr(self._buffers, "tensor"):
             size = max(each.learner.workspace_size() for each in self.blocks)
-            self._memory.tensor = torch.empty(size, device=self._device)
-        return block.update(self._seen, self.epoch, self._memory.tensor)
+            self._buffers.tensor = torch.empty(size, device=self._device)
+        return block.update(self._seen, self.epoch, self._buffers.tensor)
 
     def policy(self, layout: GroupLayout) -> Callable[[Tensor], Tensor]:
         @torch.no_grad()

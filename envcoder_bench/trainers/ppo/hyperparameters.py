@@ -28,7 +28,7 @@ _REFUSED_CONFIG: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 @dataclass(frozen=True)
-class PPOSettings:
+class Hyperparameters:
     """PPO for one group; names and meanings are rl_games' (``params.config`` of its YAML)."""
 
     horizon_length: int
@@ -60,7 +60,7 @@ class PPOSettings:
     matmul_precision: str  # of float32 products, as torch.set_float32_matmul_precision; rl_games' Runner says high
 
     @classmethod
-    def from_params(cls, params: Mapping[str, Any], num_envs: int) -> PPOSettings:
+    def from_params(cls, params: Mapping[str, Any], num_envs: int) -> Hyperparameters:
         """Read the ``params`` of an rl_games YAML for groups of ``num_envs`` environments.
 
         Raises:

@@ -36,7 +36,7 @@ Change = Tuple[str, Any, Any]  # key, recorded value, present value
 
 
 @dataclass
-class RunRecord:
+class Provenance:
     """What run.json holds.
 
     Attributes:
@@ -53,7 +53,7 @@ class RunRecord:
     sources: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, config: str, device: str, sources: Mapping[str, str]) -> RunRecord:
+    def new(cls, config: str, device: str, sources: Mapping[str, str]) -> Provenance:
         begun = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         return cls(begun, [{**software(device), **_task(config)}], config, dict(sources))
 
@@ -76,7 +76,7 @@ class RunRecord:
         return "the run goes on with " + ", ".join(f"{key} {new} (was {old})" for key, old, new in both if old != new)
 
 
-def read_record(path: Path) -> RunRecord | None:
+def read_provenance(path: Path) -> Provenance | None:
     """Read run.json; None where there is none, as in a run of format 1.
 
     Raises:
@@ -88,7 +88,7 @@ def read_record(path: Path) -> RunRecord | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         refuse_newer(int(content["format"]), path)
-        record = RunRecord(content["begun"], content["software"], content["config"], content.get("sources", {}))
+        record = Provenance(content["begun"], content["software"], content["config"], content.get("sources", {}))
         dicts = [*record.software, record.sources]
         if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
             raise ValueError("it is no record of a run")

@@ -18,7 +18,7 @@ _PLACE = re.compile(r"(?P<place>([A-Za-z]:)?[^\s:][^:\n]*:\d+): (in \w+: )?")
 _OWN = re.compile(r"^candidate \S+( \(seed \d+\))?|'[^']*'|\"[^\"]*\"|\d[\d.,e+-]*")
 
 
-class Grouped(logging.Handler):
+class RepeatHandler(logging.Handler):
     """Shows messages at once, but warnings at the next ``flush``: those of one kind as one line.
 
     The line is the first warning with the count, and the next places (FILE:LINE). What is no warning comes after the

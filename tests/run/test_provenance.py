@@ -6,21 +6,21 @@ import subprocess
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run import record as run_record
-from envcoder_bench.run.record import RunRecord, changes, missing, read_record, shown, software
+from envcoder_bench.run import provenance
+from envcoder_bench.run.provenance import Provenance, changes, missing, read_provenance, shown, software
 
 
 @pytest.mark.slow
 def test_a_record_is_read_as_it_was_written(tmp_path):
-    record = RunRecord.new("seeds: 1\nlimit: .inf\n", "cpu", {"fitness.py": "12ab"})
+    record = Provenance.new("seeds: 1\nlimit: .inf\n", "cpu", {"fitness.py": "12ab"})
     record.write(tmp_path / "run.json")
-    assert read_record(tmp_path / "run.json") == record
+    assert read_provenance(tmp_path / "run.json") == record
     strict = json.loads((tmp_path / "run.json").read_text(), parse_constant=pytest.fail)  # no Infinity
     assert strict["format"] == 3
     versions = strict["software"][0]
     for name in ("envcoder_bench", "python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "device"):
         assert versions[name], name
-    assert read_record(tmp_path / "nowhere.json") is None
+    assert read_provenance(tmp_path / "nowhere.json") is None
 
 
 @pytest.mark.slow
@@ -30,41 +30,41 @@ def test_a_checkout_has_a_commit_and_marks_changes(tmp_path):
         done = subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    assert run_record._commit(tmp_path) is None
+    assert provenance._commit(tmp_path) is None
     git("init")
     (tmp_path / "file").write_text("1")
     git("add", ".")
     git("commit", "-m", "one")
     git("tag", "v1")
     commit = git("rev-parse", "HEAD")
-    assert run_record._commit(tmp_path) == commit
+    assert provenance._commit(tmp_path) == commit
     (tmp_path / "file").write_text("2")
-    assert run_record._commit(tmp_path) == f"{commit}-dirty"
+    assert provenance._commit(tmp_path) == f"{commit}-dirty"
 
 
 @pytest.mark.slow
 def test_going_on_with_the_same_software_says_nothing_and_with_other_says_what():
-    record = RunRecord.new("", "cpu", {})
+    record = Provenance.new("", "cpu", {})
     assert record.resumed("cpu") == "" and len(record.software) == 1
     record.software[0]["torch"] = "1.0"
     now = software("cpu")
     assert record.resumed("cpu") == f"the run goes on with torch {now['torch']} (was 1.0)"
     assert record.software[1] == now
     assert record.resumed("cpu") == ""
-    assert "not known" in RunRecord(None, [], "").resumed("cpu")
+    assert "not known" in Provenance(None, [], "").resumed("cpu")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": "x"}', '{"format": 2, "begun": 1}'])
 def test_a_damaged_record(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(ValueError, match=r"run\.json is damaged"):
-        read_record(tmp_path / "run.json")
+        read_provenance(tmp_path / "run.json")
 
 
 def test_a_record_of_a_newer_format(tmp_path):
     (tmp_path / "run.json").write_text('{"format": 4, "anything": 1}')
     with pytest.raises(UserError, match=r"run\.json is of format 4, and this version .* up to format 3"):
-        read_record(tmp_path / "run.json")
+        read_provenance(tmp_path / "run.json")
 
 
 def test_changes_are_leaves_by_their_keys():

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from oracle import make_params
 
-from envcoder_bench.trainers.ppo import settings
-from envcoder_bench.trainers.ppo.settings import PPOSettings, check_supported
+from envcoder_bench.trainers.ppo import hyperparameters
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters, check_supported
 
 
 def count(num_envs: int, **overrides: Any) -> int:
     params = make_params(horizon_length=24, **overrides)
-    return PPOSettings.from_params(params, num_envs).num_minibatches
+    return Hyperparameters.from_params(params, num_envs).num_minibatches
 
 
 def test_minibatches_count_for_one_group(caplog: pytest.LogCaptureFixture) -> None:
@@ -25,7 +25,7 @@ def test_minibatches_count_for_one_group(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_minibatch_size_that_does_not_divide_gives_the_next_larger_count(caplog: pytest.LogCaptureFixture) -> None:
-    settings._say_once.cache_clear()
+    hyperparameters._say_once.cache_clear()
     for _ in range(2):  # told only once
         assert count(64, num_minibatches=None, minibatch_size=500) == 4  # 1536 / 500 = 3.07
     assert count(64, num_minibatches=None, minibatch_size=32768) == 1
@@ -48,7 +48,7 @@ def test_minibatch_size_that_does_not_divide_gives_the_next_larger_count(caplog:
 )
 def test_impossible_minibatches(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PPOSettings.from_params(make_params(**overrides), num_envs=6)
+        Hyperparameters.from_params(make_params(**overrides), num_envs=6)
 
 
 def continuous(**changes: Any) -> dict[str, Any]:
@@ -123,4 +123,4 @@ OUT_OF_RANGE = [
 @pytest.mark.parametrize("overrides, message", OUT_OF_RANGE, ids=[message[:40] for _, message in OUT_OF_RANGE])
 def test_values_out_of_range_are_named_by_their_key(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PPOSettings.from_params(make_params(**overrides), num_envs=6)
+        Hyperparameters.from_params(make_params(**overrides), num_envs=6)

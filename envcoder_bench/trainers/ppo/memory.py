@@ -9,10 +9,10 @@ from typing import Any, Mapping, Sequence
 import torch
 
 from envcoder_bench.core.cpus import usable_cpus
-from envcoder_bench.trainers.base import Memory, Params, Widths
+from envcoder_bench.trainers.base import MemoryEstimate, Params, Widths
+from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import Architecture
-from envcoder_bench.trainers.ppo.settings import PPOSettings
 
 WORKSPACE_BYTES = 5 << 29  # groups that learn at once share this; more of them take turns
 _FLOAT = 4
@@ -53,10 +53,10 @@ def learner_bytes(obs_dim: int, action_dim: int, num_envs: int, params: Mapping[
     Raises:
         ValueError: ``params`` asks for what grouped training cannot do; names key and remedy.
     """
-    settings = PPOSettings.from_params(params, num_envs)
+    hp = Hyperparameters.from_params(params, num_envs)
     architecture = Architecture.of(params, obs_dim, action_dim, torch.device("cuda"))
-    samples = num_envs * settings.horizon_length
-    minibatch = samples // settings.num_minibatches
+    samples = num_envs * hp.horizon_length
+    minibatch = samples // hp.num_minibatches
     weights = 3 * architecture.size  # parameters and both of Adam's moments
     rollout = samples * (architecture.inputs + 2 * action_dim + 4)
     step = num_envs * (obs_dim + action_dim + 1)  # observations in, actions out, last values
@@ -66,9 +66,9 @@ def learner_bytes(obs_dim: int, action_dim: int, num_envs: int, params: Mapping[
     return LearnerBytes(_FLOAT * (weights + rollout + step), workspace, max(1, WORKSPACE_BYTES // workspace))
 
 
-def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device) -> Memory:
+def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device) -> MemoryEstimate:
     """Make an estimate of the trainer's memory, see ``Trainer.memory``. Raises ValueError as ``learner_bytes``."""
-    samples = num_envs * PPOSettings.from_params(params, num_envs).horizon_length
+    samples = num_envs * Hyperparameters.from_params(params, num_envs).horizon_length
 
     @lru_cache(maxsize=None)
     def learner(widths: Widths) -> LearnerBytes:

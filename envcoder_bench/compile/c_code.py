@@ -19,25 +19,25 @@ _BITS = {"and": "&", "or": "|", "xor": "^"}
 
 
 @dataclass(frozen=True)
-class Source:
+class CCode:
     """A program as C statements.
 
     Attributes:
-        code: declares what it needs; reads ``S_<name>`` (pointers to the environment's row of the state), ``c[i]``
-            (its constants), ``lane``, ``n`` (environments of the group), ``seed`` and ``step``; writes ``O_<name>[i]``
-            (pointers to its row of results).
+        statements: the code. It declares the variables it needs; reads ``S_<name>`` (pointers to the environment's row
+            of the state), ``c[i]`` (its constants), ``lane``, ``n`` (environments of the group), ``seed`` and ``step``;
+            and writes ``O_<name>[i]`` (pointers to its row of the results).
         constants: the numbers of ``c``.
         state: names of the state that it reads, with their C types.
         outputs: names of the results, with how many numbers each has.
     """
 
-    code: str
+    statements: str
     constants: tuple[float, ...]
     state: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, int], ...]
 
 
-def write_source(program: Program, stores: dict[str, str]) -> Source:
+def write_c(program: Program, stores: dict[str, str]) -> CCode:
     """Write a program as C.
 
     Args:
@@ -67,7 +67,7 @@ def write_source(program: Program, stores: dict[str, str]) -> Source:
         for place, node in enumerate(output.nodes):
             lines.append(stores[name].format(name=name, place=place, value=names[node]))
     sizes = tuple((name, len(output.nodes)) for name, output in wanted.items())
-    return Source("\n".join(lines), tuple(constants), tuple(sorted(state.items())), sizes)
+    return CCode("\n".join(lines), tuple(constants), tuple(sorted(state.items())), sizes)
 
 
 def _expression(node: Node, kinds: list[str], x: list[str]) -> str:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from oracle import make_params
 
-from envcoder_bench.trainers.ppo import footprint
-from envcoder_bench.trainers.ppo.footprint import learner_bytes
+from envcoder_bench.trainers.ppo import memory
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
+from envcoder_bench.trainers.ppo.memory import learner_bytes
 
 
 def params(**overrides: Any) -> Any:
@@ -43,12 +43,12 @@ def test_the_workspace_holds_what_an_update_carves_out_of_it(separate: bool) -> 
 
 def test_groups_beyond_those_at_once_take_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     one = learner_bytes(48, 12, 64, params())
-    monkeypatch.setattr(footprint, "WORKSPACE_BYTES", 4 * one.workspace + 1)
+    monkeypatch.setattr(memory, "WORKSPACE_BYTES", 4 * one.workspace + 1)
     computed = learner_bytes(48, 12, 64, params())
     assert computed == replace(one, groups_at_once=4)
     assert computed.total(2) == 2 * one.per_group + 2 * one.workspace
     assert computed.total(100) == 100 * one.per_group + 4 * one.workspace
-    monkeypatch.setattr(footprint, "WORKSPACE_BYTES", 1)
+    monkeypatch.setattr(memory, "WORKSPACE_BYTES", 1)
     assert learner_bytes(48, 12, 64, params()).groups_at_once == 1
 
 

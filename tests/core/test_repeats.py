@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envcoder_bench.core.grouping import Grouped, flush_messages, kind, one_line
 from envcoder_bench.core.messages import muted
+from envcoder_bench.core.repeats import RepeatHandler, flush_messages, kind, one_line
 
 MEMORY = "{}.py:{}: in compute_reward: keeps memory between calls, which --resume cannot restore"
 
@@ -16,7 +16,7 @@ MEMORY = "{}.py:{}: in compute_reward: keeps memory between calls, which --resum
 def shown():
     """What is shown so far, of a logger of the package."""
     texts = []
-    handler = Grouped(texts.append)
+    handler = RepeatHandler(texts.append)
     package = logging.getLogger("envcoder_bench")
     level = package.level
     package.addHandler(handler)
