@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import numpy as np
+import torch
 
 from envcoder_bench.isaacgym.asset import Asset
 from envcoder_bench.isaacgym.gym_assets import find, tell_unused_shape_properties
@@ -30,13 +31,19 @@ class SceneMethods:
     """Recording a scene. Everything here runs before the simulation is compiled, unless its text says otherwise."""
 
     def create_sim(self, compute_device: int, graphics_device: int, engine: int, params: SimParams) -> Simulation:
-        """Return an empty simulation."""
+        """Return an empty simulation; with the GPU pipeline it is on the CUDA device ``compute_device``."""
         if engine != SIM_PHYSX:
             raise NotImplementedError("create_sim: SIM_FLEX is not supported; use SIM_PHYSX")
-        if params.use_gpu_pipeline:
-            raise NotImplementedError("create_sim: there is no CUDA engine yet; use the CPU pipeline (pipeline=cpu)")
         tell_ignored("SimParams", params.ignored())
-        return Simulation(params)
+        if not params.use_gpu_pipeline:
+            return Simulation(params)
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not 0 <= compute_device < count:
+            raise RuntimeError(
+                f"create_sim: the GPU pipeline was asked for on CUDA device {compute_device}, but torch "
+                f"{torch.__version__} sees {count}; use the CPU pipeline (sim_device=cpu pipeline=cpu)"
+            )
+        return Simulation(params, f"cuda:{compute_device}")
 
     def destroy_sim(self, sim: Simulation) -> None:
         sim.envs.clear()
