@@ -123,6 +123,13 @@ class WarpEngine(Engine):
     def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
         self._properties.set_friction(env, self._layout.geoms(actor), friction)
 
+    def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        self._properties.set_fields(env, fields)
+
+    def set_gravity(self, gravity: np.ndarray) -> None:
+        with self._on_torch_stream():
+            self._properties.set_gravity(gravity)
+
     def step(self) -> None:
         with self._on_torch_stream():
             if self._properties.flush():

@@ -18,6 +18,7 @@ from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 
 # what mj_setConst computes from masses and armatures, and mujoco_warp reads
 _CONSTANTS = ("dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0", "body_subtreemass")
+_TENDON_FLAGS = {"tendon_damping": "has_tendon_damping", "tendon_stiffness": "has_tendon_stiffness"}
 _MASSES = ("body_mass", "body_ipos", "body_inertia", "body_iquat")
 
 
@@ -62,6 +63,19 @@ class WarpProperties:
         """Set the sliding friction of geoms in a world."""
         self._rows("geom_friction")[env, geoms, 0] = friction
 
+    def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Set rows of fields of MuJoCo's model in a world: ``{field: (ids, values)}``."""
+        for name, (ids, values) in fields.items():
+            rows = self._rows(name)
+            rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            if name in mujoco.MjModel._setconst_inputs:
+                self._changed.add("constants")
+
+    def set_gravity(self, gravity: np.ndarray) -> None:
+        """Set the gravity of all worlds."""
+        target = wp.to_torch(self._model.opt.gravity)
+        target.copy_(torch.tensor(gravity, dtype=torch.float32), non_blocking=True)
+
     def _rows(self, name: str) -> np.ndarray:
         """Return a field's rows on the host to write into."""
         if name not in self._own:
@@ -77,6 +91,8 @@ class WarpProperties:
                 self._flush_dofs(drives(self._dofs))
             for name in self._changed & self._own.keys():
                 self._upload(name, self._own[name])
+            for name in _TENDON_FLAGS.keys() & self._changed:
+                self._raise_flag(_TENDON_FLAGS[name], bool(self._own[name].any()))
             if "constants" in self._changed:
                 self._flush_constants()
             self._changed.clear()
@@ -107,13 +123,16 @@ class WarpProperties:
         self.damping = self._copied(self.damping, new.damping)
         self.max_velocity = self._copied(self.max_velocity, np.minimum(new.max_velocity, 1e30))
         # without drives the unconstrained acceleration is a single solve, with them an iteration
-        driven = bool(new.bias_position.any() or new.bias_velocity.any())
-        self._moved |= driven and not self._model.has_efm_actuator
-        self._model.has_efm_actuator = self._model.has_efm_actuator or driven
+        self._raise_flag("has_efm_actuator", bool(new.bias_position.any() or new.bias_velocity.any()))
+
+    def _raise_flag(self, name: str, value: bool) -> None:
+        """Let mujoco_warp do, from now on, what it leaves out where a model has no such thing."""
+        self._moved |= value and not getattr(self._model, name)
+        setattr(self._model, name, value or getattr(self._model, name))
 
     def _flush_constants(self) -> None:
         """Recompute what depends on masses and armatures, as ``mj_setConst`` does."""
-        if len(self._dofs) == 1 and not self._own.keys() & set(_MASSES):
+        if len(self._dofs) == 1 and not self._own.keys() & set(mujoco.MjModel._setconst_inputs):
             self._host.dof_armature[self._layout.dof_qvel] = drives(self._dofs).armature[0]
             mujoco.mj_setConst(self._host, mujoco.MjData(self._host))
             for name in _CONSTANTS:

@@ -138,6 +138,19 @@ def test_properties_can_change_between_steps(tmp_path, engine):
 
 
 @marked(on_warp)
+def test_rows_of_the_model_and_gravity_can_change(tmp_path, engine):
+    arm, ball = load(tmp_path, ARM, fix_base_link=True), gym.create_sphere(None, 0.1, options())
+    scene = Scene((arm, pose(0, 0, 3)), (ball, pose(5, 0, 5)), num_envs=3)
+    lower, made = scene.sim.layout.bodies[2], scene.sim.engine
+    far = np.array([[0.8, 0.0, 0.0]])
+    made.set_model_fields(1, {"body_pos": (np.array([lower]), far)})
+    made.set_gravity(np.array([0.0, 0.0, -1.0]))
+    scene.step(10)
+    assert scene.root[1, 9].item() == pytest.approx(-0.1, rel=1e-5)
+    assert scene.bodies.view(3, 4, 13)[:, 2, 0].tolist() == pytest.approx([0.4, 0.8, 0.4], abs=1e-4)
+
+
+@marked(on_warp)
 def test_it_goes_on_from_a_saved_state_as_if_uninterrupted(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     run(scene, 5)
