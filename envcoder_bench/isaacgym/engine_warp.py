@@ -84,6 +84,7 @@ class WarpEngine(Engine):
             model.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
         self._model = mjw.put_model(model)
         self._model.opt.warn_overflow = 0  # they are counted; each would print a line
+        self._model.opt.run_qacc_smooth = False  # the solver starts from the last step's acceleration instead
         contacts, rows = room(model)
         self._data = data = mjw.make_data(model, nworld=self.num_envs, nconmax=contacts, njmax=max(1, rows))
         self._properties = WarpProperties(model, self._model, data, layout)
