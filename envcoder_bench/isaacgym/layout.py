@@ -74,6 +74,16 @@ class Layout:
     poses: np.ndarray
     max_velocity: list[tuple[float, float]]  # linear and angular, of each actor's root
 
+    @property
+    def dof_actors(self) -> np.ndarray:
+        """The actor of each DOF."""
+        counts = [place.dofs.stop - place.dofs.start for place in self.places]
+        return np.repeat(np.arange(len(self.places)), counts)
+
+    def geoms(self, actor: int) -> np.ndarray:
+        """Return MuJoCo's ids of an actor's shapes."""
+        return np.flatnonzero(np.isin(self.model.geom_bodyid, self.bodies[self.places[actor].bodies]))
+
 
 def build(
     actors: list[Actor], attractors: list[AttractorProperties], params: SimParams, planes: list[PlaneParams]
