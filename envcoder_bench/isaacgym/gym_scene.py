@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 
+from envcoder_bench.isaacgym import terrain
 from envcoder_bench.isaacgym.asset import Asset
 from envcoder_bench.isaacgym.gym_assets import find, tell_unused_shape_properties
 from envcoder_bench.isaacgym.layout import Actor
@@ -17,8 +18,10 @@ from envcoder_bench.isaacgym.params import (
     INVALID_HANDLE,
     SIM_PHYSX,
     AttractorProperties,
+    HeightFieldParams,
     PlaneParams,
     SimParams,
+    TriangleMeshParams,
     tell_ignored,
 )
 from envcoder_bench.isaacgym.properties import DOF_PROPERTIES, RigidBodyProperties, RigidShapeProperties
@@ -56,6 +59,18 @@ class SceneMethods:
         sim.record("add_ground")
         tell_ignored("PlaneParams", params.ignored())
         sim.planes.append(copy.deepcopy(params))
+
+    def add_heightfield(self, sim: Simulation, samples: np.ndarray, params: HeightFieldParams) -> None:
+        """Add ground from samples in units of ``vertical_scale``; the first axis lies along x."""
+        sim.record("add_heightfield")
+        sim.terrains.append(terrain.from_heightfield(samples, copy.deepcopy(params)))
+
+    def add_triangle_mesh(
+        self, sim: Simulation, vertices: np.ndarray, triangles: np.ndarray, params: TriangleMeshParams
+    ) -> None:
+        """Add ground from the upper surface of a mesh."""
+        sim.record("add_triangle_mesh")
+        sim.terrains.append(terrain.from_triangles(vertices, triangles, copy.deepcopy(params)))
 
     def prepare_sim(self, sim: Simulation) -> bool:
         """Compile the scene."""
@@ -236,7 +251,7 @@ class SceneMethods:
         if env.sim.compiled:
             if [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:
                 raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
-            env.sim.engine.set_friction(env.index, actor, np.array([np.ravel(p.friction)[0] for p in properties]))
+            env.sim.engine.set_friction(env.index, actor, np.array([p.friction for p in properties]))
         tell_unused_shape_properties(properties)
         env.actors[actor].shapes = copied(properties)
         return True

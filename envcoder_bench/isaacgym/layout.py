@@ -4,6 +4,7 @@
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -13,12 +14,14 @@ from envcoder_bench.isaacgym.asset import Asset
 from envcoder_bench.isaacgym.collisions import GROUND, ShapeClass, masks
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
 from envcoder_bench.isaacgym.properties import RigidBodyProperties, RigidShapeProperties, TendonProperties
-from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array
+from envcoder_bench.isaacgym.terrain import Terrain
+from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
 
 _FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
 _NET_FORCE = 3  # MJCF's reduce="netforce"
 _BODY = mujoco.mjtObj.mjOBJ_BODY
 _SENSORS = mujoco.mjtSensor
+_GROUND_DEPTH = 1.0  # m, of the ground below the lowest point of a terrain
 
 
 @dataclass
@@ -76,7 +79,11 @@ class Layout:
 
 
 def build(
-    actors: list[Actor], attractors: list[AttractorProperties], params: SimParams, planes: list[PlaneParams]
+    actors: list[Actor],
+    attractors: list[AttractorProperties],
+    params: SimParams,
+    planes: list[PlaneParams],
+    terrains: Sequence[Terrain] = (),
 ) -> Layout:
     """Compile one environment.
 
@@ -88,6 +95,8 @@ def build(
     assigned = masks([GROUND, *(c for actor in classes for c in actor)])
     for plane in planes:
         _add_plane(spec, plane, assigned[GROUND])
+    for number, terrain in enumerate(terrains):
+        _add_terrain(spec, number, terrain, assigned[GROUND])
     for k, actor in enumerate(actors):
         _add_actor(spec, k, actor, classes[k], assigned)
     names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.body_names]
@@ -136,6 +145,21 @@ def _add_plane(spec: mujoco.MjSpec, plane: PlaneParams, mask: tuple[int, int]) -
         geom.quat = [0, 1, 0, 0]
     geom.pos = list(normal * -plane.distance)
     geom.friction = [plane.dynamic_friction, 0.005, 0.0001]
+    geom.contype, geom.conaffinity = mask
+
+
+def _add_terrain(spec: mujoco.MjSpec, number: int, terrain: Terrain, mask: tuple[int, int]) -> None:
+    """Add an hfield: rows along y, heights between 0 and 1 above the geom, which lies in the field's middle."""
+    lowest, highest = float(terrain.heights.min()), float(terrain.heights.max())
+    relief = max(highest - lowest, 1e-3)
+    nx, ny = terrain.heights.shape
+    half = 0.5 * (nx - 1) * terrain.spacing[0], 0.5 * (ny - 1) * terrain.spacing[1]
+    name = f"terrain {number}"
+    added = spec.add_hfield(name=name, nrow=ny, ncol=nx, size=[*half, relief, _GROUND_DEPTH])
+    added.userdata = ((terrain.heights - lowest) / relief).T.ravel()
+    pose = pose_array(terrain.pose * pose_object(np.array([*half, lowest, 1.0, 0.0, 0.0, 0.0])))
+    geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname=name, pos=pose[:3], quat=pose[3:])
+    geom.friction = [terrain.friction, 0.005, 0.0001]
     geom.contype, geom.conaffinity = mask
 
 

@@ -180,6 +180,7 @@ class VhacdParams(Params):
 
 
 class TriangleMeshParams(Params):
+    HONOURED = frozenset(("nb_vertices", "nb_triangles", "static_friction", "dynamic_friction", "transform"))
     DEFAULTS: ClassVar[dict[str, Any]] = {
         "nb_vertices": 0,
         "nb_triangles": 0,
@@ -194,6 +195,7 @@ class TriangleMeshParams(Params):
 
 
 class HeightFieldParams(TriangleMeshParams):
+    HONOURED = TriangleMeshParams.HONOURED | {"nbRows", "nbColumns", "row_scale", "column_scale", "vertical_scale"}
     DEFAULTS: ClassVar[dict[str, Any]] = {
         "nbRows": 0,
         "nbColumns": 0,

@@ -15,6 +15,7 @@ from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Actor, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
 from envcoder_bench.isaacgym.properties import RigidBodyProperties
+from envcoder_bench.isaacgym.terrain import Terrain
 from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
 
 
@@ -55,6 +56,7 @@ class Simulation:
     def __init__(self, params: SimParams) -> None:
         self.params = params
         self.planes: list[PlaneParams] = []
+        self.terrains: list[Terrain] = []
         self.envs: list[Env] = []
         self.frame = 0
         self._layout: Layout | None = None
@@ -92,7 +94,7 @@ class Simulation:
         first = self.envs[0]
         for env in self.envs[1:]:
             self._check_alike(first, env)
-        self._layout = layouts.build(first.actors, first.attractors, self.params, self.planes)
+        self._layout = layouts.build(first.actors, first.attractors, self.params, self.planes, self.terrains)
         poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
         self._engine = engine = CpuEngine(self._layout, poses)
         rows = [np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs]
@@ -132,7 +134,7 @@ class Simulation:
         first = env.first_body(actor)
         for number, (new, old) in enumerate(zip(bodies, env.actors[actor].asset.body_properties())):
             inertia = [np.array([list(m.x), list(m.y), list(m.z)]) for m in (new.inertia, old.inertia)]
-            mass = float(np.ravel(new.mass)[0])
+            mass = new.mass
             if mass != old.mass and np.allclose(inertia[0], inertia[1], rtol=1e-6, atol=0):
                 inertia[0] = inertia[0] * (mass / old.mass)  # recomputed, as Isaac Gym does where it was not given
             self.engine.set_body_mass(env.index, first + number, mass, np.array(list(new.com)), inertia[0])
