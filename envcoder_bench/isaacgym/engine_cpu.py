@@ -49,6 +49,7 @@ class CpuEngine(Engine):
         self._force_range = batch.expand("actuator_forcerange")
         self._stiffness, self._damping = batch.expand("jnt_stiffness"), batch.expand("dof_damping")
         self._armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
+        self._gravity = batch.expand("opt.gravity")
         self._outputs: dict[str, np.ndarray] = {}
         self._constants_changed = True  # the armature counts in them
 
@@ -119,6 +120,16 @@ class CpuEngine(Engine):
         geoms = np.flatnonzero(np.isin(self._layout.model.geom_bodyid, bodies))
         self._batch.expand("geom_friction")[env, geoms, 0] = friction
 
+    def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        for name, (ids, values) in fields.items():
+            rows = self._batch.expand(name)
+            rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            self._constants_changed |= name in mujoco.MjModel._setconst_inputs
+
+    def set_gravity(self, gravity: np.ndarray) -> None:
+        self._gravity[...] = gravity
+        self._constants_changed = True
+
     def step(self) -> None:
         if self._constants_changed:
             self._batch.set_const()
@@ -159,7 +170,7 @@ class CpuEngine(Engine):
         self._force[...] = self._qfrc[:, self._layout.dof_qvel]
         for number, (body, frame) in enumerate(self._sensor_frames):
             first = contacts + 6 * number
-            acceleration = self._sensordata[:, first : first + 3] + self._layout.model.opt.gravity
+            acceleration = self._sensordata[:, first : first + 3] + self._gravity
             force = self._mass[:, body, None] * acceleration
             turn = _matrices(_multiply(self._xquat[:, body], self._iquat[:, body]))  # principal axes
             spin = np.einsum("nji,nj->ni", turn, self._cvel[:, body, :3])

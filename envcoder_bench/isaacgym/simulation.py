@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.isaacgym import actor_properties
 from envcoder_bench.isaacgym import layout as layouts
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Actor, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
-from envcoder_bench.isaacgym.properties import RigidBodyProperties
 from envcoder_bench.isaacgym.terrain import Terrain
 from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
 
@@ -101,12 +101,15 @@ class Simulation:
         if engine.num_dofs:
             engine.set_dof_properties(None, slice(0, engine.num_dofs), np.stack(rows))
         for env in self.envs:
-            for k, actor in enumerate(env.actors):
+            for k, (actor, model) in enumerate(zip(env.actors, first.actors)):
+                if actor.scale != 1.0:
+                    actor_properties.apply_scale(env, k)
                 if actor.bodies is not None:
-                    self.set_bodies(env, k, actor.bodies)
-                own = [shape.friction for shape in actor.shapes]
-                if own != [shape.friction for shape in first.actors[k].shapes]:
-                    engine.set_friction(env.index, k, np.array(own))
+                    actor_properties.apply_bodies(env, k)
+                if [s.friction for s in actor.shapes] != [s.friction for s in model.shapes]:
+                    actor_properties.apply_shapes(env, k)
+                if actor.tendons != model.tendons or any(t.stiffness for t in actor.tendons):
+                    actor_properties.apply_tendons(env, k)
 
     @staticmethod
     def _check_alike(first: Env, env: Env) -> None:
@@ -128,16 +131,6 @@ class Simulation:
                     f"actor {b.name!r} of environment {env.index} has another collision filter or group than in the "
                     "first environment"
                 )
-
-    def set_bodies(self, env: Env, actor: int, bodies: list[RigidBodyProperties]) -> None:
-        """Give an actor's bodies masses, centres and inertias where they differ from the asset's."""
-        first = env.first_body(actor)
-        for number, (new, old) in enumerate(zip(bodies, env.actors[actor].asset.body_properties())):
-            inertia = [np.array([list(m.x), list(m.y), list(m.z)]) for m in (new.inertia, old.inertia)]
-            mass = new.mass
-            if mass != old.mass and np.allclose(inertia[0], inertia[1], rtol=1e-6, atol=0):
-                inertia[0] = inertia[0] * (mass / old.mass)  # recomputed, as Isaac Gym does where it was not given
-            self.engine.set_body_mass(env.index, first + number, mass, np.array(list(new.com)), inertia[0])
 
     def tensor(self, shape: tuple[int, ...], read: Callable[[Tensor], None], *key: object) -> Tensor:
         """Return the tensor of a kind, allocated and filled at the first call."""
