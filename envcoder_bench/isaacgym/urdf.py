@@ -69,6 +69,7 @@ def read(path: Path, asset_root: Path, capsules: bool) -> Link:
 
     Raises:
         AssetError: the file is not a URDF of one tree, or names a mesh that is missing.
+        NotImplementedError: a collision shape is a signed distance field.
     """
     try:
         robot = ET.parse(path).getroot()
@@ -140,6 +141,11 @@ def _link(element: ET.Element, path: Path, folders: list[Path], capsules: bool) 
         geometry = collision.find("geometry")
         if geometry is None or not len(geometry):
             raise AssetError(f"{path}: a <collision> of link {element.get('name')} has no <geometry>")
+        if collision.find("sdf") is not None:
+            raise NotImplementedError(
+                f"load_asset: {path}: link {element.get('name')} collides by a signed distance field (<sdf>), which is "
+                "not supported; its convex hull would mean nothing in contacts such as those of nuts, gears and pegs"
+            )
         shapes.append(_shape(geometry[0], _frame(collision.find("origin")), path, folders, capsules))
     return Link(element.get("name", ""), _inertial(element.find("inertial")), shapes)
 
