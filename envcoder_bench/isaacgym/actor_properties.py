@@ -54,7 +54,9 @@ def scaled(bodies: list[RigidBodyProperties], factor: float) -> list[RigidBodyPr
 
 def apply_bodies(env: Env, number: int) -> None:
     """Give the engine an actor's masses, centres and inertias."""
-    for index, body in enumerate(env.actors[number].bodies or [], start=env.first_body(number)):
+    actor = env.actors[number]
+    bodies = actor.asset.body_properties() if actor.bodies is None else actor.bodies
+    for index, body in enumerate(bodies, start=env.first_body(number)):
         com = np.array(list(body.com))
         env.sim.engine.set_body_mass(env.index, index, body.mass, com, matrix(body.inertia))
 
@@ -98,25 +100,31 @@ def check_scale(actor: Actor, scale: float) -> None:
         )
 
 
-def apply_scale(env: Env, number: int) -> None:
-    """Give the engine an actor's sizes; masses are set by ``apply_bodies``."""
-    layout, scale = env.sim.layout, env.actors[number].scale
-    env.sim.engine.set_model_fields(env.index, sizes(layout, number, scale))
+def apply_sizes(env: Env, number: int) -> None:
+    """Give the engine the sizes and places of an actor's asset at its scale; ``apply_bodies`` sets the masses."""
+    actor = env.actors[number]
+    env.sim.engine.set_model_fields(env.index, sizes(env.sim.layout, number, actor.asset.model, actor.scale))
 
 
-def sizes(layout: Layout, number: int, scale: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return MuJoCo's fields of an actor of some scale: shapes, places of shapes, bodies and joints, slides' ranges."""
-    model, place = layout.model, layout.places[number]
+def sizes(layout: Layout, number: int, asset: mujoco.MjModel, scale: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return MuJoCo's fields of an actor: sizes and places of shapes, places of bodies and joints.
+
+    ``asset`` is the actor's asset compiled alone; its shapes, bodies and joints are in the layout's order.
+    """
+    place = layout.places[number]
     geoms, bodies = layout.geoms(number), layout.bodies[place.bodies]
-    below = bodies[bodies != place.root]  # the root's place is the actor's pose
-    joints = np.flatnonzero(np.isin(model.jnt_bodyid, bodies))
+    joints = layout.dof_joint[place.dofs]
+    own = slice(len(asset.jnt_type) - len(joints), None)  # without the free joint
     return {
-        "geom_size": (geoms, scale * model.geom_size[geoms]),
-        "geom_pos": (geoms, scale * model.geom_pos[geoms]),
-        "geom_rbound": (geoms, scale * model.geom_rbound[geoms]),
-        "geom_aabb": (geoms, scale * model.geom_aabb[geoms]),
-        "body_pos": (below, scale * model.body_pos[below]),
-        "jnt_pos": (joints, scale * model.jnt_pos[joints]),
+        "geom_size": (geoms, scale * asset.geom_size),
+        "geom_pos": (geoms, scale * asset.geom_pos),
+        "geom_quat": (geoms, asset.geom_quat),
+        "geom_rbound": (geoms, scale * asset.geom_rbound),
+        "geom_aabb": (geoms, scale * asset.geom_aabb),
+        "body_pos": (bodies[1:], scale * asset.body_pos[2:]),  # the root's place is the actor's pose
+        "body_quat": (bodies[1:], asset.body_quat[2:]),
+        "jnt_pos": (joints, scale * asset.jnt_pos[own]),
+        "jnt_axis": (joints, asset.jnt_axis[own]),
     }
 
 

@@ -54,8 +54,8 @@ class Engine(ABC):
         """Set rows of fields of MuJoCo's model in one environment: ``{field: (ids, values)}``.
 
         They act from the next ``step`` on; constants that MuJoCo derives from them follow. The fields are
-        ``pair_friction``, ``tendon_damping``, ``tendon_stiffness``, ``geom_size``, ``geom_pos``, ``geom_rbound``,
-        ``geom_aabb``, ``body_pos`` and ``jnt_pos``.
+        ``pair_friction``, ``tendon_damping``, ``tendon_stiffness``, ``geom_size``, ``geom_pos``, ``geom_quat``,
+        ``geom_rbound``, ``geom_aabb``, ``body_pos``, ``body_quat``, ``jnt_pos`` and ``jnt_axis``.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot change {', '.join(fields)} in single environments")
 

@@ -298,7 +298,7 @@ class SceneMethods:
         record.bodies = actor_properties.scaled(self.get_actor_rigid_body_properties(env, actor), factor)
         record.scale = scale
         if env.sim.compiled:
-            actor_properties.apply_scale(env, actor)
+            actor_properties.apply_sizes(env, actor)
             actor_properties.apply_bodies(env, actor)
         rows = actor_properties.scaled_limits(record.dof_properties, record, factor)
         return self.set_actor_dof_properties(env, actor, rows)

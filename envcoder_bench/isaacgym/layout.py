@@ -225,6 +225,7 @@ def _add_actor(
     base.pos, base.quat = pose[:3], pose[3:]
     for body in child.bodies[1:]:  # MuJoCo lets bodies that a joint connects not touch, as Isaac Gym does
         body.gravcomp = float(actor.asset.options.disable_gravity)
+        body.simple = False  # its mass, centre and inertia may change, which MuJoCo refuses for simple ones
     geoms = [geom for body in child.bodies[1:] for geom in body.geoms]
     for index, (geom, shape, kind) in enumerate(zip(geoms, actor.shapes, classes)):
         geom.name = geom.name or f"shape {index}"

@@ -102,9 +102,9 @@ class Simulation:
             engine.set_dof_properties(None, slice(0, engine.num_dofs), np.stack(rows))
         for env in self.envs:
             for k, (actor, model) in enumerate(zip(env.actors, first.actors)):
-                if actor.scale != 1.0:
-                    actor_properties.apply_scale(env, k)
-                if actor.bodies is not None:
+                if actor.scale != 1.0 or actor.asset is not model.asset:
+                    actor_properties.apply_sizes(env, k)
+                if actor.bodies is not None or actor.asset is not model.asset:
                     actor_properties.apply_bodies(env, k)
                 if [s.friction for s in actor.shapes] != [s.friction for s in model.shapes]:
                     actor_properties.apply_shapes(env, k)
@@ -120,10 +120,11 @@ class Simulation:
             )
         relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
         for k, (a, b) in enumerate(zip(first.actors, env.actors)):
-            if a.asset is not b.asset:
+            if a.asset is not b.asset and a.asset.structure() != b.asset.structure():
                 raise NotImplementedError(
                     f"actor {b.name!r} of environment {env.index} has the asset {b.asset.name}, in the first "
-                    f"environment {a.asset.name}; all environments need the same list of assets"
+                    f"environment {a.asset.name}; all environments need the same list of assets, or assets that differ "
+                    "in sizes and masses alone"
                 )
             filters = [[actor.filter, *(s.filter for s in actor.shapes)] for actor in (a, b)]
             if filters[0] != filters[1] or relations[0][k] != relations[1][k]:

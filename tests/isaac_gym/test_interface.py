@@ -89,7 +89,8 @@ def test_environments_with_other_assets_are_refused_by_name():
     sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
     for index in range(2):
         env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
-        gym.create_actor(env, gym.create_sphere(sim, 0.1 + index, None), pose(), "ball", 0, 0)
+        asset = gym.create_sphere(sim, 0.1, None) if index == 0 else gym.create_box(sim, 0.1, 0.1, 0.1, None)
+        gym.create_actor(env, asset, pose(), "ball", 0, 0)
     with pytest.raises(NotImplementedError, match="actor 'ball' of environment 1"):
         gym.prepare_sim(sim)
 

@@ -32,15 +32,6 @@ def set_mass(env, factor, actor=0):
     gym.set_actor_rigid_body_properties(env, actor, bodies, True)
 
 
-def push(scene, force, steps):
-    for _ in range(steps):
-        forces = torch.zeros(len(scene.bodies), 3)
-        forces[:, 0] = force
-        gym.apply_rigid_body_force_tensors(scene.sim, forces.contiguous(), None, gymapi.ENV_SPACE)
-        gym.simulate(scene.sim)
-    scene.refresh()
-
-
 def test_friction_of_a_contact_is_the_mean_of_both():
     scene = Scene((cube(), pose(0, 0, 0.1)), num_envs=3, ground=True, friction=0.2, dt=0.002)
     for env, own in zip(scene.envs, (0.2, 0.4, 0.6)):
@@ -105,6 +96,22 @@ def test_the_same_mass_again_and_again_is_that_mass():
     last = gym.get_actor_rigid_body_properties(scene.envs[0], 0)[0]
     assert last.mass == pytest.approx(2 * original[0].mass)
     assert last.inertia.y.y == pytest.approx(2 * original[0].inertia.y.y)
+
+
+def test_the_centre_of_mass_of_a_single_box_can_move():
+    asset = gym.create_box(None, 0.4, 0.2, 0.1, options(density=100.0))  # its moments of inertia are not in order
+    scene = Scene((asset, pose(0, 0, 5)), gravity=0.0)
+    bodies = gym.get_actor_rigid_body_properties(scene.envs[1], 0)
+    bodies[0].mass, bodies[0].com.x = 2 * bodies[0].mass, 0.1
+    gym.set_actor_rigid_body_properties(scene.envs[1], 0, bodies, True)
+    for _ in range(20):
+        torques = torch.tensor([[0.0, 0.0, 1e-3]] * 2)
+        gym.apply_rigid_body_force_tensors(scene.sim, None, torques, gymapi.ENV_SPACE)
+        gym.simulate(scene.sim)
+    scene.refresh()
+    inertia = 0.8 * (0.4**2 + 0.2**2) / 12
+    assert scene.root[:, 12].tolist() == pytest.approx([2e-4 / inertia, 1e-4 / inertia], rel=1e-3)
+    assert scene.root[:, 7:10].abs().max() < 1e-6 and scene.root[1, 1].item() < -5e-5  # it turns about its centre
 
 
 def test_gravity_changes_at_any_time(tmp_path):
@@ -240,3 +247,24 @@ def test_masks_are_an_actors_own():
     assert first[free][0] & first[other][1] | first[other][0] & first[free][1]
     with pytest.raises(NotImplementedError, match="32 masks"):
         masks([[free, free]] * 32)
+
+
+def test_environments_may_hold_boxes_of_other_sizes():
+    params = gymapi.SimParams()
+    params.dt, params.substeps, params.gravity = 0.01, 1, gymapi.Vec3(0, 0, -G)
+    sim, plane = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params), gymapi.PlaneParams()
+    plane.normal = gymapi.Vec3(0, 0, 1)
+    gym.add_ground(sim, plane)
+    heights = [0.2, 0.5, 0.3]
+    for height in heights:
+        env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+        asset = gym.create_box(sim, 0.2, 0.2, height, options(density=100.0))
+        gym.create_actor(env, asset, pose(0, 0, height), "box", 0, 0)
+    gym.prepare_sim(sim)
+    root, contacts = gym.acquire_actor_root_state_tensor(sim), gym.acquire_net_contact_force_tensor(sim)
+    for _ in range(200):
+        gym.simulate(sim)
+    gym.refresh_actor_root_state_tensor(sim)
+    gym.refresh_net_contact_force_tensor(sim)
+    assert root[:, 2].tolist() == pytest.approx([h / 2 for h in heights], abs=1e-3)
+    assert contacts[:, 2].tolist() == pytest.approx([100 * 0.04 * h * G for h in heights], rel=1e-3)
