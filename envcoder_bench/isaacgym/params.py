@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from envcoder_bench.isaacgym.transforms import Transform, Vec3
@@ -173,6 +174,11 @@ class AssetOptions(Params):
 
     def __init__(self) -> None:
         super().__init__(vhacd_params=VhacdParams())
+
+    def ignored(self) -> list[str]:
+        without = find_spec("vhacdx") is None
+        names = ("vhacd_enabled (install vhacdx)" if n == "vhacd_enabled" else n for n in super().ignored())
+        return [n for n in names if without or not n.startswith("vhacd_enabled")]
 
 
 class VhacdParams(Params):

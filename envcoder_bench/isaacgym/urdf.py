@@ -21,12 +21,16 @@ class AssetError(ValueError):
 
 @dataclass
 class Shape:
-    """A collision shape of a link: ``kind`` box (half sizes), sphere, cylinder, capsule or mesh (scale)."""
+    """A collision shape of a link: ``kind`` box (half sizes), sphere, cylinder, capsule or mesh (scale).
+
+    ``part`` holds the vertices ``(n, 3)`` of a convex part of the mesh, scaled already; None is the whole mesh.
+    """
 
     kind: str
     size: list[float]
     frame: np.ndarray
     mesh: Path | None = None
+    part: np.ndarray | None = None
 
 
 @dataclass

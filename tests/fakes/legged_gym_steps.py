@@ -16,7 +16,7 @@ del sys.argv[1:3]
 args = get_args()
 config, _ = task_registry.get_cfgs(args.task)
 config.terrain.mesh_type = ground
-config.terrain.num_rows = config.terrain.num_cols = 5
+config.terrain.num_rows = config.terrain.num_cols = 6
 env, _ = task_registry.make_env(args.task, args=args, env_cfg=config)
 env.reset()
 resets = 0
