@@ -22,10 +22,11 @@ from envcoder_bench.isaacgym.properties import (
     TendonProperties,
     body_properties,
 )
-from envcoder_bench.isaacgym.transforms import Transform, pose_object
+from envcoder_bench.isaacgym.transforms import Transform, pose_array, pose_object
 from envcoder_bench.isaacgym.urdf import AssetError, Joint, Shape
 
 _HINGE, _SLIDE, _FREE = (int(t) for t in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE, 0))
+_MESH = int(mujoco.mjtGeom.mjGEOM_MESH)
 _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_AFFINE)
 
 
@@ -87,6 +88,21 @@ class Asset:
             body_properties(m.body_mass[b], m.body_ipos[b], m.body_iquat[b], m.body_inertia[b])
             for b in range(1, m.nbody)
         ]
+
+    def structure(self) -> tuple:
+        """Return what must agree of two assets that different environments hold in the same place.
+
+        Sizes, places, masses and properties may differ, of meshes only those that are the same file's.
+        """
+        m, o = self.model, self.options
+        meshes = [m.mesh(int(d)).name if t == _MESH else "" for t, d in zip(m.geom_type, m.geom_dataid)]
+        kinds = (m.body_parentid, m.geom_type, m.geom_bodyid, m.geom_contype, m.geom_conaffinity, m.jnt_type)
+        frames = [(body, tuple(pose_array(pose))) for body, pose in self.sensors]
+        return (
+            *(tuple(values.tolist()) for values in kinds),
+            *(tuple(names) for names in (self.body_names, self.dof_names, self.tendon_names, meshes, frames)),
+            (self.fixed, o.disable_gravity, o.max_linear_velocity, o.max_angular_velocity),
+        )
 
     def rest_poses(self) -> list[Transform]:
         """Return the bodies' poses in the root's frame where all joints are at zero."""

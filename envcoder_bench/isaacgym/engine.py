@@ -52,7 +52,20 @@ class Engine(ABC):
 
     @abstractmethod
     def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
-        """Set the friction of an actor's shapes in one environment."""
+        """Set the friction of an actor's shapes in one environment; it acts in contacts within the actor."""
+
+    def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Set rows of fields of MuJoCo's model in one environment: ``{field: (ids, values)}``.
+
+        They act from the next ``step`` on; constants that MuJoCo derives from them follow. The fields are
+        ``pair_friction``, ``tendon_damping``, ``tendon_stiffness``, ``geom_size``, ``geom_pos``, ``geom_quat``,
+        ``geom_rbound``, ``geom_aabb``, ``body_pos``, ``body_quat``, ``jnt_pos`` and ``jnt_axis``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot change {', '.join(fields)} in single environments")
+
+    def set_gravity(self, gravity: np.ndarray) -> None:
+        """Set the gravity ``(3,)``, m/s^2, of all environments."""
+        raise NotImplementedError(f"{type(self).__name__} cannot change the gravity")
 
     @abstractmethod
     def step(self) -> None:

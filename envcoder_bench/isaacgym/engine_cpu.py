@@ -52,6 +52,7 @@ class CpuEngine(Engine):
         self._force_range = batch.expand("actuator_forcerange")
         self._stiffness, self._damping = batch.expand("jnt_stiffness"), batch.expand("dof_damping")
         self._armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
+        self._gravity = batch.expand("opt.gravity")
         self._outputs: dict[str, np.ndarray] = {}
         self._constants_changed = True  # the armature counts in them
 
@@ -100,6 +101,16 @@ class CpuEngine(Engine):
     def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
         self._batch.expand("geom_friction")[env, self._layout.geoms(actor), 0] = friction
 
+    def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        for name, (ids, values) in fields.items():
+            rows = self._batch.expand(name)
+            rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            self._constants_changed |= name in mujoco.MjModel._setconst_inputs
+
+    def set_gravity(self, gravity: np.ndarray) -> None:
+        self._gravity[...] = gravity
+        self._constants_changed = True
+
     def step(self) -> None:
         if self._constants_changed:
             self._batch.set_const()
@@ -141,7 +152,7 @@ class CpuEngine(Engine):
         self._contact[...] = -self._sensordata[:, :contacts].reshape(self._contact.shape)
         self._force[...] = self._qfrc[:, self._layout.dof_qvel]
         self._accelerations[...] = self._sensordata[:, contacts:].reshape(self._accelerations.shape)
-        self._accelerations[:, :, :3] += self._layout.model.opt.gravity
+        self._accelerations[:, :, :3] += self._gravity[:, None]
 
     def _read_sensors(self, blown: np.ndarray) -> None:
         """Turn accelerations of the last substep and the state at its end into the sensors' forces and torques."""

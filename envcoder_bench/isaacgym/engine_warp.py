@@ -25,8 +25,8 @@ from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.numerics import first_state, room
 from envcoder_bench.isaacgym.warp_outputs import WarpOutputs
 from envcoder_bench.isaacgym.warp_properties import WarpProperties
+from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_warp import DROPPING
-from envcoder_bench.sim.snapshot import restore, save
 from envcoder_bench.sim.torch_stream import TorchStream
 
 logger = logging.getLogger("envcoder_bench.isaacgym")

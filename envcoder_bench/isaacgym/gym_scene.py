@@ -7,8 +7,9 @@ import copy
 import numpy as np
 import torch
 
+from envcoder_bench.isaacgym import actor_properties, terrain
 from envcoder_bench.isaacgym.asset import Asset
-from envcoder_bench.isaacgym.gym_assets import find, tell_unused_shape_properties
+from envcoder_bench.isaacgym.gym_assets import find, tell_unused_shape_properties, tell_unused_tendon_properties
 from envcoder_bench.isaacgym.layout import Actor
 from envcoder_bench.isaacgym.params import (
     AXIS_ALL,
@@ -18,11 +19,18 @@ from envcoder_bench.isaacgym.params import (
     INVALID_HANDLE,
     SIM_PHYSX,
     AttractorProperties,
+    HeightFieldParams,
     PlaneParams,
     SimParams,
+    TriangleMeshParams,
     tell_ignored,
 )
-from envcoder_bench.isaacgym.properties import DOF_PROPERTIES, RigidBodyProperties, RigidShapeProperties
+from envcoder_bench.isaacgym.properties import (
+    DOF_PROPERTIES,
+    RigidBodyProperties,
+    RigidShapeProperties,
+    TendonProperties,
+)
 from envcoder_bench.isaacgym.simulation import Env, Simulation, copied, new_env
 from envcoder_bench.isaacgym.transforms import Quat, Transform, Vec3
 
@@ -52,17 +60,31 @@ class SceneMethods:
         return copy.deepcopy(sim.params)
 
     def set_sim_params(self, sim: Simulation, params: SimParams) -> None:
-        """Replace the parameters; once compiled, dt, substeps and gravity must stay."""
-        fixed = [(p.dt, p.substeps, tuple(p.gravity)) for p in (sim.params, params)]
+        """Replace the parameters. Once compiled, the gravity may change; dt and substeps must stay."""
+        fixed = [(p.dt, p.substeps) for p in (sim.params, params)]
         if sim.compiled and fixed[0] != fixed[1]:
-            raise NotImplementedError("set_sim_params: dt, substeps and gravity cannot change after prepare_sim")
-        sim.params = params
+            raise NotImplementedError("set_sim_params: dt and substeps cannot change after prepare_sim")
+        before, sim.params = sim.params, copy.deepcopy(params)
+        if sim.compiled and tuple(params.gravity) != tuple(before.gravity):
+            sim.engine.set_gravity(np.array(list(params.gravity)))
 
     def add_ground(self, sim: Simulation, params: PlaneParams) -> None:
         """Add a plane."""
         sim.record("add_ground")
         tell_ignored("PlaneParams", params.ignored())
         sim.planes.append(copy.deepcopy(params))
+
+    def add_heightfield(self, sim: Simulation, samples: np.ndarray, params: HeightFieldParams) -> None:
+        """Add ground from samples in units of ``vertical_scale``; the first axis lies along x."""
+        sim.record("add_heightfield")
+        sim.terrains.append(terrain.from_heightfield(samples, copy.deepcopy(params)))
+
+    def add_triangle_mesh(
+        self, sim: Simulation, vertices: np.ndarray, triangles: np.ndarray, params: TriangleMeshParams
+    ) -> None:
+        """Add ground from the upper surface of a mesh."""
+        sim.record("add_triangle_mesh")
+        sim.terrains.append(terrain.from_triangles(vertices, triangles, copy.deepcopy(params)))
 
     def prepare_sim(self, sim: Simulation) -> bool:
         """Compile the scene."""
@@ -230,9 +252,10 @@ class SceneMethods:
         self, env: Env, actor: int, properties: list[RigidBodyProperties], recomputeInertia: bool = False
     ) -> bool:
         """Set masses, centres and inertias, at any time. A new mass alone scales the inertia."""
-        env.actors[actor].bodies = copied(properties)
+        before = self.get_actor_rigid_body_properties(env, actor)
+        env.actors[actor].bodies = actor_properties.with_inertias(properties, before)
         if env.sim.compiled:
-            env.sim.set_bodies(env, actor, env.actors[actor].bodies or [])
+            actor_properties.apply_bodies(env, actor)
         return True
 
     def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:
@@ -240,19 +263,52 @@ class SceneMethods:
 
     def set_actor_rigid_shape_properties(self, env: Env, actor: int, properties: list[RigidShapeProperties]) -> bool:
         """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect."""
-        if env.sim.compiled:
-            if [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:
-                raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
-            env.sim.engine.set_friction(env.index, actor, np.array([np.ravel(p.friction)[0] for p in properties]))
+        if env.sim.compiled and [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:
+            raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
         tell_unused_shape_properties(properties)
         env.actors[actor].shapes = copied(properties)
+        if env.sim.compiled:
+            actor_properties.apply_shapes(env, actor)
         return True
 
-    def set_actor_scale(self, env: Env, actor: int, scale: float) -> bool:
-        """Accept a scale of 1; others are not supported."""
-        if scale != 1.0:
-            raise NotImplementedError("set_actor_scale: scales other than 1 are not supported")
+    def get_actor_tendon_count(self, env: Env, actor: int) -> int:
+        return len(env.actors[actor].tendons)
+
+    def get_actor_tendon_name(self, env: Env, actor: int, index: int) -> str:
+        return env.actors[actor].asset.tendon_names[index]
+
+    def get_actor_tendon_properties(self, env: Env, actor: int) -> list[TendonProperties]:
+        return copied(env.actors[actor].tendons)
+
+    def set_actor_tendon_properties(self, env: Env, actor: int, properties: list[TendonProperties]) -> bool:
+        """Set the tendons' damping and stiffness, at any time; the stiffness of their limits stays MuJoCo's."""
+        tell_unused_tendon_properties(properties, env.actors[actor].tendons)
+        env.actors[actor].tendons = copied(properties)
+        if env.sim.compiled:
+            actor_properties.apply_tendons(env, actor)
         return True
+
+    def get_actor_scale(self, env: Env, actor: int) -> float:
+        return env.actors[actor].scale
+
+    def set_actor_scale(self, env: Env, actor: int, scale: float) -> bool:
+        """Set an actor's size relative to its asset, at any time.
+
+        Shapes, joints' places, limits of prismatic joints, masses and inertias follow. An actor with collision meshes
+        keeps its scale of 1: others raise ``NotImplementedError``.
+        """
+        record, scale = env.actors[actor], float(np.ravel(scale)[0])
+        actor_properties.check_scale(record, scale)
+        factor = scale / record.scale
+        if factor == 1.0:
+            return True
+        record.bodies = actor_properties.scaled(self.get_actor_rigid_body_properties(env, actor), factor)
+        record.scale = scale
+        if env.sim.compiled:
+            actor_properties.apply_sizes(env, actor)
+            actor_properties.apply_bodies(env, actor)
+        rows = actor_properties.scaled_limits(record.dof_properties, record, factor)
+        return self.set_actor_dof_properties(env, actor, rows)
 
     def enable_actor_dof_force_sensors(self, env: Env, actor: int) -> bool:
         """Do nothing: all DOFs report their drives' forces."""

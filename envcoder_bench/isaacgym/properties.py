@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -38,8 +39,17 @@ class Mat33:
         return Mat33(*(Vec3(*row) for row in values))
 
 
+class Scalars:
+    """Properties whose numbers may be set from arrays and tensors of one element, as task code does."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(getattr(type(self), name, None), (float, int)):  # the field's default
+            value = type(getattr(type(self), name))(value.item() if hasattr(value, "item") else value)
+        object.__setattr__(self, name, value)
+
+
 @dataclass
-class RigidBodyProperties:
+class RigidBodyProperties(Scalars):
     """Mass, kg; centre of mass in the body's frame, m; inertia about it along the body's axes, kg m^2."""
 
     mass: float = 0.0
@@ -51,7 +61,7 @@ class RigidBodyProperties:
 
 
 @dataclass
-class RigidShapeProperties:
+class RigidShapeProperties(Scalars):
     friction: float = 1.0
     rolling_friction: float = 0.0
     torsion_friction: float = 0.0
@@ -64,7 +74,7 @@ class RigidShapeProperties:
 
 
 @dataclass
-class TendonProperties:
+class TendonProperties(Scalars):
     stiffness: float = 0.0
     damping: float = 0.0
     limit_stiffness: float = 1.0
@@ -74,7 +84,7 @@ class TendonProperties:
 
 
 @dataclass
-class ActuatorProperties:
+class ActuatorProperties(Scalars):
     control_limited: bool = False
     force_limited: bool = False
     lower_control_limit: float = 0.0

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.isaacgym import actor_properties
 from envcoder_bench.isaacgym import layout as layouts
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Actor, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
-from envcoder_bench.isaacgym.properties import RigidBodyProperties
+from envcoder_bench.isaacgym.terrain import Terrain
 from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
 
 ENGINE_VARIABLE = "ENVCODER_BENCH_ISAACGYM_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
@@ -58,6 +59,7 @@ class Simulation:
     def __init__(self, params: SimParams, device: str = "cpu") -> None:
         self.params, self.device = params, device
         self.planes: list[PlaneParams] = []
+        self.terrains: list[Terrain] = []
         self.envs: list[Env] = []
         self.frame = 0
         self._layout: Layout | None = None
@@ -93,19 +95,22 @@ class Simulation:
         first = self.envs[0]
         for env in self.envs[1:]:
             self._check_alike(first, env)
-        self._layout = layouts.build(first.actors, first.attractors, self.params, self.planes)
+        self._layout = layouts.build(first.actors, first.attractors, self.params, self.planes, self.terrains)
         poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
         self._engine = engine = self._make_engine(self._layout, poses)
         rows = [np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs]
         if engine.num_dofs:
             engine.set_dof_properties(None, slice(0, engine.num_dofs), np.stack(rows))
         for env in self.envs:
-            for k, actor in enumerate(env.actors):
-                if actor.bodies is not None:
-                    self.set_bodies(env, k, actor.bodies)
-                own = [shape.friction for shape in actor.shapes]
-                if own != [shape.friction for shape in first.actors[k].shapes]:
-                    engine.set_friction(env.index, k, np.array(own))
+            for k, (actor, model) in enumerate(zip(env.actors, first.actors)):
+                if actor.scale != 1.0 or actor.asset is not model.asset:
+                    actor_properties.apply_sizes(env, k)
+                if actor.bodies is not None or actor.asset is not model.asset:
+                    actor_properties.apply_bodies(env, k)
+                if [s.friction for s in actor.shapes] != [s.friction for s in model.shapes]:
+                    actor_properties.apply_shapes(env, k)
+                if actor.tendons != model.tendons or any(t.stiffness for t in actor.tendons):
+                    actor_properties.apply_tendons(env, k)
 
     def _make_engine(self, layout: Layout, poses: np.ndarray) -> Engine:
         """Return MuJoCo Warp's engine for a CUDA device, or where ``ENGINE_VARIABLE`` asks for it, else the CPU's."""
@@ -126,10 +131,11 @@ class Simulation:
             )
         relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
         for k, (a, b) in enumerate(zip(first.actors, env.actors)):
-            if a.asset is not b.asset:
+            if a.asset is not b.asset and a.asset.structure() != b.asset.structure():
                 raise NotImplementedError(
                     f"actor {b.name!r} of environment {env.index} has the asset {b.asset.name}, in the first "
-                    f"environment {a.asset.name}; all environments need the same list of assets"
+                    f"environment {a.asset.name}; all environments need the same list of assets, or assets that differ "
+                    "in sizes and masses alone"
                 )
             filters = [[actor.filter, *(s.filter for s in actor.shapes)] for actor in (a, b)]
             if filters[0] != filters[1] or relations[0][k] != relations[1][k]:
@@ -137,16 +143,6 @@ class Simulation:
                     f"actor {b.name!r} of environment {env.index} has another collision filter or group than in the "
                     "first environment"
                 )
-
-    def set_bodies(self, env: Env, actor: int, bodies: list[RigidBodyProperties]) -> None:
-        """Give an actor's bodies masses, centres and inertias where they differ from the asset's."""
-        first = env.first_body(actor)
-        for number, (new, old) in enumerate(zip(bodies, env.actors[actor].asset.body_properties())):
-            inertia = [np.array([list(m.x), list(m.y), list(m.z)]) for m in (new.inertia, old.inertia)]
-            mass = float(np.ravel(new.mass)[0])
-            if mass != old.mass and np.allclose(inertia[0], inertia[1], rtol=1e-6, atol=0):
-                inertia[0] = inertia[0] * (mass / old.mass)  # recomputed, as Isaac Gym does where it was not given
-            self.engine.set_body_mass(env.index, first + number, mass, np.array(list(new.com)), inertia[0])
 
     def tensor(self, shape: tuple[int, ...], read: Callable[[Tensor], None], *key: object) -> Tensor:
         """Return the tensor of a kind, allocated and filled at the first call."""
