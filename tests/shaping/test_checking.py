@@ -317,7 +317,7 @@ def test_unknown_parameters():
     )
     for name in ("compute_reward", "compute_torque"):
         assert fault(f"\ndef {name}(dof_poss):\n    return 1\n") == (
-            f"mine.py:2: in {name}: parameter 'dof_poss' is no key of the state (did you mean dof_pos?); {bound}"
+            f"mine.py:2: in {name}: parameter 'dof_poss' is not a key of the state (did you mean dof_pos?); {bound}"
         )
 
 
