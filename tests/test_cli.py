@@ -35,7 +35,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole train.params.config.gama=1", "(did you mean train.params.config.gamma"),
         ("--task Cartpole --candidates nowhere.py", "nowhere.py does not exist"),
         ("--task Cartpole --candidates {empty}", "no candidates found in {empty}"),
-        ("--task Cartpole --candidates {folder}/notes.txt", "notes.txt is no candidate: a candidate is a .py file"),
+        ("--task Cartpole --candidates {folder}/notes.txt", "notes.txt is not a candidate: a candidate is a .py file"),
         (
             "--task Cartpole --candidates {folder} --candidate_idx 0,7",
             "no candidate at position 7: there are 2 (0 a, 1 b)",

@@ -1,1 +1,1 @@
-"""From a candidate's function to a program of scalar operations, and from many programs to one kernel."""
+"""Tracing of candidate functions as programs of scalar operations, and compilation of many programs to few kernels."""

@@ -1,7 +1,7 @@
-"""A process that compiles kernels into Warp's cache, and can be killed: a compiler may take years over a program.
+"""A process that compiles kernels into Warp's cache; it can be killed when a compiler takes too long.
 
-Run by ``building``: a line of JSON ``{"code": ..., "target": ...}`` comes over standard input, and ``{"error": ...}``
-goes back over standard output when it is done, with an empty text where all went well.
+``building`` starts it. It reads lines of JSON ``{"code": ..., "target": ...}`` from standard input and writes
+``{"error": ...}`` to standard output after each; the text is empty if the kernel was compiled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MEMORY = 4 << 30  # bytes of data
 
 def main() -> None:
     """Serve until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     if sys.platform.startswith("linux"):
         import resource
 
@@ -26,7 +26,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG: end with the parent
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what compilers print
+    os.dup2(2, 1)  # compilers print to standard output
     from envcoder_bench.compile import warp_kernel
 
     for line in sys.stdin:

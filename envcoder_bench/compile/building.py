@@ -1,4 +1,4 @@
-"""Have kernels compiled by processes that are killed when one takes too long or too much memory."""
+"""Compile kernels in worker processes, which are killed when they take too long or too much memory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import psutil  # rl_games' own dependency
 
 from envcoder_bench.core.cpus import usable_cpus
 
-# processor seconds for one kernel, and for each of its lines: ordinary code takes less than a tenth of that
+# limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth
 LIMIT, LIMIT_PER_LINE = 20.0, 0.005
-PATIENCE = 6.0  # wall-clock seconds for each of these, where the machine is busy with other things
+PATIENCE = 6.0  # wall-clock seconds allowed per second of processor time, for busy machines
 TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
-BROKEN_OFF = "its compiler "  # so begins what is said of a kernel at which a compiler came to no end
+BROKEN_OFF = "its compiler "  # prefix of the errors of kernels whose compiler was killed or crashed
 _BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.compile.build_worker import main; main()"
 _log = logging.getLogger(__name__)
-_failed: dict[str, str] = {}  # what could not be compiled in this process' life, and why
+_failed: dict[str, str] = {}  # errors of the kernels that could not be compiled, as long as this process lives
 
 
 def build(codes: Sequence[str], target: str) -> list[str]:
@@ -35,7 +35,7 @@ def build(codes: Sequence[str], target: str) -> list[str]:
         codes: as ``warp_kernel.make_kernel`` takes them; ``target``: as ``warp_kernel.target`` gives it.
 
     Returns:
-        For each, why it was not compiled; empty where it was.
+        For each kernel, the error if it was not compiled, else an empty text.
     """
     waiting = deque(code for code in dict.fromkeys(codes) if code not in _failed)
     if waiting:
@@ -45,7 +45,7 @@ def build(codes: Sequence[str], target: str) -> list[str]:
 
 @dataclass
 class _Worker:
-    """A process, and the kernel that it is at work on."""
+    """A worker process and the kernel it is compiling."""
 
     process: subprocess.Popen
     code: str | None = None
@@ -53,7 +53,7 @@ class _Worker:
     until: float = 0.0  # of the monotonic clock
 
     def used(self) -> float:
-        """Seconds of processor time for this kernel."""
+        """Return the seconds of processor time spent on this kernel."""
         with contextlib.suppress(psutil.Error):
             return self.total() - self.seconds
         return 0.0
@@ -72,7 +72,7 @@ class _Building:
         self._tell_at = self._began + TELL_AFTER
 
     def see_through(self) -> None:
-        """Compile all; Ctrl-C ends it at once."""
+        """Compile all kernels; Ctrl-C stops at once."""
         try:
             while self._waiting or any(worker.code is not None for worker in self._workers):
                 self._share_out()
@@ -87,7 +87,7 @@ class _Building:
             self._selector.close()
 
     def _share_out(self) -> None:
-        """Give every free process a kernel, and start as many as there may be."""
+        """Give every idle process a kernel, and start more processes up to the limit."""
         idle = [worker for worker in self._workers if worker.code is None]
         while self._waiting and (idle or len(self._workers) < usable_cpus()):
             worker = idle.pop() if idle else self._start()
@@ -95,7 +95,7 @@ class _Building:
             worker.code, worker.seconds = code, worker.total()
             worker.until = time.monotonic() + PATIENCE * _limit(code)
             assert worker.process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # its end shows when its answer is read
+            with contextlib.suppress(BrokenPipeError):  # a dead process is noticed when its answer is read
                 worker.process.stdin.write(json.dumps({"code": code, "target": self._target}).encode() + b"\n")
                 worker.process.stdin.flush()
 
@@ -106,7 +106,7 @@ class _Building:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # not Ctrl-C's
+            start_new_session=True,  # so that Ctrl-C does not reach it
         )
         worker = _Worker(process)
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ class _Building:
         return worker
 
     def _take(self, worker: _Worker) -> None:
-        """Read an answer; without one the process has died."""
+        """Read an answer; if there is none, the process has died."""
         assert worker.process.stdout is not None and worker.code is not None
         line = worker.process.stdout.readline()
         error = json.loads(line)["error"] if line else f"{BROKEN_OFF}crashes or takes too much memory"

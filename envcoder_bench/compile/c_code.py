@@ -1,4 +1,4 @@
-"""C code of a traced program: the same text for programs that differ in floating-point constants alone."""
+"""C code of a traced program. Programs that differ in floating-point constants only have the same code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envcoder_bench.compile.program import FLOATS, Node, Program, reachable
 C_TYPES = {
     "f32": "float", "f64": "double", "i64": "long long", "i32": "int", "u8": "unsigned char", "b": "bool",
 }  # fmt: skip
-_FUNCTIONS = {  # of the C library, with an f behind the name for float
+_FUNCTIONS = {  # of the C library; the names for float end in f
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
     "erf", "erfc", "floor", "ceil", "trunc", "atan2", "pow",
 }  # fmt: skip
@@ -27,8 +27,8 @@ class CCode:
             of the state), ``c[i]`` (its constants), ``lane``, ``n`` (environments of the group), ``seed`` and ``step``;
             and writes ``O_<name>[i]`` (pointers to its row of the results).
         constants: the numbers of ``c``.
-        state: names of the state that it reads, with their C types.
-        outputs: names of the results, with how many numbers each has.
+        state: keys of the state that it reads, with their C types.
+        outputs: names of the results, with their widths.
     """
 
     statements: str
@@ -41,7 +41,7 @@ def write_c(program: Program, stores: dict[str, str]) -> CCode:
     """Write a program as C.
 
     Args:
-        stores: how each output that is wanted is written: a statement with ``{place}``, ``{value}``, ``{name}``.
+        stores: for each wanted output, the statement that stores a number, with ``{place}``, ``{value}``, ``{name}``.
     """
     wanted = {name: output for name, output in program.outputs.items() if name in stores}
     used = reachable(program, [node for output in wanted.values() for node in output.nodes])
@@ -61,7 +61,7 @@ def write_c(program: Program, stores: dict[str, str]) -> CCode:
         else:
             kinds = [program.nodes[arg].kind for arg in own.args]
             expression = _expression(own, kinds, [names[arg] for arg in own.args])
-        # not const: clang folds constants by recursion through all that a const value is made of
+        # not const: clang folds const values recursively, through all their operands
         lines.append(f"{C_TYPES[own.kind]} {names[node]} = {expression};")
     for name, output in wanted.items():
         for place, node in enumerate(output.nodes):
@@ -94,7 +94,7 @@ def _expression(node: Node, kinds: list[str], x: list[str]) -> str:
 
 
 def _cast(kind: str, of: str, x: str) -> str:
-    """Floating-point numbers that no integer stands for give the lowest one, as x86 has it: C leaves that open."""
+    """Convert; a floating-point number out of range gives the lowest integer, as on x86 (undefined in C)."""
     if kind == "b":
         return f"{x} != 0"
     if kind in FLOATS or of not in FLOATS:
@@ -124,12 +124,12 @@ def _float(op: str, kind: str, x: list[str]) -> str:
         return f"rint{suffix}({x[0]})"
     if op in ("maximum", "minimum"):  # NaN wins
         return f"{x[0]} != {x[0]} || {x[0]} {'>' if op == 'maximum' else '<'} {x[1]} ? {x[0]} : {x[1]}"
-    if op == "log1p":  # not every C library that compiles this has these two; double makes up for it
+    if op == "log1p":  # some C libraries lack log1p and expm1; double precision compensates
         return f"({C_TYPES[kind]})log(1.0 + (double){x[0]})"
     if op == "expm1":
         return f"({C_TYPES[kind]})(exp((double){x[0]}) - 1.0)"
     if op == "fmod":
-        # not every C library has NaN for 0 % 0
+        # some C libraries do not return NaN for 0 % 0
         return f"{x[1]} == {zero} ? ({x[0]} - {x[0]}) / {x[1]} : fmod{suffix}({x[0]}, {x[1]})"
     if op not in _FUNCTIONS:
         raise ValueError(f"no C code for {op} of {kind}")
@@ -137,10 +137,10 @@ def _float(op: str, kind: str, x: list[str]) -> str:
 
 
 def _whole(op: str, kind: str, x: list[str]) -> str:
-    """Integers wrap around as torch's do, which C promises for unsigned ones alone.
+    """Write an integer operation. Integers wrap around as in torch, which C defines for unsigned integers only.
 
-    What C leaves open has a value here: division by zero gives 0, the lowest number divided by -1 itself, and a shift
-    by more bits than there are leaves what was shifted in.
+    Cases that are undefined in C are defined here: division by zero gives 0, the lowest number divided by -1 gives
+    itself, and a shift by too many bits gives the bits that are shifted in.
     """
     own, unsigned = C_TYPES[kind], "unsigned long long"
     bits = {"i64": 64, "i32": 32}.get(kind, 8)

@@ -1,4 +1,4 @@
-"""Programs on disk: a function that was traced before, by the same code on the same task, is not traced again."""
+"""Traced programs on disk, so that a function is traced once for the same code and task."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.tasks.registry import outside_tasks
 from envcoder_bench.tasks.spec import task_files
 
-# what else than its own text a file may depend on: then its text does not tell what its functions compute
+# calls that make a file depend on more than its own text; such files are not cached
 _READS = re.compile(
     r"\b(open|load\w*|from_?file|genfromtxt|memmap|hub|eval|exec|compile|__import__|import_module)\s*[.(]"
 )
-# modules whose versions the key holds, or that are the same wherever this Python is
+# modules whose versions are part of the key, or that come with this Python
 _KNOWN_MODULES = {
     "__future__", "abc", "collections", "contextlib", "copy", "dataclasses", "enum", "envcoder_bench", "functools",
     "itertools", "logging", "math", "numbers", "numpy", "operator", "torch", "typing", "typing_extensions", "warnings",
@@ -36,20 +36,21 @@ _KNOWN_MODULES = {
 
 
 def cache_folder() -> Path:
-    """Where results of earlier processes are kept."""
+    """Return the folder of the cache."""
     root = os.environ.get("ENVCODER_BENCH_CACHE")
     return Path(root) if root else Path.home() / ".cache" / "envcoder_bench"
 
 
 class ProgramCache:
-    """Programs by the text of their file and all that tracing it depends on.
+    """Programs by the text of their file and everything that tracing depends on.
 
-    The folder is ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``; without access to it nothing is kept.
+    The folder is ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``; if it is not writable, nothing is cached.
 
     Args:
-        texts: of candidate files, by their names.
-        state: what functions read, by name; ``constants``: the task's, whose numbers become part of programs.
-        seed: what modules are loaded with.
+        texts: texts of the candidate files, by file.
+        state: tensors of the state, by key.
+        constants: the task's constants, whose numbers become part of programs.
+        seed: the seed with which modules are loaded.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ProgramCache:
         return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()}.z"
 
     def load(self, function: CandidateFunction, *parts: object) -> Program | None:
-        """The program of a function that was saved with equal ``parts``, if there is one."""
+        """Return the program of a function saved with equal ``parts``, or None."""
         path = self._path(function, *parts)
         try:
             return None if path is None else _program(json.loads(zlib.decompress(path.read_bytes())))
@@ -78,7 +79,7 @@ class ProgramCache:
             return None
 
     def save(self, program: Program, function: CandidateFunction, *parts: object) -> None:
-        """Keep a program for later processes."""
+        """Save a program for later processes."""
         path = self._path(function, *parts)
         if path is None:
             return
@@ -103,16 +104,16 @@ def _program(plain: dict[str, Any]) -> Program:
 
 @functools.lru_cache(maxsize=None)
 def stands_alone(text: str) -> bool:
-    """Whether what a file's functions compute depends on its text, known modules and this package alone.
+    """Return whether a file's functions depend only on its text, known modules and this package.
 
-    A helper module beside the file may change while the text stays as it is.
+    A helper module beside the file may change while the text stays the same.
     """
     known = {*_KNOWN_MODULES, *("isaacgym", "isaacgymenvs") * bool(redirect.helper_names())}
     return not _READS.search(text) and all(name.split(".")[0] in known for name in _imported(text))
 
 
 def _imported(text: str) -> Iterator[str]:
-    """The names of the modules that a text imports."""
+    """Yield the names of the modules that a text imports."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -121,7 +122,7 @@ def _imported(text: str) -> Iterator[str]:
 
 
 def _leaves_the_task(text: str) -> bool:
-    """Whether a file imports from a task outside the package whose own code depends on more than the key holds."""
+    """Return whether a file imports from a task outside the package whose code depends on files not in the key."""
     for name, spec in outside_tasks().items():
         package = f"envcoder_bench.tasks.{name}"
         if package in text or f"import {name}" in text:
@@ -132,7 +133,7 @@ def _leaves_the_task(text: str) -> bool:
 
 
 def own_code() -> str:
-    """A digest of all code of this package and of tasks from outside it: candidates may import any of it."""
+    """Return a digest of all code of this package and of outside tasks, because candidates may import any of it."""
     return repr((_package_code(), [(name, spec.digest) for name, spec in sorted(outside_tasks().items())]))
 
 

@@ -1,4 +1,4 @@
-"""Operators that torch itself can make of others, so that they need no rule."""
+"""Operators that torch decomposes into other operators, so that they need no rule."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ DECOMPOSED = frozenset(
 
 
 def decomposition(func: Any, name: str) -> Callable[..., Any] | None:
-    """The function that computes operator ``func`` by other operators; None if there is none to use.
+    """Return the function that computes operator ``func`` by other operators; None if there is no usable one.
 
-    An operator that writes to an argument becomes the one that returns a new tensor.
+    An in-place operator is replaced by the one that returns a new tensor.
     """
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose

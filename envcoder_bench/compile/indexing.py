@@ -1,4 +1,4 @@
-"""Rules for operators that read and write places given by tensors."""
+"""Rules for operators that index by tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PICKS = "picks single environments of the group"
 
 
 def _places(rec: Recorder, tensor: Tensor) -> np.ndarray:
-    """The numbers of an index that does not depend on the state."""
+    """Return the numbers of an index that does not depend on the state."""
     value = rec.value(tensor)
     if not rec.is_known(tensor):
         raise Untraceable("indexes with numbers of the state")
@@ -25,7 +25,7 @@ def _places(rec: Recorder, tensor: Tensor) -> np.ndarray:
 
 
 def _indexed(rec: Recorder, source: Tensor, indices: list[Tensor | None]) -> tuple[Any, ...]:
-    """A numpy index that does what torch's does."""
+    """Return the numpy index that corresponds to torch's."""
     key: list[Any] = []
     for dim, index in enumerate(indices):
         if index is None:
@@ -51,14 +51,14 @@ def _index(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 def _is_lanes(rec: Recorder, index: Tensor | None) -> bool:
-    """Whether an index names every environment in turn, as ``torch.arange(n)``."""
+    """Return whether an index is that of all environments in order, ``torch.arange(n)``."""
     if index is None or rec.axis(index) is None:
         return False
     return all(rec.program.nodes[int(node)].op == "lane" for node in rec.nodes(index).reshape(-1))
 
 
 def _picked(rec: Recorder, source: Tensor, axis: int, indices: list[Tensor | None], kind: str) -> np.ndarray:
-    """``x[torch.arange(n), index]``: every environment takes its own place, found by comparing it with each."""
+    """``x[torch.arange(n), index]``: select each environment's number by comparing its index with every position."""
     p, nodes, given = rec.program, rec.nodes(source), [i for i, index in enumerate(indices) if index is not None]
     wanted = [rec.nodes(indices[i], "i64") for i in given if i != axis]  # type: ignore[arg-type]
     shape = np.broadcast_shapes(*(rec.shape(indices[i]) for i in given))  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def _index_put(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 @rule("gather")
 def _gather(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """Pick one of the numbers along an axis; where the index depends on the state, by comparing it with each."""
+    """Gather along an axis; an index that depends on the state is compared with every position."""
     dim, kind, program = rec.inner_axis(a["self"], a["dim"], _PICKS), kind_of(result.dtype), rec.program
     source, index = rec.nodes(a["self"]), rec.nodes(a["index"], "i64")
     if any(source.shape[i] != index.shape[i] for i in range(source.ndim) if i != dim):
@@ -144,7 +144,7 @@ def _index_fill(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 @rule("scatter")
 def _scatter(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """Write along an axis; where the index depends on the state, by comparing it with each place."""
+    """Scatter along an axis; an index that depends on the state is compared with every position."""
     dim, kind, p = rec.inner_axis(a["self"], a["dim"], _PICKS), kind_of(result.dtype), rec.program
     made, index = rec.nodes(a["self"], kind).copy(), rec.nodes(a["index"], "i64")
     if a.get("reduce") is not None or any(made.shape[i] != index.shape[i] for i in range(made.ndim) if i != dim):

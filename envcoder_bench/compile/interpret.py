@@ -1,4 +1,4 @@
-"""Run a program with torch, operation by operation: what a function is where its code is not."""
+"""Interpret a program with torch, operation by operation; used where a function's own code is not available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envcoder_bench.core import stream
 DTYPES = {kind: dtype for dtype, kind in KINDS.items()}
 _BITS = {"i64": 64, "i32": 32, "u8": 8, "b": 8}
 
-# operations that torch has as they are
+# operations that torch has under the same name
 UNARY: dict[str, Callable[..., Tensor]] = {
     "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos, "atan": torch.atan,
     "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "exp": torch.exp, "exp2": torch.exp2,
@@ -41,8 +41,8 @@ OTHERS = ("load", "const", "lane", "rows", "seed", "step", "cast", "select", *_D
 class Interpreter:
     """Computes the outputs of a program for the environments of one group.
 
-    It gives the numbers that the program's kernel gives, but for the roundings of functions such as ``sin``. Random
-    numbers are those of the stream in use (``stream.use``).
+    The results equal those of the program's kernel, except for rounding in functions such as ``sin``. Random numbers
+    come from the stream in use (``stream.use``).
     """
 
     def __init__(self, program: Program) -> None:
@@ -50,7 +50,7 @@ class Interpreter:
         order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
         kept = {node for output in program.outputs.values() for node in output.nodes}
         last = {arg: node for node in order for arg in program.nodes[node].args}
-        self._steps: list[tuple[int, Node, list[int]]] = []  # a node, and those that nothing reads after it
+        self._steps: list[tuple[int, Node, list[int]]] = []  # a node, and the nodes that are not read after it
         done: dict[int, list[int]] = {}
         for arg, node in last.items():
             if arg not in kept:
@@ -59,11 +59,11 @@ class Interpreter:
         self._constants: dict[torch.device, dict[int, Tensor]] = {}
 
     def __call__(self, state: Mapping[str, Tensor], action: Tensor) -> dict[str, Tensor]:
-        """Compute every output that has numbers: ``(n, how many)``.
+        """Compute every output that is not empty: ``(n, width)``.
 
         Args:
             state: ``(n, ...)`` tensors by name.
-            action: ``(n, action_dim)``, of the policy.
+            action: the policy's, ``(n, action_dim)``.
         """
         n, device = action.shape[0], action.device
         values = dict(self._numbers(device))
@@ -90,7 +90,7 @@ class Interpreter:
         }
 
     def _numbers(self, device: torch.device) -> dict[int, Tensor]:
-        """The constants as tensors, made once."""
+        """Return the constants as tensors, which are created once."""
         if device not in self._constants:
             self._constants[device] = {
                 place: torch.full((), node.value, dtype=DTYPES[node.kind], device=device)
@@ -113,7 +113,7 @@ def _compute(node: Node, x: list[Tensor]) -> Tensor:
         return x[0].to(DTYPES[kind])
     if op == "select":
         return torch.where(x[0], x[1], x[2])
-    if kind == "b" and op in ("add", "sub", "mul", "neg"):  # as whole numbers, which C makes of them
+    if kind == "b" and op in ("add", "sub", "mul", "neg"):  # C converts bool to int
         x = [own.long() for own in x]
         return (UNARY[op](*x) if op in UNARY else BINARY[op](*x)) != 0
     if kind not in FLOATS:
@@ -130,7 +130,7 @@ def _compute(node: Node, x: list[Tensor]) -> Tensor:
 
 
 def _divided(op: str, kind: str, x: Tensor, y: Tensor) -> Tensor:
-    """Divide whole numbers; dividing by zero, and the lowest number by -1, would end the process."""
+    """Divide integers; division by zero, and of the lowest number by -1, would crash the process."""
     zero, minus_one = y == 0, (y == -1) if kind != "u8" else torch.zeros_like(y, dtype=torch.bool)
     made = _DIVISIONS[op](x, torch.where(zero | minus_one, torch.ones_like(y), y))
     turned = -x if op in ("div", "floordiv") else torch.zeros_like(x)

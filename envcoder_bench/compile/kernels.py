@@ -1,8 +1,8 @@
-"""Many traced functions as a few kernels, compiled by Warp for the CPU or CUDA and kept in its cache on disk.
+"""Kernels that run many traced functions, compiled by Warp for the CPU or CUDA and kept in its cache on disk.
 
-One kernel holds up to sixteen different programs and runs each of them for the environments of all groups that have
-it. Constants are data, so a file whose numbers change is not compiled again, and candidates that differ in numbers
-alone share their code.
+A kernel holds up to sixteen different programs and runs each of them for the environments of all groups that have it.
+Constants are data, so that a file whose numbers change is not compiled again, and candidates that differ only in
+numbers share their code.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from envcoder_bench.compile.building import BROKEN_OFF
 from envcoder_bench.compile.c_code import C_TYPES, CCode
 from envcoder_bench.compile.program import KINDS
 
-PROGRAMS_PER_KERNEL = 16  # fewer are more launches, more are compiled again when one of them changes
-MAX_LINES = 30_000  # of the programs of one kernel, but for one that is longer by itself
+PROGRAMS_PER_KERNEL = 16  # fewer need more launches; with more, more are recompiled when one changes
+MAX_LINES = 30_000  # of all programs of one kernel; a longer program has a kernel of its own
 
 # table T: n, pointers to the slots, the constants, the active groups and the step; then pointer and row stride of every
-# tensor. A slot is one group's program: which case, group, first constant, seed.
+# tensor. A slot is one group's program: its case, group, first constant and seed.
 _FIXED = 5
 _HEADER = """
 const long long* T = (const long long*)table.data;
@@ -45,14 +45,14 @@ class GroupProgram(NamedTuple):
 
 
 class StageBuffers(NamedTuple):
-    """What the kernels of a stage read and write; the tensors stay where they are.
+    """The tensors that the kernels of a stage read and write; their memory is fixed.
 
     Attributes:
         state: ``(num_envs, ...)`` tensors by name.
         outputs: ``(num_envs, ...)`` tensors by name.
-        counts: ``(num_groups, 1 + most components, 3, n)``, of the reward and its components.
-        active: ``(num_groups,)`` uint8, groups to run.
-        step: 0-d int64.
+        counts: ``(num_groups, 1 + most components, 3, n)``, statistics of the reward and its components.
+        active: ``(num_groups,)`` uint8, nonzero for the groups to run.
+        step: 0-d int64, the step of the random numbers.
     """
 
     state: dict[str, Tensor]
@@ -63,7 +63,7 @@ class StageBuffers(NamedTuple):
 
 
 def available() -> bool:
-    """Whether Warp is installed, which compiles the kernels."""
+    """Return whether Warp, which compiles the kernels, is installed."""
     return importlib.util.find_spec("warp") is not None
 
 
@@ -81,15 +81,15 @@ Chunk = List[List[GroupProgram]]  # programs of one kernel, each with the groups
 def launches(
     stages: Sequence[tuple[Sequence[GroupProgram], StageBuffers]], n: int
 ) -> tuple[list[Launches], list[list[BuildFailure]]]:
-    """Compile every stage's programs, groups of n environments, into functions that each launch one kernel.
+    """Compile every stage's programs into functions that each launch one kernel, for groups of n environments.
 
-    Those of one stage may be called in any order, side by side, and captured in a CUDA graph.
+    The functions of one stage may be called in any order or concurrently, and captured in a CUDA graph.
 
     Returns:
-        For each stage, its launches, and the groups that these leave out because their program cannot be compiled.
+        For each stage, its launches, and the groups that are left out because their program cannot be compiled.
 
     Raises:
-        RuntimeError: none can.
+        RuntimeError: no program can be compiled.
     """
     native: Any = importlib.import_module("envcoder_bench.compile.native")
     device = stages[0][1].step.device
@@ -98,7 +98,7 @@ def launches(
     faults = native.build(codes, device)
     if all(faults) and not any(fault.startswith(BROKEN_OFF) for fault in faults):
         raise RuntimeError(faults[0])  # no working compiler
-    # of a kernel that cannot be compiled, each program by itself
+    # retry each program of a failed kernel in a kernel of its own
     alone = [(i, [jobs]) for (i, chunk), fault in zip(chunks, faults) for jobs in chunk if fault and len(chunk) > 1]
     chunks = [own for own, fault in zip(chunks, faults) if not fault or len(own[1]) == 1] + alone
     codes = [_code(chunk, stages[i][1]) for i, chunk in chunks]
@@ -115,7 +115,7 @@ def launches(
 
 
 def _chunks(jobs: Sequence[GroupProgram]) -> list[Chunk]:
-    """The different programs, some for each kernel."""
+    """Divide the different programs among kernels."""
     by_code: dict[tuple[Any, ...], list[GroupProgram]] = {}
     for job in jobs:
         by_code.setdefault((job.code.statements, job.code.state), []).append(job)
@@ -132,7 +132,7 @@ def _chunks(jobs: Sequence[GroupProgram]) -> list[Chunk]:
 
 
 def _rows(buffers: StageBuffers) -> dict[str, Tensor]:
-    """Every tensor that a program may name, by its name in the code, in an order that does not depend on the run."""
+    """Return all tensors by their names in the code, in an order that is the same in every run."""
     state = {f"S_{name}": buffers.state[name] for name in sorted(buffers.state)}
     return {**state, **{f"O_{name}": x for name, x in buffers.outputs.items()}, "O_counts": buffers.counts}
 
@@ -178,5 +178,5 @@ def _launch(
 
 
 def _run(native: Any, prepared: Any, device: torch.device, keep: object) -> None:
-    """Launch; ``keep`` is what the kernel's pointers point to."""
+    """Launch; ``keep`` holds references to the tensors that the kernel's pointers point to."""
     native.launch(prepared, device)

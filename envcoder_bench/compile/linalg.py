@@ -1,8 +1,8 @@
 """Rules for small matrices of each environment: inverses, systems of equations, determinants, Cholesky factors.
 
-Loops are unrolled and rows change places by selects, so that a program stays one without branches. Where torch raises
-(a singular matrix, one that is not positive definite) a program cannot: its numbers are infinite or NaN there, as those
-of ``torch.linalg.inv_ex``, and its ``info`` is torch's.
+Loops are unrolled and rows are swapped by selects, so that programs have no branches. Where torch raises (for a matrix
+that is singular or not positive definite), a program cannot: its results are infinite or NaN, as those of
+``torch.linalg.inv_ex``, and its ``info`` equals torch's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
 from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
 Matrix = List[List[int]]  # nodes, row by row
-MAX_WIDTH = 16  # of a matrix; the numbers to compute grow with its cube
+MAX_WIDTH = 16  # of a matrix; the number of operations grows with its cube
 
 
 def _matrices(rec: Recorder, x: Tensor, kind: str) -> np.ndarray:
-    """The nodes of (a batch of) matrices, ``(..., rows, columns)``.
+    """Return the nodes of (a batch of) matrices, ``(..., rows, columns)``.
 
-    No square matrix holds an axis of environments, which the recorder refuses twice in a tensor; and along the columns
-    of a right side nothing is joined.
+    Neither axis of a square matrix is the axis of environments, because the recorder refuses tensors with two of them.
+    The columns of a right-hand side are independent, so that they may be the environments.
     """
     nodes = rec.nodes(x, kind)
     if max(nodes.shape[-2:]) > MAX_WIDTH:
@@ -33,7 +33,7 @@ def _matrices(rec: Recorder, x: Tensor, kind: str) -> np.ndarray:
 
 
 def _each(change: Callable[..., Any], *batches: np.ndarray) -> list[Any]:
-    """What ``change`` makes of the matrices of each place of broadcast batches."""
+    """Apply ``change`` to the matrices at each position of broadcast batches."""
     lead = np.broadcast_shapes(*(x.shape[:-2] for x in batches))
     wide = [np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in batches]
     return [change(*(x[place].tolist() for x in wide)) for place in np.ndindex(*lead)]
@@ -48,7 +48,7 @@ def _transposed(x: Matrix) -> Matrix:
 
 
 def _minus_products(p: Program, kind: str, x: int, left: list[int], right: list[int]) -> int:
-    """``x - sum(left * right)``, from the first on."""
+    """Compute ``x - sum(left * right)``, first products first."""
     for u, v in zip(left, right):
         x = p.add("sub", kind, x, p.add("mul", kind, u, v))
     return x
@@ -62,11 +62,11 @@ def _eliminated(p: Program, kind: str, rows: Matrix) -> tuple[Matrix, int]:
 
     Returns:
         rows: as many as before.
-        odd: whether an odd number of rows changed places.
+        odd: whether the number of row swaps is odd.
     """
     rows, odd = [list(row) for row in rows], p.const(False, "b")
     for k, top in enumerate(rows):
-        for row in rows[k + 1 :]:  # the largest number of the column rises
+        for row in rows[k + 1 :]:  # move the largest number of the column up
             larger = p.add("gt", "b", p.add("abs", kind, row[k]), p.add("abs", kind, top[k]))
             odd = p.add("xor", "b", odd, larger)
             for j in range(k, len(top)):
@@ -80,7 +80,7 @@ def _eliminated(p: Program, kind: str, rows: Matrix) -> tuple[Matrix, int]:
 
 
 def _back(p: Program, kind: str, upper: Matrix, right: Matrix, unit: bool = False) -> Matrix:
-    """Solve ``upper @ x = right``; below the diagonal nothing is read."""
+    """Solve ``upper @ x = right``; the part below the diagonal is not read."""
     n, x = len(upper), [list(row) for row in right]
     for i in range(n - 1, -1, -1):
         for j, y in enumerate(right[i]):
@@ -90,13 +90,13 @@ def _back(p: Program, kind: str, upper: Matrix, right: Matrix, unit: bool = Fals
 
 
 def _forward(p: Program, kind: str, lower: Matrix, right: Matrix, unit: bool = False) -> Matrix:
-    """Solve ``lower @ x = right``; above the diagonal nothing is read."""
+    """Solve ``lower @ x = right``; the part above the diagonal is not read."""
     turned = _back(p, kind, [row[::-1] for row in lower[::-1]], right[::-1], unit)
     return turned[::-1]
 
 
 def _first(p: Program, wrong: list[int]) -> int:
-    """The number (from 1) of the first that is true, else 0: LAPACK's ``info``."""
+    """Return the position (from 1) of the first true value, else 0, as LAPACK's ``info``."""
     numbered = zip(range(len(wrong), 0, -1), reversed(wrong))
     return functools.reduce(
         lambda info, x: p.add("select", "i32", x[1], p.const(x[0], "i32"), info), numbered, p.const(0, "i32")
@@ -104,7 +104,7 @@ def _first(p: Program, wrong: list[int]) -> int:
 
 
 def _solved(p: Program, kind: str, left: Matrix, right: Matrix) -> tuple[Matrix, int]:
-    """Solve ``left @ x = right``; x and ``info``, the first pivot that is zero."""
+    """Solve ``left @ x = right``; return x and ``info``, the first pivot that is zero."""
     n, zero = len(left), p.const(0, kind)
     rows, _ = _eliminated(p, kind, [u + v for u, v in zip(left, right)])
     info = _first(p, [p.add("eq", "b", rows[k][k], zero) for k in range(n)])
@@ -125,7 +125,7 @@ def _inverse(rec: Recorder, a: Arguments, result: Any) -> Result:
 
 @rule("_linalg_solve_ex")
 def _solve(rec: Recorder, a: Arguments, result: Any) -> Result:
-    """The solution and ``info``; torch gives the factors in between to its derivatives alone: they have no value."""
+    """Return the solution and ``info``; the factors, which torch returns for derivatives, have no value."""
     p, kind, left, right = rec.program, kind_of(result[0].dtype), a["A"], a["B"]
     x = _matrices(rec, left, kind)
     if right.dim() == 1 or (right.dim() == left.dim() - 1 and right.shape == left.shape[:-1]):
@@ -141,12 +141,12 @@ def _solve(rec: Recorder, a: Arguments, result: Any) -> Result:
 
 @rule("_linalg_check_errors")
 def _check_errors(rec: Recorder, a: Arguments, result: None) -> Result:
-    """What torch raises for ``info`` stops the function before; in a kernel its numbers are not finite."""
+    """Record nothing: torch raises for ``info`` here, and in a kernel the results are not finite."""
     return []
 
 
 def _diagonal_of(p: Program, kind: str, square: Matrix) -> tuple[list[int], int]:
-    """The pivots of a square matrix, and whether their product has the other sign than its determinant."""
+    """Return the pivots of a square matrix, and whether the sign of their product differs from the determinant's."""
     rows, odd = _eliminated(p, kind, square)
     return [rows[k][k] for k in range(len(rows))], odd
 
@@ -157,7 +157,7 @@ def _determinant(rec: Recorder, a: Arguments, result: Any) -> Result:
 
     def make(square: Matrix) -> int:
         pivots, odd = _diagonal_of(p, kind, square)
-        # behind a pivot of zero, where the others are NaN, nothing counts any more
+        # after a zero pivot the others are NaN and must not count
         product, zero = p.const(1, kind), p.const(0, kind)
         for pivot in reversed(pivots):
             product = p.add("select", kind, p.add("eq", "b", pivot, zero), zero, p.add("mul", kind, product, pivot))
@@ -190,7 +190,7 @@ def _sign_and_log_of_determinant(rec: Recorder, a: Arguments, result: Any) -> Re
 
 
 def _cholesky(p: Program, kind: str, square: Matrix) -> tuple[Matrix, int]:
-    """The lower factor, which reads the lower triangle alone, and ``info``, the first minor that is not positive."""
+    """Return the lower factor, from the lower triangle only, and ``info``, the first minor that is not positive."""
     zero, factor, wrong = p.const(0, kind), [], []
     for i, row in enumerate(square):
         own: list[int] = []
@@ -204,7 +204,7 @@ def _cholesky(p: Program, kind: str, square: Matrix) -> tuple[Matrix, int]:
 
 
 def _lower(rec: Recorder, x: Tensor, kind: str, upper: bool) -> np.ndarray:
-    """The nodes of a matrix of which the lower (else upper) triangle counts, with it below the diagonal."""
+    """Return the nodes of a matrix given by its lower (or ``upper``) triangle, as a lower triangle."""
     nodes = _matrices(rec, x, kind)
     return np.swapaxes(nodes, -1, -2) if upper else nodes
 

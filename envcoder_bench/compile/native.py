@@ -14,7 +14,7 @@ from envcoder_bench.core.cpus import usable_cpus
 
 
 def build(codes: Sequence[str], device: torch.device) -> list[str]:
-    """Compile what is not in Warp's cache; for each kernel, why it cannot be compiled, or an empty text."""
+    """Compile kernels that are not in Warp's cache; return the error of each, or an empty text."""
     own = str(wp.device_from_torch(device))
     missing = [code for code in codes if not is_built(make_kernel(code), own)]
     errors: dict[str, str] = dict(zip(missing, building.build(missing, target(own)))) if missing else {}
@@ -22,7 +22,7 @@ def build(codes: Sequence[str], device: torch.device) -> list[str]:
 
 
 def load(codes: Sequence[str], device: torch.device) -> list[Any]:
-    """Load kernels that are compiled."""
+    """Load compiled kernels."""
     kernels = [make_kernel(code) for code in codes]
     modules = [kernel.module for kernel in kernels]
     wp.force_load(wp.device_from_torch(device), modules, block_dim=BLOCK, max_workers=usable_cpus())
@@ -30,7 +30,7 @@ def load(codes: Sequence[str], device: torch.device) -> list[Any]:
 
 
 def prepare_launch(kernel: Any, threads: int, table: torch.Tensor) -> Any:
-    """A launch of a kernel over so many threads, to be repeated with ``launch(...)`` below."""
+    """Prepare a launch of a kernel over ``threads`` threads, which ``launch`` can repeat."""
     return wp.launch(
         kernel, dim=threads, inputs=[wp.from_torch(table)], device=wp.device_from_torch(table.device),
         block_dim=BLOCK, record_cmd=True,

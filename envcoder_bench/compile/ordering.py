@@ -1,4 +1,4 @@
-"""Rules for operators that put the numbers of one environment in order."""
+"""Rules for operators that sort the numbers of one environment."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from envcoder_bench.compile.program import Program, Untraceable, Value, kind_of
 from envcoder_bench.compile.recorder import Arguments, Recorder, Result, rule
 
 Row = List[int]
-MAX_SORTED = 32  # numbers; comparing each with each takes the square of that
+MAX_SORTED = 32  # numbers; the number of comparisons grows with its square
 _JOINS = "puts the environments of the group in order"
 
 
 def _comes_before(p: Program, x: int, y: int, descending: bool) -> int:
-    """Whether ``y`` must come before ``x``, which stands before it; NaN is larger than all."""
+    """Return whether ``y`` must be sorted before ``x``, which precedes it; NaN is larger than all numbers."""
     x, y = (y, x) if descending else (x, y)
     nan_x, known_y = p.add("ne", "b", x, x), p.add("eq", "b", y, y)
     return p.add("or", "b", p.add("gt", "b", x, y), p.add("and", "b", nan_x, known_y))
 
 
 def _sorted(p: Program, kind: str, row: Row, descending: bool) -> tuple[Row, Row]:
-    """A row in order and where each number was; equal numbers keep their order."""
+    """Return a sorted row and the position of each number before; the sort is stable."""
     if len(row) > MAX_SORTED:
         raise Untraceable(f"sorts more than {MAX_SORTED} numbers")
     values, places = list(row), [p.const(i, "i64") for i in range(len(row))]
@@ -37,7 +37,7 @@ def _sorted(p: Program, kind: str, row: Row, descending: bool) -> tuple[Row, Row
 
 
 def _running(p: Program, kind: str, row: Row, op: str) -> tuple[Row, Row]:
-    """The extreme so far, and where its last occurrence is."""
+    """Return the running extreme and the position of its last occurrence."""
     values, places = [row[0]], [p.const(0, "i64")]
     for i, x in enumerate(row[1:], start=1):
         best = values[-1]
@@ -49,7 +49,7 @@ def _running(p: Program, kind: str, row: Row, op: str) -> tuple[Row, Row]:
 
 
 def _median(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
-    """The lower of the middle numbers; the first NaN if there is one."""
+    """Return the lower of the middle numbers; the first NaN if there is one."""
     values, places = _sorted(p, kind, row, False)
     own = [values[(len(row) - 1) // 2], places[(len(row) - 1) // 2]]
     for i in range(len(row) - 1, -1, -1):
@@ -59,7 +59,7 @@ def _median(p: Program, kind: str, row: Row) -> tuple[Row, Row]:
 
 
 def _pair(rec: Recorder, a: Arguments, result: Any, change: Callable[[Program, str, Row], tuple[Row, Row]]) -> Result:
-    """Values and places, of which ``change`` makes some from each row along ``dim``."""
+    """Return the values and positions that ``change`` computes from each row along ``dim``."""
     x: Tensor = a["self"]
     kind = rec.value(x).kind
     dim = rec.inner_axis(x, -1 if a.get("dim") is None else a["dim"], _JOINS)

@@ -1,4 +1,4 @@
-"""Rules for operators that compute number by number."""
+"""Rules for elementwise operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envcoder_bench.compile.recorder import Arguments, Recorder, Result, result_
 Make = Callable[..., int]  # (program, kind to compute in, arguments by name, nodes...) to a node
 INF = float("inf")
 
-# operators with an operation of their own in c_code.py, by the number of operands
+# operators that have the same operation in c_code.py, by the number of operands
 _UNARY = (
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2", "log10", "sqrt",
     "erf", "erfc", "floor", "ceil", "trunc", "neg", "abs",
@@ -33,8 +33,8 @@ def define(names: Sequence[str], operands: Sequence[str], make: Make, kind: str 
 
     Args:
         operands: names of the arguments that are broadcast; those that are None are left out.
-        kind: in which ``make`` computes: a kind, ``operands`` (what torch promotes the operands to), or None, the
-            result's.
+        kind: the kind in which ``make`` computes: a kind, ``operands`` (the one torch promotes the operands to), or
+            None for the result's.
     """
 
     @rule(*names)
@@ -47,12 +47,12 @@ def define(names: Sequence[str], operands: Sequence[str], make: Make, kind: str 
 
 
 def direct(op: str, result: str | None = None) -> Make:
-    """The operation ``op`` itself; ``result`` is the kind that it makes, if another than it computes in."""
+    """Return the operation ``op``; ``result`` is the kind of its result, if it differs from the operands'."""
     return lambda p, k, a, *nodes: p.add(op, result or k, *nodes)
 
 
 def limited(p: Program, k: str, x: int, low: float | None = None, high: float | None = None) -> int:
-    """Limit ``x``; NaN stays NaN."""
+    """Clamp ``x``; NaN stays NaN."""
     x = x if low is None else p.add("maximum", k, x, p.const(low, k))
     return x if high is None else p.add("minimum", k, x, p.const(high, k))
 
@@ -70,7 +70,7 @@ def _sum(op: str, swap: bool = False) -> Make:
 
 
 def floor_quotient(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
-    """``x // y`` as torch and Python have it: from the exact remainder, so that 1.0 // 0.1 is 9."""
+    """Compute ``x // y`` as torch and Python do, from the exact remainder: 1.0 // 0.1 is 9."""
     if k not in FLOATS:
         return p.add("floordiv", k, x, y)
     zero, one, rest = p.const(0, k), p.const(1, k), p.add("fmod", k, x, y)
@@ -94,7 +94,7 @@ def _div(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
 
 
 def power(p: Program, k: str, x: int, exponent: float) -> int:
-    """``x ** exponent`` for a number that is known, as torch computes it."""
+    """Compute ``x ** exponent`` for a known exponent, as torch does."""
     if exponent in (2, 3):
         square = p.add("mul", k, x, x)
         return square if exponent == 2 else p.add("mul", k, square, x)

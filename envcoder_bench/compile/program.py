@@ -1,4 +1,4 @@
-"""A traced function: what one environment computes, number by number, without tensors and without Python."""
+"""A traced function as a program: the scalar operations of one environment, without tensors and Python code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 Number = Union[int, float, bool]
-Fault = Tuple[Optional[int], str]  # the line of a function that cannot be a program, and the reason
+Fault = Tuple[Optional[int], str]  # the line at which a function cannot be traced, and the reason
 
-# the kinds of numbers a program computes with, and their names in it
+# the kinds of numbers in a program
 KINDS: dict[torch.dtype, str] = {
     torch.float32: "f32",
     torch.float64: "f64",
@@ -23,24 +23,24 @@ KINDS: dict[torch.dtype, str] = {
 }
 FLOATS = ("f32", "f64")
 ACTION = "action"  # the name of the policy's action, beside the state's keys
-MAX_NODES = 30_000  # beyond this a compiler takes longer than the kernel saves
+MAX_NODES = 30_000  # compiling more takes longer than the kernel saves
 
 
 class Untraceable(Exception):
-    """A function does what no program can; the message completes "it ..."."""
+    """A function does something that a program cannot; the message completes "it ..."."""
 
 
 class Escape(Untraceable):
-    """What no program can reaches beyond the numbers of one tensor: Python's control flow, or a tensor that is kept."""
+    """An untraceable number affects more than one tensor: Python's control flow, or a tensor that outlives the call."""
 
 
 class Node(NamedTuple):
     """One scalar operation.
 
     ``op`` is an operation of ``c_code.py``, or: ``load`` (a number of the state: ``name``, ``column``), ``const``
-    (``value``), ``lane`` (the environment's index in its group), ``rows`` (how many environments the group has),
-    ``seed`` and ``step`` (of the random numbers), ``unknown`` (what no program can compute, for the reason ``name``).
-    ``args`` are earlier nodes.
+    (``value``), ``lane`` (the environment's index in its group), ``rows`` (the number of environments of the group),
+    ``seed`` and ``step`` (of the random numbers), ``unknown`` (a number that cannot be traced, for the reason
+    ``name``). ``args`` are earlier nodes.
     """
 
     op: str
@@ -53,7 +53,7 @@ class Node(NamedTuple):
 
 @dataclass
 class Output:
-    """One tensor that a function returns: its numbers for one environment in C order, and their kind."""
+    """A tensor that a function returns: its numbers for one environment in C order, and their kind."""
 
     nodes: list[int]
     kind: str
@@ -63,10 +63,13 @@ class Output:
 class Program:
     """The nodes of a function, in an order in which they can be computed, and its outputs by name.
 
-    ``verified`` are the (seed, environments of a group) for which its kernel has been held against the function;
-    ``codes`` are its C code, by how it stores its outputs; ``lines`` are the lines of the function's file that the
-    nodes come from, where they were recorded, and ``line`` that of the nodes to come; ``sized``: whether the function
-    may have known how many environments there were.
+    Attributes:
+        nodes, outputs: the nodes; the outputs by name.
+        lines: for each node, the line of the function's file it was recorded from, if known.
+        line: the line of the nodes that are added next.
+        sized: whether the function may depend on the number of environments.
+        verified: pairs (seed, environments of a group) for which its kernel was compared with the function.
+        codes: its C code, by how the outputs are stored.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -79,10 +82,10 @@ class Program:
     _known: dict[Node, int] = field(default_factory=dict, repr=False)
 
     def add(self, op: str, kind: str, *args: int, **given: object) -> int:
-        """Add a node, or find the same one.
+        """Add a node, or return the same existing one.
 
-        Floating-point constants are never shared: which of them happen to be equal is not part of the structure, so
-        that programs which differ in constants alone become one kernel.
+        Floating-point constants are never shared, so that programs that differ only in constants have the same
+        structure, and thus one kernel.
         """
         node = Node(op, kind, args, **given)  # type: ignore[arg-type]
         if op == "const" and kind in FLOATS:
@@ -99,11 +102,11 @@ class Program:
         return len(self.nodes) - 1
 
     def unknown(self, kind: str, reason: str) -> int:
-        """A number that no program can compute; what does not need it is none the worse."""
+        """Add a number that cannot be traced; outputs that do not depend on it are unaffected."""
         return self._append(Node("unknown", kind, name=reason))
 
     def state_names(self) -> set[str]:
-        """What it reads of the state."""
+        """Return the keys of the state that the program reads."""
         return {node.name for node in self.nodes if node.op == "load"}
 
     def const(self, value: Number, kind: str) -> int:
@@ -115,7 +118,7 @@ class Program:
         return self.nodes[node].op == "const"
 
     def cast(self, node: int, kind: str) -> int:
-        """The node's number as another kind; constants are converted here and now."""
+        """Convert a node to another kind; constants are converted immediately."""
         own = self.nodes[node]
         if own.kind == kind:
             return node
@@ -125,7 +128,7 @@ class Program:
 
 
 def reachable(program: Program, roots: Sequence[int]) -> list[int]:
-    """The nodes that the roots need, in order."""
+    """Return the nodes that the roots depend on, in order."""
     found, todo = set(roots), list(roots)
     while todo:
         for arg in program.nodes[todo.pop()].args:
@@ -136,7 +139,7 @@ def reachable(program: Program, roots: Sequence[int]) -> list[int]:
 
 
 def pruned(program: Program) -> Program:
-    """The program without the nodes that no output needs."""
+    """Return the program without the nodes that no output depends on."""
     order = reachable(program, [node for output in program.outputs.values() for node in output.nodes])
     place = {node: i for i, node in enumerate(order)}
     nodes = [program.nodes[i]._replace(args=tuple(place[arg] for arg in program.nodes[i].args)) for i in order]
@@ -145,23 +148,23 @@ def pruned(program: Program) -> Program:
 
 
 def convert(value: Number, kind: str) -> Number:
-    """Convert a Python number as torch would."""
+    """Convert a Python number as torch does."""
     dtype = next(dtype for dtype, name in KINDS.items() if name == kind)
     return torch.tensor(value).to(dtype).item()
 
 
 @dataclass
 class Value:
-    """A tensor of a traced function: which nodes stand at which place.
+    """A tensor of a traced function: its nodes and their positions.
 
     Attributes:
-        memory: nodes of the storage; tensors that share it are views of each other.
-        index: places in ``memory``, in the tensor's shape for one environment (1 where the environments' axis is, or as
-            many as that axis holds of each).
-        kind: of its numbers.
-        own: whether the call that is traced made it; what outlives the call must not be written to.
-        unknown: why no program can compute it, if none can; other tensors may share its memory, so that no write to
-            it can be followed.
+        storage: the nodes of the tensor's storage; tensors that share it are views of each other.
+        index: positions in ``storage``, in the tensor's shape for one environment (the axis of environments has length
+            1, or the number of entries per environment).
+        kind: the kind of its numbers.
+        own: whether the traced call created it; tensors that outlive the call must not be written to.
+        unknown: why it cannot be traced, else empty; other tensors may share its storage, so that writes to it cannot
+            be traced.
     """
 
     storage: list[int]
@@ -172,7 +175,7 @@ class Value:
 
     @classmethod
     def of(cls, nodes: np.ndarray, kind: str) -> Value:
-        """A new tensor of these nodes."""
+        """Create a new tensor of these nodes."""
         return cls([int(node) for node in nodes.reshape(-1)], np.arange(nodes.size).reshape(nodes.shape), kind)
 
     @property
@@ -181,7 +184,7 @@ class Value:
         return np.asarray(self.storage, dtype=np.int64)[self.index]
 
     def view(self, index: np.ndarray) -> Value:
-        """A tensor that shares this one's memory."""
+        """Return a tensor that shares this one's storage."""
         return Value(self.storage, index, self.kind, self.own, self.unknown)
 
     def write(self, nodes: np.ndarray) -> None:
@@ -200,11 +203,11 @@ def kind_of(dtype: torch.dtype) -> str:
     return KINDS[dtype]
 
 
-@functools.lru_cache(maxsize=None)  # a few shapes, asked for thousands of times
+@functools.lru_cache(maxsize=None)  # called thousands of times for a few shapes
 def env_axis(shape: tuple[int, ...], rows: int) -> int | None:
-    """The axis of the environments: the only one whose length ``rows`` divides, which no other does by chance.
+    """Return the axis of environments: the only one whose length is a multiple of ``rows``.
 
-    It may hold several numbers of each environment, one environment after the other, as in ``x.view(n * 4, 3)``.
+    It may hold several entries per environment, one environment after the other, as in ``x.view(n * 4, 3)``.
     """
     axes = [axis for axis, size in enumerate(shape) if size and size % rows == 0]
     if len(axes) > 1:

@@ -1,4 +1,4 @@
-"""Watch a function run on sample tensors, and write down its operations for one environment."""
+"""Record the operations of a function, for one environment, while it runs on sample tensors."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from envcoder_bench.compile.program import (
 
 MAX_CONSTANTS = 4096  # numbers in one constant tensor
 
-Result = Union[Value, Sequence[Optional[Value]]]  # None: of a tensor that nobody can read
+Result = Union[Value, Sequence[Optional[Value]]]  # None: for a tensor that is not accessible
 Arguments = Dict[str, Any]
 Rule = Callable[["Recorder", Arguments, Any], Result]  # (recorder, arguments by name, torch's result)
 RULES: dict[str, Rule] = {}  # by the name of the ATen operator
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register how the operators of these names are written down."""
+    """Register the rule that records the operators of these names."""
 
     def register(function: Rule) -> Rule:
         for name in names:
@@ -51,51 +51,51 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 class Recorder(TorchDispatchMode):
-    """Records every ATen operator while the function really runs, so that Python's control flow is that of a call.
+    """Records every ATen operator while the function runs, so that Python's control flow is that of a real call.
+
+    The results of operators without a rule are unknown numbers. A function can be traced if its outputs do not depend
+    on unknown numbers.
 
     Args:
-        rows: environments of the sample tensors; a number that no other axis has by chance, so that it tells which
-            axis the environments are.
-        file: the candidate's, for the line in ``fault``.
-
-    What no rule describes becomes a number that is unknown: a function that does not return it, or what is made of it,
-    is a program all the same.
+        rows: number of environments of the sample tensors; no other axis should have this length, because it identifies
+            the axis of environments.
+        file: the candidate's file, for the line in ``fault``.
 
     Attributes:
-        program: what was recorded.
-        fault: the line and the reason if the function cannot be a program, because what is unknown got out of sight:
-            into Python's control flow, or a tensor that is kept. Recording has ended there.
+        program: the recorded program.
+        fault: the line and the reason if the function cannot be traced, because an unknown number affects Python's
+            control flow or a tensor that outlives the call. Recording ends there.
     """
 
     def __init__(self, rows: int, file: str) -> None:
         super().__init__()
         self.rows, self.program = rows, Program()
         self.fault: Fault | None = None
-        # whether the function may know how many environments there are: it asked a tensor for its size, or ran where
-        # that does not show (TorchScript, what no rule describes)
+        # whether the function may depend on the number of environments: it asked a tensor for its size, or ran code in
+        # which that is not observed (TorchScript, operators without a rule)
         self._sized = False
         self._file = file
-        self._values: dict[int, tuple[Tensor, Value]] = {}  # the tensor is kept: its id must not be used again
+        self._values: dict[int, tuple[Tensor, Value]] = {}  # the tensor is kept so that its id is not reused
         self._inputs: dict[int, tuple[Tensor, str]] = {}  # tensors of the state, and their names
         self._live: dict[int, str] = {}  # their storages
         self._exits = _Exits(self)
-        self._writing = False  # a rule's own use of tensors is none of the function's
+        self._writing = False  # whether a rule is running, whose operators are not recorded
 
     # inputs and outputs
 
     def load(self, tensor: Tensor, name: str) -> None:
-        """Declare a tensor ``(rows, ...)`` to be the state's ``name``."""
+        """Declare a tensor ``(rows, ...)`` as the key ``name`` of the state."""
         self._inputs[id(tensor)] = (tensor, name)
         self._live[tensor.untyped_storage().data_ptr()] = name
 
     def scalar(self, tensor: Tensor, op: str) -> None:
-        """Declare a 0-d int64 tensor to be the ``seed`` or the ``step`` of the random numbers."""
+        """Declare a 0-d int64 tensor as the ``seed`` or the ``step`` of the random numbers."""
         value = Value.of(np.array(self.program.add(op, "i64")), "i64")
         value.own = False
         self._values[id(tensor)] = (tensor, value)
 
     def value(self, tensor: Tensor) -> Value:
-        """What is known of a tensor; one that is not of the state and that the call did not make is a constant."""
+        """Return the value of a tensor; one that is neither from the state nor created by the call is a constant."""
         if id(tensor) not in self._values:
             made = self._loaded(tensor) if id(tensor) in self._inputs else self._constant(tensor)
             made.own = False
@@ -119,13 +119,13 @@ class Recorder(TorchDispatchMode):
         return self._numbers(tensor)
 
     def _numbers(self, tensor: Tensor) -> Value:
-        """The numbers that a tensor holds here and now."""
+        """Return the present numbers of a tensor as constants."""
         kind = kind_of(tensor.dtype)
         nodes = [self.program.const(x, kind) for x in tensor.detach().reshape(-1).tolist()]
         return Value.of(np.array(nodes, dtype=np.int64).reshape(tuple(tensor.shape)), kind)
 
     def unknown(self, outputs: Iterable[Output]) -> Fault | None:
-        """The line and the reason of the first number that outputs need and no program can compute."""
+        """Return the line and the reason of the first unknown number that the outputs depend on."""
         return self._unknown([node for output in outputs for node in output.nodes])
 
     def _unknown(self, nodes: Sequence[int]) -> Fault | None:
@@ -134,11 +134,11 @@ class Recorder(TorchDispatchMode):
         return None if found is None else (self.program.lines[found], self.program.nodes[found].name)
 
     def finished(self, outputs: dict[str, Output]) -> Program | Fault:
-        """The program of these outputs and no more, or what prevents it."""
+        """Return the program of these outputs, without other nodes, or the fault that prevents it."""
         fault = self.fault or self.unknown(outputs.values())
         count = sum(len(own.nodes) for own in outputs.values())
         if fault is None and count > MAX_NODES:
-            fault = None, f"returns {count} numbers for one environment; programs do up to {MAX_NODES}"
+            fault = None, f"returns {count} numbers for one environment; programs have at most {MAX_NODES}"
         self.program.outputs = outputs
         if fault is not None:
             return fault
@@ -159,7 +159,7 @@ class Recorder(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch imports its compiler at the first call, which takes seconds
+        return False  # otherwise torch imports its compiler at the first call, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -172,9 +172,9 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _attempt(self, name: str, write: Callable[[], None], given: Sequence[Any]) -> None:
-        """Write one step down, or note why that cannot be done: the function must not meet the exception.
+        """Record a step, or the reason why it cannot be recorded; the traced function must not see the exception.
 
-        If one of the ``given`` tensors is unknown, that is the cause.
+        If one of the ``given`` tensors is unknown, the reason is that of the tensor.
         """
         if self.fault is not None or self._writing:
             return
@@ -187,14 +187,14 @@ class Recorder(TorchDispatchMode):
             self._writing = False
 
     def note_size(self) -> None:
-        """Note that a function asks a tensor for its size."""
+        """Record that the function asks a tensor for its size."""
         self._sized = True
 
     def leave_torch(self, tensor: Tensor, name: str) -> None:
-        """Note that a function takes the numbers of ``tensor`` out of torch with method ``name``."""
+        """Record that the function takes the numbers of ``tensor`` out of torch by the method ``name``."""
 
         def check() -> None:
-            if self.value(tensor).own or not self.is_known(tensor):  # its own might be written to
+            if self.value(tensor).own or not self.is_known(tensor):  # a tensor that the call created may still change
                 raise Untraceable(f"takes numbers of the state out of torch (.{name}())")
 
         self._attempt(name, check, [tensor])
@@ -221,7 +221,7 @@ class Recorder(TorchDispatchMode):
             self._keep_unknown(func, target, result, reason)
 
     def _decomposed(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
-        """The values of an operator's results, from recording the operators that compute it."""
+        """Return the values of an operator's results by recording the operators of its decomposition."""
         steps = decomposition(func, name)
         if steps is None or name in _UNSUPPORTED:
             raise Untraceable(_UNSUPPORTED.get(name, f"uses {name}, which has no rule"))
@@ -239,16 +239,16 @@ class Recorder(TorchDispatchMode):
         return self.value(made) if isinstance(made, Tensor) else [self.value(x) for x in made]
 
     def _cause(self, given: Sequence[Any]) -> Fault | None:
-        """The line and the reason of the first unknown number among an operator's arguments."""
+        """Return the line and the reason of the first unknown number among an operator's arguments."""
         tensors = [y for x in given for y in (x if isinstance(x, (tuple, list)) else (x,)) if isinstance(y, Tensor)]
         known = [self._values[id(x)][1].nodes.reshape(-1) for x in tensors if id(x) in self._values]
         return self._unknown([int(node) for own in known for node in own])
 
     def _keep(self, func: Any, target: Any, result: Any, made: Result) -> None:
-        """Note the values of an operator's results, or of the ``target`` that it wrote to."""
+        """Store the values of an operator's results, or of the ``target`` it wrote to."""
         if isinstance(target, Tensor):
             own = self.value(target)
-            if torch.Tag.inplace_view in func.tags:  # changes how the tensor looks at its memory, not the memory
+            if torch.Tag.inplace_view in func.tags:  # changes the view, not the storage
                 self._values[id(target)] = (target, self._finished(target, made))  # type: ignore[arg-type]
                 return
             own.write(self.cast(made, own.kind).nodes)  # type: ignore[arg-type]
@@ -260,14 +260,14 @@ class Recorder(TorchDispatchMode):
                 self._values[id(tensor)] = (tensor, self._finished(tensor, value))
 
     def _keep_unknown(self, func: Any, target: Any, result: Any, reason: str) -> None:
-        """Note that the results of an operator are unknown.
+        """Mark the results of an operator as unknown.
 
         Raises:
-            Escape: it does more than to make tensors whose shapes do not depend on numbers.
+            Escape: the operator has other effects, or the shapes of its results depend on numbers.
         """
         if isinstance(target, Tensor):
             result = target
-        self._sized = True  # what came of it may be as many tensors as there are environments
+        self._sized = True  # the number of results may be that of environments
         made = list(result) if isinstance(result, (tuple, list)) else [result]
         only_tensors = bool(made) and all(isinstance(x, Tensor) for x in made)
         if not only_tensors or torch.Tag.inplace_view in func.tags or _shape_depends_on_numbers(func):
@@ -278,7 +278,7 @@ class Recorder(TorchDispatchMode):
                     self.value(tensor).write(np.array(self.program.unknown(self.value(tensor).kind, reason)))
                 elif id(tensor) not in self._values:
                     self._values[id(tensor)] = (tensor, self._unknown_value(tensor, reason))
-        except Untraceable as error:  # not even its shape or its kind of number
+        except Untraceable as error:  # neither its shape nor its kind is traceable
             raise Escape(reason) from error
 
     def _unknown_value(self, tensor: Tensor, reason: str) -> Value:
@@ -288,7 +288,7 @@ class Recorder(TorchDispatchMode):
         return value
 
     def _folded(self, func: Any, given: dict[str, Any], result: Any) -> Result | None:
-        """The numbers of ``result`` themselves, where they come from nothing but known numbers."""
+        """Return the numbers of ``result`` as constants if it is computed from known numbers only."""
         sources: list[Tensor] = []
         for x in given.values():
             for y in x if isinstance(x, (tuple, list)) else (x,):
@@ -303,19 +303,19 @@ class Recorder(TorchDispatchMode):
         if not all(isinstance(x, Tensor) and self.axis(x) is None for x in returned):
             return None
         if any(x.alias_info is not None and not x.alias_info.is_write for x in func._schema.returns):
-            return None  # a view: writes to it must reach what it looks at
+            return None  # a view: writes to it must reach its base
         if not all(self.is_known(x) for x in sources):
             return None
         made = [self._numbers(x) for x in returned]
         return made if many else made[0]
 
     def is_known(self, tensor: Tensor) -> bool:
-        """Whether the numbers of a tensor depend neither on the state nor on the random numbers."""
+        """Return whether the numbers of a tensor depend neither on the state nor on random numbers."""
         value = self.value(tensor)
         return all(self.program.is_const(value.storage[place]) for place in value.index.reshape(-1).tolist())
 
     def _finished(self, tensor: Tensor, value: Value) -> Value:
-        """Make sure that a rule's value agrees with torch's result in shape and kind of number."""
+        """Check that a rule's value agrees with torch's result in shape, and convert it to torch's kind."""
         if value.index.shape != self._env_shape(tensor):
             raise Untraceable(f"makes a tensor of shape {tuple(tensor.shape)} in a way that no rule describes")
         return self.cast(value, kind_of(tensor.dtype))
@@ -323,7 +323,7 @@ class Recorder(TorchDispatchMode):
     # what rules use
 
     def _env_shape(self, tensor: Tensor) -> tuple[int, ...]:
-        """The tensor's shape for one environment: 1 where the axis of environments is, or as many as it has there."""
+        """Return the tensor's shape for one environment; the axis of environments has its entries per environment."""
         axis = env_axis(tuple(tensor.shape), self.rows)
         return tuple(size // self.rows if i == axis else size for i, size in enumerate(tensor.shape))
 
@@ -331,18 +331,18 @@ class Recorder(TorchDispatchMode):
         return self._env_shape(tensor)
 
     def axis(self, tensor: Tensor) -> int | None:
-        """The tensor's axis of environments, if it has one."""
+        """Return the tensor's axis of environments, or None."""
         return env_axis(tuple(tensor.shape), self.rows)
 
     def inner_axis(self, tensor: Tensor, dim: int, what: str) -> int:
-        """``dim`` counted from the front, if it is not the axis of environments."""
+        """Return ``dim`` counted from the front; raise Untraceable if it is the axis of environments."""
         dim = dim % max(tensor.dim(), 1)
         if dim == self.axis(tensor):
             raise Untraceable(what)
         return dim
 
     def nodes(self, x: Tensor | Number, kind: str | None = None) -> np.ndarray:
-        """The nodes of a tensor or a number, as numbers of ``kind``."""
+        """Return the nodes of a tensor or a number, converted to ``kind``."""
         if isinstance(x, Tensor):
             value = self.value(x)
             return value.nodes if kind is None else self.cast(value, kind).nodes
@@ -357,7 +357,7 @@ class Recorder(TorchDispatchMode):
         return Value.of(np.array(nodes, dtype=np.int64).reshape(value.index.shape), kind)
 
     def elementwise(self, arrays: Sequence[np.ndarray], kind: str, make: Callable[..., int], result: Tensor) -> Value:
-        """Apply ``make`` (nodes to node) to broadcast arrays of nodes; what is constant takes torch's own numbers."""
+        """Apply ``make`` (nodes to node) to broadcast arrays of nodes; constants have torch's own numbers."""
         program, shape = self.program, self._env_shape(result)
         flat = [np.broadcast_to(x, shape).reshape(-1).tolist() for x in arrays]
         if all(program.is_const(node) for x in flat for node in x):
@@ -371,7 +371,7 @@ class Recorder(TorchDispatchMode):
 
 @functools.lru_cache(maxsize=None)
 def _signature(func: Any) -> tuple[str, list[str], dict[str, Any]]:
-    """An operator's name, its parameters, and their defaults."""
+    """Return an operator's name, its parameters, and their defaults."""
     arguments = func._schema.arguments
     defaults = {x.name: x.default_value for x in arguments if x.has_default_value()}
     return func._schema.name.split("::")[-1], [x.name for x in arguments], defaults
@@ -386,12 +386,12 @@ _SIZES = {
 
 
 class _Exits(TorchFunctionMode):
-    """Watches for methods that give a tensor's numbers, or its size, to Python without an operator."""
+    """Intercepts methods that give a tensor's numbers or size to Python without an operator."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
-        self.depth = 0  # of calls that are under way
+        self.depth = 0  # of nested calls
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func in _EXITS:
@@ -405,11 +405,11 @@ class _Exits(TorchFunctionMode):
             self.depth -= 1
 
 
-_HELPERS = torch_utils.__file__  # which use sizes as sizes alone
+_HELPERS = torch_utils.__file__  # these functions use sizes only as shapes
 
 
 def _line_now(file: str) -> int | None:
-    """The line of ``file`` that is being executed."""
+    """Return the line of ``file`` that is being executed."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_filename != file:
         frame = frame.f_back  # type: ignore[assignment]
@@ -423,9 +423,9 @@ def _reason(name: str, error: Exception) -> str:
 
 
 def _shape_depends_on_numbers(func: Any) -> bool:
-    """Whether the shape of an operator's result depends on the numbers in its arguments.
+    """Return whether the shape of an operator's result depends on the numbers in its arguments.
 
-    Of indices it does for masks alone, whose rule says so itself.
+    For an index this is so only if it is a mask, which its rule checks.
     """
     return torch.Tag.dynamic_output_shape in func.tags and func._schema.name != "aten::index"
 
@@ -450,7 +450,7 @@ def _item(rec: Recorder, a: dict[str, Any], result: Any) -> Result:
 
 
 def result_kind(*operands: Tensor | Number) -> str:
-    """The kind of number in which torch computes with these operands."""
+    """Return the kind of number in which torch computes with these operands."""
     if len(operands) == 1:
         return kind_of(operands[0].dtype)  # type: ignore[union-attr]
     return kind_of(torch.result_type(operands[0], operands[1]))

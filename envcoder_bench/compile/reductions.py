@@ -1,4 +1,4 @@
-"""Rules for operators that join numbers of one environment: sums, norms, extremes, products of matrices."""
+"""Rules for operators that combine numbers of one environment: sums, norms, extremes, matrix products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JOINS = "joins the environments of the group (a sum or mean over all of them, s
 
 
 def _reduced(rec: Recorder, x: Tensor, dims: Any, kind: str, fold: Fold, result: Tensor) -> Value:
-    """Fold the numbers along ``dims`` (None: all), in order, into one."""
+    """Reduce the numbers along ``dims`` (None: all), in order, to one."""
     nodes = rec.nodes(x, kind)
     chosen = list(range(x.dim())) if dims is None or dims == [] else [dims] if isinstance(dims, int) else list(dims)
     chosen = [rec.inner_axis(x, dim, _JOINS) for dim in chosen] if x.dim() else []
@@ -37,7 +37,7 @@ def _total(p: Program, kind: str, nodes: Sequence[int]) -> int:
 
 
 def _define(name: str, fold: Callable[[Program, str, Arguments, list[int]], int], kind: str | None = None) -> None:
-    """Make the rule of a reduction over ``dim``; it computes in ``kind`` (None: the result's; "own": the operand's)."""
+    """Define a reduction over ``dim``, computed in ``kind`` (None: the result's; "own": the operand's)."""
 
     @rule(name)
     def _(rec: Recorder, a: Arguments, result: Tensor) -> Result:
@@ -91,7 +91,7 @@ def _variance_and_mean(rec: Recorder, a: Arguments, result: Any) -> Result:
 
 
 def _extreme(p: Program, kind: str, op: str, row: Sequence[int]) -> list[int]:
-    """The extreme of a row, and where it first is (NaN counts as extreme, as for torch)."""
+    """Return the extreme of a row and its first position (NaN counts as the extreme, as in torch)."""
     best, place = row[0], p.const(0, "i64")
     for i, x in enumerate(row[1:], start=1):
         is_nan, was_nan = p.add("ne", "b", x, x), p.add("ne", "b", best, best)
@@ -121,7 +121,7 @@ for _name, _op in (("max", "gt"), ("min", "lt")):
 
 
 def _along(rec: Recorder, x: Tensor, dim: int, kind: str, change: Callable[[list[int]], list[int]]) -> Value:
-    """Put in place of the numbers along ``dim`` as many others."""
+    """Replace the numbers along ``dim`` by as many others."""
     moved = np.moveaxis(rec.nodes(x, kind), rec.inner_axis(x, dim, _JOINS), -1)
     made = np.array([change(row) for row in moved.reshape(-1, moved.shape[-1]).tolist()], dtype=np.int64)
     return Value.of(np.moveaxis(made.reshape(moved.shape), -1, dim), kind)
@@ -244,7 +244,7 @@ def _distances(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 @rule("native_layer_norm")
 def _layer_norm(rec: Recorder, a: Arguments, result: Any) -> Result:
-    """Normalise over the last axes: the result, the means and the inverse deviations."""
+    """Normalize over the last axes; return the result, the means and the inverse deviations."""
     kind, p, lead = kind_of(result[0].dtype), rec.program, a["input"].dim() - len(a["normalized_shape"])
     if rec.axis(a["input"]) is not None and rec.axis(a["input"]) >= lead:  # type: ignore[operator]
         raise Untraceable(_JOINS)

@@ -1,7 +1,7 @@
-"""Programs that hold for any number of environments, from recordings with several.
+"""Programs that are valid for any number of environments, from recordings with several sample sizes.
 
-In a function ``n = x.shape[0]`` is a Python number, so that a recording knows it for one size of the sample alone.
-Where recordings of several sizes differ in constants only, formulas in the number of environments take their place.
+In a function ``n = x.shape[0]`` is a Python number, so that one recording has it for one sample size only. If
+recordings with several sizes differ only in constants, formulas in the number of environments replace the constants.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Callable, Iterator, Sequence
 
 from envcoder_bench.compile.program import FLOATS, Fault, Node, Number, Output, Program
 
-MAX_SHARE = 12  # of (k * n + offset) // share: recordings have all remainders of divisions by up to this
-MAX_DIVISOR = 64  # of n // divisor, rounded up or down, and n % divisor: only where a recording's size is a multiple
+MAX_SHARE = 12  # largest share in (k * n + offset) // share; the sample sizes have all remainders up to it
+MAX_DIVISOR = 64  # largest divisor in n // divisor and n % divisor, if one of the sample sizes is a multiple of it
 
 Formula = Callable[[Program, int], int]  # (program, node of the number of environments) to node
-Count = Callable[[int], int]  # a whole number from that of environments
+Count = Callable[[int], int]  # an integer as a function of the number of environments
 _REASON = (
     "depends on how many environments there are (x.shape[0], len(x)) in a way that cannot be compiled: use that number"
     " for shapes, torch.arange(n), and sums, products and whole quotients of it, and do not branch on it"
@@ -24,16 +24,16 @@ _REASON = (
 
 
 def equal(one: Program, other: Program) -> bool:
-    """Whether two programs are the same to the last bit."""
+    """Return whether two programs are bitwise equal."""
     return one.outputs == other.outputs and _first_difference([one, other]) is None and not _varying([one, other])
 
 
 def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program | Fault:
-    """One program for recordings of a function with different numbers of environments.
+    """Return one program for recordings of a function with different numbers of environments, or a fault.
 
     Args:
-        programs: recorded, without nodes that no output needs.
-        sizes: for each, how many environments there were.
+        programs: the recordings, without nodes that no output depends on.
+        sizes: the number of environments of each.
     """
     first, place = programs[0], _first_difference(programs)
     if place is not None or any(program.outputs != first.outputs for program in programs):
@@ -52,12 +52,12 @@ def for_any_size(programs: Sequence[Program], sizes: Sequence[int]) -> Program |
 
 
 def knows_size(program: Program) -> bool:
-    """Whether a program computes with the number of environments: then it is right for all of them or wrong."""
+    """Return whether a program computes with the number of environments."""
     return any(node.op == "rows" for node in program.nodes)
 
 
 def _rewritten(program: Program, formulas: dict[int, Formula]) -> Program:
-    """The program with formulas in place of constants."""
+    """Return the program with formulas in place of constants."""
     made, places = Program(), []
     for place, node in enumerate(program.nodes):
         made.line = _line(program, place)
@@ -75,7 +75,7 @@ def _line(program: Program, place: int) -> int | None:
 
 
 def _first_difference(programs: Sequence[Program]) -> int | None:
-    """The first place where programs are not the same but for the value of a constant."""
+    """Return the first position at which programs differ in more than the value of a constant."""
     count = min(len(program.nodes) for program in programs)
     for place, nodes in enumerate(zip(*(program.nodes for program in programs))):
         if len({_without_constant(node) for node in nodes}) > 1:
@@ -88,7 +88,7 @@ def _without_constant(node: Node) -> Node:
 
 
 def _varying(programs: Sequence[Program]) -> list[int]:
-    """The places of constants that are not the same, bit by bit: NaN is equal to itself here."""
+    """Return the positions of constants that are not bitwise equal (NaN equals itself)."""
     pairs = enumerate(zip(*(program.nodes for program in programs)))
     return [place for place, nodes in pairs if nodes[0].op == "const" and len({_bits(node) for node in nodes}) > 1]
 
@@ -98,7 +98,7 @@ def _bits(node: Node) -> object:
 
 
 def _formulas(kind: str, values: Sequence[Number], sizes: Sequence[int]) -> Iterator[Formula]:
-    """Formulas in the number of environments that give each of the values exactly."""
+    """Yield formulas in the number of environments that give each of the values exactly."""
     if kind == "b" or any(not float(value).is_integer() for value in values):
         yield from _products(kind, values, sizes) if kind in FLOATS else ()
         return
@@ -120,7 +120,7 @@ def _share(p: Program, n: int, share: float) -> int:
 
 
 def _counts(wanted: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[Count, Formula]]:
-    """Whole numbers that functions make of the number of environments, the usual ones first."""
+    """Yield integers that functions compute from the number of environments, common ones first."""
     yield lambda n: n, lambda p, n: n
     divisors = [d for d in range(2, MAX_DIVISOR + 1) if any(size % d == 0 for size in sizes)]
     for divisor in divisors:
@@ -137,7 +137,7 @@ def _counts(wanted: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[Count
             lambda n, d=divisor: n % d,
             lambda p, n, d=divisor: p.add("remainder", "i64", n, p.const(d, "i64")),
         )
-    for share in (percent / 100 for percent in range(1, 100)):  # int(share * n), where the product's rounding shows
+    for share in (percent / 100 for percent in range(1, 100)):  # int(share * n), with its rounding
         yield lambda n, share=share: int(share * n), partial(_share, share=share)
     for op, limit, pick in (("minimum", max(wanted), min), ("maximum", min(wanted), max)):
         yield (

@@ -1,4 +1,4 @@
-"""Rules for rarer elementwise functions: hyperbolic inverses, functions of signs, membership."""
+"""Rules for less common elementwise functions: inverse hyperbolic functions, functions of signs, membership."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _scaled(p: Program, k: str, x: int, factor: float) -> int:
 
 
 def _log1p(p: Program, k: str, x: int) -> int:
-    """log(1 + x) to full precision (Kahan); in float32 the double inside is precise enough."""
+    """Compute log(1 + x) to full precision (Kahan); for float32, computing in double precision suffices."""
     if k != "f64":
         return p.add("log1p", k, x)
     total = p.add("add", k, p.const(1, k), x)
@@ -36,7 +36,7 @@ def _log1p(p: Program, k: str, x: int) -> int:
 
 
 def _expm1(p: Program, k: str, x: int) -> int:
-    """exp(x) - 1 to full precision (Kahan)."""
+    """Compute exp(x) - 1 to full precision (Kahan)."""
     if k != "f64":
         return p.add("expm1", k, x)
     power = p.add("exp", k, x)
@@ -48,7 +48,7 @@ def _expm1(p: Program, k: str, x: int) -> int:
 
 
 def _is_negative(p: Program, k: str, x: int) -> int:
-    """Whether the sign bit is set: also for -0.0, whose inverse is minus infinity."""
+    """Return whether the sign bit is set, also for -0.0, whose inverse is minus infinity."""
     below = _compare(p, "lt", k, x, 0)
     if k not in FLOATS:
         return below
@@ -62,7 +62,7 @@ def _copysign(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
 
 
 def _known_wins(op: str) -> Any:
-    """The larger or smaller of two, of which a NaN does not count."""
+    """Return the larger or smaller of two numbers, ignoring NaN."""
 
     def make(p: Program, k: str, a: Arguments, x: int, y: int) -> int:
         best = _select(p, k, p.add("ne", "b", y, y), x, p.add(op, k, x, y))
@@ -154,7 +154,7 @@ def _isin(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 @rule("bucketize")
 def _bucketize(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """How many boundaries are below (or, with ``right``, not above) each number."""
+    """Count the boundaries below (or, with ``right``, not above) each number."""
     kind, p, own = kind_of(a["self"].dtype), rec.program, kind_of(result.dtype)
     edges: list[int] = rec.nodes(a["boundaries"], kind).tolist()
 

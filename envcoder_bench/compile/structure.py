@@ -15,7 +15,7 @@ _MIXES = "mixes the axis of environments with others"
 
 
 def _view(*names: str) -> Callable[[Callable[[Recorder, Arguments, np.ndarray], np.ndarray]], None]:
-    """Make the rule of a view from what it does to an array of the same shape, the axis of environments being 1."""
+    """Define a view by its effect on an array of the same shape, in which the axis of environments has length 1."""
 
     def register(move: Callable[[Recorder, Arguments, np.ndarray], np.ndarray]) -> None:
         @rule(*names)
@@ -75,7 +75,7 @@ def _diagonal(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
 
 
 def _reshaped(rec: Recorder, source: Tensor, result: Tensor, index: np.ndarray) -> np.ndarray:
-    """Reshape in C order; the environments must stay an axis with the same numbers before it."""
+    """Reshape in C order; the environments must remain an axis, with the same number of entries before it."""
     old, new = rec.axis(source), rec.axis(result)
     if (old is None) != (new is None):
         raise Untraceable(_MIXES)
@@ -135,7 +135,7 @@ def _unfold(rec: Recorder, a: Arguments, index: np.ndarray) -> np.ndarray:
 
 @rule("lift", "lift_fresh")
 def _lift(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """What torch.tensor(...) has just made, so that the call may write to it."""
+    """The result of torch.tensor(...), which is new, so that the call may write to it."""
     value = rec.value(a["self"])
     value.own = True
     return value
@@ -154,7 +154,7 @@ def _copy(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 @rule("cat")
 def _cat(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    # an empty 1-d tensor joins anything
+    # torch.cat ignores empty 1-d tensors
     parts = [x for x in a["tensors"] if not (x.dim() == 1 and x.numel() == 0)]
     if len(parts) == 1:
         return Value.of(rec.nodes(parts[0], kind_of(result.dtype)), kind_of(result.dtype))
@@ -223,13 +223,13 @@ def _scalar_tensor(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 
 def _line(p: Program, kind: str, x: int, factor: float, start: float) -> int:
-    """``factor * x + start`` without what changes nothing, so that ``torch.arange(n)`` is seen to be the lanes."""
+    """Compute ``factor * x + start`` without neutral operations, so that ``torch.arange(n)`` is just the lanes."""
     x = x if factor == 1 else p.add("mul", kind, x, p.const(factor, kind))
     return x if start == 0 else p.add("add", kind, x, p.const(start, kind))
 
 
 def _known(rec: Recorder, result: Tensor) -> Value:
-    """The numbers of a tensor that has no axis of environments."""
+    """Return the numbers of a tensor without an axis of environments as constants."""
     kind = kind_of(result.dtype)
     nodes = [rec.program.const(x, kind) for x in result.reshape(-1).tolist()]
     return Value.of(np.array(nodes, dtype=np.int64).reshape(result.shape), kind)
@@ -237,7 +237,7 @@ def _known(rec: Recorder, result: Tensor) -> Value:
 
 @rule("arange", "logspace", "eye")
 def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """Numbers that are known, or, along the axis of environments, each environment's own."""
+    """Return constants, or, along the axis of environments, a number that depends on the lane."""
     kind, p = kind_of(result.dtype), rec.program
     if rec.axis(result) is None:
         return _known(rec, result)
@@ -251,7 +251,7 @@ def _arange(rec: Recorder, a: Arguments, result: Tensor) -> Result:
 
 @rule("linspace")
 def _linspace(rec: Recorder, a: Arguments, result: Tensor) -> Result:
-    """As torch: the first half counts from the start, the second from the end."""
+    """As in torch, the first half is computed from the start and the second from the end."""
     kind, p = kind_of(result.dtype), rec.program
     if rec.axis(result) is None:
         return _known(rec, result)

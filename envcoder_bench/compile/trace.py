@@ -1,4 +1,4 @@
-"""Trace the functions of a shaping on a sample of real states."""
+"""Trace the functions of a shaping on sample states."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from envcoder_bench.shaping.outputs import returned
 from envcoder_bench.shaping.state import StateDict, own_constants
 from envcoder_bench.tasks.contract import AnyTask
 
-# Environments of the samples: lengths that no other axis is likely to have. A function that may know the number is
-# recorded with two, and with all where these give two programs. The first two have the same remainder by 313 alone; all
-# have together every remainder of division by 2 to 12, so that one formula in the number is told from another.
+# Numbers of environments of the samples; other axes are unlikely to have these lengths. A function that may depend on
+# the number is recorded with two sizes, and with all if the two programs differ. The first two are congruent only
+# modulo 313; together the sizes have every remainder of division by 2 to 12, which distinguishes formulas.
 ROWS = 131
 SIZES = (ROWS, 444, 473, 514, 566, 821, 999, 1057, 1135, 1161, 1168, 1268, 1392, 1440, 1470, 1600)
 
@@ -45,7 +45,7 @@ Recorded = Union[Program, Fault]
 
 
 class Untraced(NamedTuple):
-    """A function that no program can stand for, and why."""
+    """A function that cannot be traced, and the reason."""
 
     function: CandidateFunction
     line: int
@@ -56,13 +56,13 @@ class Untraced(NamedTuple):
 
 
 class Memo:
-    """What calls of ``trace`` on one state of one task share.
+    """Results shared by calls of ``trace`` on one state of one task.
 
     Attributes:
-        results: of functions that several shapings have in common.
-        samples: of the state, by device, number of environments and width of the action.
-        cache: results of earlier processes; None: none.
-        incomplete: whether programs may lack components of the reward that cannot be traced.
+        results: results for functions that several shapings have in common.
+        samples: sample states by device, number of environments and width of the action.
+        cache: the cache on disk, or None.
+        incomplete: whether programs may omit components of the reward that cannot be traced.
     """
 
     def __init__(self, cache: ProgramCache | None = None, incomplete: bool = False) -> None:
@@ -78,12 +78,12 @@ def trace(
     task: AnyTask,
     memo: Memo | None = None,
 ) -> tuple[Shaping, list[Untraced]]:
-    """Return a checked ``shaping`` with ``programs`` filled in, and the functions that have none.
+    """Return a checked ``shaping`` with ``programs`` filled in, and the functions that cannot be traced.
 
     Args:
         state: per-environment tensors ``(n, ...)`` of a real state.
-        constants: the task's.
-        memo: of earlier calls with the same state; it is added to.
+        constants: the task's constants.
+        memo: results of earlier calls with the same state; new ones are added.
     """
     memo = Memo() if memo is None else memo
     samples = _SampleStates(memo, state, constants, task, shaping.action_dim)
@@ -103,7 +103,7 @@ def trace(
             programs[stage] = function.program
         elif function.generator_line is not None:
             refused.append(Untraced(function, function.generator_line, "may draw from a library's generator"))
-        elif keeper is not None:  # what one function keeps, another may read
+        elif keeper is not None:  # one function may read what another one of the file has stored
             line = keeper.stateful_line or keeper.line
             refused.append(Untraced(function, line, "may depend on what an earlier call has kept"))
         else:
@@ -120,7 +120,7 @@ def trace(
 
 
 class _SampleStates(NamedTuple):
-    """Where functions are recorded: on the CPU, which is quick, and what wants the task's own device there."""
+    """Records functions on the CPU, which is fast, and on the task's device if that fails."""
 
     memo: Memo
     state: dict[str, Tensor]
@@ -129,7 +129,7 @@ class _SampleStates(NamedTuple):
     action_dim: int
 
     def program(self, kind: Kind, function: CandidateFunction, components: tuple[str, ...]) -> Program | Untraced:
-        """A function's program, or what prevents it."""
+        """Return a function's program, or why it cannot be traced."""
         cache, parts = self.memo.cache, (kind.stage, self.action_dim, components)
         saved = None if cache is None else cache.load(function, *parts)
         if saved is not None:
@@ -143,7 +143,7 @@ class _SampleStates(NamedTuple):
         return made
 
     def first(self, record: Callable[[SampleState], Any]) -> Any:
-        """The first program that a device gives, else what prevents the first."""
+        """Return the program from the first device on which recording succeeds, else the fault on the first device."""
         results = []
         for device in dict.fromkeys(("cpu", str(self.task.device))):
             results.append(self._recorded(device, record))
@@ -152,7 +152,7 @@ class _SampleStates(NamedTuple):
         return results[0]
 
     def _recorded(self, device: str, record: Callable[[SampleState], Recorded]) -> Recorded:
-        """A program that holds for any number of environments, from several if the function may know how many."""
+        """Return a program for any number of environments; record with several sizes if it may depend on them."""
         made: list[Program] = []
         for rows in SIZES:
             one = record(self._sample(device, rows))
@@ -172,7 +172,7 @@ class _SampleStates(NamedTuple):
 
 
 class SampleState:
-    """A state of so many environments (``rows``), on which functions are recorded."""
+    """A state of ``rows`` environments, on which functions are recorded."""
 
     def __init__(
         self,
@@ -192,12 +192,12 @@ class SampleState:
         self.action = self.state["actions"].clone()
 
     def given(self) -> StateDict:
-        """The state for one function, which may try to change it."""
+        """Return a copy of the state for one function, which may modify it."""
         own = {key: x.clone() for key, x in self.state.items()}
         return StateDict({**own, **own_constants(self.constants, self.device)})
 
     def record_default(self, kind: Kind) -> Recorded:
-        """The program of what the task has where there is no function, or what prevents it."""
+        """Return the program of the task's default for a missing function, or a fault."""
         given, action = self.given(), self.action.clone()
         call = partial(getattr(self.task, kind.default), action, given)
         return self._run(call, None, given, action, kind, (), False)
@@ -205,7 +205,7 @@ class SampleState:
     def record(
         self, kind: Kind, function: CandidateFunction, components: tuple[str, ...], incomplete: bool = False
     ) -> Recorded:
-        """The program of one function, or what prevents it; if ``incomplete``, without components that have none."""
+        """Return the program of a function, or a fault; if ``incomplete``, without untraceable components."""
         given, action = self.given(), self.action.clone()
         call = bind(function, given, action if kind.acts else None)
         return self._run(call, function, given, action, kind, components, incomplete)
@@ -249,10 +249,10 @@ class SampleState:
         return recorder.finished(outputs)
 
     def parts(self, kind: Kind, value: object, components: tuple[str, ...]) -> dict[str, Tensor]:
-        """The tensors of what a function returned, by the names of a program's outputs."""
+        """Return the tensors of a function's return value by the names of a program's outputs."""
         made, named = returned(kind, value, kind.parts(self.task), self.rows, self.device.type == "cuda")
         if not named:
             return made
-        # components as they are: a 0-d one is not spread out yet
+        # components as returned: 0-d components are not expanded yet
         own = {str(name): torch.as_tensor(x, device=self.device) for name, x in value[1].items()}  # type: ignore[index]
         return {**made, **{f"component{i}": own[name] for i, name in enumerate(components) if name in own}}

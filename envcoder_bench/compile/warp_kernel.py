@@ -1,6 +1,6 @@
-"""Warp kernels around C code. Warp reads annotations as they stand, so nothing here may postpone them.
+"""Warp kernels around C code. Warp evaluates annotations, so this module must not postpone them.
 
-Without torch, so that the processes that compile start quickly.
+It does not import torch, so that the processes that compile start quickly.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ BLOCK = 64  # threads; few, because programs use many registers and groups have 
 
 @contextlib.contextmanager
 def _without_driver_warning() -> Iterator[None]:
-    """Keep Warp's C code from printing that there is no CUDA driver."""
+    """Suppress the message of Warp's C code that there is no CUDA driver."""
     if Path("/proc/driver/nvidia/version").exists():
         yield
         return
@@ -30,14 +30,14 @@ def _without_driver_warning() -> Iterator[None]:
         os.close(nowhere)
 
 
-wp.config.log_level = wp.LOG_WARNING  # no line for each module it loads
+wp.config.log_level = wp.LOG_WARNING  # no message for each module it loads
 with _without_driver_warning():
     wp.init()
 
 
 @functools.lru_cache(maxsize=None)
 def make_kernel(code: str) -> Any:
-    """A Warp kernel that runs C ``code`` for each thread ``tid``, with an int64 array ``table``."""
+    """Return a Warp kernel that runs C ``code`` for each thread ``tid``, with an int64 array ``table``."""
 
     @wp.func_native(code)
     def run(tid: int, table: wp.array(dtype=wp.int64)): ...  # pyright: ignore
@@ -51,18 +51,18 @@ def make_kernel(code: str) -> Any:
 
 
 def is_built(kernel: Any, device: str) -> bool:
-    """Whether Warp's cache has the kernel's binary for a device, such as ``cuda:0``."""
+    """Return whether Warp's cache has the kernel's binary for a device, such as ``cuda:0``."""
     own, module = wp.get_device(device), kernel.module
     dim = BLOCK if own.is_cuda else 1
     try:
         name = module._get_compile_output_name(own, block_dim=dim)
         return (Path(str(wp.config.kernel_cache_dir)) / module.get_module_identifier(block_dim=dim) / name).is_file()
-    except AttributeError:  # another version of Warp: building what is built costs little
+    except AttributeError:  # another version of Warp: building again costs little
         return False
 
 
 def target(device: str) -> str:
-    """What ``build`` compiles for: ``cpu``, or a CUDA architecture and the kind of binary, such as ``90 cubin``."""
+    """Return the target of ``build``: ``cpu``, or a CUDA architecture and the kind of binary, such as ``90 cubin``."""
     own = wp.get_device(device)
     if not own.is_cuda:
         return "cpu"

@@ -1,1 +1,1 @@
-"""What every layer uses: groups, counter noise, errors, files, profiling. It imports nothing else of this package."""
+"""Code that every layer uses: groups, counter noise, errors, files, profiling. It imports no other layer."""

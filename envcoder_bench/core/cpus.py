@@ -1,4 +1,4 @@
-"""How many CPU cores there are to work on."""
+"""The number of usable CPU cores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def usable_cpus() -> int:
-    """The cores that this process may use, which a container or ``taskset`` limits; where that is unknown, all."""
+    """Return the number of cores this process may use (limited by containers and ``taskset``), or of all cores."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Mistakes of a user, told apart from bugs: the commands print these without a traceback and exit with code 2."""
+"""Exceptions for user errors, as distinct from bugs: commands print them without a traceback and exit with code 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class UserError(Exception):
 
 
 class DiskError(UserError):
-    """A file of a run cannot be read or written; what was saved in ``folder`` before is whole, and the run resumes."""
+    """A file of a run cannot be read or written; the files saved in ``folder`` are intact, and the run can resume."""
 
     def __init__(self, message: str, folder: Path) -> None:
         super().__init__(message)
@@ -21,10 +21,10 @@ class DiskError(UserError):
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C while a run was prepared or between its waves; the message says what was going on, if that is known.
+    """Ctrl-C during the preparation of a run or between its waves; the message names the current step if known.
 
     Attributes:
-        folder: of the run, which goes on from there; None: it had not begun, and nothing was written.
+        folder: the run folder to resume from; None if the run had not begun and nothing was written.
     """
 
     def __init__(self, message: str, folder: Path | None) -> None:
@@ -34,7 +34,7 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def user_input() -> Iterator[None]:
-    """Treat a ValueError raised inside as the user's: for calls that validate what the user gave."""
+    """Convert a ValueError raised inside the block to UserError, for calls that validate user input."""
     try:
         yield
     except ValueError as error:
@@ -42,6 +42,6 @@ def user_input() -> Iterator[None]:
 
 
 def near_matches(word: str, known: Iterable[str]) -> str:
-    """``" (did you mean X?)"`` for a misspelt word, or an empty string."""
+    """Return ``" (did you mean X?)"`` for a misspelt word, or an empty string."""
     close = difflib.get_close_matches(word, list(known), n=3)
     return f" (did you mean {' or '.join(close)}?)" if close else ""

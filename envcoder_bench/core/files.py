@@ -1,4 +1,4 @@
-"""Files that are either the old ones or the new ones, never half of one; and what to say where none can be written."""
+"""Atomic file writes, and error messages for files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
-# what can be wrong with a disk or a folder, and is no mistake of this program
+# errors of a disk or a folder, which are not bugs of this program
 _SURROUNDINGS = frozenset(
     getattr(errno, name)
     for name in (
@@ -21,7 +21,7 @@ _SURROUNDINGS = frozenset(
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Let an OSError raised inside name this file: one of a write or a flush names none."""
+    """Add this file's name to an OSError raised inside the block; those of writes and flushes have none."""
     try:
         yield
     except OSError as error:
@@ -31,10 +31,10 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def write_atomic(path: str | Path, content: str | bytes) -> None:
-    """Replace a file's content in one step; a writer killed midway leaves the old file as it was.
+    """Replace a file's content atomically; if the process is killed midway, the old file is unchanged.
 
-    Text is written as UTF-8 with its line ends as they are. The temporary file has a fixed name beside the target, so
-    that a killed writer's remains are overwritten by the next one; a run has its folder for itself.
+    Text is written as UTF-8, with line ends unchanged. The temporary file has a fixed name beside the target, so that
+    the next write overwrites what a killed process left. No two processes may write to one folder.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
@@ -51,9 +51,9 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
 
 
 def disk_trouble(error: OSError, folder: Path | None = None) -> str:
-    """Say in a line which file cannot be used and why; empty where neither the disk nor ``folder`` is the reason.
+    """Return a line that says which file cannot be used and why; empty if the cause is neither the disk nor ``folder``.
 
-    An error about a file below ``folder`` counts whatever it is: somebody may have deleted that.
+    Any error about a file in ``folder`` counts, because somebody may have deleted the folder.
     """
     place = None if error.filename is None else Path(os.fsdecode(error.filename))
     if error.errno not in _SURROUNDINGS and (folder is None or place is None or folder not in place.parents):
@@ -62,16 +62,16 @@ def disk_trouble(error: OSError, folder: Path | None = None) -> str:
 
 
 def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> None:
-    """Look whether a new folder can be made at ``path``, without making it.
+    """Check that a new folder can be created at ``path``, without creating it.
 
     Raises:
-        ValueError: the path is a file, a folder that is not empty, or nothing can be written there.
+        ValueError: the path is a file, a folder that is not empty, or not writable.
     """
     path = Path(os.path.abspath(path))
     shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:200]}..."
     try:
         try:
-            os.stat(path)  # unlike is_dir, it says why it cannot look
+            os.stat(path)  # unlike is_dir, it raises an error that gives the reason
             above = path
         except FileNotFoundError:
             above = next(folder for folder in path.parents if folder.exists())

@@ -1,4 +1,4 @@
-"""How environments are shared out among candidates: the only code that slices."""
+"""The layout of environments in groups, one per candidate and seed; the only code that slices tensors by group."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class GroupLayout:
-    """Contiguous groups of one size: group g owns environments g*n to (g+1)*n - 1.
+    """Contiguous groups of equal size n: group g owns environments g*n to (g+1)*n - 1.
 
-    A group is one (candidate, seed) pair. Because all groups have one size, every ``(num_envs, ...)`` tensor is also
+    A group is one (candidate, seed) pair. Because all groups have equal size, every ``(num_envs, ...)`` tensor is also
     a ``(num_groups, envs_per_group, ...)`` view; the index within the group is the environment's *lane*.
     """
 

@@ -1,4 +1,4 @@
-"""What the package has to say goes to the logger ``envcoder_bench``; work that is done again later says it then."""
+"""Muting of messages. The package logs to ``envcoder_bench``; work that is repeated later is muted the first time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _muted: ContextVar[bool] = ContextVar("muted", default=False)
 
 @contextmanager
 def muted() -> Iterator[None]:
-    """Do without the messages and warnings of this thread inside the block."""
+    """Suppress this thread's messages and warnings inside the block."""
     token = _muted.set(True)
     try:
         with warnings.catch_warnings():
@@ -23,5 +23,5 @@ def muted() -> Iterator[None]:
 
 
 def is_muted() -> bool:
-    """Whether this thread is in a ``muted`` block: for handlers of the logger that a person reads."""
+    """Return whether this thread is in a ``muted`` block; log handlers that write for people check it."""
     return _muted.get()

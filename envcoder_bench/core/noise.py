@@ -1,8 +1,8 @@
 """Random numbers from a counter: the same (seed, step, purpose, lane, column) always gives the same number.
 
-There is no generator state to share, save or disturb. The k-th environment of every group with the same seed meets the
-same noise whatever runs beside it, and a resumed run goes on bitwise. Integer hashing is exact, so CPU and CUDA draw
-the same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014).
+There is no generator state to share or save. The k-th environment of every group with the same seed gets the same noise
+whatever the other groups are, and a resumed run continues bitwise. Integer hashing is exact, so CPU and CUDA draw the
+same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 
 Counter = Union[int, Tensor]  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
 
-PURPOSES = 16  # what the noise is for: two purposes below this never share numbers
-# exploration; commands, and what functions draw while they are loaded and checked. The others are in shaping/kinds.py
+PURPOSES = 16  # number of purposes; two different purposes never share random numbers
+# exploration; commands and draws while functions are loaded and checked. The other purposes are in shaping/kinds.py
 ACTION, CONTROL = 0, 6
 
-EVALUATION_STEP = 1 << 40  # where the step counters of evaluations start: no training gets there
+EVALUATION_STEP = 1 << 40  # first step counter of evaluations, beyond those of any training
 
 _GOLDEN, _MIX_A, _MIX_B = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _SIGNED = {x: x - (1 << 64) for x in (_GOLDEN, _MIX_A, _MIX_B)}  # torch's int64 with the same bits
@@ -46,7 +46,7 @@ def _mix_numpy(x: np.ndarray) -> np.ndarray:
 
 
 def _hash(seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, device: torch.device) -> Tensor:
-    """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on how many there are."""
+    """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on the sizes."""
     if device.type == "cpu" and isinstance(seed, int) and isinstance(step, int):
         return _hash_numpy(seed, step * PURPOSES + purpose, lanes, columns)
     golden = _SIGNED[_GOLDEN]
@@ -58,7 +58,7 @@ def _hash(seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, 
 
 
 def _hash_numpy(seed: int, counter: int, lanes: int, columns: int) -> Tensor:
-    """The same numbers on the CPU, where small arrays cost numpy a third of torch's time."""
+    """Compute the same numbers with numpy, which takes a third of torch's time for small arrays on the CPU."""
     golden = _UNSIGNED[_GOLDEN]
     seeds, counters = (np.array([x % (1 << 64)], dtype=np.uint64) for x in (seed, counter))  # 1-d arrays may overflow
     key = _mix_numpy(_mix_numpy(seeds + golden) + counters + golden)
@@ -98,7 +98,7 @@ def integers(
     """Draw integers from ``low`` to ``high - 1``: ``(lanes, columns)`` int64.
 
     Raises:
-        ValueError: there is no integer between the two.
+        ValueError: the range is empty.
     """
     if not low < high:
         raise ValueError(f"integers from low={low} to below high={high}: low must be less than high")
@@ -107,5 +107,5 @@ def integers(
 
 
 def stream_seed(seed: int, step: int, purpose: int) -> int:
-    """A seed for a library generator (``torch.manual_seed``) that stands for (seed, step, purpose)."""
+    """Return a seed for a library generator (``torch.manual_seed``), derived from (seed, step, purpose)."""
     return int(_hash(seed, step, purpose, 1, 1, torch.device("cpu")).item()) & ((1 << 63) - 1)

@@ -1,4 +1,4 @@
-"""Tell ``key=value`` words from files and values on a command line."""
+"""Separate ``key=value`` overrides from flags, files and values on a command line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _OVERRIDE = re.compile(r"[+~\w][\w.@]*=")
 
 
 def split_overrides(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split a command line into what ``parser`` parses and the overrides, which may stand anywhere.
+    """Split a command line into the words for ``parser`` and the overrides, which may be anywhere on the line.
 
-    Behind a flag that takes several values, a word with ``=`` is an override unless it is an existing file or folder;
-    ``./a=b.py`` is never an override. What follows a flag that takes one text is its value.
+    After a flag that takes several values, a word with ``=`` is an override unless it is an existing file or folder;
+    ``./a=b.py`` is never an override. The word after a flag that takes one text is always its value.
 
     Returns:
         The words for the parser, and the overrides.

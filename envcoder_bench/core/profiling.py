@@ -1,6 +1,6 @@
-"""Where the time goes: named spans in the code, measured only while a profile is on.
+"""Named spans in the code, timed only while a profiler is active.
 
-Spans nest, and every moment belongs to the innermost one, so that the parts sum to the whole.
+Spans nest. Time counts for the innermost span only, so that the times of all spans sum to the total.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, ContextManager, Sequence
 import torch
 
 REST = "bookkeeping"  # the time outside all spans
-EVALUATION, RESULTS = "evaluation", "results"  # what happens between iterations
+EVALUATION, RESULTS = "evaluation", "results"  # spans between iterations
 
 
 class _Off:
-    """The span while nothing is profiled: free but for the call."""
+    """The span while no profiler is active; it does nothing."""
 
     __slots__ = ()
 
@@ -34,16 +34,16 @@ _active: Profiler | None = None
 
 
 def span(name: str, whole: bool = False) -> ContextManager[None]:
-    """Count the time inside to ``name``; ``whole``: that of spans within too.
+    """Count the time inside the block for ``name``; with ``whole``, the time of inner spans too.
 
-    Costs a tenth of a microsecond while nothing is profiled. Spans of other threads than the one that profiles, and
-    those inside a CUDA graph's capture, are not measured: a replay counts to the span that it runs in.
+    Costs a tenth of a microsecond while no profiler is active. Spans in other threads than the profiled one and in the
+    capture of a CUDA graph are not measured; a graph's replay counts for the span that contains it.
     """
     return _OFF if _active is None else _active.span(name, whole)
 
 
 class HostClock:
-    """The time of the thread that runs Python."""
+    """Wall-clock time of the Python thread."""
 
     def stamp(self) -> float:
         return time.perf_counter()
@@ -53,9 +53,9 @@ class HostClock:
 
 
 class CudaClock:
-    """The time of the device's current stream: events among its kernels, read when everything is over.
+    """Time on the device's current stream, measured by events that are read at the end.
 
-    A device that waits for Python waits inside a span: that span's launches are what it waits for.
+    While the device waits for Python, its time counts for the span whose launches it waits for.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -72,7 +72,7 @@ class CudaClock:
 
 
 class Timeline:
-    """Which span is the innermost one, from when on: a stamp of every clock at each change.
+    """The changes of the innermost span, each with a time stamp of every clock.
 
     Attributes:
         counts: how often each span was entered.
@@ -86,7 +86,7 @@ class Timeline:
         self._mark()
 
     def enter(self, name: str, whole: bool = False) -> None:
-        """Begin a span; inside a ``whole`` one it counts as that."""
+        """Begin a span; inside a ``whole`` span it counts as part of that one."""
         outer = self._stack[-1]
         if outer[1]:
             self._stack.append(outer)
@@ -116,12 +116,12 @@ class Timeline:
 
 
 class Profiler:
-    """Turns spans into entries of a timeline and into ranges that tools show.
+    """Records spans in a timeline and as ranges of profiling tools.
 
     Args:
-        timeline: None: only ranges.
-        device: on CUDA spans are NVTX ranges, for Nsight Systems.
-        ranges: make them ranges of ``torch.profiler`` too (a few microseconds each).
+        timeline: where spans are recorded; None for ranges only.
+        device: on CUDA, spans are also NVTX ranges, for Nsight Systems.
+        ranges: whether spans are also ranges of ``torch.profiler`` (a few microseconds each).
     """
 
     def __init__(self, timeline: Timeline | None, device: torch.device, ranges: bool = False) -> None:
@@ -136,7 +136,7 @@ class Profiler:
     def __enter__(self) -> Profiler:
         global _active
         if _active is not None:
-            raise RuntimeError("a profile is on already")
+            raise RuntimeError("a profiler is already active")
         _active = self
         return self
 
@@ -170,14 +170,14 @@ class _Span:
 
 
 class ChromeTrace(Profiler):
-    """Writes what ``torch.profiler`` sees of a few iterations, for https://ui.perfetto.dev or chrome://tracing.
+    """Writes a ``torch.profiler`` trace of a few iterations, for https://ui.perfetto.dev or chrome://tracing.
 
-    It ends by itself before an evaluation, which has too many steps, and at the first span after ``seconds``: a
-    thousand small operations fill most of a megabyte.
+    Tracing ends before an evaluation, which has too many steps, and at the first span after ``seconds``: a thousand
+    small operations take most of a megabyte.
 
     Attributes:
-        iterations: how many it shows to their end.
-        cut: whether it stopped within one more.
+        iterations: number of complete iterations in the trace.
+        cut: whether it ended within another iteration.
     """
 
     def __init__(self, path: Path, device: torch.device, seconds: float) -> None:
@@ -197,7 +197,7 @@ class ChromeTrace(Profiler):
         return _OFF if self._profiler is None else super().span(name, whole)
 
     def end_iteration(self) -> None:
-        """Note that an iteration is whole; go on if another one is likely to fit."""
+        """Count a complete iteration; stop unless another one is likely to fit."""
         if self._profiler is not None:
             self.iterations += 1
             if time.perf_counter() > self._until - self._seconds / 2:
@@ -205,7 +205,7 @@ class ChromeTrace(Profiler):
 
     def __enter__(self) -> ChromeTrace:
         super().__enter__()
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler's library prints lines of its own
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler's library prints messages
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._cuda:
             activities.append(torch.profiler.ProfilerActivity.CUDA)

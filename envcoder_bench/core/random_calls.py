@@ -1,8 +1,8 @@
-"""Torch's random functions drawn from the group's stream: ``torch.rand`` and its like in candidate code.
+"""Replacement of torch's random functions in candidate code by draws from the group's stream.
 
-Calls are caught as ATen operators, so that ``torch.randn_like``, ``x.uniform_()``, ``F.dropout``, TorchScript and
-``torch.distributions`` all come to the same few. What is drawn depends on (seed, step, purpose, lane, column) alone,
-and is made of ordinary operators, which a CUDA graph can hold and a tracer can record.
+Calls are intercepted as ATen operators, so that ``torch.rand``, ``torch.randn_like``, ``x.uniform_()``, ``F.dropout``,
+TorchScript and ``torch.distributions`` are all covered. The numbers depend on (seed, step, purpose, lane, column) only,
+and are computed by ordinary operators, which CUDA graphs can capture and the recorder can trace.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _exponential(shape: Sequence[int], device: torch.device, a: Arguments) -> Te
 
 
 def _waiting(shape: Sequence[int], device: torch.device) -> Tensor:
-    """Standard exponential numbers, above zero, so that their logarithm is finite."""
+    """Draw standard exponential numbers; they are positive, so that their logarithm is finite."""
     return torch.clamp(-torch.log(1.0 - stream.uniform(shape, device)), min=2.0**-25)
 
 
@@ -70,9 +70,10 @@ def _cauchy(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
 
 
 def _choice(shape: Sequence[int], device: torch.device, a: Arguments) -> Tensor:
-    """Indices by weights ``(k,)`` or ``(n, k)``: how many of the running sums a uniform number passes.
+    """Draw indices with weights ``(k,)`` or ``(n, k)``, by comparing a uniform number with the cumulative weights.
 
-    Without replacement those of the largest quotients of weight and exponential number (Efraimidis and Spirakis, 2006).
+    Without replacement, the indices with the largest ratio of weight to exponential number (Efraimidis and Spirakis,
+    2006).
     """
     weights, count = a["self"], a["num_samples"]
     if count != 1 and not a.get("replacement", False):
@@ -96,11 +97,11 @@ _DRAWS: dict[str, Draw] = {
 
 
 class FromStream(TorchDispatchMode):
-    """Draws what random functions of torch give inside the ``with`` block from the stream in use.
+    """Makes torch's random functions inside the ``with`` block draw from the stream in use.
 
-    A call with a ``torch.Generator`` of its own, and the few functions that have no draw here (``randperm``,
-    ``poisson``, gamma distributions), are left to torch. Distributions do not check their arguments inside the block:
-    these checks wait for the device, and no tracer can record them.
+    Calls with an explicit ``torch.Generator`` and the few functions without a replacement (``randperm``, ``poisson``,
+    gamma distributions) are left to torch. Distributions do not validate their arguments inside the block, because
+    validation waits for the device and cannot be traced.
     """
 
     def __enter__(self) -> FromStream:
@@ -114,7 +115,7 @@ class FromStream(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else torch imports its compiler at the first call, which takes seconds
+        return False  # otherwise torch imports its compiler at the first call, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -147,6 +148,6 @@ def _drawn(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _dropped_out(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """What F.dropout calls on CUDA: the result and which numbers are kept, those that ``bernoulli_`` keeps on a CPU."""
+    """The operator of F.dropout on CUDA: the result and a mask of the kept numbers, the same as on a CPU."""
     kept = stream.uniform(x.shape, x.device) < 1.0 - p
     return x * kept / max(1.0 - p, 1e-30), kept

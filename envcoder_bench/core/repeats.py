@@ -1,4 +1,4 @@
-"""Warnings that repeat, on one line."""
+"""Repeated warnings are shown on one line."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Callable
 from envcoder_bench.core.messages import is_muted
 from envcoder_bench.core.run_log import LOGGERS, log_path
 
-SHOWN = 3  # places of a kind that are named
+SHOWN = 3  # places that are named for warnings of one kind
 
 _PLACE = re.compile(r"(?P<place>([A-Za-z]:)?[^\s:][^:\n]*:\d+): (in \w+: )?")
-# what differs between two warnings of one kind: names, numbers, and the candidate that it is about
+# the parts in which warnings of one kind differ: names, numbers, and the candidate
 _OWN = re.compile(r"^candidate \S+( \(seed \d+\))?|'[^']*'|\"[^\"]*\"|\d[\d.,e+-]*")
 
 
 class RepeatHandler(logging.Handler):
-    """Shows messages at once, but warnings at the next ``flush``: those of one kind as one line.
+    """Shows messages at once, and warnings at the next ``flush``, one line for all of one kind.
 
-    The line is the first warning with the count, and the next places (FILE:LINE). What is no warning comes after the
-    warnings before it, so it flushes. Warnings of other threads than the one that made this are shown at once: that
-    thread may be stuck.
+    The line has the first warning, the count, and the next places (FILE:LINE). A message below the level of a warning
+    flushes first, so that the order is kept. Warnings of other threads than the one that created the handler are shown
+    at once, because that thread may be blocked.
 
     Args:
         show: prints a message.
@@ -51,25 +51,25 @@ class RepeatHandler(logging.Handler):
             self._show(text)
 
     def flush(self) -> None:
-        """Show the warnings since the last time."""
+        """Show the warnings since the last flush."""
         kinds, self._kinds = self._kinds, {}
         for texts in kinds.values():
             self._show(one_line(texts, self._log))
 
 
 def flush_messages() -> None:
-    """Show the warnings so far: what follows takes a while."""
+    """Show the warnings so far; call it before work that takes long."""
     for handler in logging.getLogger(LOGGERS[0]).handlers:
         handler.flush()
 
 
 def kind(text: str) -> str:
-    """A warning without what differs between those of one kind: place, names and numbers."""
+    """Return a warning without the parts that differ between warnings of one kind: place, names and numbers."""
     return _OWN.sub("#", _PLACE.sub("", text, count=1))
 
 
 def one_line(texts: list[str], log: Path | None = None) -> str:
-    """Say warnings of one kind once, with their count and the first places; all of them are in ``log``."""
+    """Join warnings of one kind to one line, with their count and the first places; ``log`` has all of them."""
     if len(texts) == 1:
         return texts[0]
     places = list(dict.fromkeys(found["place"] for found in map(_PLACE.search, texts) if found))

@@ -1,4 +1,4 @@
-"""run.log: everything that a run says, in a file of its folder."""
+"""run.log: all messages of a run, in a file of its folder."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _level = logging.NOTSET  # of the package's logger before the first of them
 
 
 class RunLog(logging.Handler):
-    """Keeps what is said until there is a file for it, and then writes it there.
+    """Buffers messages until the file is open, then writes them to it.
 
-    A disk that is full or fails ends the log, not the run.
+    If the disk is full or fails, the log ends and the run continues.
 
     Attributes:
-        path: of the file; None until ``open``.
+        path: the path of the file; None until ``open``.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class RunLog(logging.Handler):
         self._lost = False
 
     def open(self, folder: Path) -> None:
-        """Go on in the file of this run's folder."""
+        """Open the file in this run's folder and write the buffered messages."""
         self.path = folder / NAME
         try:
             self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
@@ -51,7 +51,7 @@ class RunLog(logging.Handler):
             self._write(line)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a message of this run; those of other threads' runs are theirs."""
+        """Write a message of this thread's run; runs in other threads have logs of their own."""
         if _current.get() in (None, self):
             self.note(record.getMessage(), record.created)
 
@@ -79,16 +79,16 @@ class RunLog(logging.Handler):
             return
         try:
             self._file.write(line)
-            self._file.flush()  # a run that is killed has said it
+            self._file.flush()  # so that the message is there even if the process is killed
         except (OSError, ValueError):
             self._lost = True
 
 
 @contextmanager
 def run_log() -> Iterator[RunLog]:
-    """Keep what is said in this block, from before the run's folder is there; ``open`` says where that is.
+    """Log the messages inside the block; ``open`` is called when the run's folder exists.
 
-    An error that leaves the block is said, too. Runs in several threads have a log each.
+    An exception that leaves the block is logged, too. Runs in several threads have a log each.
     """
     log = RunLog()
     token = _current.set(log)
@@ -106,14 +106,14 @@ def run_log() -> Iterator[RunLog]:
 
 
 def note(text: str) -> None:
-    """Write a text to the log of this thread's run alone: it is said elsewhere in another form, such as a table."""
+    """Write a text to this thread's run.log only, for information that is shown in another form, such as a table."""
     log = _current.get()
     if log is not None:
         log.note(text)
 
 
 def log_path() -> Path | None:
-    """The file of this thread's run; None before there is one."""
+    """Return the log file of this thread's run; None if there is none yet."""
     log = _current.get()
     return None if log is None else log.path
 

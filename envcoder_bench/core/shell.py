@@ -1,4 +1,4 @@
-"""Words for the shell that the user works in: paths, commands and values to be pasted into it."""
+"""Paths, commands and values as text that can be pasted into the user's shell."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def quoted(text: str) -> str:
-    """A text as a value of Hydra's override grammar, whatever characters it has."""
+    """Quote a text as a value of Hydra's override grammar."""
     return "'" + text.replace("'", "\\'") + "'"
 
 
 def invocation(name: str) -> str:
-    """How to start a command from a shell as it is now, such as ``eval-shapers`` or ``python eval_shapers.py``."""
+    """Return how a command is started from this shell, such as ``eval-shapers`` or ``python eval_shapers.py``."""
     module = name.replace("-", "_")
     given = Path(sys.argv[0])
     if given.name == f"{module}.py":
@@ -30,18 +30,18 @@ def invocation(name: str) -> str:
 
 
 def resume_command(folder: Path, name: str = "eval-shapers") -> str:
-    """What goes on with the run in ``folder``, to be pasted into the shell."""
+    """Return the command that resumes the run in ``folder``."""
     return f"{invocation(name)} --resume {shlex.quote(shown(folder))}"
 
 
 def shown(path: Path) -> str:
-    """A path as a person would write it: relative where it is below the working folder."""
+    """Return a path as text, relative if it is below the working folder."""
     path, here = Path(os.path.abspath(path)), Path.cwd()
     return str(path.relative_to(here) if here in path.parents else path)
 
 
 def _python() -> str:
-    """This Python as the shell finds it."""
+    """Return the command for this Python interpreter in the user's shell."""
     for name in ("python", "python3"):
         found = shutil.which(name)
         if found is not None and os.path.abspath(found) == os.path.abspath(sys.executable):

@@ -1,8 +1,8 @@
-"""The random numbers of candidate code: every call draws from the stream of its group, never from a shared generator.
+"""Random numbers of candidate code: each call draws from the stream of its group, not from a shared generator.
 
-Helpers such as ``torch_rand_float`` call ``uniform`` here, which is counter noise and works in a CUDA graph; so do
-``torch.rand`` and its like inside ``random_calls.FromStream``. Code that draws from another generator (``random``,
-``numpy.random``, ``torch.randperm``) runs inside ``seeded``, which no graph can hold.
+Helpers such as ``torch_rand_float`` call ``uniform``, which uses counter noise and works in a CUDA graph; so do
+``torch.rand`` and similar functions inside ``random_calls.FromStream``. Code that draws from another generator
+(``random``, ``numpy.random``, ``torch.randperm``) runs inside ``seeded``, which cannot be captured in a graph.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Ambient(threading.local):
 class use:  # lower case, because it reads as a statement: with stream.use(seed, step, purpose)
     """Draw from (seed, step, purpose) inside the ``with`` block; both counters may be 0-d int64 tensors on the device.
 
-    A counter tells the calls within one block apart, so that two calls give different numbers.
+    The calls within one block are counted, so that two calls give different numbers.
     """
 
     __slots__ = ("_outer", "calls", "purpose", "seed", "step")
@@ -46,7 +46,7 @@ class use:  # lower case, because it reads as a statement: with stream.use(seed,
         _ambient.stream = self._outer
 
     def next_seed(self) -> noise.Counter:
-        """A seed for the next call, as the int64 with the same bits."""
+        """Return a seed for the next call, as the int64 with the same bits."""
         offset = _signed(self.calls * _CALL)
         self.calls += 1
         return _signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
@@ -60,14 +60,14 @@ _ambient = _Ambient()
 
 
 def current() -> use | None:
-    """The stream in use, if there is one."""
+    """Return the stream in use, or None."""
     return _ambient.stream
 
 
 def uniform(shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
     """Draw uniform numbers in [0, 1): float32 of ``shape``, whose first axis is the environments (lanes).
 
-    Outside a ``use`` block these are ``torch.rand``'s.
+    Outside a ``use`` block, ``torch.rand`` draws them.
     """
     stream = _ambient.stream
     if stream is None:
@@ -95,14 +95,14 @@ def integers(low: int, high: int, shape: Sequence[int], device: str | torch.devi
     return drawn.reshape(tuple(shape))
 
 
-_generators = threading.RLock()  # they are those of the whole process: runs in several threads take turns with them
+_generators = threading.RLock()  # they belong to the process: runs in several threads take turns
 
 
 @contextmanager
 def seeded(seed: int | None, device: str | torch.device = "cpu") -> Iterator[None]:
-    """Seed the generators of torch, ``random`` and numpy inside the block; afterwards they go on undisturbed.
+    """Seed the generators of torch, ``random`` and numpy inside the block, and restore their states afterwards.
 
-    With None the block seeds them itself, those of all CUDA devices too.
+    With None the states are only restored, including those of all CUDA devices; the block seeds the generators.
     """
     device = torch.device(device)
     with _generators:

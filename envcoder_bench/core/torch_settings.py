@@ -1,4 +1,4 @@
-"""torch's settings that are one for a whole process: what a run changes of them, it puts back."""
+"""Saving and restoring of torch's process-wide settings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _before: dict[str, Any] = {}  # the settings before the first of them
 
 @contextmanager
 def settings_kept() -> Iterator[None]:
-    """Restore torch's settings after the block; where blocks of several threads overlap, after the last of them.
+    """Restore torch's settings after the block, or after the last of several blocks that overlap in threads.
 
-    Covers the number of threads (which each thread has for itself), the precision of products, cuDNN's search for
-    algorithms, and how tensors are printed. Random generators are not among them: see ``core.stream``.
+    Covers the number of threads (one setting per thread), the precision of matrix products, cuDNN's benchmark mode and
+    print options. For random generators see ``core.stream``.
     """
     global _inside, _before
-    own = torch.get_num_threads()  # before it is set: the first time that a thread asks, it takes the process' number
+    own = torch.get_num_threads()  # read before it is set: the first read in a thread gives the process' number
     with _lock:
         if not _inside:
             _before = _read()

@@ -1,1 +1,1 @@
-"""GroupedVecTask: the VecTask contract over groups of environments."""
+"""The vectorized environment over groups, the dispatch of candidate functions, and evaluation."""

@@ -1,4 +1,4 @@
-"""What a training loop asks of an environment, and what one step of it returns."""
+"""The interface of environments for a training loop, and the result of a step."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from torch import Tensor
 
 
 class EnvStep(NamedTuple):
-    """What one control step of all environments brought.
+    """The result of a control step of all environments.
 
     Attributes:
         obs: ``(num_envs, max(obs_dims))``; where an episode ended, the first observation of the next one.
         reward: ``(num_envs,)``.
-        terminated: ``(num_envs,)`` bool, episodes that the task or the candidate ended.
-        truncated: ``(num_envs,)`` bool, episodes that the time limit alone ended; never where ``terminated``.
-        final_obs: as ``obs``, except where an episode ended: there it is of the episode's last state. None unless it
-            was asked for.
+        terminated: ``(num_envs,)`` bool, episodes ended by the task or the candidate.
+        truncated: ``(num_envs,)`` bool, episodes ended by the time limit only; False where ``terminated``.
+        final_obs: as ``obs``, but where an episode ended, the observation of its last state. None unless requested.
     """
 
     obs: Tensor
@@ -36,7 +35,7 @@ class Env(Protocol):
 
     @property
     def alive(self) -> Sequence[bool]:
-        """For each group, whether its candidate has not failed."""
+        """Whether each group's candidate has not failed."""
         ...
 
     def reset(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Stages whose functions are traced: compile them into kernels, and hold the kernels against the functions."""
+"""Compilation of the traced functions of stages into kernels, and comparison of the kernels with the functions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from envcoder_bench.env.stages import Call, Stage
 from envcoder_bench.shaping.faults import one_line
 from envcoder_bench.shaping.kinds import VALUE
 
-RELATIVE, ABSOLUTE = 1e-3, 1e-4  # how far a kernel's numbers may be from torch's
-# in how many environments of a group they may be further away, because a threshold falls on either side
+RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances of a kernel's numbers against torch's
+# number and share of a group's environments that may differ more, because a number is close to a threshold
 FEW, SHARE = 1, 0.002
 
 
 class Compiler:
-    """Makes the kernels of stages, and holds them against the functions that they stand for.
+    """Builds the kernels of stages, and compares them with the functions they replace.
 
     Args:
-        state: what programs read; all groups' rows, or group 0's, behind which the others' lie.
-        active: ``(num_groups,)`` uint8, groups that the kernels run.
+        state: tensors that programs read: all groups' rows, or group 0's, followed by the others' in memory.
+        active: ``(num_groups,)`` uint8, nonzero for the groups that the kernels run.
         step: 0-d int64, the step of the random numbers.
-        refuse: told of a call whose function is a program alone, when that cannot be compiled, and why.
+        refuse: called with a call and the reason if its program cannot be compiled and its function is not available.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Compiler:
         self._refuse = refuse
 
     def can_compile(self, program: Program) -> bool:
-        """Whether a kernel can read all that the program reads: each environment's numbers must lie in a row."""
+        """Return whether a kernel can read the program's inputs: each environment's row must be contiguous."""
         return all(self._state[name][0].is_contiguous() for name in program.state_names())
 
     def compile(self, stages: Sequence[Stage]) -> None:
-        """Make the kernels of the stages' traced calls; where there is no working compiler, call them instead."""
+        """Build the kernels of the stages' traced calls; without a working compiler, call the functions instead."""
         for stage in stages:
             stage.launches = []
         stages = [stage for stage in stages if stage.traced]
@@ -56,7 +56,7 @@ class Compiler:
             return
         try:
             self._compile(stages)
-        except Exception as error:  # whatever a compiler, its files and its cache can raise
+        except Exception as error:  # a compiler, its files and its cache can raise anything
             for stage in stages:
                 stage.calls += [call for call, _ in stage.traced]
                 stage.traced, stage.launches = [], []
@@ -82,9 +82,9 @@ class Compiler:
                 self._call_instead(stage, group, reason)
 
     def _call_instead(self, stage: Stage, group: int, reason: str) -> None:
-        """Call a function whose program cannot be compiled; a program without a function is not called, for it is slow.
+        """Call a function whose program cannot be compiled. A program without a function is refused instead.
 
-        Operation by operation, one of them could keep all other groups waiting.
+        Interpreting it operation by operation could slow down all other groups.
         """
         call = next(call for call, _ in stage.traced if call.group == group)
         stage.traced = [(own, program) for own, program in stage.traced if own is not call]
@@ -95,13 +95,12 @@ class Compiler:
             _warn(call, f"cannot be compiled, so it runs as PyTorch calls, more slowly: {reason}")
 
     def verify(self, stage: Stage, alive: Sequence[bool], attempt: Callable[[Call], object]) -> None:
-        """Call the functions that kernels stand for once, and take those back whose kernels disagree.
+        """Call the functions that kernels replace once, and stop using the kernels that disagree.
 
-        The first time nothing happens where all programs were verified by an earlier stage, for the same seeds and size
-        of groups.
+        The first call does nothing if an earlier stage verified all programs for the same seeds and group size.
 
         Args:
-            alive: for each group, whether it works; ``attempt`` may change it.
+            alive: whether each group has not failed; ``attempt`` may change it.
             attempt: makes a call and handles its faults.
         """
         groups, n, stage.due = stage.layout.num_groups, stage.layout.envs_per_group, False
@@ -121,9 +120,9 @@ class Compiler:
                 if alive[call.group]:
                     attempt(call)
 
-        self._active.copy_(torch.tensor(alive, dtype=torch.uint8))  # another stage's mask may stand there
+        self._active.copy_(torch.tensor(alive, dtype=torch.uint8))  # it may hold another stage's mask
         expected, got = results(functions), results(stage.launch)
-        self._components.counts.copy_(counts)  # this was no step
+        self._components.counts.copy_(counts)  # this was not a step
         for key, x in before.items():
             stage.buffers[key].copy_(x)
         exact = {call.group for call, program in stage.traced if knows_size(program)}
@@ -136,7 +135,7 @@ class Compiler:
         self.take_back(stage, wrong)
 
     def take_back(self, stage: Stage, groups: Sequence[int]) -> None:
-        """Call the functions of these groups from now on."""
+        """Call the functions of these groups instead of their kernels from now on."""
         if groups:
             stage.calls += [call for call, _ in stage.traced if call.group in groups]
             stage.traced = [(call, program) for call, program in stage.traced if call.group not in groups]
@@ -165,7 +164,7 @@ def _c_code(program: Program, stage: Stage, num_components: int) -> CCode:
 
 
 def _count(row: int) -> str:
-    """C code that adds a value to its sum, and to its least and greatest, which NaN leaves alone."""
+    """Return C code that updates the sum, minimum and maximum of a value; NaN does not change the latter two."""
     value, (total, low, high) = "(float){value}", (f"O_counts[{3 * row + k} * n]" for k in range(3))
     return f" {total} += {value}; if ({value} < {low}) {low} = {value}; if ({value} > {high}) {high} = {value};"
 
@@ -173,15 +172,15 @@ def _count(row: int) -> str:
 def disagreeing(
     expected: Sequence[Tensor], got: Sequence[Tensor], groups: int, n: int, exact: Collection[int] = ()
 ) -> list[int]:
-    """The groups in which ``got`` is too far from ``expected``, tensors of each group's n environments.
+    """Return the groups in which ``got`` differs too much from ``expected``, tensors of each group's n environments.
 
-    Every column counts by itself, so that neither many right numbers nor a neighbour's padding hide a wrong one. What
-    is small beside its column's median is held against a tenth of that: a torque of 0.01 N m among ones of 40 is a
-    difference of large numbers.
+    Columns are compared separately, so that neither many correct numbers nor a neighbour's padding hide a wrong one.
+    The tolerance is relative to the number, or to a tenth of its column's median if that is larger: a torque of
+    0.01 N m among torques of 40 N m is a difference of large numbers.
 
     Args:
-        exact: groups in which no environment may be further away: what is computed from the number of environments can
-            be wrong in one of them alone, and then at every step.
+        exact: groups in which no environment may differ: numbers computed from the number of environments can be wrong
+            in a single environment, at every step.
     """
     allowed = torch.tensor([0.0 if g in exact else max(FEW, SHARE * n) for g in range(groups)])
     wrong = []

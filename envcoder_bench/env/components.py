@@ -1,4 +1,4 @@
-"""What rewards and their components were in training, group by group: means, and the least and greatest values."""
+"""Statistics of rewards and their components in training, per group: means, minima and maxima."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ TOTAL = "total reward"  # the reward itself among the spreads
 
 Spread = Tuple[float, float, float]  # mean, min, max
 
-_MEANS, _SPREADS = 0, 1  # two windows of time: since the last call of means, and of spreads
+_MEANS, _SPREADS = 0, 1  # two time windows: since the last call of means, and of spreads
 
 
 class Components:
-    """Counts rewards and their components on the device, and tells now and then what they were.
+    """Accumulates rewards and their components on the device.
 
     Args:
         names: for each group, the names of its components.
 
     Attributes:
-        counts: ``(num_groups, 1 + most components, 3, envs_per_group)``: of the reward, then of each component, every
-            environment's sum, least and greatest value. The reward functions' calls fill it.
+        counts: ``(num_groups, 1 + most components, 3, envs_per_group)``: for the reward and each component, every
+            environment's sum, minimum and maximum. The calls of reward functions fill it.
     """
 
     def __init__(self, layout: GroupLayout, names: Sequence[tuple[str, ...]], device: torch.device) -> None:
@@ -32,13 +32,13 @@ class Components:
         groups, rows = layout.num_groups, 1 + max(len(own) for own in names)
         self.counts = torch.zeros(groups, rows, 3, layout.envs_per_group, device=device)
         self.clear()
-        self._steps = [0] * groups  # that are in the counts' sums
-        # of the windows: means over the environments, added up over the steps, and how many steps these are
+        self._steps = [0] * groups  # number of steps in the sums of counts
+        # for each window: means over the environments, summed over the steps, and the number of steps
         self._sums = torch.zeros(2, groups, rows, dtype=torch.float64)
         self._sum_steps = torch.zeros(2, groups, dtype=torch.int64)
 
     def clear(self) -> None:
-        """Forget what is counted on the device."""
+        """Reset the counts on the device."""
         self.counts[:, :, 0] = 0.0
         self._clear_extremes()
 
@@ -56,24 +56,24 @@ class Components:
         return total, dict(zip(self._names[group], own))
 
     def count_step(self, alive: Sequence[bool]) -> None:
-        """Count one reward computed in each group that is alive."""
+        """Count a step, in which a reward was computed for each group that is alive."""
         self._steps = [steps + own for steps, own in zip(self._steps, alive)]
 
     def means(self, alive: Sequence[bool]) -> list[dict[str, float]]:
-        """For each group, the mean of each component per environment and step since the last call (one device sync).
+        """Return each group's means of its components per environment and step since the last call (one device sync).
 
-        A group that is dead, or had no reward computed since, gives an empty dict.
+        The dict of a group is empty if it is dead or no reward was computed since the last call.
         """
         taken = self._take(_MEANS, alive)
         return [dict(zip(names, means[1:])) for names, means in zip(self._names, taken)]
 
     def spreads(self, alive: Sequence[bool]) -> list[dict[str, Spread]]:
-        """For each group, mean, min and max of TOTAL and each component, as ``means`` (two device syncs).
+        """Return each group's mean, min and max of TOTAL and its components, as ``means`` (two device syncs).
 
-        NaN of a component counts for its mean alone.
+        NaN of a component affects only its mean.
         """
         extremes = torch.stack([self.counts[:, :, 1].amin(dim=2), self.counts[:, :, 2].amax(dim=2)])
-        lows, highs = extremes.masked_fill_(extremes[0] > extremes[1], float("nan")).tolist()  # none but NaN
+        lows, highs = extremes.masked_fill_(extremes[0] > extremes[1], float("nan")).tolist()  # only NaN
         self._clear_extremes()
         spreads: list[dict[str, Spread]] = []
         for group, means in enumerate(self._take(_SPREADS, alive)):
@@ -82,7 +82,7 @@ class Components:
         return spreads
 
     def _take(self, window: int, alive: Sequence[bool]) -> list[list[float]]:
-        """Each group's means of reward and components in a window, which begins anew; empty where there are none."""
+        """Return each group's means of reward and components in a window, and reset it; empty if there are none."""
         self._drain()
         means: list[list[float]] = []
         for sums, steps, own in zip(self._sums[window].tolist(), self._sum_steps[window].tolist(), alive):
@@ -98,7 +98,7 @@ class Components:
         sums = self.counts[:, :, 0]
         if sums.is_cuda:
             means = sums.mean(dim=2).cpu()
-        else:  # group by group: the way a reduction is vectorised may depend on the whole tensor's size
+        else:  # group by group, because the vectorization of a reduction may depend on the size of the whole tensor
             means = torch.zeros(sums.shape[:2])
             for group, names in enumerate(self._names):
                 own = slice(1 + len(names))
@@ -109,7 +109,7 @@ class Components:
         sums.zero_()
 
     def get_state(self) -> dict[str, Any]:
-        """What a later ``set_state`` needs to go on as if uninterrupted."""
+        """Return the state that ``set_state`` restores."""
         tensors = {"counts": self.counts, "sums": self._sums, "sum_steps": self._sum_steps}
         return {**{name: x.cpu().clone() for name, x in tensors.items()}, "steps": list(self._steps)}
 

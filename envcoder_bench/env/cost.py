@@ -1,4 +1,4 @@
-"""What one call of each function of a candidate costs, measured one by one beside the training."""
+"""Measurement of the time of one call of each function of a candidate, outside of training."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ def measure_cost(
 ) -> dict[str, float] | None:
     """Call each function of ``shaping`` eagerly on a copy of ``state`` and return the seconds of its fastest call.
 
-    Nothing that trains is touched but what the file keeps in Python variables.
+    The training is not affected, except by Python variables of the file.
 
     Args:
-        state: per-environment tensors ``(n, ...)`` of the group, ``actions`` included.
-        constants: the task's.
-        seed, step: of the functions' random numbers.
+        state: per-environment tensors ``(n, ...)`` of the group, including ``actions``.
+        constants: the task's constants.
+        seed, step: counters of the functions' random numbers.
         limit: seconds after which a function is not called again.
 
     Returns:
-        By stage: ``reward``, ``command``, ..., but for functions whose code is not here; None if a function raises.
+        Seconds by stage (``reward``, ``command``, ...), without functions whose code is not in this process; None if a
+        function raises.
     """
     device = state["actions"].device
     copies = {key: x.clone(memory_format=torch.contiguous_format) for key, x in state.items()}
@@ -49,7 +50,7 @@ def measure_cost(
         with torch.no_grad(), shared_settings():
             for stage, kind in STAGES.items():
                 function = shaping.functions.get(stage)
-                if kind.shaper and function is not None and function.program is None:  # else its code is not here
+                if kind.shaper and function is not None and function.program is None:  # its code is here
                     invoke = bind(function, given, action if kind.acts else None)
                     call = Call(0, function, invoke, _drop, seed, kind.purpose, device)
                     costs[stage] = _fastest(call, step, limit, device)
@@ -59,7 +60,7 @@ def measure_cost(
 
 
 def ways(dispatch: Dispatcher, group: int) -> dict[str, str]:
-    """How the group's functions run, by stage: ``compiled``, in a ``CUDA graph``, or from ``Python``."""
+    """Return how the group's functions run, by stage: ``compiled``, in a ``CUDA graph``, or from ``Python``."""
     found: dict[str, str] = {}
     for name, stage in dispatch.stages.items():
         for call in stage.calls:
@@ -73,11 +74,11 @@ def ways(dispatch: Dispatcher, group: int) -> dict[str, str]:
 
 
 def _drop(value: object) -> None:
-    """Store a result nowhere."""
+    """Discard a result."""
 
 
 def _fastest(call: Call, step: int, limit: float, device: torch.device) -> float:
-    """Seconds of the fastest of a few calls, launches and kernels together."""
+    """Return the seconds of the fastest of several calls, including launches and kernels."""
     until, fastest = time.perf_counter() + limit, float("inf")
     for k in range(WARM_UPS + MOST_CALLS):
         began = _now(device)

@@ -1,7 +1,7 @@
-"""One CUDA graph for all groups' functions of one kind, and which functions no graph can hold.
+"""Capture of all groups' functions of one kind in one CUDA graph, and detection of functions that cannot be captured.
 
-Hundreds of small functions are bound by kernel launches. A graph launches them all at once, forked over streams so
-that they overlap: 250 rewards of 30 operations take 2 ms instead of 186 ms.
+The time of hundreds of small functions is dominated by kernel launches. A graph launches them at once, on several
+streams, so that they overlap: 250 rewards of 30 operations take 2 ms instead of 186 ms.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, line_in, one_line
 
 NUM_STREAMS = 16
-WARM_UPS = 3  # TorchScript profiles its first runs and compiles then; libraries make their handles
+WARM_UPS = 3  # TorchScript profiles its first runs, then compiles; libraries create their handles
 
 
 class GraphBuilder:
-    """Captures the graphs of one device; they share a memory pool, so two must never run at the same time."""
+    """Captures the graphs of one device. They share a memory pool, so that no two may run at the same time."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -39,10 +39,10 @@ class GraphBuilder:
         """Split ``calls`` into those that must run eagerly at every step, and a graph of the others and ``after``.
 
         Args:
-            launches: of kernels, which the graph holds too.
-            attempt: runs a call and handles its faults; False if its group is dead.
-            after: what the graph does once all of its calls are done.
-            step: 0-d int64 tensor on the device, from which the captured calls read the step.
+            launches: launches of kernels, which are captured, too.
+            attempt: makes a call and handles its faults; returns False if the group is dead.
+            after: called in the graph after all calls.
+            step: 0-d int64 tensor on the device, from which captured calls read the step.
 
         Returns:
             The eager calls, each with a warning that names its line, and a function that replays the graph.
@@ -68,7 +68,7 @@ class GraphBuilder:
     def _try(
         self, call: Call, attempt: Callable[[Call], bool], step: Tensor, stream: torch.cuda.Stream
     ) -> tuple[bool, tuple[int | None, str] | None]:
-        """Warm a call up on its stream and see whether it waits for the device: (alive, why it cannot be captured)."""
+        """Warm up a call on its stream; return (alive, why it cannot be captured, if it waits for the device)."""
         current = torch.cuda.current_stream()
         stream.wait_stream(current)
         mode = torch.cuda.get_sync_debug_mode()
@@ -97,22 +97,22 @@ class GraphBuilder:
         after: Callable[[], None],
         step: Tensor,
     ) -> torch.cuda.CUDAGraph:
-        """Capture, and again without the call that broke it, until it succeeds."""
+        """Capture; if a call breaks the capture, leave it out and try again."""
         while True:
             at: list[Call] = []
             try:
-                # a failed capture does not restore the current stream, this does
+                # a failed capture does not restore the current stream
                 with torch.cuda.stream(torch.cuda.current_stream()):
                     return self._capture(captured, launches, after, step, at)
             except FAULTS as error:
                 if not at or at[-1].function is None:
                     raise
-                cause = error.__context__ or error  # what broke the capture, not that it could not be ended
+                cause = error.__context__ or error  # the error that broke the capture, not that of ending it
                 captured.remove(at[-1])
                 eager.append(at[-1])
                 _warn(at[-1].function, line_in(cause, at[-1].function.file), f"raised {one_line(cause)} in a capture")
                 torch.cuda.synchronize(self._device)
-                self._pool = torch.cuda.graph_pool_handle()  # the broken capture still records into the old one
+                self._pool = torch.cuda.graph_pool_handle()  # the broken capture still uses the old pool
                 self._streams = [torch.cuda.Stream(self._device) for _ in range(NUM_STREAMS)]
 
     def _capture(
@@ -123,7 +123,7 @@ class GraphBuilder:
         step: Tensor,
         at: list[Call],
     ) -> torch.cuda.CUDAGraph:
-        """Capture all, forked over the streams, then ``after``; ``at`` ends with the call being captured."""
+        """Capture all calls on several streams, then ``after``; the last entry of ``at`` is the call being captured."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             main = torch.cuda.current_stream()
@@ -146,7 +146,7 @@ class GraphBuilder:
 
 def _set_sync_debug_mode(mode: int) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that it does not find every sync; capturing does
+        warnings.simplefilter("ignore")  # torch warns that this mode misses some syncs; capturing finds them
         torch.cuda.set_sync_debug_mode(mode)
 
 
@@ -154,7 +154,7 @@ def _known_reason(function: CandidateFunction | None) -> tuple[int | None, str] 
     if function is None:
         return None
     if function.generator_line is not None:
-        return function.generator_line, "may draw from a library's generator (torch.rand and its like can be captured)"
+        return function.generator_line, "may draw from a library's generator (torch.rand can be captured)"
     if function.stateful_line is not None:
         return function.stateful_line, "may keep something for its next call"
     return None

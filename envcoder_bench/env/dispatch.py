@@ -1,4 +1,4 @@
-"""Run every group's functions on its slice, into padded buffers, and stop a faulty group alone."""
+"""Dispatch of every group's functions on its slice into padded buffers. A fault stops only the group concerned."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ POLICY = "the policy's action"
 class Dispatcher:
     """Runs the functions of all groups.
 
-    Every method returns one buffer ``(num_envs, ...)`` that its next call overwrites. A group whose function raises,
-    returns the wrong thing or what is not finite, or changes its input is *dead* from then on: its functions are no
-    longer called, its reward, command and observation are zeros, it is never terminal. On the CPU a fault shows at
-    once; on CUDA what is not finite is masked at once, and shows in ``alive`` and ``failures`` after ``poll``.
+    Every method returns a buffer ``(num_envs, ...)`` that its next call overwrites. A group becomes *dead* if one of
+    its functions raises, returns an invalid or non-finite result, or changes its input: its functions are no longer
+    called, its reward, command and observation are zeros, and it is never terminal. On the CPU faults are detected at
+    once; on CUDA non-finite results are masked at once, and appear in ``alive`` and ``failures`` after ``poll``.
 
-    On the CPU every function sees contiguous tensors of its own group's size, so that its results do not depend on its
-    neighbours to the last bit. On CUDA all groups' functions of one kind are one CUDA graph.
+    On the CPU every function receives contiguous tensors of its own group's size, so that its results are bitwise
+    independent of its neighbours. On CUDA all groups' functions of one kind are one CUDA graph.
 
     Args:
-        shapings: checked, one per group, each with modules of its own.
-        views: for each group its live state views, ``progress_buf`` and ``actions`` (cut to its width) included.
-        constants: the task's; each group gets clones.
+        shapings: checked shapings, one per group, each with modules of its own.
+        views: each group's views of the live state, including ``progress_buf`` and ``actions`` (cut to its width).
+        constants: the task's constants; each group gets clones.
         seeds: one per group.
-        deferred_faults: find what is not finite with device flags and ``poll``, as CUDA does (default: on CUDA).
+        deferred_faults: detect non-finite results by device flags and ``poll``, as on CUDA (default: on CUDA).
 
     Attributes:
-        alive, failures: for each group, whether it works; the faults so far, by group.
-        stages: by name, the calls and kernels of each kind of function.
+        alive, failures: whether each group has not failed; the faults so far, by group.
+        stages: the calls and kernels of each kind of function, by name.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Dispatcher:
     # one control step
 
     def run(self, name: str, step: int, mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Run the calls of a stage; returns its buffers ``(num_envs, ...)`` by part: ``VALUE``, or keys of the state.
+        """Run the calls of a stage; return its buffers ``(num_envs, ...)`` by part: ``VALUE``, or keys of the state.
 
-        ``mask`` ``(num_envs,)``, here and below: on the CPU, groups without a True are not called and keep their rows.
+        ``mask`` ``(num_envs,)``, here and below: on the CPU, groups with no True are not called and keep their rows.
         """
         stage = self.stages[name]
         with span(REST if name == "policy" else name), torch.no_grad():
@@ -143,25 +143,25 @@ class Dispatcher:
         return self.run("command", step, mask)[VALUE]
 
     def reward(self, step: int) -> Tensor:
-        """Compute rewards ``(num_envs,)`` and count it and its components, see ``components``."""
+        """Compute rewards ``(num_envs,)``, and count them and their components, see ``components``."""
         reward = self.run("reward", step)[VALUE]
         self._components.count_step(self.alive)
         return reward
 
     def terminal(self, step: int, mask: Tensor | None = None) -> Tensor:
-        """Tell which episodes the groups' terminal functions end: ``(num_envs,)`` bool."""
+        """Return which episodes the groups' terminal functions end: ``(num_envs,)`` bool."""
         return torch.ne(self.run("terminal", step, mask)[VALUE], 0, out=self._is_terminal)
 
     def initial_state(self, mask: Tensor, step: int) -> dict[str, Tensor]:
-        """Make states for episodes that begin where ``mask`` ``(num_envs,)`` is True.
+        """Compute initial states for episodes that begin where ``mask`` ``(num_envs,)`` is True.
 
-        Returns all of ``root_states``, ``dof_pos`` and ``dof_vel`` that the task has, ``(num_envs, ...)``; what a group
-        does not set has the task's default (always written, so that it does not depend on what the neighbours set).
+        Returns all of ``root_states``, ``dof_pos`` and ``dof_vel`` that the task has, ``(num_envs, ...)``; tensors that
+        a group does not set have the task's default (always written, so that they do not depend on the neighbours).
         """
         return self.run("initial_state", step, mask)
 
     def goal(self, mask: Tensor, step: int) -> dict[str, Tensor]:
-        """Make goals where ``mask`` is True: all of the task's goal keys, as ``initial_state``."""
+        """Compute goals where ``mask`` is True: all of the task's goal keys, as ``initial_state``."""
         return self.run("goal", step, mask)
 
     def observation(self, step: int, mask: Tensor | None = None) -> Tensor:
@@ -170,7 +170,7 @@ class Dispatcher:
 
     @property
     def has_fitness(self) -> bool:
-        """Whether a function measures fitness, instead of the task."""
+        """Whether a function measures fitness instead of the task."""
         return any("fitness" in shaping.functions for shaping in self.shapings)
 
     def fitness(self, step: int, mask: Tensor | None = None) -> Tensor:
@@ -180,7 +180,7 @@ class Dispatcher:
     # once per iteration
 
     def poll(self) -> None:
-        """Turn the device's fault flags into ``failures``, and look for changed constants; one device sync."""
+        """Convert the device's fault flags to ``failures``, and check for changed constants; one device sync."""
         for group, watch in enumerate(self._constant_watches):
             changed = watch.changed()
             if changed is not None:
@@ -197,23 +197,23 @@ class Dispatcher:
                 self.fail(group, self._not_finite(stages[i], group, flags[i][1][group], step))
 
     def components(self) -> list[dict[str, float]]:
-        """For each group, the mean of each reward component per environment and step since the last call.
+        """Return each group's means of its reward components per environment and step since the last call.
 
-        A group that is dead, or had no reward computed since, gives an empty dict.
+        The dict of a group is empty if it is dead or no reward was computed since the last call.
         """
         return self._components.means(self.alive)
 
     def component_spreads(self) -> list[dict[str, Spread]]:
-        """For each group, mean, min and max of each component and of the reward (TOTAL) since the last call of this."""
+        """Return each group's mean, min and max of its components and of the reward (TOTAL) since the last call."""
         return self._components.spreads(self.alive)
 
     def recheck(self) -> None:
-        """Hold every kernel against its function once more, on the state that its next run meets."""
+        """Compare every kernel with its function again, on the state of its next run."""
         for stage in self.stages.values():
             stage.due = True
 
     def fail(self, group: int, error: CandidateError) -> None:
-        """Stop a group for good; of several faults the first counts."""
+        """Stop a group permanently; the first of several faults is reported."""
         if self.alive[group]:
             self.alive[group] = False
             self.failures[group] = error
@@ -223,13 +223,13 @@ class Dispatcher:
                 stage.clear(group)
 
     def _refuse(self, call: Call, reason: str) -> None:
-        """Stop a group that has a program which cannot be compiled, and no function."""
+        """Stop a group whose program cannot be compiled and whose function is not available."""
         assert call.function is not None
         own = call.function
         self.fail(call.group, CandidateError(f"cannot be compiled: {reason}", own.file, own.line, own.type))
 
     def get_state(self) -> dict[str, Any]:
-        """What a later ``set_state`` needs to go on as if uninterrupted."""
+        """Return the state that ``set_state`` restores."""
         self.poll()
         return {
             "failures": {g: (e.message, e.file, e.line, e.function) for g, e in self.failures.items()},
@@ -250,10 +250,10 @@ class Dispatcher:
     # running a stage
 
     def _run_deferred(self, stage: Stage, step: int) -> None:
-        """Run a stage without asking the device for anything."""
+        """Run a stage without a device sync."""
         stage.prefill()
         if stage.replay is None:
-            counts = self._components.counts.clone()  # warming up is not a step
+            counts = self._components.counts.clone()  # warm-up calls are not steps
             stage.eager, stage.replay = self._build(stage, step)
             self._components.counts.copy_(counts)
             stage.prefill()
@@ -264,7 +264,7 @@ class Dispatcher:
         replay()
 
     def _build(self, stage: Stage, step: int) -> tuple[list[Call], Callable[[], None]]:
-        """Tell the calls that must run eagerly from what replays the others and the guard."""
+        """Return the calls that must run eagerly, and a function that replays the others and the guard."""
 
         def guard() -> None:
             stage.guard(self._dead, self._step)
@@ -288,13 +288,13 @@ class Dispatcher:
                 raise Mutation(in_place(self._key(call.group, changed)))
         except FAULTS as error:
             if call.function is None:
-                raise  # the task's own drives: not the candidate's fault
+                raise  # the task's own drives, not the candidate
             self.fail(call.group, from_exception(error, call.function, step=step))
-            self._watch.mark()  # what it changed before it raised, and the rows that fail cleared
+            self._watch.mark()  # ignore changes made before the exception, and the cleared rows
         return self.alive[call.group]
 
     def _key(self, group: int, base: Tensor) -> str:
-        """The state's name for a tensor that a function of the group changed."""
+        """Return the key of a tensor that a function of the group changed."""
         return next((key for key, x in self._states[group].items() if base_of(x) is base), "action")
 
     def _not_finite(self, stage: Stage, group: int, count: int, step: int) -> CandidateError:
@@ -313,9 +313,9 @@ class Dispatcher:
         return torch.zeros(*shape, device=self.device)
 
     def _contiguous(self, view: Tensor) -> Tensor:
-        """A view cut to the group's width, as the contiguous tensor that it would be without wider neighbours.
+        """Return a view cut to the group's width as a contiguous tensor, as it would be without wider neighbours.
 
-        On the CPU vectorised functions round differently in rows with gaps; on CUDA nothing is promised to the bit.
+        On the CPU vectorized functions may round differently for rows with gaps; on CUDA results are not bitwise equal.
         """
         if self.device.type == "cuda" or view.is_contiguous():
             return view
@@ -323,7 +323,7 @@ class Dispatcher:
         return self._copies[-1].tensor
 
     def _stage(self, kind: Kind) -> Stage:
-        """The stage of a kind, without calls."""
+        """Create the stage of a kind, without calls."""
         layout = self.layout
         if kind.rest is not None:
             live = kind.rest(self.task)

@@ -1,4 +1,4 @@
-"""Episode statistics per group, accumulated on the device and read once an iteration."""
+"""Episode statistics per group, accumulated on the device and read once per iteration."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from envcoder_bench.core.groups import GroupLayout
 
 
 class EpisodeStats:
-    """Shaped return and number of finished episodes, and what went wrong in their physics, for each group.
+    """Shaped return, number of finished episodes, and physics errors of each group.
 
     Attributes, each ``(num_groups,)``:
         last_return: mean return of the episodes that ended before the last ``shaped_return``.
-        unstable_resets: environments that were reset because their physics blew up.
-        contact_overflows: control steps times environments in which contacts were dropped for want of room.
+        unstable_resets: number of resets of environments whose physics became unstable.
+        contact_overflows: number of control steps and environments in which contacts exceeded the buffers.
     """
 
     def __init__(self, layout: GroupLayout, device: torch.device) -> None:
         self._layout = layout
-        self._return = torch.zeros(layout.num_envs, device=device)  # of the episodes under way
-        self._sums = torch.zeros(2, layout.num_groups, device=device)  # of finished ones: return, count
+        self._return = torch.zeros(layout.num_envs, device=device)  # of the current episodes
+        self._sums = torch.zeros(2, layout.num_groups, device=device)  # of finished episodes: return, count
         self.last_return = torch.full((layout.num_groups,), float("nan"), device=device)
-        self._counted = torch.zeros(layout.num_groups, device=device, dtype=torch.int64)  # of the sums before these
+        self._counted = torch.zeros(layout.num_groups, device=device, dtype=torch.int64)  # in earlier sums
         self.unstable_resets, self.contact_overflows = (torch.zeros_like(self._counted) for _ in range(2))
 
     def add(self, reward: Tensor, done: Tensor, unstable: Tensor) -> None:
-        """Count one step: ``(num_envs,)`` reward, done and physics blow-ups."""
+        """Count a step: ``(num_envs,)`` reward, done and unstable physics."""
         self._return += reward
         finished = torch.where(done, self._return, 0.0)
         self._sums[0] += self._layout.split(finished).sum(dim=1)
@@ -36,13 +36,13 @@ class EpisodeStats:
 
     @property
     def training_episodes(self) -> Tensor:
-        """Episodes that ended so far, ``(num_groups,)``."""
+        """Number of episodes that have ended, ``(num_groups,)``."""
         return self._counted + self._sums[1].long()
 
     def shaped_return(self) -> Tensor:
-        """Mean undiscounted return of the episodes that ended since the last call, ``(num_groups,)``.
+        """Return the mean undiscounted return of the episodes that ended since the last call, ``(num_groups,)``.
 
-        Where none ended, the previous value; NaN before the first.
+        If none ended, the previous value; NaN before the first.
         """
         count = self._sums[1]
         self.last_return = torch.where(count > 0, self._sums[0] / count.clamp(min=1.0), self.last_return)

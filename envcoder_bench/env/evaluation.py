@@ -1,4 +1,4 @@
-"""Measure what a policy is worth: deterministic episodes in the task's own unshaped environment."""
+"""Evaluation of policies in deterministic episodes of the task's own unshaped environment."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Episodes:
     """One row per group, one column per episode: ``(num_groups, episodes)``.
 
     Attributes:
-        fitness: of the episode's steps the mean over a full episode, or the sum, as the task says; a step on which an
-            episode ends early, and those after it, count 0.
-        length: control steps until the episode ended.
+        fitness: the mean of the steps' fitness over a full episode, or the sum, as the task says; the step on which an
+            episode ends early, and the steps after it, count 0.
+        length: number of control steps until the episode ended.
     """
 
     fitness: Tensor
     length: Tensor
 
     def first(self, count: int) -> Episodes:
-        """The first ``count`` episodes of every group."""
+        """Return the first ``count`` episodes of every group."""
         return Episodes(self.fitness[:, :count], self.length[:, :count])
 
     def cpu(self) -> Episodes:
@@ -42,8 +42,8 @@ def run_episodes(
             action functions.
         policy: observations ``(num_envs, max(obs_dims))`` to actions ``(num_envs, max(action_dims))``.
         rounds: episodes per environment.
-        first_step: where the environment's random numbers start; the same number gives the same episodes.
-        check_at: the step of the first round at which compiled functions are held against the originals.
+        first_step: first step counter of the random numbers; the same counter gives the same episodes.
+        check_at: the step of the first round at which compiled functions are compared with the originals.
     """
     checks = [check_at, *[-1] * (rounds - 1)]
     played = [_one_round(env, policy, first_step + k * env.full_episode, at) for k, at in enumerate(checks)]
@@ -59,30 +59,30 @@ def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_st
     for t in range(steps):
         if t == check_at:
             env.dispatch.recheck()
-        # a group is asked until its last episode ends, whatever its neighbours still do
+        # a group's functions are called until its last episode ends, independently of its neighbours
         env.advance(policy(obs), active)
         ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable
-        # the step on which an episode ends is a fall: it counts 0, as the steps after it
+        # the step on which an episode ends early counts 0, as do the steps after it
         active = active & ~ended
         fitness += torch.where(active, _fitness(env, active), 0.0)
         length += active
         env.step_count += 1
-        ask = env.device.type == "cpu" or t % 50 == 49  # asking a CUDA device waits for it: do so seldom
+        ask = env.device.type == "cpu" or t % 50 == 49  # a sync with a CUDA device is expensive, so do it rarely
         if t == steps - 1 or (ask and not bool(active.any())):
             break
-        env.begin_episodes(ended)  # nobody observes a state after the end, in training or here
+        env.begin_episodes(ended)  # states after the end are not observed, in training or here
         obs = env.observe(active)
-    # a fitness file's function is a mean on every task
+    # the fitness of a --fitness file is a mean on every task
     summed = env.task.fitness_reduction == "sum" and not env.dispatch.has_fitness
     return Episodes(env.layout.split(fitness if summed else fitness / steps), env.layout.split(length))
 
 
 def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:
-    """The fitness of every environment that is ``active``, ``(num_envs,)``."""
+    """Return the fitness of every environment that is ``active``, ``(num_envs,)``."""
     if env.dispatch.has_fitness:
         return env.dispatch.fitness(env.step_count, active)
     if env.device.type != "cpu":
         return env.task.fitness({**env.state, "actions": env.actions})
-    # group by group: a vectorised function may round differently at another place in a longer tensor, and a
-    # candidate's fitness must not depend on its neighbours to the last bit
+    # group by group: a vectorized function may round differently at other positions of a longer tensor, and a
+    # candidate's fitness must be bitwise independent of its neighbours
     return torch.cat([env.task.fitness(view) for view in env.views])

@@ -1,4 +1,4 @@
-"""One simulation, many candidates: a vectorized environment with a group of environments per candidate."""
+"""A vectorized environment with one simulation and a group of environments per candidate."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from envcoder_bench.tasks.base import Task
 
 
 class GroupedVecTask:
-    """Environments of one task, shaped group by group.
+    """Environments of one task, with a shaping per group.
 
     Observations ``(num_envs, max(obs_dims))`` and actions ``(num_envs, max(action_dims))`` are padded with zeros to
-    the widest group. Every episode ends by the group's terminal function, the task's time-out, or a physics blow-up.
+    the widest group. An episode ends by the group's terminal function, the task's time-out, or unstable physics.
 
     Args:
         task: the task, with ``layout.num_envs`` environments.
-        layout: how they are shared out.
+        layout: the groups.
         shapings: one checked Shaping per group; groups must not share modules.
-        seeds: one seed per group; groups with one seed meet the same random numbers.
+        seeds: one seed per group; groups with equal seeds get the same random numbers.
     """
 
     def __init__(self, task: Task, layout: GroupLayout, shapings: Sequence[Shaping], seeds: Sequence[int]) -> None:
@@ -60,15 +60,15 @@ class GroupedVecTask:
         return self.observe()
 
     def step(self, actions: Tensor, final_obs: bool = False) -> EnvStep:
-        """Advance one control step; episodes that end begin anew at once.
+        """Advance one control step; environments whose episode ends are reset.
 
         Args:
             actions: ``(num_envs, max(action_dims))``; clipped to the task's ``clip_actions``.
-            final_obs: whether to observe the last state of episodes that end, too. It calls their groups' observation
-                functions once more. Where the physics blew up that state is the default one.
+            final_obs: whether to observe the last state of episodes that end, too. This calls their groups' observation
+                functions once more. Where the physics became unstable, that state is the default one.
         """
         self.advance(actions)
-        # a blow-up was replaced by the default state: what a candidate makes of that is not its reward
+        # unstable states were replaced by the default state, whose reward must not count
         reward = self.dispatch.reward(self.step_count) * ~self.task.unstable
         terminated = self.dispatch.terminal(self.step_count) | self.task.unstable
         truncated = (self.progress_buf >= self.full_episode) & ~terminated
@@ -86,13 +86,13 @@ class GroupedVecTask:
 
     @property
     def full_episode(self) -> int:
-        """Control steps until the time-out; as in IsaacGymEnvs, one less than ``max_episode_length``."""
+        """Number of control steps until the time-out; as in IsaacGymEnvs, one less than ``max_episode_length``."""
         return self.task.max_episode_length - 1
 
     def advance(self, actions: Tensor, mask: Tensor | None = None) -> None:
-        """Apply actions and simulate: the state is then the one that reward and terminal judge.
+        """Apply actions and simulate; reward and terminal are then computed from the new state.
 
-        ``mask`` here and in ``observe`` is the dispatcher's: groups without a True are not called on the CPU.
+        ``mask`` here and in ``observe`` is the dispatcher's: groups with no True are not called on the CPU.
         """
         limit = self.task.clip_actions
         torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
@@ -102,7 +102,7 @@ class GroupedVecTask:
         self.progress_buf += 1
 
     def observe(self, mask: Tensor | None = None) -> Tensor:
-        """Observations ``(num_envs, max(obs_dims))``, clipped to the task's ``clip_observations``."""
+        """Return observations ``(num_envs, max(obs_dims))``, clipped to the task's ``clip_observations``."""
         limit = self.task.clip_observations
         return self.dispatch.observation(self.step_count, mask).clamp(-limit, limit)
 
@@ -112,8 +112,8 @@ class GroupedVecTask:
         return self.reset()
 
     def begin_episodes(self, mask: Tensor) -> None:
-        """Begin episodes where ``mask`` ``(num_envs,)`` is True, and give a new goal where the task wants one."""
-        ask = self.device.type == "cpu"  # CUDA resets by mask, without asking the device
+        """Begin episodes where ``mask`` ``(num_envs,)`` is True, and set a new goal where the task requests one."""
+        ask = self.device.type == "cpu"  # CUDA resets by mask, without a sync
         if not ask or bool(mask.any()):
             self.progress_buf.masked_fill_(mask, 0)
             self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
@@ -124,7 +124,7 @@ class GroupedVecTask:
             self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))
 
     def take_contact_overflows(self) -> Tensor:
-        """Add up the task's ``contact_overflows`` since the last call, ``(num_groups,)``."""
+        """Return the sums of the task's ``contact_overflows`` since the last call, ``(num_groups,)``."""
         overflows = self.layout.split(self.task.contact_overflows).sum(dim=1)
         self.task.contact_overflows.zero_()
         return overflows
@@ -133,7 +133,7 @@ class GroupedVecTask:
 
     @property
     def alive(self) -> list[bool]:
-        """For each group, whether its candidate has not failed."""
+        """Whether each group's candidate has not failed."""
         return self.dispatch.alive
 
     @property
@@ -142,7 +142,7 @@ class GroupedVecTask:
         return self.dispatch.failures
 
     def get_state(self) -> dict[str, Any]:
-        """Everything a later ``set_state`` needs to go on as if uninterrupted."""
+        """Return the state that ``set_state`` restores."""
         return {
             "task": self.task.get_state(),
             "dispatch": self.dispatch.get_state(),

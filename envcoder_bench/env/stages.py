@@ -1,4 +1,4 @@
-"""One kind of function over all groups: the calls, and the padded buffers that they fill."""
+"""The calls of one kind of function for all groups, and the padded buffers that they fill."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Store = Callable[[object], None]
 
 
 class Call:
-    """One function of one group, bound to its inputs and to its rows of the stage's buffers.
+    """A function of a group, bound to its inputs and to its rows of the stage's buffers.
 
-    The same object runs on the CPU, eagerly on CUDA and inside a captured graph. ``function`` is None for the task's
-    own drives, which are no candidate's fault.
+    The same object runs on the CPU, eagerly on CUDA and in a captured graph. ``function`` is None for the task's own
+    drives.
     """
 
     __slots__ = ("_device", "_draws", "_invoke", "_purpose", "_store", "_uses_generator", "function", "group", "seed")
@@ -45,7 +45,7 @@ class Call:
         self._uses_generator = function is not None and function.generator_line is not None
 
     def __call__(self, step: noise.Counter) -> None:
-        """Call the function with the random numbers of ``step``, check what it returns, and write it to its rows."""
+        """Call the function with the random numbers of ``step``, check its result, and store it in its rows."""
         with stream.use(self.seed, step, self._purpose):
             value = self._drawing(step) if self._draws else self._invoke()
             self._store(value)
@@ -60,10 +60,10 @@ class Call:
 
 
 def into(kind: Kind, rows: Mapping[str, Tensor], counts: tuple[Tensor, Mapping[str, Tensor]] | None = None) -> Store:
-    """Store what a function of ``kind`` returns in ``rows`` ``(n, ...)``, by part.
+    """Return a function that stores the result of a function of ``kind`` in ``rows`` ``(n, ...)``, by part.
 
-    ``counts`` are those of the result and, by name, of its components, ``(3, n)`` each: the sum, the least and the
-    greatest value, which ignore NaN.
+    ``counts`` are the statistics of the result and, by name, of its components, ``(3, n)`` each: the sum, and the
+    minimum and maximum, which ignore NaN.
     """
     n, on_cuda = next(((x.shape[0], x.is_cuda) for x in rows.values()), (0, False))
     parts = {key: Part(tuple(x.shape[1:]), kind.floating and x.is_floating_point()) for key, x in rows.items()}
@@ -77,7 +77,7 @@ def into(kind: Kind, rows: Mapping[str, Tensor], counts: tuple[Tensor, Mapping[s
         if whole is not None:
             _count(whole, made[VALUE])
             for name, component in components.items():
-                if name in own:  # evaluation may run another reward than the one checked, with names of its own
+                if name in own:  # evaluation may run another reward than the checked one, with other components
                     _count(own[name], component)
 
     return store
@@ -91,14 +91,14 @@ def _count(counts: tuple[Tensor, ...], value: Tensor) -> None:
 
 
 class Stage:
-    """The calls of one kind, and what they fill.
+    """The calls of one kind, and their buffers.
 
     Args:
-        name: what the stage makes, for messages.
+        name: the name of the result, for messages.
         buffers: ``(num_envs, ...)`` tensors that the calls fill, overwritten at every run.
-        widths: for each group, how many numbers per environment are its own; the rest is padding.
-        rest: live ``(num_envs, ...)`` tensors that give the rows which no call sets; None: those rows are zeros.
-        counts: whether calls count what they store, and its components.
+        widths: each group's width; the rest is padding.
+        rest: live ``(num_envs, ...)`` tensors that give the rows not set by a call; None: those rows are zeros.
+        counts: whether statistics of the results and their components are kept.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Stage:
         self.name, self.layout, self.buffers, self.widths, self.rest = name, layout, buffers, widths, rest
         self.counts = counts
         self.calls: list[Call] = []
-        # calls that a program stands for, and what launches the kernels of all these programs
+        # traced calls with their programs, and the launches of the kernels
         self.traced: list[tuple[Call, Program]] = []
         self.launches: list[Callable[[], None]] = []
-        # whether these kernels are to be held against their functions at the next run, how often they have been, and
-        # the groups whose kernels gave other numbers
+        # whether to compare the kernels with the functions at the next run, the number of comparisons so far, and the
+        # groups whose kernels disagreed
         self.due, self.checks = True, 0
         self.taken_back: list[int] = []
-        # what CUDA runs: calls that no graph can hold, then everything else; None until the first run
+        # on CUDA: calls that cannot be captured, and the graph of all others; None until the first run
         self.eager: list[Call] = []
         self.replay: Callable[[], None] | None = None
         self._floating = [key for key, buffer in buffers.items() if buffer.is_floating_point()]
@@ -129,11 +129,11 @@ class Stage:
         self.fault_count = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
 
     def rows(self, group: int) -> dict[str, Tensor]:
-        """The group's rows of the buffers."""
+        """Return the group's rows of the buffers."""
         return {key: buffer[self.layout.slice(group)] for key, buffer in self.buffers.items()}
 
     def function(self, group: int) -> CandidateFunction | None:
-        """The candidate's function that fills the group's rows, if one does."""
+        """Return the candidate's function that fills the group's rows, or None."""
         calls = [*self.calls, *(call for call, _ in self.traced)]
         return next((call.function for call in calls if call.group == group), None)
 
@@ -143,20 +143,20 @@ class Stage:
             launch()
 
     def prefill(self) -> None:
-        """Put the live values in, so that what no call sets keeps its value."""
+        """Copy the live values in, so that rows not set by a call keep their values."""
         if self.rest is not None:
             for key, buffer in self.buffers.items():
                 buffer.copy_(self.rest[key])
 
     def poison(self) -> None:
-        """Fill the buffers so that it shows what a run does not write."""
+        """Fill the buffers with values that reveal which entries a run does not write."""
         if self.rest is None:
             for buffer in self.buffers.values():
                 buffer.fill_(float("nan"))
         self.prefill()
 
     def clear(self, group: int) -> None:
-        """Empty the rows of a group: live values or zeros."""
+        """Reset the rows of a group to live values or zeros."""
         for key, rows in self.rows(group).items():
             if self.rest is None:
                 rows.zero_()
@@ -164,15 +164,15 @@ class Stage:
                 rows.copy_(self.rest[key][self.layout.slice(group)])
 
     def non_finite(self) -> dict[int, int]:
-        """For each group with NaN or infinity in its rows, how many; one reduction if there are none (syncs CUDA)."""
-        # a sum is the cheapest test; that of finite numbers may overflow, which the exact test below forgives
+        """Return the number of NaN and infinities of each group that has any; one reduction if none has (syncs CUDA)."""
+        # a sum is the cheapest test; a sum of finite numbers may overflow, hence the exact test below
         if all(math.isfinite(self.buffers[key].sum().item()) for key in self._floating):
             return {}
         counts = self._counts().tolist()
         return {group: count for group, count in enumerate(counts) if count}
 
     def guard(self, dead: Tensor, step: Tensor) -> None:
-        """Note groups whose rows are not finite, and empty the rows of all that are ``dead``; no device sync.
+        """Mark groups whose rows are not finite, and clear the rows of all that are ``dead``; no device sync.
 
         ``dead`` ``(num_groups,)`` bool is updated, ``fault_step`` and ``fault_count`` keep each group's first fault.
         """
@@ -190,7 +190,7 @@ class Stage:
                 rows.copy_(torch.where(dead.unsqueeze(1), self.rest[key].reshape(groups, -1), rows))
 
     def _counts(self) -> Tensor:
-        """How many numbers of each group are not finite: ``(num_groups,)``."""
+        """Return the number of entries of each group that are not finite, ``(num_groups,)``."""
         counts = torch.zeros_like(self.fault_count)
         for key in self._floating:
             counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)

@@ -1,1 +1,1 @@
-"""Candidate files: the contract, loading, checking and running them on their slices."""
+"""Candidate files: the kinds of functions, loading and checking."""

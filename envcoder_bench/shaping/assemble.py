@@ -1,4 +1,4 @@
-"""From a candidate and a baseline to the functions that shape one group."""
+"""Combination of a candidate's and a baseline's functions to the shaping of one group."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Shaping", "assemble"]
 def assemble(candidate: Candidate, baseline: Candidate, shaper_types: Sequence[str] | None = None) -> Shaping:
     """Take the functions of ``shaper_types`` (None: all it defines) from the candidate, the rest from the baseline.
 
-    A function of the candidate replaces those of the baseline that make the same thing, as ``compute_torque`` and
-    ``compute_dof_target`` do.
+    A function of the candidate replaces the baseline's functions of the same stage: ``compute_torque`` and
+    ``compute_dof_target`` replace each other.
 
     Raises:
         ValueError: a shaper type does not exist.

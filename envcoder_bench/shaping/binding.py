@@ -1,4 +1,4 @@
-"""Parameters of candidate functions, bound by name and once: state tensors never move, so no call looks them up."""
+"""Binding of the parameters of candidate functions by name. It is done once, because state tensors never move."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ACTION_NAMES = ("action", "actions")
 
 
 def bind(function: CandidateFunction, state: StateDict, action: Tensor | None = None) -> Callable[[], object]:
-    """Give ``function`` its inputs: the returned callable takes no arguments.
+    """Bind the inputs of ``function``; the returned callable takes no arguments.
 
     A parameter is ``state_dict`` (or ``state``), ``action`` / ``actions`` (``action`` if given, else the state's
-    ``actions``) or a key of the state; any other keeps its default. ``**kwargs`` receives the keys that no parameter
-    names, ``*args`` nothing.
+    ``actions``) or a key of the state. Other parameters keep their defaults. ``**kwargs`` receives the keys that no
+    parameter names; ``*args`` is empty.
 
     Raises:
-        CandidateError: a parameter without default is none of these.
+        CandidateError: a parameter without a default has another name.
     """
     by_name: dict[str, object] = {**state, **{name: state for name in STATE_NAMES}}
     by_name.update({name: state["actions"] if action is None else action for name in ACTION_NAMES})
@@ -49,7 +49,7 @@ def _value(parameter: Parameter, by_name: dict[str, object], function: Candidate
             return parameter.default
         known = (STATE_NAMES[0], *ACTION_NAMES, *(key for key in state if key not in ACTION_NAMES))
         raise CandidateError(
-            f"parameter {parameter.name!r} is no key of the state{near_matches(parameter.name, known)}; "
+            f"parameter {parameter.name!r} is not a key of the state{near_matches(parameter.name, known)}; "
             f"parameters are bound by name to {', '.join(known)}, or need a default",
             function.file,
             function.line,
@@ -58,5 +58,5 @@ def _value(parameter: Parameter, by_name: dict[str, object], function: Candidate
     value = by_name[parameter.name]
     number = parameter.annotation if parameter.annotation in (float, int, bool) else None
     if number is not None and isinstance(value, Tensor) and value.dim() == 0 and value.device.type == "cpu":
-        return number(value.item())  # TorchScript takes no tensor for a float; constants are 0-d tensors on the CPU
+        return number(value.item())  # TorchScript accepts no tensor as a float; constants are on the CPU
     return value

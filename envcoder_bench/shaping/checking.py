@@ -1,4 +1,4 @@
-"""Call every function of a shaping once on a copy of a real state, and learn its dimensions, before it may train."""
+"""Checks before training: each function is called once on a copy of a real state, which also gives its dimensions."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def check(
     """Return ``shaping`` with ``widths``, ``action_dim``, ``effort`` and ``components`` filled in.
 
     Args:
-        state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is
-            made here for the width at hand, ``progress_buf`` too if it is missing.
-        constants: the task's.
-        trial: made of these before, for many checks on one state.
+        state: per-environment tensors ``(n, ...)`` of a real state, n environments of a group. ``actions`` is replaced
+            by random numbers of the width in question; ``progress_buf`` is added if it is missing.
+        constants: the task's constants.
+        trial: a TrialState of these, which many checks on one state can share.
 
     Raises:
-        CandidateError: a function raises, returns what its contract does not allow or what is not finite, or changes
-            its input in place. The functions have run by then: load the candidate again for training.
+        CandidateError: a function raises, returns a value that violates its contract or is not finite, or changes its
+            input in place. Functions may have changed their module: load the candidate again for training.
     """
     try:
         return _check(shaping, trial or TrialState(state, constants, task), task)
     except CandidateError as error:
         fault = error
-    # without traceback and cause, whose frames would keep all that the candidate allocated
+    # without traceback and cause, whose frames would keep the candidate's tensors alive
     fault.__cause__ = fault.__context__ = None
     raise fault.with_traceback(None)
 
@@ -70,7 +70,7 @@ def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
 
 
 def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask, action_dim: int) -> None:
-    """Call ``compute_fitness`` once, beside actions of this width.
+    """Call ``compute_fitness`` once, with actions of width ``action_dim`` in the state.
 
     Raises:
         CandidateError: as ``check``.
@@ -81,7 +81,7 @@ def check_fitness(function: CandidateFunction, trial: TrialState, task: AnyTask,
 
 
 class TrialState:
-    """A state on which functions are tried out."""
+    """A state on which functions are called to check them."""
 
     def __init__(self, state: dict[str, Tensor], constants: dict[str, Tensor], task: AnyTask) -> None:
         self.n = next(iter(state.values())).shape[0]
@@ -96,7 +96,7 @@ class TrialState:
         self._constants = {device: own_constants(constants, device) for device in devices}
 
     def inputs(self, device: torch.device, rows: int | None = None) -> dict[str, Tensor]:
-        """The state with actions of the width at hand, of the first ``rows`` environments; the caller must copy it."""
+        """Return the state of the first ``rows`` environments with actions of the present width, not copied."""
         state = {key: x[:rows] for key, x in self._states[device].items()}
         actions = self._actions[device][:rows, : self.action_dim]
         return {**state, "actions": actions, **self._constants[device]}
@@ -122,9 +122,9 @@ class TrialState:
         return made, components
 
     def widths_that_fit(self, function: CandidateFunction, num_dofs: int) -> list[int]:
-        """Action widths with which a function gives commands of the right shape for a few environments on the CPU.
+        """Return the action widths with which a function returns the right shape for a few environments on the CPU.
 
-        A quick look, so that a hundred widths need not be tried in earnest; empty if it cannot run there at all.
+        This is fast, so that a hundred widths need not be tried on all environments. Empty if it cannot run there.
         """
         rows, fits = min(self.n, 3), []
         self.action_dim = MAX_ACTION_DIM
@@ -156,7 +156,7 @@ class TrialState:
             raise from_exception(error, function) from error
 
     def _refuse_out_of_bounds(self, function: CandidateFunction) -> None:
-        """Try it on the CPU first: there a bad index raises, on CUDA it takes the whole process's context with it."""
+        """Call it on the CPU first, where a bad index raises; on CUDA it would break the process's CUDA context."""
         try:
             self._run(function, lambda value: None, CPU)
         except CandidateError as error:
@@ -166,28 +166,28 @@ class TrialState:
 
 @contextmanager
 def _surroundings(function: CandidateFunction, device: torch.device) -> Iterator[None]:
-    """What a function is called in: its own random numbers, and settings that it cannot change."""
-    # only where it may draw: below it TorchScript's errors lose their text
+    """Call a function with random numbers of its own, and restore torch's settings."""
+    # only if it may draw, because inside FromStream TorchScript's errors lose their text
     drawn = FromStream() if function.random_line is not None else nullcontext()
     with shared_settings(), stream.seeded(0, device), stream.use(0, 0, noise.CONTROL), drawn:
         yield
 
 
 def _unchanged(x: Tensor, before: Tensor) -> bool:
-    """Compare values: a write through .data or .numpy() leaves the version alone.
+    """Return whether the values are equal; a write through .data or .numpy() does not change the version.
 
-    Not on CUDA, where each comparison would wait for the device: the same function has run on the CPU before.
+    Always True on CUDA, where each comparison would wait for the device; the function has been checked on the CPU.
     """
     return x.is_cuda or torch.equal(torch.nan_to_num(x), torch.nan_to_num(before))
 
 
 def in_place(key: str) -> str:
-    """Say that a function changed a tensor of the state."""
+    """Return the message for a function that changed a tensor of the state."""
     return f"changed {key!r} in place (x += 1, x[...] = 1 and x.add_(1) do): return new tensors, or work on x.clone()"
 
 
 def _action_dim(shaping: Shaping, trial: TrialState, task: AnyTask) -> int:
-    """The width of the action: the file's ACTION_DIM, else the widest that works; the task's own without a function."""
+    """Return the width of the action: ACTION_DIM, else the widest that works, or the task's if there is no function."""
     function = next((own for own in shaping.functions.values() if KINDS[own.type].acts), None)
     if function is None:
         if task.default_action_dim is None:
@@ -223,7 +223,7 @@ def _try_width(function: CandidateFunction, width: int, trial: TrialState, task:
 
 
 def _explain_no_width(function: CandidateFunction, trial: TrialState, task: AnyTask) -> int:
-    """Raise what an action as wide as the joints, the likeliest, meets."""
+    """Raise the error for an action with one number per joint, the most likely width."""
     cause: CandidateError | None = None
     try:
         _try_width(function, task.num_dofs, trial, task)

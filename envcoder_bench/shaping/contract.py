@@ -1,4 +1,4 @@
-"""Candidates and their functions once loaded, the functions that shape one group, and how a fault is reported."""
+"""Data classes of loaded candidates, their functions and the shaping of a group, and the error of a candidate."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
 
-if TYPE_CHECKING:  # torch, which the command line's --help does without
+if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.compile.program import Program
 
 MAX_ACTION_DIM = 100
 
 
 def known_types(names: Sequence[str]) -> list[str]:
-    """The shaper types of these names, without aliases. Raises UserError with near matches."""
+    """Replace aliases in names of shaper types. Raises UserError with near matches for an unknown name."""
     kinds = [ALIASES.get(name, name) for name in names]
     for name, kind in zip(names, kinds):
         if kind not in SHAPER_TYPES:
@@ -25,11 +25,11 @@ def known_types(names: Sequence[str]) -> list[str]:
     return kinds
 
 
-@dataclass(eq=False)  # compared by identity, so that it can be hashed as every exception
+@dataclass(eq=False)  # compared by identity, so that it is hashable
 class CandidateError(Exception):
-    """A candidate's fault, as the results show it: where in the user's file, and what to change.
+    """An error of a candidate as the results show it: the place in the user's file, and the remedy.
 
-    ``str()`` gives ``FILE:LINE: in FUNCTION: MESSAGE`` with the parts that are known.
+    ``str()`` gives ``FILE:LINE: in FUNCTION: MESSAGE``, without the parts that are unknown.
     """
 
     message: str
@@ -50,12 +50,12 @@ _NONE_ASKED = "defines none of the asked "
 
 
 def nothing_asked(asked: Sequence[str], defined: Sequence[str], file: str) -> CandidateError:
-    """The error of a file that is a candidate, but defines no function of the ``asked`` types."""
+    """Return the error for a candidate file that defines no function of the ``asked`` types."""
     return CandidateError(f"{_NONE_ASKED}{', '.join(asked)}; it defines {', '.join(defined)}", file)
 
 
 def none_asked(error: CandidateError) -> bool:
-    """Whether ``error`` is that of ``nothing_asked``, which may have come as text out of another process."""
+    """Return whether ``error`` is one of ``nothing_asked``; it may come from another process."""
     return error.message.startswith(_NONE_ASKED)
 
 
@@ -64,14 +64,14 @@ class CandidateFunction:
     """One loaded function of one candidate file.
 
     Attributes:
-        type, file, line: the name of its kind (``kinds.KINDS``), and where its ``def`` is.
+        type, file, line: the name of its kind (``kinds.KINDS``), and the place of its ``def``.
         call, parameters: the function; its parameters, whose ``annotation`` is float, int or bool where TorchScript
-            wants a Python number.
+            expects a Python number.
         action_dim: the file's ``ACTION_DIM``, if this is an action function.
-        random_line: where it may draw random numbers; None if it surely does not.
-        generator_line: where it may draw them from a generator, not from the group's stream; None if surely not.
-        stateful_line: where it may keep something for its next call; None if it surely does not.
-        program: what ``call`` interprets, if the function's own code is not here; None: tracing finds out.
+        random_line: the line at which it may draw random numbers; None if it certainly does not.
+        generator_line: the line at which it may draw from a generator instead of the group's stream; None if not.
+        stateful_line: the line at which it may store something for its next call; None if it certainly does not.
+        program: the program that ``call`` interprets, for a function whose own code is not in this process; else None.
     """
 
     type: str
@@ -99,15 +99,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Shaping:
-    """The functions that shape one group: the candidate's own and, for the rest, the baseline's.
+    """The functions that shape one group: the candidate's own, and the baseline's for the rest.
 
     Attributes:
-        name, file: the candidate's.
-        functions: by stage (``kinds.STAGES``), in the order of ``kinds.KINDS``; a stage without one has its default.
+        name, file: of the candidate.
+        functions: functions by stage (``kinds.STAGES``), in the order of ``kinds.KINDS``; other stages use the default.
         action_dim, effort, widths, components: filled in by ``checking.check``: the width of the action, whether it
-            commands effort, by stage the widths of results ``(n, width)``, and the names of the components.
-        programs: filled in by ``trace``: what stands for the functions of a stage; those that it does not name are
-            called.
+            commands effort, the widths of results ``(n, width)`` by stage, and the names of the components.
+        programs: filled in by ``trace``: programs by stage; the functions of other stages are called.
     """
 
     name: str

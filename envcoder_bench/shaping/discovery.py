@@ -1,4 +1,4 @@
-"""Which candidate files a run evaluates."""
+"""Discovery of the candidate files of a run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Sequence
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.base import BASELINES
 
-# a name is a folder's and part of file names, on every system: it neither begins as an option or a hidden file does nor
-# ends in a dot
+# a name is used for a folder and in file names, and must be valid on every system: it does not begin like an option or
+# a hidden file, and does not end in a dot
 _NAME = re.compile(r"(?![.-])[\w.+=-]+( [\w.+=-]+)*(?<!\.)")
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # Windows' devices
-MAX_NAME = 100  # bytes of UTF-8, of 255 that a file's name may have
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # devices on Windows
+MAX_NAME = 100  # bytes of UTF-8; file names may have 255
 FOLDER = "user_functions"
 
 
@@ -25,8 +25,8 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
     Files in a folder whose name starts with ``_`` or ``.`` are skipped.
 
     Raises:
-        ValueError: a path does not exist or is no .py file, a name cannot be a folder's on every system, two candidates
-            have one name, a candidate has a baseline's name, or there are none.
+        ValueError: a path does not exist or is not a .py file, a name is not valid on every system, two candidates have
+            the same name, a candidate has a baseline's name, or there are no candidates.
     """
     if not paths:
         folder = Path(root) / FOLDER / task_name
@@ -41,23 +41,23 @@ def find_candidates(paths: Sequence[Path], task_name: str, root: Path) -> list[P
             siblings = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
             raise ValueError(f"{path} does not exist{near_matches(path.name, siblings)}")
         elif path.suffix != ".py":
-            raise ValueError(f"{path} is no candidate: a candidate is a .py file")
+            raise ValueError(f"{path} is not a candidate: a candidate is a .py file")
         elif not path.is_file():
-            raise ValueError(f"{path} is no candidate: it is not a regular file")
+            raise ValueError(f"{path} is not a candidate: it is not a regular file")
         else:
             found.append(path)
     if not found:
         looked = ", ".join(str(path) for path in paths)
-        raise ValueError(f"no candidates found in {looked}: a candidate is a .py file whose name starts without _")
+        raise ValueError(f"no candidates found in {looked}: a candidate is a .py file whose name does not start with _")
     refuse_clashes(found)
     return found
 
 
 def select(paths: Sequence[Path], positions: str) -> list[Path]:
-    """Pick candidates by their positions, e.g. ``"0,2,5"``.
+    """Select candidates by their positions, e.g. ``"0,2,5"``.
 
     Raises:
-        ValueError: a position is no number, out of range or named twice.
+        ValueError: a position is not a number, out of range, or given twice.
     """
     chosen: list[int] = []
     for word in positions.split(","):
@@ -69,17 +69,17 @@ def select(paths: Sequence[Path], positions: str) -> list[Path]:
             listed = ", ".join(f"{i} {path.stem}" for i, path in enumerate(paths))
             raise ValueError(f"no candidate at position {position}: there are {len(paths)} ({listed})")
         if position in chosen:
-            raise ValueError(f"candidate position {position} is named twice")
+            raise ValueError(f"candidate position {position} is given twice")
         chosen.append(position)
     return [paths[position] for position in chosen]
 
 
 def refuse_clashes(found: Sequence[Path]) -> None:
-    """Raise ValueError for names of files that cannot be candidates', or not together, as ``find_candidates``."""
+    """Raise ValueError, as ``find_candidates`` does, for file names that are not valid or clash."""
     names: dict[str, Path] = {}
     for path in found:
         _refuse_name(path)
-        # one folder where upper and lower case, or two ways to write an accent, are the same
+        # names that differ in case, or in the encoding of an accent, are one folder on some systems
         key = unicodedata.normalize("NFKC", path.stem).casefold()
         if key in BASELINES:
             raise ValueError(f"{path} has a baseline's name: rename it, {' and '.join(BASELINES)} are taken")
@@ -87,19 +87,19 @@ def refuse_clashes(found: Sequence[Path]) -> None:
             other = names[key]
             if other.stem == path.stem:
                 raise ValueError(f"two candidates are named {path.stem}: {other} and {path}; rename one")
-            raise ValueError(f"{other} and {path} have one name on some systems: rename one")
+            raise ValueError(f"{other} and {path} have the same name on some systems: rename one")
         names[key] = path
 
 
 def _refuse_name(path: Path) -> None:
-    """Raise ValueError for a name that cannot be a folder's on every system."""
+    """Raise ValueError for a name that is not a valid folder name on every system."""
     name = path.stem
     reason = ""
     if not _NAME.fullmatch(name):
         allowed = "letters, digits, - _ . + = and single spaces"
-        reason = f"a candidate's name is made of {allowed}, begins with no - or . and ends with no ."
+        reason = f"a candidate's name consists of {allowed}, and must not begin with - or . or end with ."
     elif _RESERVED.fullmatch(name):
-        reason = f"{name} is a device on Windows"
+        reason = f"{name} is a reserved name on Windows"
     elif len(name.encode("utf-8", "surrogateescape")) > MAX_NAME:
         reason = f"its name is longer than {MAX_NAME} bytes"
     if reason:

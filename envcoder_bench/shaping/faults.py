@@ -1,4 +1,4 @@
-"""From an exception to a CandidateError: which line of the candidate's file, and what it says in one line."""
+"""Conversion of exceptions to CandidateError, with the line of the candidate's file and a one-line message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from envcoder_bench.core import noise
 from envcoder_bench.shaping.contract import CandidateError, CandidateFunction
 
-FAULTS = (Exception, SystemExit)  # what a candidate may raise; KeyboardInterrupt is the user's
+FAULTS = (Exception, SystemExit)  # exceptions of candidates; KeyboardInterrupt comes from the user
 
 _SCRIPT_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _SETTINGS = {

@@ -1,9 +1,9 @@
-"""The kinds of functions that a candidate may define, and the fitness function that a user may: one table.
+"""The table of the kinds of functions that a candidate may define, and of the fitness function.
 
-Whatever lists kinds reads them here: loading, checking, tracing, dispatch, evaluation, the jail, prompts, profiles and
-``--describe``. A new kind is a row of ``KINDS`` and a call in the environment, ``Dispatcher.run(stage, step)``.
+Loading, checking, tracing, dispatch, evaluation, the jail, prompts, profiles and ``--describe`` all read this table. To
+add a kind, add a row to ``KINDS`` and a call in the environment, ``Dispatcher.run(stage, step)``.
 
-Nothing here imports torch, which ``--help`` and ``--describe`` do without.
+This module does not import torch, so that ``--help`` and ``--describe`` start quickly.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ TERMINAL = "compute_terminal"
 FITNESS = "compute_fitness"
 
 INITIAL_STATE_KEYS: tuple[str, ...] = ("root_states", "dof_pos", "dof_vel")
-VALUE = "value"  # the name of a result that is one tensor
-ANY = -1  # a width that the candidate chooses
+VALUE = "value"  # the name of the part of a result that is a single tensor
+ANY = -1  # a width chosen by the candidate
 
-# when a function is called, in the order of a control step
+# when functions are called, in the order of a control step
 BEFORE_PHYSICS, AFTER_PHYSICS, NEW_EPISODE, BEFORE_POLICY, IN_EVALUATION = CALLED = (
     "before the physics of every control step",
     "after the physics of every control step",
@@ -36,12 +36,12 @@ BEFORE_PHYSICS, AFTER_PHYSICS, NEW_EPISODE, BEFORE_POLICY, IN_EVALUATION = CALLE
     "before the policy acts",
     "after the physics of every control step of an evaluation",
 )
-# whose function evaluations use
+# the origin of the function that evaluations use
 CANDIDATE, UNSHAPED, RUN = ("the candidate's", "the unshaped task's", "the run's")
 
 
 class Part(NamedTuple):
-    """One tensor of a result: its shape without the axis of environments, and whether it must be floating point."""
+    """A tensor of a result: its shape without the axis of environments, and whether it must be floating point."""
 
     shape: tuple[int, ...]
     floating: bool
@@ -49,29 +49,31 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of function.
+    """A kind of function.
 
     Attributes:
-        name, aliases: of the function in a file.
-        stage: what it makes. Functions of one stage take each other's place: a file has one of them, and all columns
-            but ``name``, ``returns`` and ``effort`` are equal.
-        purpose: of its random numbers (``core.noise``): from 1 to 15, another one for every stage.
-        called: when, one of ``CALLED``.
-        judged_with: whose function evaluations use: ``CANDIDATE``, ``UNSHAPED`` or ``RUN`` (the file of ``--fitness``).
-        returns: the result in words, for n environments. ``$joints`` stands for the shape of a tensor with a number
-            for each joint, ``$keys`` for the keys that the task allows.
-        absent: what takes its place if neither the candidate nor the baseline defines it, in words.
-        shape: of the result for one environment, of the task; None: the result is a dict of tensors of the state.
-        floating: whether the result must be floating point; if not, bools and integers are allowed, too.
+        name, aliases: names of the function in a file.
+        stage: what it computes. Functions of one stage exclude each other: a file has one of them. Their rows differ
+            only in ``name``, ``returns`` and ``effort``.
+        purpose: purpose of its random numbers (``core.noise``), from 1 to 15, unique for the stage.
+        called: when it is called, one of ``CALLED``.
+        judged_with: origin of the function in evaluations: ``CANDIDATE``, ``UNSHAPED`` or ``RUN`` (the ``--fitness``
+            file).
+        returns: description of the result for n environments. ``$joints`` stands for the shape of a tensor with one
+            number per joint, ``$keys`` for the keys that the task allows.
+        absent: description of the default if neither the candidate nor the baseline defines it.
+        shape: shape of the result for one environment, as a function of the task; None if the result is a dict of
+            tensors of the state.
+        floating: whether the result must be floating point; otherwise bools and integers are allowed, too.
         components: whether it may return a pair of the result and a dict of its components. One stage has them.
-        keys, rest: of a dict: the keys that it may have, as far as the task's state has them; the live tensors by key,
-            whose rows are the result where no function sets them.
-        acts: whether the policy's action is one of its parameters.
-        effort: whether the result commands efforts, not position targets.
-        default: the task's method that is called with action and state where there is no function.
-        required: whether a candidate cannot do without it.
-        shaper: whether candidates define it and ``--shaper_types`` knows it.
-        untrusted_width: the most numbers that untrusted code may return for one environment, of a width ``ANY``.
+        keys, rest: for a dict: the keys that it may have, as far as the task's state has them; the live tensors by key
+            that give the rows not set by a function.
+        acts: whether the policy's action is a parameter.
+        effort: whether the result commands efforts instead of position targets.
+        default: the task's method that is called with action and state if there is no function.
+        required: whether every shaping needs it.
+        shaper: whether candidates define it, and ``--shaper_types`` accepts it.
+        untrusted_width: the largest width per environment that untrusted code may return, if the width is ``ANY``.
     """
 
     name: str
@@ -96,16 +98,16 @@ class Kind:
 
     @property
     def signature(self) -> str:
-        """The function as it is usually defined, e.g. ``compute_goal(state_dict)``."""
+        """The usual signature of the function, e.g. ``compute_goal(state_dict)``."""
         return f"{self.name}({'action, ' if self.acts else ''}state_dict)"
 
     @property
     def noun(self) -> str:
-        """What the stage makes, for messages: ``the initial state``."""
+        """The result of the stage in messages, e.g. ``the initial state``."""
         return f"the {self.stage.replace('_', ' ')}"
 
     def parts(self, task: Any) -> dict[str, Part]:
-        """The tensors that it may return for a task, by key; ``VALUE`` if it returns one tensor."""
+        """Return the parts of a result for a task by key; ``VALUE`` if the result is one tensor."""
         if self.shape is not None:
             return {VALUE: Part(self.shape(task), self.floating)}
         assert self.keys is not None
@@ -221,16 +223,16 @@ ALIASES: dict[str, str] = {alias: name for name, kind in KINDS.items() for alias
 
 
 def of_stage(stage: str) -> tuple[str, ...]:
-    """The names of the functions that make one thing."""
+    """Return the names of the functions of a stage."""
     return tuple(name for name, kind in KINDS.items() if kind.stage == stage)
 
 
 def in_words(stage: str) -> str:
-    """What the functions of a stage give, e.g. ``torque or dof target``."""
+    """Return the results of a stage's functions as text, e.g. ``torque or dof target``."""
     return " or ".join(name.replace("compute_", "").replace("_", " ") for name in of_stage(stage))
 
 
 def near_type(name: str, types: Sequence[str] = (*SHAPER_TYPES, *ALIASES)) -> str:
-    """``" (did you mean compute_X?)"`` for a misspelt function name; all share a prefix, so only close ones count."""
+    """Return ``" (did you mean compute_X?)"`` for a misspelt function name, if one is close despite the same prefix."""
     close = difflib.get_close_matches(name, types, n=1, cutoff=0.8)
     return f" (did you mean {close[0]}?)" if close else ""

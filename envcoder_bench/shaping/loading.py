@@ -1,4 +1,4 @@
-"""From a candidate file to its functions."""
+"""Loading of candidate files and their functions."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _loaded = itertools.count()
 def load_source(path: Path) -> str:
     """Read a candidate file: UTF-8 with or without a byte order mark, line ends as ``\\n``.
 
-    What is no text stays in it, for ``unreadable`` to find: bytes that are no UTF-8 as lone surrogates, and the start
-    of a file that is too large. Raises OSError.
+    Invalid content is kept for ``unreadable`` to report: invalid UTF-8 as lone surrogates, and the beginning of a file
+    that is too large. Raises OSError.
     """
     with open(path, "rb") as file:
         content = file.read(MAX_BYTES + 1)
     text = content.decode("utf-8", "surrogateescape")
     if len(content) > MAX_BYTES:
-        return text.replace("\r", "\n")  # as long as before, so that it is still too long when it is read again
+        return text.replace("\r", "\n")  # of the same length, so that it is still too long when it is read again
     text = text[1:] if text.startswith("\ufeff") else text
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -59,12 +59,12 @@ def load_candidate(
 ) -> Candidate:
     """Execute ``source`` as a new module, whose errors and tracebacks point into ``file``, and collect its functions.
 
-    Each call makes a module of its own: load once per group, and groups of one candidate share no global state.
+    Each call creates a new module: load a file once per group, so that groups of one candidate share no global state.
     ``seed`` is for modules that draw random numbers while they are loaded. ``types`` are the functions to look for,
-    ``given`` the names that the file finds without importing them.
+    ``given`` the names that the file can use without importing them.
 
     Raises:
-        CandidateError: it does not parse, raises, or breaks the contract in a way that shows without running it.
+        CandidateError: the file does not parse, raises, or violates the contract in a way that is found statically.
     """
     file = str(file)
     tree = parse(source, file)
@@ -106,10 +106,10 @@ def load_candidate(
 
 
 def parse(source: str, file: str) -> ast.Module:
-    """The syntax tree of a candidate file.
+    """Return the syntax tree of a candidate file.
 
     Raises:
-        CandidateError: it has none.
+        CandidateError: it cannot be parsed.
     """
     fault = unreadable(source)
     if fault is not None:
@@ -128,12 +128,12 @@ def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, o
     """Run the file's top level and return its globals."""
     redirect.install()
     # TorchScript and tracebacks read the source from linecache; without an mtime the entry is never checked on disk
-    lines = [f"{line}\n" for line in source.split("\n")]  # not splitlines, which breaks lines where Python does not
+    lines = [f"{line}\n" for line in source.split("\n")]  # splitlines splits at more characters than Python
     linecache.cache[file] = (len(source), None, lines, file)
     module = ModuleType(f"envcoder_candidate_{next(_loaded)}_{name}")
     module.__file__ = file
     vars(module).update(given)
-    sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look their module up
+    sys.modules[module.__name__] = module  # dataclasses and TorchScript classes look up their module
     try:
         with shared_settings(), stream.seeded(noise.stream_seed(seed, 0, noise.CONTROL)):
             exec(compile(source, file, "exec", dont_inherit=True), vars(module))
@@ -146,7 +146,7 @@ def _execute(name: str, source: str, file: str, seed: int, given: Mapping[str, o
 
 
 def _unload_after(functions: Iterable[CandidateFunction], module: str) -> None:
-    """Drop a module, and the tensors it keeps, once the last of its functions is dropped."""
+    """Delete a module, and its tensors, once its last function is garbage."""
     left = {id(function) for function in functions}
 
     def dropped(function: int) -> None:

@@ -1,4 +1,4 @@
-"""What a function may return: cheap tests at every call, and exact words where one fails."""
+"""Validation of return values: cheap tests at every call, and precise messages if one fails."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def real(value: object, shape: Shape, on_cuda: bool, what: str = "") -> Tensor:
 def returned(
     kind: Kind, value: object, parts: Mapping[str, Part], n: int, on_cuda: bool
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Check what a function returned for ``n`` environments; returns its tensors by part, and its components.
+    """Validate a function's return value for ``n`` environments; return its tensors by part, and its components.
 
     Args:
-        parts: as ``Kind.parts`` has them, or of narrower shapes.
+        parts: as ``Kind.parts`` returns them, or of narrower shapes.
 
     Raises:
-        BadReturn: it is not what the kind's functions return.
+        BadReturn: the value is not valid for the kind.
     """
     if kind.shape is None:
         return _some(value, parts, n, on_cuda), {}
@@ -61,7 +61,7 @@ def _pair(value: tuple | list, kind: Kind, n: int) -> tuple[object, dict]:
 
 
 def _component(value: object, n: int, on_cuda: bool, what: str) -> Tensor:
-    """Return ``value`` as ``(n,)``; a single number, as published rewards report them, counts for all environments."""
+    """Return ``value`` as ``(n,)``; a single number, as in some published rewards, is expanded to all environments."""
     if isinstance(value, (bool, int, float)) or (isinstance(value, Tensor) and not value.is_cuda and value.dim() == 0):
         return torch.full((n,), float(value), device="cuda" if on_cuda else "cpu")
     if isinstance(value, Tensor) and value.dim() == 0:
@@ -70,7 +70,7 @@ def _component(value: object, n: int, on_cuda: bool, what: str) -> Tensor:
 
 
 def _width(value: object, kind: Kind, n: int) -> int:
-    """The width of a tensor ``(n, k)`` of any width, k at least 1."""
+    """Return the width k of a tensor ``(n, k)``, k at least 1."""
     width = value.shape[1] if isinstance(value, Tensor) and value.dim() == 2 else 0
     if width < 1:
         shown = f"shape {_shape(value)}" if isinstance(value, Tensor) else _kind(value)
@@ -82,9 +82,9 @@ def _width(value: object, kind: Kind, n: int) -> int:
 
 
 def _some(value: object, parts: Mapping[str, Part], n: int, on_cuda: bool) -> dict[str, Tensor]:
-    """Check a dict of some of the keys of ``parts``."""
+    """Validate a dict with some of the keys of ``parts``."""
     if not parts:
-        raise BadReturn("the task has nothing that it could set: remove the function")
+        raise BadReturn("the task has nothing to set here: remove the function")
     if not isinstance(value, dict):
         raise BadReturn(f"returned {_kind(value)}; return a dict of some of {_listed(parts)}")
     if not value:
@@ -106,7 +106,7 @@ def require_finite(value: Tensor, what: str = "") -> None:
 
 
 def not_finite(count: int, total: int, what: str = "") -> str:
-    """Say how many of a result's numbers are not finite."""
+    """Return the message for a result with numbers that are not finite."""
     return f"returned {what + ' with ' if what else ''}NaN or infinity in {count} of {total} values"
 
 

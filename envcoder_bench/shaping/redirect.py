@@ -1,7 +1,8 @@
-"""Imports of IsaacGymEnvs' tensor helpers resolve to our own where Isaac Gym is not installed.
+"""Redirection of imports of IsaacGymEnvs' tensor helpers to our own if Isaac Gym is not installed.
 
-The finder stands last in ``sys.meta_path``, so an installed original always wins. Of a missing ``isaacgym`` only
-``torch_utils`` exists afterwards: code that asks whether Isaac Gym is there should look for ``isaacgym.gymapi``.
+The finder is last in ``sys.meta_path``, so that an installed original takes precedence. If ``isaacgym`` is not
+installed, only ``isaacgym.torch_utils`` can be imported; code that tests for Isaac Gym should look for
+``isaacgym.gymapi``.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class _Redirect(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Redirect from now on; a second call does nothing."""
+    """Install the redirection; a second call does nothing."""
     if not any(isinstance(finder, _Redirect) for finder in sys.meta_path):
         sys.meta_path.append(_Redirect())
 
 
 def helper_names() -> frozenset[str]:
-    """Names that our helper module defines; none where an original was imported, whose generators are torch's."""
+    """Return the names of our helper module; none if an original was imported, which uses torch's generators."""
     ours = importlib.import_module(OURS)
     if any(sys.modules.get(name, ours) is not ours for name in HELPER_MODULES):
         return frozenset()

@@ -1,7 +1,7 @@
-"""What the source of a function tells without running it: does it draw random numbers, does it keep a memory.
+"""Static analysis of candidate functions: whether they draw random numbers, and whether they are stateful.
 
-Both questions are answered conservatively, for the function and everything at the file's top level that it reaches.
-A wrong yes costs speed alone (the function is run with seeded generators and outside CUDA graphs).
+Both answers are conservative; they cover the function and everything at the file's top level that it reaches. A wrong
+yes costs only speed (the function runs with seeded generators and outside CUDA graphs).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CHANGERS = {
     "append", "appendleft", "extend", "insert", "remove", "pop", "popleft", "popitem", "clear", "update",
     "setdefault", "add", "discard", "sort", "reverse", "copy_", "__setitem__", "send",
 }  # fmt: skip
-# with these, objects may be made where no name tells; the members of other bases, such as Enum, are made with the class
+# with these, objects may be created without naming the class; members of other bases, such as Enum, are created with it
 _MAKERS = {"eval", "exec", "compile", "globals", "locals", "__import__", "__init_subclass__", "__set_name__"}
 _PLAIN_BASES = {"object", "ABC", "Generic", "NamedTuple", "Protocol"}
 _PLAIN_DECORATORS = {"dataclass", "final", "runtime_checkable", "total_ordering", "script"}
@@ -59,11 +59,11 @@ _SETTERS = {
 
 
 class Scan:
-    """Questions about the functions of one parsed file.
+    """Static analysis of the functions of one parsed file.
 
     Args:
-        helpers: names that draw from the group's stream.
-        loaded: the modules that are there once the file has been loaded; None: any may be.
+        helpers: names of functions that draw from the group's stream.
+        loaded: the modules imported once the file has been loaded; None: unknown.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Scan:
             for name in bound_names(statement):
                 self.definitions.setdefault(name, []).append(statement)
         imports = (ast.Import, ast.ImportFrom)
-        self.modules = {"torch", "math", "np"}  # given, also if the file does not import them
+        self.modules = {"torch", "math", "np"}  # available even if the file does not import them
         self.modules.update(name for name, nodes in self.definitions.items() if isinstance(nodes[-1], imports))
         self._variables = {  # and classes, which have attributes
             name for name, nodes in self.definitions.items() if not isinstance(nodes[-1], (*imports, *FUNCTIONS))
@@ -94,15 +94,15 @@ class Scan:
         return min(found, default=None)
 
     def line(self, name: str) -> int:
-        """The line that defines a top-level name; 1 if none is to be seen."""
+        """Return the line that defines a top-level name; 1 if there is none."""
         return self.definitions[name][-1].lineno if name in self.definitions else 1
 
     def random_line(self, name: str) -> int | None:
-        """The first line that may draw random numbers, among all that function ``name`` reaches."""
+        """Return the first line that may draw random numbers in the code that function ``name`` reaches."""
         return self._first_line(name, self._sounds_random)
 
     def generator_line(self, name: str) -> int | None:
-        """The first line that may draw them from a generator: what random_calls cannot draw from the stream."""
+        """Return the first line that may draw from a generator, by functions that random_calls does not cover."""
         return self._first_line(name, lambda word: word not in _FROM_STREAM and self._sounds_random(word))
 
     def _first_line(self, name: str, sounds_random: Callable[[str], bool]) -> int | None:
@@ -118,7 +118,7 @@ class Scan:
         return min(lines, default=None)
 
     def stateful_line(self, name: str) -> int | None:
-        """The first line that may keep something for the next call, among all that function ``name`` reaches."""
+        """Return the first line that may store something for the next call, in the code that ``name`` reaches."""
         reached = self._reached(name)
         for node in reached:
             if node not in self._memories:
@@ -127,7 +127,7 @@ class Scan:
         return min((line for node in reached for line in self._memories[node]), default=None)
 
     def _is_made_by_calls(self, node: ast.stmt) -> bool:
-        """Whether nothing that is run when the file is loaded makes objects of a class, or calls a function."""
+        """Return whether no code that runs at load time creates objects of a class, or calls a function."""
         if self._opaque or node in self._at_load:
             return False
         if not isinstance(node, ast.ClassDef):
@@ -140,18 +140,18 @@ class Scan:
         return not bases - classes - _PLAIN_BASES
 
     def _walk(self, node: ast.AST) -> list[ast.AST]:
-        """All nodes within ``node``, found once."""
+        """Return all nodes within ``node``, cached."""
         if node not in self._walked:
             self._walked[node] = list(ast.walk(node))
         return self._walked[node]
 
     def _reached(self, name: str) -> list[ast.stmt]:
-        if name not in self.definitions:  # defined by other means than a def or an assignment: look everywhere
+        if name not in self.definitions:  # not defined by a def or an assignment: search the whole file
             return list(self.tree.body)
         return self._reached_from({name})
 
     def _reached_from(self, names: set[str]) -> list[ast.stmt]:
-        """What the names stand for, and what that names."""
+        """Return the definitions of the names, and of the names these use."""
         reached: list[ast.stmt] = []
         todo = [node for name in names & set(self.definitions) for node in self.definitions[name]]
         while todo:
@@ -175,15 +175,15 @@ class Scan:
         return False
 
     def _may_draw(self, module: str, node: ast.stmt, sounds_random: Callable[[str], bool]) -> bool:
-        """Whether an import brings a module that may draw; one that is not there was tried in vain."""
+        """Return whether an import loads a module that may draw; a module that is not loaded failed to import."""
         root, *inner = module.split(".")
         if root in _SAFE_MODULES:
             return any(sounds_random(part) for part in inner)
-        tried = any(node in nodes for nodes in self.definitions.values())  # at the top level, where all has been run
+        tried = any(node in nodes for nodes in self.definitions.values())  # at the top level, which has been executed
         return not (tried and self._loaded is not None and root not in self._loaded)
 
     def _is_plain(self, node: ast.Call, known: set[str], sounds_random: Callable[[str], bool]) -> bool:
-        """Whether this is ``getattr(x, name)`` of no module, or of a name that does not draw; or ``vars(x)``."""
+        """Return whether this is ``vars(x)``, or ``getattr(x, name)`` of an object or of a name that does not draw."""
         root = root_of(node.args[0]) if node.args else ""
         if not (isinstance(node.func, ast.Name) and node.func.id in ("getattr", "vars") and root):
             return False
@@ -196,7 +196,7 @@ class Scan:
         return name not in self.helpers and (name in _RANDOM or name in _FROM_STREAM or "rand" in name.lower())
 
     def _memory(self, node: ast.AST, scope: _Scope) -> Iterator[int]:
-        """Lines within ``node`` that write to what outlives the call: anything but the function's own names."""
+        """Yield lines within ``node`` that write to objects that outlive the call, all but the function's own names."""
         todo = [(node, scope.in_class)]
         own = scope.own
         while todo:
@@ -224,10 +224,10 @@ class Scan:
         kept = {"cache", "lru_cache"} | (set() if scope.in_class and scope.per_call else {"cached_property"})
         if kept & set(decorators):
             yield node.lineno
-        defaults = [*node.args.defaults, *node.args.kw_defaults]  # made once, shared by all calls
+        defaults = [*node.args.defaults, *node.args.kw_defaults]  # created once and shared by all calls
         yield from (x.lineno for x in defaults if isinstance(x, (ast.List, ast.Dict, ast.Set)))
         own = own_names(node, self._walk(node)) - self._aliases(node)
-        if scope.per_call:  # what a function within a function changes ends with the call of the outer one
+        if scope.per_call:  # the variables of an inner function end with the call of the outer one
             own |= scope.own
         made = getattr(node, "name", "") in ("__init__", "__post_init__")
         if scope.in_class and ("classmethod" in decorators or not (made or scope.per_call)):
@@ -236,7 +236,7 @@ class Scan:
             yield from self._memory(child, _Scope(own, scope.per_call))
 
     def _is_own(self, node: ast.AST, own: set[str]) -> bool:
-        """Whether ``a`` of ``a.b[c].d``, which is written to, is the function's own, and ``b`` no attribute of many."""
+        """Return whether in a write to ``a.b[c].d`` ``a`` is the function's own and ``b`` not a shared attribute."""
         attributes: set[str] = set()
         while isinstance(node, (ast.Attribute, ast.Subscript)):
             node = node.value
@@ -244,7 +244,7 @@ class Scan:
         return isinstance(node, ast.Name) and node.id in own and not attributes & self._shared
 
     def _aliases(self, function: Function) -> set[str]:
-        """Names that a function gives to variables and classes of the file, or to parts of them."""
+        """Return the names that a function binds to variables and classes of the file, or to parts of them."""
         found: set[str] = set()
         for node in self._walk(function):
             if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and self._is_variable(node.value):
@@ -255,13 +255,13 @@ class Scan:
         return found
 
     def _is_variable(self, node: ast.AST | None) -> bool:
-        """Whether an expression is a variable or class of the file, or a part of one."""
+        """Return whether an expression is a variable or class of the file, or a part of one."""
         if isinstance(node, ast.IfExp):
             return self._is_variable(node.body) or self._is_variable(node.orelse)
         return root_of(node) in self._variables if node is not None else False
 
     def _shared_attributes(self, node: ast.AST) -> Iterator[str]:
-        """Attributes that objects of a class share, or that stand for variables of the file, and can be changed."""
+        """Yield attributes that objects of a class share, or that refer to variables of the file, and are mutable."""
         if isinstance(node, ast.ClassDef):
             for statement in node.body:
                 value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
@@ -273,12 +273,12 @@ class Scan:
 
 
 class _Scope(NamedTuple):
-    """Where a statement stands.
+    """The scope of a statement.
 
     Attributes:
-        own: names of the function around it, whose objects end with its call; empty outside of functions.
-        per_call: nothing that is run when the file is loaded names the top-level definition around it, so that its
-            objects and inner functions are made by calls, and end with them.
+        own: local names of the function around it, whose objects end with the call; empty outside of functions.
+        per_call: whether no code that runs at load time names the top-level definition around it, so that its objects
+            and inner functions are created by calls, and end with them.
     """
 
     own: set[str]
@@ -287,7 +287,7 @@ class _Scope(NamedTuple):
 
 
 def _is_made_anew(value: ast.AST) -> bool:
-    """Whether this is ``field(default_factory=...)``, of which every object has its own."""
+    """Return whether this is ``field(default_factory=...)``, which creates a value per object."""
     return calls(value, "field") and any(x.arg == "default_factory" for x in value.keywords)  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""The ``state_dict`` that candidate functions read, and what keeps it as it should be."""
+"""The ``state_dict`` of candidate functions, and the detection of changes to it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from envcoder_bench.core.errors import near_matches
 
 
 class StateDict(Dict[str, Tensor]):
-    """A dict of one group's tensors that refuses changes and names near matches for a missing key.
+    """A read-only dict of one group's tensors, whose KeyError names near matches.
 
-    It is a real dict inside, so TorchScript takes it for ``Dict[str, Tensor]``.
+    It is a subclass of dict, so that TorchScript accepts it as ``Dict[str, Tensor]``.
     """
 
     def __missing__(self, key: str) -> NoReturn:
@@ -28,7 +28,7 @@ class StateDict(Dict[str, Tensor]):
     clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
 
     def copy(self) -> dict[str, Tensor]:
-        """A plain dict of the same tensors, which may be changed."""
+        """Return a plain dict of the same tensors, which may be changed."""
         return dict(self)
 
 
@@ -42,10 +42,10 @@ def own_constants(constants: dict[str, Tensor], device: torch.device) -> dict[st
 
 
 class Watch:
-    """Notices in-place changes of tensors by torch's version counters, which views share with their base.
+    """Detects in-place changes of tensors by torch's version counters, which views share with their base.
 
-    Writes that pass torch by (``.numpy()``, ``.data``) do not count: the simulator's own, and what ``check`` finds by
-    comparing values.
+    Writes that bypass torch (``.numpy()``, ``.data``) are not detected. The simulator writes in this way; such writes
+    of candidates are found by ``check``, which compares values.
     """
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
@@ -53,11 +53,11 @@ class Watch:
         self.mark()
 
     def mark(self) -> None:
-        """Take the tensors as they are now."""
+        """Store the present versions of the tensors."""
         self._versions = [x._version for x in self._tensors]
 
     def changed(self) -> Tensor | None:
-        """The base of a tensor that was changed since it was last marked; then all are marked."""
+        """Return the base of a tensor that has changed since the last mark, or None; then mark all tensors."""
         versions = [x._version for x in self._tensors]
         if versions == self._versions:
             return None
@@ -66,7 +66,7 @@ class Watch:
 
 
 class ContiguousCopy:
-    """A contiguous copy of a live tensor, renewed when that has changed."""
+    """A contiguous copy of a live tensor, refreshed when the tensor has changed."""
 
     def __init__(self, live: Tensor) -> None:
         self.tensor = live.contiguous()
@@ -79,5 +79,5 @@ class ContiguousCopy:
 
 
 def base_of(x: Tensor) -> Tensor:
-    """The tensor that ``x`` is a view of, or ``x``."""
+    """Return the tensor that ``x`` is a view of, or ``x``."""
     return x if x._base is None else x._base

@@ -1,7 +1,7 @@
-"""What the text of a candidate file must be before it is parsed: UTF-8 of a bounded size, and what a reader sees.
+"""Checks of a candidate file's text before it is parsed: UTF-8, a bounded size, no characters that hide code.
 
-Files are read as UTF-8 whatever they declare: a codec such as utf-7 or unicode_escape would run another text than an
-editor shows, and one such as rot13 raises. A declared encoding is compared, never obeyed.
+Files are read as UTF-8 whatever they declare: with a codec such as utf-7 or unicode_escape, Python would run another
+text than an editor shows, and a codec such as rot13 raises. A declared encoding is checked, never used.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import NamedTuple
 
 MAX_BYTES = 1 << 20
 
-# as Python and editors look for it, in the comments of the first two lines (PEP 263)
+# a declaration in the comments of the first two lines, as Python and editors look for it (PEP 263)
 _DECLARED = re.compile(r"coding[:=][ \t]*([-\w.]+)")
 _SAME = ("utf-8", "utf-8-sig", "ascii")
-_SAME_FOR_ASCII = ("iso8859-1", "iso8859-15", "cp1252")  # of no consequence while every byte is ASCII
-# control characters, line separators that Python does not count as such, and what turns the direction of writing
+_SAME_FOR_ASCII = ("iso8859-1", "iso8859-15", "cp1252")  # equal to UTF-8 for ASCII text
+# control characters, line separators that Python does not treat as such, and bidirectional control characters
 _MISLEADING = re.compile(
     "[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\n)"
 )  # fmt: skip
 
 
 class TextFault(NamedTuple):
-    """What is wrong with a text, and in which line."""
+    """A fault of a text, and its line."""
 
     message: str
     line: int | None
 
 
 def unreadable(source: str) -> TextFault | None:
-    """Why a text cannot be a candidate's; None: it can. It takes time in proportion to its length."""
+    """Return why a text is not a valid candidate file, or None. Takes time linear in its length."""
     if 4 * len(source) > MAX_BYTES and len(source.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return TextFault(f"is larger than {MAX_BYTES >> 20} MiB: a candidate is a short file of functions", None)
     for number, line in enumerate(source.split("\n", 2)[:2], start=1):
@@ -48,7 +48,7 @@ def unreadable(source: str) -> TextFault | None:
 
 
 def misleading(source: str) -> TextFault | None:
-    """The first character that makes an editor or a terminal show another text than the one that runs."""
+    """Return a fault for the first character that makes editors show another text than the one that runs, or None."""
     found = _MISLEADING.search(source)
     if found is None:
         return None
@@ -62,5 +62,5 @@ def _may_declare(name: str, source: str) -> bool:
     try:
         codec = codecs.lookup(name).name
     except LookupError:
-        return True  # no encoding, but words of a comment
+        return True  # not an encoding, but words of a comment
     return codec in _SAME or (codec in _SAME_FOR_ASCII and source.isascii())

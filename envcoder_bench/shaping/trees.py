@@ -1,4 +1,4 @@
-"""Small questions about the syntax tree of a file."""
+"""Queries on the syntax tree of a file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 
 
 def run_at_load(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """What is run when the file is loaded: neither functions' bodies nor what is for running it as a program."""
+    """Yield the nodes that run when the file is loaded, without functions' bodies and ``if __name__ == "__main__"``."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from node.decorator_list
             yield from (x for x in (*node.args.defaults, *node.args.kw_defaults) if x is not None)
         elif isinstance(node, ast.ClassDef):
-            bases = (x for x in node.bases if isinstance(x, ast.Call))  # others are no calls of theirs
+            bases = (x for x in node.bases if isinstance(x, ast.Call))  # other bases are not calls
             yield from (*node.decorator_list, *node.keywords, *bases)
             yield from run_at_load(node.body)
         elif isinstance(node, ast.If) and _is_main(node.test):
@@ -28,12 +28,12 @@ def run_at_load(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _is_main(test: ast.expr) -> bool:
-    """Whether this is ``__name__ == "__main__"``."""
+    """Return whether this is ``__name__ == "__main__"``."""
     return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and name_of(test.left) == "__name__"
 
 
 def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the file is loaded, those within if, try, with and loops included."""
+    """Yield the statements that run when the file is loaded, including those within if, try, with and loops."""
     for statement in body:
         yield statement
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -53,7 +53,7 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
 
 
 def own_names(node: Function, inside: list[ast.AST]) -> set[str]:
-    """Parameters and names that the function itself assigns; never empty, so that it tells a body from a file.
+    """Return the parameters and names that the function assigns; never empty, unlike that of code outside functions.
 
     ``inside`` are all nodes within it.
     """
@@ -66,7 +66,7 @@ def own_names(node: Function, inside: list[ast.AST]) -> set[str]:
 
 
 def _directly_in(function: Function) -> Iterator[ast.AST]:
-    """Nodes of a function's body, but for those of functions within it."""
+    """Yield the nodes of a function's body, without those of inner functions."""
     todo: list[ast.AST] = list(function.body) if isinstance(function.body, list) else [function.body]
     while todo:
         node = todo.pop()
@@ -87,7 +87,7 @@ def stored(node: ast.expr) -> bool:
 
 
 def root_of(node: ast.AST) -> str:
-    """``a`` of ``a.b[c].d``; an empty string where that is no name."""
+    """Return ``a`` of ``a.b[c].d``; an empty string if it is not a name."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

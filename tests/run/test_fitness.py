@@ -264,7 +264,7 @@ BAD = [
     ),
     (
         HEAD + "def compute_fitness(pole_angel):\n    return pole_angel\n",
-        "--fitness {file}:2: in compute_fitness: parameter 'pole_angel' is no key of the state (did you",
+        "--fitness {file}:2: in compute_fitness: parameter 'pole_angel' is not a key of the state (did you",
     ),
     (
         HEAD + "def compute_fitness(pole_angle):\n    return pole_angle.mul_(2.0)\n",

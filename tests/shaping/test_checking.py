@@ -304,7 +304,7 @@ def test_a_task_without_goals_has_nothing_to_set(returned):
     task = FakeTask(4)
     task.goal_keys = ()
     code = f"def compute_goal(commands):\n    return {returned}\n"
-    told = "the task has nothing that it could set: remove the function"
+    told = "the task has nothing to set here: remove the function"
     assert fault(code, task=task) == f"mine.py:1: in compute_goal: {told}"
 
 
@@ -326,7 +326,7 @@ def test_unknown_parameters():
     )
     for name in ("compute_reward", "compute_torque"):
         assert fault(f"\ndef {name}(dof_poss):\n    return 1\n") == (
-            f"mine.py:2: in {name}: parameter 'dof_poss' is no key of the state (did you mean dof_pos?); {bound}"
+            f"mine.py:2: in {name}: parameter 'dof_poss' is not a key of the state (did you mean dof_pos?); {bound}"
         )
 
 

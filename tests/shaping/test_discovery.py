@@ -35,7 +35,7 @@ def test_nothing_found(tmp_path):
     with refuses(f"no candidates found: there is neither {folder / 'Ant'} nor {folder}"):
         find_candidates([], "Ant", tmp_path)
     touch(tmp_path, "empty/_a.py", "empty/b.txt")
-    looked = f"no candidates found in {tmp_path / 'empty'}: a candidate is a .py file whose name starts without _"
+    looked = f"no candidates found in {tmp_path / 'empty'}: a candidate is a .py file whose name does not start with _"
     with refuses(looked):
         find_candidates([tmp_path / "empty"], "Ant", tmp_path)
 
@@ -46,7 +46,7 @@ def test_bad_paths(tmp_path):
         find_candidates([tmp_path / "reward_b.py"], "Ant", tmp_path)
     with refuses(f"{tmp_path / 'no' / 'x.py'} does not exist"):
         find_candidates([tmp_path / "no" / "x.py"], "Ant", tmp_path)
-    with refuses(f"{tmp_path / 'notes.txt'} is no candidate: a candidate is a .py file"):
+    with refuses(f"{tmp_path / 'notes.txt'} is not a candidate: a candidate is a .py file"):
         find_candidates([tmp_path / "notes.txt"], "Ant", tmp_path)
     with refuses(f"{tmp_path / 'human.py'} has a baseline's name: rename it, human and unshaped are taken"):
         find_candidates([tmp_path / "human.py"], "Ant", tmp_path)
@@ -66,7 +66,7 @@ def test_select_by_position(tmp_path):
         select(paths, "0,a")
     with refuses("candidate position '' is not a number: write e.g. 0,2,5"):
         select(paths, "0,")
-    with refuses("candidate position 1 is named twice"):
+    with refuses("candidate position 1 is given twice"):
         select(paths, "1,1")
 
 
@@ -90,7 +90,7 @@ def test_select_by_position(tmp_path):
 def test_names_that_are_no_folders_are_refused(tmp_path, name):
     touch(tmp_path, name)
     allowed = "letters, digits, - _ . + = and single spaces"
-    rule = f"a candidate's name is made of {allowed}, begins with no - or . and ends with no ."
+    rule = f"a candidate's name consists of {allowed}, and must not begin with - or . or end with ."
     with refuses(f"{name!r}: rename it: {rule}"):
         find_candidates([tmp_path / name], "Ant", tmp_path)
 
@@ -98,8 +98,8 @@ def test_names_that_are_no_folders_are_refused(tmp_path, name):
 @pytest.mark.parametrize(
     "name, told",
     [
-        ("con.py", "con is a device on Windows"),
-        ("LPT1.x.py", "LPT1.x is a device on Windows"),
+        ("con.py", "con is a reserved name on Windows"),
+        ("LPT1.x.py", "LPT1.x is a reserved name on Windows"),
         ("x" * 101 + ".py", "its name is longer than 100 bytes"),
         ("é" * 51 + ".py", "its name is longer than 100 bytes"),
     ],
@@ -126,7 +126,7 @@ def test_hidden_files_of_a_folder_are_skipped(tmp_path):
 def test_names_that_are_one_on_some_systems_are_refused(tmp_path, one, other):
     touch(tmp_path, f"one/{one}", f"other/{other}")
     first, second = tmp_path / "one" / one, tmp_path / "other" / other
-    with pytest.raises(ValueError, match=r"(have one name on some systems: rename one|rename it)"):
+    with pytest.raises(ValueError, match=r"(have the same name on some systems: rename one|rename it)"):
         find_candidates([first, second], "Ant", tmp_path)
     touch(tmp_path, "HUMAN.py")
     with pytest.raises(ValueError, match="has a baseline's name"):
@@ -135,5 +135,5 @@ def test_names_that_are_one_on_some_systems_are_refused(tmp_path, one, other):
 
 def test_what_is_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.py")
-    with refuses(f"{tmp_path / 'pipe.py'} is no candidate: it is not a regular file"):
+    with refuses(f"{tmp_path / 'pipe.py'} is not a candidate: it is not a regular file"):
         find_candidates([tmp_path / "pipe.py"], "Ant", tmp_path)
