@@ -28,17 +28,12 @@ from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.records import Archive, Proposal, read_archive, write_archive
 
 PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # what it keeps of the user's files
-
-
-def shown(path: Path) -> Path:
-    """A path as a person would write it: relative where it is below the working folder."""
-    here = Path.cwd()
-    return path.relative_to(here) if here in path.parents else path
 
 
 @dataclass
@@ -71,7 +66,7 @@ class SearchFolder:
         self.archive = path / "archive.json"
         self.best = path / "best.py"
         self.final = path / "final"
-        self.command = f"auto-shape --resume {shown(path)}"
+        self.command = resume_command(path, "auto-shape")
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], files: Mapping[str, str]) -> SearchFolder:

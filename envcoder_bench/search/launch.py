@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.shell import quoted
+from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.checks import check_training, check_values
@@ -21,7 +21,7 @@ from envcoder_bench.run.plan import Footprint
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
-from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder, shown
+from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt import Prompts, load_templates, system_prompt
