@@ -26,8 +26,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import refuse_taken, write_atomic
 from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.search.llm import Usage
@@ -75,11 +75,8 @@ class SearchFolder:
         Raises:
             UserError: the path is a file or a folder that is not empty, or cannot be written.
         """
-        if path.is_file():
-            raise UserError(f"--output_dir {path} is a file; give a new folder")
-        if path.is_dir() and any(path.iterdir()):
-            held = "already holds a search; go on with it by --resume, or" if _is_search(path) else "is not empty;"
-            raise UserError(f"--output_dir {path} {held} give a new folder")
+        with user_input():
+            refuse_taken(path, kind="search")
         folder = cls(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -180,7 +177,3 @@ class SearchFolder:
 
 def _proposal(row: dict[str, Any]) -> Proposal:
     return Proposal(**{**row, "parents": tuple(row["parents"])})
-
-
-def _is_search(path: Path) -> bool:
-    return (path / "config.yaml").exists()
