@@ -64,7 +64,7 @@ def places(title: str, found: Sequence[tuple[str, Sequence[str]]], width: int) -
     """A section with each candidate's texts: a place on a line of its own, the message below. None without texts."""
     lines: list[str] = []
     for name, texts in found:
-        lines += [f"  {name}"] if texts else []
+        lines += [f"  {shorten(name, width - 2)}"] if texts else []
         for text in texts:
             place, message = split_place(text)
             indent = "      " if place else "    "
