@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import platform
 import shutil
 import sys
 import tempfile
@@ -12,6 +13,7 @@ folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
 os.environ["ENVCODER_BENCH_CACHE"] = folder
 
+platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
 _seen = []  # of them in the test that runs, if it is not marked slow
 _watching = False
