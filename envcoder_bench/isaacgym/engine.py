@@ -25,6 +25,7 @@ class Engine(ABC):
         forces: ``(num_envs, num_bodies, 6)`` force and torque on each body about its centre of mass; ``step`` zeroes
             them.
         blow_ups: number of environments so far that were put back to their first state because the physics failed.
+        blown: ``(num_envs,)`` bool, those of the last ``step``.
     """
 
     num_envs: int
@@ -37,6 +38,7 @@ class Engine(ABC):
     efforts: Tensor
     forces: Tensor
     blow_ups: int
+    blown: Tensor
 
     @abstractmethod
     def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
@@ -93,3 +95,14 @@ class Engine(ABC):
     @abstractmethod
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:
         """Fill ``(num_envs, dofs, dofs)``: the actor's joint-space inertia, armature included."""
+
+    def get_state(self) -> dict[str, Tensor]:
+        """Copy everything on the CPU that a later ``set_state`` needs to go on as if uninterrupted.
+
+        What describes the environments (masses, drives, friction) is not in it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot save its state")
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        """Take up what ``get_state`` returned, of an engine with equal environments."""
+        raise NotImplementedError(f"{type(self).__name__} cannot restore a state")
