@@ -84,7 +84,7 @@ def train_defaults(spec: TaskSpec) -> DictConfig:
     known = [*config_keys(base), *OPTIONAL_TRAIN_KEYS]
     foreign = not issubclass(spec.task_class, SimTask)
     for key in config_keys(own):
-        if key in known:
+        if key in known and not (foreign and key == "params.config.mixed_precision"):
             continue
         if foreign:  # rl_games' own file: what has no effect here is left out
             parent, _, name = key.rpartition(".")

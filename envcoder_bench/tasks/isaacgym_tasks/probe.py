@@ -34,6 +34,7 @@ class Facts:
     goal_keys: tuple[str, ...]
     object_keys: tuple[str, ...]
     num_actions: int
+    refusals: dict[str, str]
 
 
 def probe(source: Source) -> Facts:
@@ -69,7 +70,7 @@ def probe(source: Source) -> Facts:
     fields["actions"] = actions(driver.num_actions)
     fields["progress_buf"] = PROGRESS
     fields.update({key: Field(None, "-", texts.origin((key, ""))) for key in constants})
-    return Facts(keys, rows, fields, constants, goals, tuple(scene.objects), driver.num_actions)
+    return Facts(keys, rows, fields, constants, goals, tuple(scene.objects), driver.num_actions, scene.refusals)
 
 
 def _values(task: Any) -> dict[Place, Tensor]:

@@ -66,6 +66,7 @@ def make_class(source: Source, facts: Facts, score: Path | None) -> type[IsaacTa
         "goal_keys": facts.goal_keys,
         "object_keys": facts.object_keys,
         "default_action_dim": facts.num_actions,
+        "refusals": facts.refusals,
         "fitness_meaning": _meaning(module) if module is not None else "",
         "fitness_reduction": "sum" if once or getattr(module, "SUM", False) else "mean",
         "once": once,
