@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.compile.cache import own_code
+from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.client import Answer, Failure, JailClient
 from envcoder_bench.jail.confine import Limits

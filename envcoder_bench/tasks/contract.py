@@ -187,8 +187,8 @@ def task_contract(cfg: Mapping[str, Any]) -> TaskContract:
     Raises:
         ValueError: as ``make_task``.
     """
-    # one environment on the CPU, whatever trains: all simulators run the same model
-    return TaskContract.of(make_task(cfg["name"], cfg, 1, "mujoco_cpu", "cpu"))
+    # on the CPU, whatever trains: all simulators run the same model; some Isaac Gym tasks need two environments
+    return TaskContract.of(make_task(cfg["name"], cfg, 2, "mujoco_cpu", "cpu"))
 
 
 def shown(value: Any) -> str:

@@ -46,8 +46,8 @@ def get_spec(task: str) -> TaskSpec:
     Raises:
         ValueError: there is no such task, or something of it is missing or wrong.
     """
-    if task in _found or task in _by_address:
-        return _found.get(task) or _by_address[task]
+    if task in _found:
+        return _found[task]
     if task in _SHIPPED:
         _found[task] = _shipped(task)
         return _found[task]
@@ -81,10 +81,11 @@ def get_spec(task: str) -> TaskSpec:
 
 def _isaac(task: str) -> TaskSpec:
     """An Isaac Gym task, known by its address as well, so that it is probed once."""
-    from envcoder_bench.tasks.isaacgym_tasks.spec import isaac_spec
+    from envcoder_bench.tasks.isaacgym_tasks.spec import isaac_spec, mount_isaac
     from envcoder_bench.tasks.sim_task import YAML_FILES
 
-    spec = _checked(isaac_spec(task))
+    spec = _by_address.get(task) or _checked(isaac_spec(task))
+    mount_isaac(spec)  # of several configs of one class the last one that was asked for has the name
     _found[spec.name] = spec
     _by_address[task] = _by_address[spec.address] = spec
     YAML_FILES[spec.name] = str(spec.config)

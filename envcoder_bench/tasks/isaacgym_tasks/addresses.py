@@ -1,4 +1,4 @@
-"""How ``--task`` names an Isaac Gym task. Nothing is imported here: naming tasks must load neither torch nor a simulator."""
+"""How ``--task`` names an Isaac Gym task; naming tasks loads neither torch nor a simulator."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ FILE = re.compile(r"(?P<file>[^:@]+\.py):(?P<name>\w+)(@(?P<config>.+))?")
 
 
 def is_isaac_address(task: str) -> bool:
-    """Whether a ``--task`` is the address of an Isaac Gym task: ``isaacgymenvs:Ant``, ``legged_gym:a1``, ``file.py:Class``."""
+    """Whether a ``--task`` is ``isaacgymenvs:Ant``, ``legged_gym:a1`` or ``file.py:Class``."""
     return task.startswith(PREFIXES) or FILE.fullmatch(task) is not None

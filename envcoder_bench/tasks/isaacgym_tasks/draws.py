@@ -52,11 +52,16 @@ class _Rows(stream.use):
             own = slice(None)
         if own is None:
             self.owner.shared.add(self.owner.inside[-1])
-            return seed, rows
+            first = 0 if self.rows is None or not len(self.rows) else int(self.rows[0])
+            return _signed(int(seed) + int(self.owner.seeds[first]) * _SPREAD), rows
         return seed + self.owner.seeds[own].unsqueeze(1) * _SPREAD, self.owner.lanes[own]
 
 
 _SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
+
+
+def _signed(x: int) -> int:
+    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class Draws:
@@ -155,7 +160,7 @@ def _numpy_from_stream() -> Iterator[None]:
     """Let numpy's usual functions draw from the stream in use, as torch's do."""
 
     def shape(size: Any) -> tuple[int, ...]:
-        return () if size is None else (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+        return () if size is None else tuple(int(n) for n in np.atleast_1d(size))
 
     def made(drawn: Tensor, size: Any) -> Any:
         return float(drawn) if size is None else drawn.double().cpu().numpy()

@@ -123,7 +123,7 @@ class Driver:
 
 
 class LeggedDriver(Driver):
-    """The pieces of a LeggedRobot, whose ``step`` applies torques several times and then calls ``post_physics_step``."""
+    """The pieces of a LeggedRobot, whose ``step`` applies torques and simulates several times."""
 
     clock = "episode_length_buf"
 

@@ -23,6 +23,8 @@ from envcoder_bench.tasks.sim_task import PROGRESS, actions
 NUM_ENVS = 37  # a prime that is no count of joints, bodies or observations: axes of this length are environments
 _GOAL = re.compile(r"goal|target|command", re.IGNORECASE)
 _NO_GOAL = re.compile(r"init|default|prev|cur_|dof|reset|_buf|indices|displacement", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class Facts:
     """What a class for a task is made of."""
@@ -82,12 +84,13 @@ def _named(rows: dict[Place, Row]) -> Iterator[tuple[str, Place]]:
     taken = {place[0] for place in rows if not place[1]}
     for place in rows:
         name = place[1] or place[0]
-        if (not place[1] or (name not in taken and name.isidentifier() and place[0] not in _NO_STATE)) and (
-            place[0] not in _NO_STATE
-        ):
+        if place[0] in _NO_STATE or name.endswith(_INDICES) or not name.isidentifier():
+            continue
+        if not place[1] or name not in taken:
             yield name, place
 
 
+_INDICES = ("_indices", "_idxs", "_ids")  # of actors over the whole simulation, which no candidate can use
 _NO_STATE = ("extras", "obs_dict", "episode_sums", "randomize_buf", "timeout_buf", "time_out_buf", "states_buf")
 
 
@@ -109,7 +112,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 _SCENE = {
-    "root_states": ("m, -, m/s, rad/s", "position, quaternion xyzw, world linear and angular velocity of the first actor"),
+    "root_states": ("m, -, m/s, rad/s", "position, quaternion xyzw, world linear and angular velocity of the robot"),
     "dof_pos": ("rad", "positions of all joints (m for slides)"),
     "dof_vel": ("rad/s", "velocities of all joints (m/s for slides)"),
 }  # fmt: skip

@@ -70,7 +70,11 @@ class Scene:
         self.refusals: dict[str, str] = {}
         self._has_position_drives = rows is not None and bool((rows["stiffness"] > 0).any())
         if rows is not None:
-            for key, name in (("dof_limits_lower", "lower"), ("dof_limits_upper", "upper"), ("effort_limits", "effort")):
+            for key, name in (
+                ("dof_limits_lower", "lower"),
+                ("dof_limits_upper", "upper"),
+                ("effort_limits", "effort"),
+            ):
                 self.limits[key] = torch.tensor(rows[name].astype(float), dtype=torch.float32)
         if rows is None:
             why = "this task has no joints"

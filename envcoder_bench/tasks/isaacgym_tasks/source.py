@@ -73,7 +73,7 @@ def _isaacgymenvs(address: str, name: str) -> Source:
             from isaacgymenvs.tasks import isaacgym_task_map  # type: ignore[import-not-found]
         except Exception as error:
             raise ValueError(f"--task {address}: isaacgymenvs cannot be imported: {one_line(error)}") from error
-        package = Path(isaacgymenvs.__file__).resolve().parent
+        package = Path(str(isaacgymenvs.__file__)).resolve().parent
         configs = {path.stem: path for path in (package / "cfg" / "task").glob("*.yaml")}
         pick(configs, name, "IsaacGymEnvs")
         assets = package.parent / "assets"
@@ -151,7 +151,6 @@ def _legged_gym(address: str, name: str) -> Source:
     folders = () if folder is None else (folder,)
     with isaac_imports(*folders), settings_kept():
         try:
-            import legged_gym.envs  # type: ignore[import-not-found]  # registers the tasks
             from legged_gym.utils import helpers  # type: ignore[import-not-found]
             from legged_gym.utils.task_registry import task_registry  # type: ignore[import-not-found]
         except Exception as error:
@@ -252,6 +251,7 @@ def _file(path: Path, name: str, config: str | None) -> Source:
         except Exception as error:
             raise ValueError(f"--task {path}:{name}: {one_line(error, path.parent)}") from error
     classes = {key: value for key, value in vars(module).items() if isinstance(value, type)}
+    classes = {key: own for key, own in classes.items() if own.__module__ == module.__name__} or classes
     task_class = pick(classes, name, str(path))
     if not any(hasattr(task_class, method) for method in ("pre_physics_step", "post_physics_step")):
         raise ValueError(

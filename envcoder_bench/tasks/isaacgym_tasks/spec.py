@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+import logging
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Callable
@@ -18,10 +20,11 @@ from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
 from envcoder_bench.tasks.isaacgym_tasks.source import Source, find_source
 from envcoder_bench.tasks.isaacgym_tasks.task import SOLVED, IsaacTask
-from envcoder_bench.tasks.outside import mount
+from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
 
+log = logging.getLogger(__name__)
 FITNESS = Path(__file__).resolve().parent / "fitness"
 
 
@@ -34,9 +37,16 @@ def isaac_spec(task: str) -> TaskSpec:
     digest = _digest(source, score)
     folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{digest}"
     _write(folder, source, made, score)
-    mount(source.name, folder)
     train = folder / "train.yaml"
     return TaskSpec(folder, made, folder / "task.yaml", train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
+
+
+def mount_isaac(spec: TaskSpec) -> None:
+    """Make a task's baselines importable, instead of those of another task of the same name and origin."""
+    present = sys.modules.get(f"{PACKAGE}.{spec.name}")
+    if present is not None and Path(present.__path__[0]).parent == spec.folder.parent:
+        unmount(spec.name)
+    mount(spec.name, spec.folder)
 
 
 def make_class(source: Source, facts: Facts, score: Path | None) -> type[IsaacTask]:
@@ -115,12 +125,27 @@ def _write(folder: Path, source: Source, made: type[IsaacTask], score: Path | No
         "task.yaml": yaml.safe_dump(config, sort_keys=False),
     }
     if source.train is not None:
-        files["train.yaml"] = yaml.safe_dump(source.train, sort_keys=False)
+        files["train.yaml"] = yaml.safe_dump(_feedforward(source.train, source.address), sort_keys=False)
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
             scratch.write(content)
         os.replace(scratch.name, folder / name)
+
+
+def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
+    """What of an rl_games YAML makes a plain policy; what is left out and would matter is said."""
+    params = train.get("params") or {}
+    network, config = params.get("network") or {}, params.get("config") or {}
+    algorithm = (params.get("algo") or {}).get("name", "a2c_continuous")
+    lost = [f"params.network.{key}" for key in ("rnn", "cnn") if key in network]
+    lost += [f"params.config.{key}" for key in ("central_value_config",) if key in config]
+    lost += ["params.algo.name"] * (algorithm != "a2c_continuous")
+    if lost:
+        log.warning("%s: its PPO config has %s, which grouped training leaves out", address, ", ".join(lost))
+    kept = {key: network[key] for key in ("mlp", "space") if key in network}
+    left_out = ("central_value_config", "player", "mixed_precision", "use_diagnostics")
+    return {"params": {"network": kept, "config": {k: v for k, v in config.items() if k not in left_out}}}
 
 
 _HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, and makes of actions."""

@@ -67,6 +67,9 @@ class IsaacTask(Task):
         self._draws = Draws(num_envs, self.device)
         self._draws.wrap(self.isaac)
         self.driver: Driver = make_driver(self.isaac, self._gym)
+        with self._draws.call("reset", None, True):  # some tasks make tensors where they observe
+            self.driver.reset(torch.arange(num_envs, device=self.device))
+            self.driver.observe()
         self.scene = Scene(self._gym, self.isaac.sim, num_envs, self.source.address)
         self.num_dofs, self.dt = self.scene.num_dofs, self.driver.dt
         self.dof_names, self.body_names = self.scene.dof_names, self.scene.body_names
@@ -86,7 +89,7 @@ class IsaacTask(Task):
         self.state: dict[str, Tensor] = {}
         self._mirrored: dict[str, Place] = {}
         self._make_state()
-        found = tensors.constants_of(self.isaac, num_envs)
+        found = tensors.constants_of(self.isaac, 0)
         self.constants = {key: found[key] for key in self.constant_names if key in found}
         self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
         self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
@@ -106,9 +109,11 @@ class IsaacTask(Task):
 
     def _make_state(self) -> None:
         for key, place in self.keys.items():
-            own = self._row(place)
-            if own is None:
-                raise ValueError(f"{self.name}: '{key}' is not there with this config: it has another state")
+            own, row = self._row(place), self.rows[place]
+            if own is None and isinstance(tensors.read(self.isaac, place), Tensor):
+                raise ValueError(f"{self.name}: '{key}' has another shape with this config than with the task's own")
+            if own is None:  # made in a step
+                own = torch.zeros(self.num_envs, *row.shape, dtype=row.dtype, device=self.device)
             self._mirrored[key] = place
             # what lies in one piece is read where it is; a task that puts another tensor there is copied from
             self.state[key] = own if own.is_contiguous() else own.contiguous()
@@ -193,11 +198,12 @@ class IsaacTask(Task):
         self._begun = mask.clone()
         if not len(env_ids):
             return
-        self._draws.begin_step(-1 - self.step_count)  # other numbers than those of the step
         kept = tensors.Unmasked(self.isaac, self.rows)
         try:
-            with self._draws.call("reset", env_ids, True):
-                self.driver.reset(env_ids)
+            for own in self._by_group(mask, env_ids):
+                self._reset(own)
+            self._draws.begin_step(-1 - self.step_count)
+            with self._draws.call("observe", None, True):
                 self.driver.observe()
         except Exception as error:
             raise RuntimeError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
@@ -209,6 +215,22 @@ class IsaacTask(Task):
             self.state[SOLVED].masked_fill_(mask, 0.0)
         for key, x in self.default_state.items():
             x.copy_(self.state[key])
+
+    def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
+        """The environments to reset in one call of the task's code; on a CPU those of one group, so that it mixes none.
+
+        On CUDA all of them: nothing is promised there to the bit, and each call costs.
+        """
+        if self.device.type != "cpu":
+            return [env_ids]
+        size = int(self._groups.lanes.max()) + 1
+        found = torch.split(mask, size)
+        return [own.nonzero().flatten() + k * size for k, own in enumerate(found) if bool(own.any())]
+
+    def _reset(self, env_ids: Tensor) -> None:
+        self._draws.begin_step(-1 - self.step_count)  # other numbers than those of the step
+        with self._draws.call("reset", env_ids, True):
+            self.driver.reset(env_ids)
 
     def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         if initial:

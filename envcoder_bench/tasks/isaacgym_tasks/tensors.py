@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Iterator, Tuple
 
 import numpy as np
 import torch
@@ -56,7 +56,7 @@ def write(task: Any, place: Place, x: Tensor) -> None:
 
 def rows_of(task: Any, num_envs: int) -> dict[Place, Row]:
     """The tensors with rows for each environment; ``num_envs`` is a number that no other axis has."""
-    found: Dict[Place, Row] = {}
+    found: dict[Place, Row] = {}
     for place, x in tensors_of(task):
         if x.dim() == 0 or x.shape[0] == 0 or x.shape[0] % num_envs or x.numel() == 0:
             continue
@@ -93,6 +93,8 @@ class Unmasked:
                 continue
             done.add(id(now))
             own = mask if row.repeats == 1 else mask.repeat_interleave(row.repeats)
+            if now.dim() == 0 or len(own) != now.shape[0]:  # it had a row for each environment by chance
+                continue
             own = own.view(-1, *[1] * (now.dim() - 1))
             now.copy_(torch.where(own, now, self._saved[id(before)][1]))
             if now is not before:
@@ -103,15 +105,18 @@ class Unmasked:
 def constants_of(task: Any, num_envs: int) -> dict[str, Tensor]:
     """What a task has without rows for each environment, on the CPU, as far as it is small.
 
-    Attributes that are numbers, lists of them, arrays or tensors, and numbers in dicts, as ``name_key``.
+    These are attributes that are numbers, lists of them, arrays or tensors, and numbers in dicts, as ``name_key``.
+    ``num_envs`` is as in ``rows_of``, or 0: then tensors with rows count, too.
     """
     found: dict[str, Any] = {}
     for name, value in vars(task).items():
         if isinstance(value, dict) and name not in ("cfg", "extras"):
             found.update({f"{name}_{key}": x for key, x in value.items() if isinstance(x, (int, float))})
-        elif _is_numbers(value) or isinstance(value, Tensor):
-            if not (isinstance(value, Tensor) and value.dim() and value.shape[0] == num_envs and num_envs > 1):
+        elif isinstance(value, Tensor):
+            if not (value.dim() and value.shape[0] == num_envs):
                 found[name] = value
+        elif _is_numbers(value):
+            found[name] = value
     made: dict[str, Tensor] = {}
     for name, value in found.items():
         if name.startswith("_") or _BOOKKEEPING.search(name):

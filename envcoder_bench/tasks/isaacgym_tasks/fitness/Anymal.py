@@ -1,7 +1,7 @@
 """Velocity tracking: minus the squared errors of horizontal velocity and yaw rate, m^2/s^2 and rad^2/s^2; at most 0
 
-As in Eureka's Anymal (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/anymal.py: `consecutive_successes`). Averaged over the
-full episode, which nothing ends: a fall would otherwise stop the cost.
+As in Eureka's Anymal (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/anymal.py: `consecutive_successes`).
+Averaged over the full episode, which nothing ends: a fall would otherwise stop the cost.
 """
 
 import torch

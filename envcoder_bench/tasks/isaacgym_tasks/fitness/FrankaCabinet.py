@@ -1,6 +1,7 @@
 """Success rate: fraction of the episodes in which the drawer is opened by more than 0.39 m; 0 to 1
 
-As in Eureka's FrankaCabinet (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/franka_cabinet.py: `successes`).
+As in Eureka's FrankaCabinet (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/franka_cabinet.py:
+`successes`).
 """
 
 ENDS = False

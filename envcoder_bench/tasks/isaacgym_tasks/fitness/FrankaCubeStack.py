@@ -1,6 +1,7 @@
 """Success rate: fraction of the episodes in which cube A stands on cube B, aligned, and is let go; 0 to 1
 
-As in Eureka's FrankaCubeStack (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/franka_cube_stack.py: `successes`).
+As in Eureka's FrankaCubeStack (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/franka_cube_stack.py:
+`successes`).
 """
 
 import torch

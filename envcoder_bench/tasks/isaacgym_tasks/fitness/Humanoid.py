@@ -1,7 +1,7 @@
 """Forward speed: how fast the robot nears its far target, m/s, averaged over the full episode (0 after a fall)
 
-As in Eureka's Humanoid (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/humanoid.py: `consecutive_successes` is the mean of
-the potential's gain, which is the distance to the target over dt).
+As in Eureka's Humanoid (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/humanoid.py: `consecutive_successes`
+is the mean of the potential's gain, which is the distance to the target over dt).
 """
 
 

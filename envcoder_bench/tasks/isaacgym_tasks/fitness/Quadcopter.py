@@ -1,7 +1,7 @@
 """Hovering: minus the distance to the target point, m, averaged over the full episode; at most 0
 
-As in Eureka's Quadcopter (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/quadcopter.py: `consecutive_successes`). Nothing ends
-the episode: a crash would otherwise stop the cost.
+As in Eureka's Quadcopter (Ma et al. 2023, github.com/eureka-research/Eureka, tasks/quadcopter.py:
+`consecutive_successes`). Nothing ends the episode: a crash would otherwise stop the cost.
 """
 
 import torch
