@@ -69,6 +69,7 @@ class CpuEngine(Engine):
             self._mocap[0][...], self._mocap[1][...] = mocap_pos, mocap_quat
         self._first_state = batch.state.copy()
         batch.forward(stage=_VEL)
+        self._stepped = batch.state.copy()
         self._contact = np.zeros((self.num_envs, self.num_bodies, 3))
         self._force = np.zeros((self.num_envs, self.num_dofs))
         self._accelerations, self._sensor = (np.zeros((self.num_envs, len(layout.sensors), 6)) for _ in "12")
@@ -143,6 +144,7 @@ class CpuEngine(Engine):
             if late.size:  # their derived numbers are those of before
                 self._batch.forward(ids=late, stage=_VEL)
             self._read_sensors(bad)
+        self._stepped = self._batch.state.copy()
         self.efforts.zero_()
         self.forces.zero_()
 
@@ -265,6 +267,25 @@ class CpuEngine(Engine):
 
     def read_force_sensors(self, out: Tensor) -> None:
         out.numpy()[...] = self._sensor.reshape(-1, 6)
+
+    def _kept(self) -> dict[str, np.ndarray]:
+        """What a step and the readers depend on, beside the state of the last step: all of it is written in place."""
+        last = {"state": self._batch.state, "contact": self._contact, "force": self._force, "sensor": self._sensor}
+        own = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
+        return {**last, **{name: getattr(self, name).numpy() for name in own}}
+
+    def get_state(self) -> dict[str, Tensor]:
+        kept = {name: torch.from_numpy(np.array(x)) for name, x in {**self._kept(), "stepped": self._stepped}.items()}
+        return {**kept, "blow_ups": torch.tensor(self.blow_ups)}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        # poses and velocities of bodies are those of the last step, whatever was written since
+        self._stepped = state["stepped"].numpy().copy()
+        self._batch.state[...] = self._stepped
+        self._batch.forward(stage=_VEL)
+        for name, x in self._kept().items():
+            x[...] = state[name].numpy()
+        self.blow_ups = int(state["blow_ups"])
 
     def _bound(self, name: str) -> np.ndarray:
         """Return an output that only some tasks read; it is copied out from the first call on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Callable, Tuple, Union
+from typing import Any, Callable, Mapping, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -32,6 +32,25 @@ class Field:
     unit: str
     meaning: str
     source: FieldSource = None
+
+
+@dataclass(frozen=True)
+class EnvGroups:
+    """What a task may know of the groups that share its environments; tensors are ``(num_envs, ...)``.
+
+    Attributes:
+        seeds, lanes: int64, the seed of each environment's group, and its place in the group.
+        actions: the policies' actions, clipped, live, as wide as the widest group's.
+        commands, initial_states, goals: bool, whether a function of the group makes commands, initial states, goals;
+            elsewhere the task's own do.
+    """
+
+    seeds: Tensor
+    lanes: Tensor
+    actions: Tensor
+    commands: Tensor
+    initial_states: Tensor
+    goals: Tensor
 
 
 class Task(ABC):
@@ -63,6 +82,9 @@ class Task(ABC):
         contact_overflows: ``(num_envs,)`` int32, control steps in which the simulator had no room for all contacts or
             constraints of an environment; ``step`` adds to it, and whoever reads it may zero it.
         engine_warnings: what the simulator warned of, by its text, and how often; of all environments together.
+        refusals: functions that candidates of this task cannot define, with the reason.
+        step_count: the environment's counter, which it sets before it calls ``step``, ``prepare_reset`` and ``reset``:
+            random numbers of the task's own depend on it, on the seed and on the lane.
     """
 
     name: str
@@ -86,6 +108,8 @@ class Task(ABC):
     unstable: Tensor
     contact_overflows: Tensor
     engine_warnings: dict[str, int]
+    refusals: Mapping[str, str] = {}
+    step_count: int = 0
 
     @property
     @abstractmethod
@@ -95,6 +119,18 @@ class Task(ABC):
     @abstractmethod
     def set_drive_mode(self, effort: Tensor) -> None:
         """Choose per environment ``(num_envs,)`` bool whether ``step`` commands effort (True) or position targets."""
+
+    def attach(self, groups: EnvGroups) -> None:  # noqa: B027
+        """Learn what the groups are, before ``set_drive_mode``; tasks that need not know do nothing."""
+
+    def prepare_reset(self, mask: Tensor) -> None:  # noqa: B027
+        """Make ``default_state`` what new episodes begin with where ``mask`` is True, if that is not always the same.
+
+        It is called before the groups' functions make initial states, and ``reset`` follows.
+        """
+
+    def restart(self) -> None:  # noqa: B027
+        """Forget what outlives episodes, such as a curriculum; a reset of all environments follows."""
 
     @abstractmethod
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any, Dict
 
 import torch
 
-from envcoder_bench.run.record import device_name
+from envcoder_bench.run.provenance import device_name
 
 Record = Dict[str, Any]
 
