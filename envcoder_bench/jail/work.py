@@ -157,7 +157,7 @@ def _no_drives(*_: object) -> Tensor:
 def _libraries(outside: Sequence[str]) -> dict[str, frozenset[str]]:
     """The modules of this package that files may import from: the helpers, and every task's baselines."""
     found = {name: redirect.helper_names() for name in HELPERS}
-    shipped = [file.parent.name for file in sorted(Path(tasks.__file__).parent.glob("*/task.py"))]
+    shipped = [file.parent.name for file in sorted(Path(tasks.__file__).parent.glob("*/human.py"))]
     for folder in (*shipped, *outside):
         for baseline in BASELINES:
             name = f"{tasks.__name__}.{folder}.{baseline}"
