@@ -13,7 +13,7 @@ from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.sim.mujoco_model import max_constraints, touching_pairs
 
-_CONTACTS_OF_A_SHAPE = 4  # a box at rest on a face; FrankaCabinet's 16 boxes in a drawer need 2 each
+_CONTACTS_OF_A_BODY = 4  # FrankaCabinet, with 16 boxes in a drawer, had 86 of its 31 moving bodies
 _FEWEST_CONTACTS = 16
 
 
@@ -96,11 +96,12 @@ def first_state(layout: Layout, poses: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def room(model: mujoco.MjModel) -> tuple[int, int]:
     """Return for how many contacts and constraint rows an engine that allocates them once makes room in a world.
 
-    Every pair of shapes at once is more than any world has: a few contacts for each moving shape are enough.
+    Every pair of shapes at once is more than any world has: a few contacts for each moving body are enough.
     """
     pairs = touching_pairs(model)
-    shapes = int(np.count_nonzero(model.body_weldid[model.geom_bodyid[np.unique(list(pairs))]])) if pairs else 0
-    contacts = min(sum(pairs.values()), max(_FEWEST_CONTACTS, _CONTACTS_OF_A_SHAPE * shapes))
+    bodies = np.unique(model.geom_bodyid[np.unique(list(pairs))]) if pairs else np.zeros(0, dtype=np.int64)
+    moving = int(np.count_nonzero(model.body_weldid[bodies]))
+    contacts = min(sum(pairs.values()), max(_FEWEST_CONTACTS, _CONTACTS_OF_A_BODY * moving))
     return max(contacts, min(len(pairs), 2 * contacts)), max_constraints(model, pairs, contacts)
 
 

@@ -223,7 +223,9 @@ def test_dropped_contacts_are_counted_and_told_once(tmp_path, monkeypatch, caplo
     monkeypatch.setattr(engine_warp, "_LOOK_EVERY", 2)
     with caplog.at_level(logging.WARNING, logger="envcoder_bench.isaacgym"):
         scene = Scene((gym.create_box(None, 0.2, 0.2, 0.2, options()), pose(0, 0, 0.1)), ground=True)
-        scene.step(10)
+        scene.step(6)
+        scene.root.tolist()  # on CUDA the count is copied when the steps before have ended
+        scene.step(6)
     assert scene.sim.engine.overflows.item() >= 10
     assert sum("contacts" in r.message for r in caplog.records) == 1
 
