@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import numpy as np
+import torch
 
 from envcoder_bench.isaacgym import terrain
 from envcoder_bench.isaacgym.asset import Asset
@@ -25,21 +26,27 @@ from envcoder_bench.isaacgym.params import (
     TriangleMeshParams,
     tell_ignored,
 )
-from envcoder_bench.isaacgym.simulation import Env, Simulation, copied, new_env
-from envcoder_bench.isaacgym.transforms import Transform, Vec3
+from envcoder_bench.isaacgym.simulation import Env, Simulation, new_env
+from envcoder_bench.isaacgym.transforms import Quat, Transform, Vec3
 
 
 class SceneMethods:
     """Recording a scene. Everything here runs before the simulation is compiled, unless its text says otherwise."""
 
     def create_sim(self, compute_device: int, graphics_device: int, engine: int, params: SimParams) -> Simulation:
-        """Return an empty simulation."""
+        """Return an empty simulation; with the GPU pipeline it is on the CUDA device ``compute_device``."""
         if engine != SIM_PHYSX:
             raise NotImplementedError("create_sim: SIM_FLEX is not supported; use SIM_PHYSX")
-        if params.use_gpu_pipeline:
-            raise NotImplementedError("create_sim: there is no CUDA engine yet; use the CPU pipeline (pipeline=cpu)")
         tell_ignored("SimParams", params.ignored())
-        return Simulation(params)
+        if not params.use_gpu_pipeline:
+            return Simulation(params)
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not 0 <= compute_device < count:
+            raise RuntimeError(
+                f"create_sim: the GPU pipeline was asked for on CUDA device {compute_device}, but torch "
+                f"{torch.__version__} sees {count}; use the CPU pipeline (sim_device=cpu pipeline=cpu)"
+            )
+        return Simulation(params, f"cuda:{compute_device}")
 
     def destroy_sim(self, sim: Simulation) -> None:
         sim.envs.clear()
@@ -125,9 +132,9 @@ class SceneMethods:
     ) -> int:
         """Place an asset in an environment; returns its number there."""
         env.sim.record("create_actor")
-        properties = asset.dof_properties.copy()
-        shapes, tendons = copied(asset.shapes), copied(asset.tendons)
-        env.actors.append(Actor(asset, name, copy.deepcopy(pose), group, filter, properties, shapes, tendons))
+        # shapes and tendons are the asset's until a task sets others: nobody changes these lists
+        own = (asset.dof_properties.copy(), asset.shapes, asset.tendons)
+        env.actors.append(Actor(asset, name, Transform(Vec3(*pose.p), Quat(*pose.r)), group, filter, *own))
         return len(env.actors) - 1
 
     def create_rigid_body_attractor(self, env: Env, properties: AttractorProperties) -> int:
@@ -166,7 +173,7 @@ class SceneMethods:
     def get_actor_index(self, env: Env, actor: int, domain: int) -> int:
         if domain in (DOMAIN_ACTOR, DOMAIN_ENV):
             return actor
-        return sum(len(e.actors) for e in env.sim.envs[: env.index]) + actor
+        return env.index * len(env.sim.envs[0].actors) + actor  # all environments have the same list
 
     def find_actor_index(self, env: Env, name: str, domain: int) -> int:
         actor = self.find_actor_handle(env, name)
@@ -209,7 +216,7 @@ class SceneMethods:
         body = find(env.actors[actor].asset.body_names, name)
         if body < 0 or domain == DOMAIN_ACTOR:
             return body
-        before = 0 if domain == DOMAIN_ENV else sum(self.get_env_rigid_body_count(e) for e in env.sim.envs[: env.index])
+        before = 0 if domain == DOMAIN_ENV else env.index * self.get_env_rigid_body_count(env.sim.envs[0])
         return before + env.first_body(actor) + body
 
     def find_actor_dof_handle(self, env: Env, actor: int, name: str) -> int:
@@ -219,7 +226,7 @@ class SceneMethods:
         dof = find(env.actors[actor].asset.dof_names, name)
         if dof < 0 or domain == DOMAIN_ACTOR:
             return dof
-        before = 0 if domain == DOMAIN_ENV else sum(self.get_env_dof_count(e) for e in env.sim.envs[: env.index])
+        before = 0 if domain == DOMAIN_ENV else env.index * self.get_env_dof_count(env.sim.envs[0])
         return before + env.first_dof(actor) + dof
 
     def get_rigid_transform(self, env: Env, body: int) -> Transform:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import dataclass, field
 from typing import Callable
 
@@ -17,6 +18,8 @@ from envcoder_bench.isaacgym.layout import Actor, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
 from envcoder_bench.isaacgym.terrain import Terrain
 from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
+
+ENGINE_VARIABLE = "ENVCODER_BENCH_ISAACGYM_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
 
 
 @dataclass
@@ -55,8 +58,8 @@ class Simulation:
     as one layout, and ``engine`` is there. Tensors are allocated once and filled by ``refresh``.
     """
 
-    def __init__(self, params: SimParams) -> None:
-        self.params = params
+    def __init__(self, params: SimParams, device: str = "cpu") -> None:
+        self.params, self.device = params, device
         self.planes: list[PlaneParams] = []
         self.terrains: list[Terrain] = []
         self.envs: list[Env] = []
@@ -89,8 +92,6 @@ class Simulation:
             raise RuntimeError(f"{what} after prepare_sim, or after a tensor was acquired: the scene is compiled")
 
     def _compile(self) -> None:
-        from envcoder_bench.isaacgym.engine_cpu import CpuEngine
-
         if not self.envs or not self.envs[0].actors:
             raise RuntimeError("the simulation has no actor: call create_env and create_actor before prepare_sim")
         first = self.envs[0]
@@ -100,7 +101,7 @@ class Simulation:
             first.actors, first.attractors, self.params, self.planes, self.terrains, first.force_sensors
         )
         poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
-        self._engine = engine = CpuEngine(self._layout, poses)
+        self._engine = engine = self._make_engine(self._layout, poses)
         rows = [np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs]
         if engine.num_dofs:
             engine.set_dof_properties(None, slice(0, engine.num_dofs), np.stack(rows))
@@ -114,6 +115,16 @@ class Simulation:
                     actor_properties.apply_shapes(env, k)
                 if actor.tendons != model.tendons or any(t.stiffness for t in actor.tendons):
                     actor_properties.apply_tendons(env, k)
+
+    def _make_engine(self, layout: Layout, poses: np.ndarray) -> Engine:
+        """Return MuJoCo Warp's engine for a CUDA device, or where ``ENGINE_VARIABLE`` asks for it, else the CPU's."""
+        if self.device == "cpu" and os.environ.get(ENGINE_VARIABLE, "") != "warp":
+            from envcoder_bench.isaacgym.engine_cpu import CpuEngine
+
+            return CpuEngine(layout, poses)
+        from envcoder_bench.isaacgym.engine_warp import WarpEngine
+
+        return WarpEngine(layout, poses, self.device)
 
     @staticmethod
     def _check_alike(first: Env, env: Env) -> None:
@@ -154,7 +165,7 @@ class Simulation:
     def body_pose(self, env: Env, handle: int) -> Transform:
         """Return the pose of a body of an environment: as recorded, or of the last step where it is compiled."""
         if self.compiled:
-            out = torch.zeros(self.engine.num_envs * self.engine.num_bodies, 13)
+            out = torch.zeros(self.engine.num_envs * self.engine.num_bodies, 13, device=self.engine.device)
             self.engine.read_bodies(out)
             x, y, z, qx, qy, qz, qw = out[env.index * self.engine.num_bodies + handle, :7].tolist()
             return pose_object(np.array([x, y, z, qw, qx, qy, qz]))
