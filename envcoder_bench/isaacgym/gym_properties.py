@@ -46,7 +46,7 @@ class PropertyMethods:
         before = self.get_actor_rigid_body_properties(env, actor)
         env.actors[actor].bodies = actor_properties.with_inertias(properties, before)
         if env.sim.compiled:
-            actor_properties.apply_bodies(env, actor)
+            actor_properties.apply_bodies(env, actor, before)
         return True
 
     def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:

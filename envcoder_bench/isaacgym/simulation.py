@@ -109,8 +109,10 @@ class Simulation:
             for k, (actor, model) in enumerate(zip(env.actors, first.actors)):
                 if actor.scale != 1.0 or actor.asset is not model.asset:
                     actor_properties.apply_sizes(env, k)
-                if actor.bodies is not None or actor.asset is not model.asset:
+                if actor.asset is not model.asset:
                     actor_properties.apply_bodies(env, k)
+                elif actor.bodies is not None:
+                    actor_properties.apply_bodies(env, k, actor.asset.body_properties())
                 if [s.friction for s in actor.shapes] != [s.friction for s in model.shapes]:
                     actor_properties.apply_shapes(env, k)
                 if actor.tendons != model.tendons or any(t.stiffness for t in actor.tendons):
