@@ -15,6 +15,7 @@ from envcoder_bench.sim.mujoco_model import max_constraints, touching_pairs
 
 _CONTACTS_OF_A_BODY = 4  # FrankaCabinet, with 16 boxes in a drawer, had 86 of its 31 moving bodies
 _FEWEST_CONTACTS = 16
+_LEAST_WEIGHT = 1e-3
 
 
 @dataclass
@@ -103,6 +104,19 @@ def room(model: mujoco.MjModel) -> tuple[int, int]:
     moving = int(np.count_nonzero(model.body_weldid[bodies]))
     contacts = min(sum(pairs.values()), max(_FEWEST_CONTACTS, _CONTACTS_OF_A_BODY * moving))
     return max(contacts, min(len(pairs), 2 * contacts)), max_constraints(model, pairs, contacts)
+
+
+def least_weights(model: mujoco.MjModel) -> np.ndarray:
+    """Return ``(nbody,)`` least translational inverse weights, as fractions of the rotational ones, m^2.
+
+    MuJoCo makes a contact as stiff as its bodies are heavy at their centres of mass. A link whose centre lies on its
+    joint's axis seems immovable; two of them touch with a stiffness of 1e15, which float32 cannot solve. But they
+    touch at a distance from the axis, so a little of what rotation yields there is taken at least.
+    """
+    reach = np.zeros(model.nbody)
+    distance = np.linalg.norm(model.geom_pos - model.body_ipos[model.geom_bodyid], axis=1) + model.geom_rbound
+    np.maximum.at(reach, model.geom_bodyid, distance)
+    return _LEAST_WEIGHT * reach**2
 
 
 def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
