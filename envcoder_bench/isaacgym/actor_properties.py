@@ -36,9 +36,8 @@ def with_inertias(new: list[RigidBodyProperties], old: list[RigidBodyProperties]
     """
     bodies = copy.deepcopy(new)
     for body, before in zip(bodies, old):
-        inertia = matrix(body.inertia)
-        if body.mass != before.mass and np.allclose(inertia, matrix(before.inertia), rtol=1e-6, atol=0):
-            body.inertia = Mat33.of(inertia * (body.mass / before.mass))
+        if body.mass != before.mass and np.allclose(matrix(body.inertia), matrix(before.inertia), rtol=1e-6, atol=0):
+            body.inertia = Mat33.of(matrix(body.inertia) * (body.mass / before.mass))
     return bodies
 
 
@@ -52,13 +51,15 @@ def scaled(bodies: list[RigidBodyProperties], factor: float) -> list[RigidBodyPr
     return bodies
 
 
-def apply_bodies(env: Env, number: int) -> None:
-    """Give the engine an actor's masses, centres and inertias."""
+def apply_bodies(env: Env, number: int, before: list[RigidBodyProperties] | None = None) -> None:
+    """Give the engine an actor's masses, centres and inertias: those that differ from ``before``, or all."""
     actor = env.actors[number]
     bodies = actor.asset.body_properties() if actor.bodies is None else actor.bodies
-    for index, body in enumerate(bodies, start=env.first_body(number)):
-        com = np.array(list(body.com))
-        env.sim.engine.set_body_mass(env.index, index, body.mass, com, matrix(body.inertia))
+    for index, body in enumerate(bodies):
+        if before is None or body != before[index]:
+            com = np.array(list(body.com))
+            place = env.first_body(number) + index
+            env.sim.engine.set_body_mass(env.index, place, body.mass, com, matrix(body.inertia))
 
 
 def apply_shapes(env: Env, number: int) -> None:

@@ -48,6 +48,7 @@ class Asset:
         self.options = copy.deepcopy(options)
         self.fixed = bool(options.fix_base_link)
         self.sensors: list[tuple[int, Transform]] = []
+        self._bodies: list[RigidBodyProperties] | None = None
         tell_ignored("AssetOptions", options.ignored())
         try:
             self.model = self.rooted().compile()
@@ -82,12 +83,12 @@ class Asset:
         return spec
 
     def body_properties(self) -> list[RigidBodyProperties]:
-        """Return mass, centre and inertia of each body."""
-        m = self.model
-        return [
-            body_properties(m.body_mass[b], m.body_ipos[b], m.body_iquat[b], m.body_inertia[b])
-            for b in range(1, m.nbody)
-        ]
+        """Return mass, centre and inertia of each body: a copy."""
+        if self._bodies is None:
+            m = self.model
+            parts = (m.body_mass, m.body_ipos, m.body_iquat, m.body_inertia)
+            self._bodies = [body_properties(*(part[b] for part in parts)) for b in range(1, m.nbody)]
+        return copy.deepcopy(self._bodies)
 
     def structure(self) -> tuple:
         """Return what must agree of two assets that different environments hold in the same place.

@@ -17,6 +17,7 @@ import numpy as np
 from envcoder_bench.isaacgym.collisions import GROUND, ShapeClass, may_touch
 
 SPIN, ROLL = 0.005, 0.0001  # MuJoCo's defaults; without effect in contacts of three dimensions
+MIN_FRICTION = 1e-3  # MuJoCo Warp, in single precision, blows up at 1e-4
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Pairs:
 
     def friction(self, pairs: np.ndarray, shapes: Sequence[float]) -> np.ndarray:
         """Return MuJoCo's ``(len(pairs), 5)`` friction of some pairs, where all shapes have the friction given."""
-        mean = np.array([*shapes, *self.grounds])[self.surfaces[pairs]].mean(axis=1)
+        mean = np.maximum(np.array([*shapes, *self.grounds])[self.surfaces[pairs]].mean(axis=1), MIN_FRICTION)
         return np.stack([mean, mean, *(np.full(len(pairs), v) for v in (SPIN, ROLL, ROLL))], axis=1)
 
 
@@ -69,7 +70,7 @@ def add_pairs(
     """Add pairs of the surfaces ``names`` to a specification; returns the pairs' names."""
     added = []
     for a, b in pairs:
-        name, mean = f"pair {a} {b}", 0.5 * (friction[a] + friction[b])
+        name, mean = f"pair {a} {b}", max(0.5 * (friction[a] + friction[b]), MIN_FRICTION)
         spec.add_pair(
             name=name, geomname1=names[a], geomname2=names[b], condim=3, friction=[mean, mean, SPIN, ROLL, ROLL]
         )

@@ -13,7 +13,14 @@ from torch import Tensor
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import ActorPlace, Layout
-from envcoder_bench.isaacgym.numerics import dofs_above, drives, first_state, mass_addresses, principal_axes
+from envcoder_bench.isaacgym.numerics import (
+    dofs_above,
+    drives,
+    first_state,
+    least_weights,
+    mass_addresses,
+    principal_axes,
+)
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.isaacgym.transforms import pose_array
 from envcoder_bench.sim.mujoco_log import collected
@@ -53,6 +60,7 @@ class CpuEngine(Engine):
         self._stiffness, self._damping = batch.expand("jnt_stiffness"), batch.expand("dof_damping")
         self._armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
         self._gravity = batch.expand("opt.gravity")
+        self._least_weights = least_weights(model)
         self._outputs: dict[str, np.ndarray] = {}
         self._constants_changed = True  # the armature counts in them
 
@@ -115,6 +123,8 @@ class CpuEngine(Engine):
     def step(self) -> None:
         if self._constants_changed:
             self._batch.set_const()
+            weights = self._batch.expand("body_invweight0")
+            np.maximum(weights[:, :, 0], self._least_weights * weights[:, :, 1], out=weights[:, :, 0])
             self._constants_changed = False
         mode, stiffness, damping = self._drive.values()
         position, velocity = self.position_targets.numpy(), self.velocity_targets.numpy()

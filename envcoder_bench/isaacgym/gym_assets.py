@@ -33,6 +33,12 @@ def tell_unused_tendon_properties(new: list[TendonProperties], old: list[TendonP
     tell_ignored("TendonProperties", changed)
 
 
+def check_force_sensor(method: str, properties: ForceSensorProperties | None) -> None:
+    """Raise where a sensor is to leave something out."""
+    if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
+        raise NotImplementedError(f"{method}: only the default ForceSensorProperties are supported")
+
+
 class AssetMethods:
     """Loading assets and asking for their parts."""
 
@@ -132,8 +138,7 @@ class AssetMethods:
         self, asset: Asset, body: int, pose: Transform, properties: ForceSensorProperties | None = None
     ) -> int:
         """Add a sensor of the net force and torque on a body, for actors created later."""
-        if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
-            raise NotImplementedError("create_asset_force_sensor: only the default ForceSensorProperties are supported")
+        check_force_sensor("create_asset_force_sensor", properties)
         if not 0 <= body < len(asset.body_names):
             raise IndexError(f"create_asset_force_sensor: {asset.name} has {len(asset.body_names)} bodies, no {body}")
         asset.sensors.append((body, copy.deepcopy(pose)))

@@ -7,9 +7,9 @@ import copy
 import numpy as np
 import torch
 
-from envcoder_bench.isaacgym import actor_properties, terrain
+from envcoder_bench.isaacgym import terrain
 from envcoder_bench.isaacgym.asset import Asset
-from envcoder_bench.isaacgym.gym_assets import find, tell_unused_shape_properties, tell_unused_tendon_properties
+from envcoder_bench.isaacgym.gym_assets import check_force_sensor, find
 from envcoder_bench.isaacgym.layout import Actor
 from envcoder_bench.isaacgym.params import (
     AXIS_ALL,
@@ -19,19 +19,14 @@ from envcoder_bench.isaacgym.params import (
     INVALID_HANDLE,
     SIM_PHYSX,
     AttractorProperties,
+    ForceSensorProperties,
     HeightFieldParams,
     PlaneParams,
     SimParams,
     TriangleMeshParams,
     tell_ignored,
 )
-from envcoder_bench.isaacgym.properties import (
-    DOF_PROPERTIES,
-    RigidBodyProperties,
-    RigidShapeProperties,
-    TendonProperties,
-)
-from envcoder_bench.isaacgym.simulation import Env, Simulation, copied, new_env
+from envcoder_bench.isaacgym.simulation import Env, Simulation, new_env
 from envcoder_bench.isaacgym.transforms import Quat, Transform, Vec3
 
 
@@ -150,6 +145,16 @@ class SceneMethods:
         env.attractors.append(copy.deepcopy(properties))
         return len(env.attractors) - 1
 
+    def create_force_sensor(
+        self, env: Env, body: int, pose: Transform, properties: ForceSensorProperties | None = None
+    ) -> int:
+        """Add a sensor of the net force and torque on a body of the environment, after those of the assets."""
+        env.sim.record("create_force_sensor")
+        check_force_sensor("create_force_sensor", properties)
+        env.body(body)  # raises where there is none
+        env.force_sensors.append((body, copy.deepcopy(pose)))
+        return sum(len(actor.asset.sensors) for actor in env.actors) + len(env.force_sensors) - 1
+
     def get_actor_count(self, env: Env) -> int:
         return len(env.actors)
 
@@ -227,88 +232,6 @@ class SceneMethods:
     def get_rigid_transform(self, env: Env, body: int) -> Transform:
         """Return a body's pose: where it was placed, or after the last ``simulate``."""
         return env.sim.body_pose(env, body)
-
-    def get_actor_dof_properties(self, env: Env, actor: int) -> np.ndarray:
-        return env.actors[actor].dof_properties.copy()
-
-    def set_actor_dof_properties(self, env: Env, actor: int, properties: np.ndarray) -> bool:
-        """Set drives, limits and armature of an actor's DOFs, at any time; friction has no effect."""
-        rows = np.array(properties, dtype=DOF_PROPERTIES)
-        if rows.shape != env.actors[actor].dof_properties.shape:
-            expected = env.actors[actor].dof_properties.shape[0]
-            raise ValueError(f"set_actor_dof_properties: {rows.shape[0]} rows for {expected} DOFs")
-        tell_ignored("set_actor_dof_properties", ["friction"] if rows["friction"].any() else [])
-        env.actors[actor].dof_properties = rows
-        if env.sim.compiled:
-            first = env.first_dof(actor)
-            env.sim.engine.set_dof_properties(env.index, slice(first, first + len(rows)), rows)
-        return True
-
-    def get_actor_rigid_body_properties(self, env: Env, actor: int) -> list[RigidBodyProperties]:
-        record = env.actors[actor]
-        return record.asset.body_properties() if record.bodies is None else copied(record.bodies)
-
-    def set_actor_rigid_body_properties(
-        self, env: Env, actor: int, properties: list[RigidBodyProperties], recomputeInertia: bool = False
-    ) -> bool:
-        """Set masses, centres and inertias, at any time. A new mass alone scales the inertia."""
-        before = self.get_actor_rigid_body_properties(env, actor)
-        env.actors[actor].bodies = actor_properties.with_inertias(properties, before)
-        if env.sim.compiled:
-            actor_properties.apply_bodies(env, actor)
-        return True
-
-    def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:
-        return copied(env.actors[actor].shapes)
-
-    def set_actor_rigid_shape_properties(self, env: Env, actor: int, properties: list[RigidShapeProperties]) -> bool:
-        """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect."""
-        if env.sim.compiled and [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:
-            raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
-        tell_unused_shape_properties(properties)
-        env.actors[actor].shapes = copied(properties)
-        if env.sim.compiled:
-            actor_properties.apply_shapes(env, actor)
-        return True
-
-    def get_actor_tendon_count(self, env: Env, actor: int) -> int:
-        return len(env.actors[actor].tendons)
-
-    def get_actor_tendon_name(self, env: Env, actor: int, index: int) -> str:
-        return env.actors[actor].asset.tendon_names[index]
-
-    def get_actor_tendon_properties(self, env: Env, actor: int) -> list[TendonProperties]:
-        return copied(env.actors[actor].tendons)
-
-    def set_actor_tendon_properties(self, env: Env, actor: int, properties: list[TendonProperties]) -> bool:
-        """Set the tendons' damping and stiffness, at any time; the stiffness of their limits stays MuJoCo's."""
-        tell_unused_tendon_properties(properties, env.actors[actor].tendons)
-        env.actors[actor].tendons = copied(properties)
-        if env.sim.compiled:
-            actor_properties.apply_tendons(env, actor)
-        return True
-
-    def get_actor_scale(self, env: Env, actor: int) -> float:
-        return env.actors[actor].scale
-
-    def set_actor_scale(self, env: Env, actor: int, scale: float) -> bool:
-        """Set an actor's size relative to its asset, at any time.
-
-        Shapes, joints' places, limits of prismatic joints, masses and inertias follow. An actor with collision meshes
-        keeps its scale of 1: others raise ``NotImplementedError``.
-        """
-        record, scale = env.actors[actor], float(np.ravel(scale)[0])
-        actor_properties.check_scale(record, scale)
-        factor = scale / record.scale
-        if factor == 1.0:
-            return True
-        record.bodies = actor_properties.scaled(self.get_actor_rigid_body_properties(env, actor), factor)
-        record.scale = scale
-        if env.sim.compiled:
-            actor_properties.apply_sizes(env, actor)
-            actor_properties.apply_bodies(env, actor)
-        rows = actor_properties.scaled_limits(record.dof_properties, record, factor)
-        return self.set_actor_dof_properties(env, actor, rows)
 
     def enable_actor_dof_force_sensors(self, env: Env, actor: int) -> bool:
         """Do nothing: all DOFs report their drives' forces."""

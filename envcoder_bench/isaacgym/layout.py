@@ -99,6 +99,7 @@ def build(
     params: SimParams,
     planes: list[PlaneParams],
     terrains: Sequence[Terrain] = (),
+    force_sensors: Sequence[tuple[int, Transform]] = (),
 ) -> Layout:
     """Compile one environment.
 
@@ -129,6 +130,7 @@ def build(
     for actor in actors:
         sensors += [(first + body, pose) for body, pose in actor.asset.sensors]
         first += len(actor.asset.body_names)
+    sensors += force_sensors
     for body, _ in sensors:
         for kind in (_SENSORS.mjSENS_FRAMELINACC, _SENSORS.mjSENS_FRAMEANGACC):
             spec.add_sensor(type=kind, objtype=_BODY, objname=names[body])

@@ -13,8 +13,9 @@ from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.sim.mujoco_model import max_constraints, touching_pairs
 
-_CONTACTS_OF_A_SHAPE = 4  # a box at rest on a face; FrankaCabinet's 16 boxes in a drawer need 2 each
+_CONTACTS_OF_A_BODY = 4  # FrankaCabinet, with 16 boxes in a drawer, had 86 of its 31 moving bodies
 _FEWEST_CONTACTS = 16
+_LEAST_WEIGHT = 1e-3
 
 
 @dataclass
@@ -96,12 +97,26 @@ def first_state(layout: Layout, poses: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def room(model: mujoco.MjModel) -> tuple[int, int]:
     """Return for how many contacts and constraint rows an engine that allocates them once makes room in a world.
 
-    Every pair of shapes at once is more than any world has: a few contacts for each moving shape are enough.
+    Every pair of shapes at once is more than any world has: a few contacts for each moving body are enough.
     """
     pairs = touching_pairs(model)
-    shapes = int(np.count_nonzero(model.body_weldid[model.geom_bodyid[np.unique(list(pairs))]])) if pairs else 0
-    contacts = min(sum(pairs.values()), max(_FEWEST_CONTACTS, _CONTACTS_OF_A_SHAPE * shapes))
+    bodies = np.unique(model.geom_bodyid[np.unique(list(pairs))]) if pairs else np.zeros(0, dtype=np.int64)
+    moving = int(np.count_nonzero(model.body_weldid[bodies]))
+    contacts = min(sum(pairs.values()), max(_FEWEST_CONTACTS, _CONTACTS_OF_A_BODY * moving))
     return max(contacts, min(len(pairs), 2 * contacts)), max_constraints(model, pairs, contacts)
+
+
+def least_weights(model: mujoco.MjModel) -> np.ndarray:
+    """Return ``(nbody,)`` least translational inverse weights, as fractions of the rotational ones, m^2.
+
+    MuJoCo makes a contact as stiff as its bodies are heavy at their centres of mass. A link whose centre lies on its
+    joint's axis seems immovable; two of them touch with a stiffness of 1e15, which float32 cannot solve. But they
+    touch at a distance from the axis, so a little of what rotation yields there is taken at least.
+    """
+    reach = np.zeros(model.nbody)
+    distance = np.linalg.norm(model.geom_pos - model.body_ipos[model.geom_bodyid], axis=1) + model.geom_rbound
+    np.maximum.at(reach, model.geom_bodyid, distance)
+    return _LEAST_WEIGHT * reach**2
 
 
 def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,15 @@ class Mat33:
     def of(values: np.ndarray) -> Mat33:
         return Mat33(*(Vec3(*row) for row in values))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mat33) and (self.x, self.y, self.z) == (other.x, other.y, other.z)
+
+    def __hash__(self) -> int:
+        return hash((self.x, self.y, self.z))
+
+    def __deepcopy__(self, memo: dict) -> Mat33:
+        return Mat33(Vec3(*self.x), Vec3(*self.y), Vec3(*self.z))
+
 
 class Scalars:
     """Properties whose numbers may be set from arrays and tensors of one element, as task code does."""
@@ -46,6 +56,13 @@ class Scalars:
         if isinstance(getattr(type(self), name, None), (float, int)):  # the field's default
             value = type(getattr(type(self), name))(value.item() if hasattr(value, "item") else value)
         object.__setattr__(self, name, value)
+
+    def __deepcopy__(self, memo: dict) -> Scalars:
+        """Copy quickly: tasks copy the properties of thousands of actors."""
+        new = object.__new__(type(self))
+        for name, value in vars(self).items():
+            new.__dict__[name] = value if isinstance(value, (int, float)) else copy.deepcopy(value, memo)
+        return new
 
 
 @dataclass

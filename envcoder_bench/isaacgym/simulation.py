@@ -31,6 +31,7 @@ class Env:
     origin: Vec3
     actors: list[Actor] = field(default_factory=list)
     attractors: list[AttractorProperties] = field(default_factory=list)
+    force_sensors: list[tuple[int, Transform]] = field(default_factory=list)  # beside those of the assets
 
     def first_body(self, actor: int) -> int:
         """Return the index in the environment of an actor's root body."""
@@ -42,10 +43,11 @@ class Env:
 
     def body(self, handle: int) -> tuple[int, int]:
         """Return the actor of a body of the environment, and the body's index in it."""
+        index = handle
         for k, actor in enumerate(self.actors):
-            if handle < len(actor.asset.body_names):
-                return k, handle
-            handle -= len(actor.asset.body_names)
+            if 0 <= index < len(actor.asset.body_names):
+                return k, index
+            index -= len(actor.asset.body_names)
         raise IndexError(f"environment {self.index} has no body {handle}")
 
 
@@ -95,7 +97,9 @@ class Simulation:
         first = self.envs[0]
         for env in self.envs[1:]:
             self._check_alike(first, env)
-        self._layout = layouts.build(first.actors, first.attractors, self.params, self.planes, self.terrains)
+        self._layout = layouts.build(
+            first.actors, first.attractors, self.params, self.planes, self.terrains, first.force_sensors
+        )
         poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
         self._engine = engine = self._make_engine(self._layout, poses)
         rows = [np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs]
@@ -105,8 +109,10 @@ class Simulation:
             for k, (actor, model) in enumerate(zip(env.actors, first.actors)):
                 if actor.scale != 1.0 or actor.asset is not model.asset:
                     actor_properties.apply_sizes(env, k)
-                if actor.bodies is not None or actor.asset is not model.asset:
+                if actor.asset is not model.asset:
                     actor_properties.apply_bodies(env, k)
+                elif actor.bodies is not None:
+                    actor_properties.apply_bodies(env, k, actor.asset.body_properties())
                 if [s.friction for s in actor.shapes] != [s.friction for s in model.shapes]:
                     actor_properties.apply_shapes(env, k)
                 if actor.tendons != model.tendons or any(t.stiffness for t in actor.tendons):
@@ -129,6 +135,9 @@ class Simulation:
                 f"environment {env.index} has {len(env.actors)} actors, the first {len(first.actors)}; all "
                 "environments need the same list of assets"
             )
+        sensors = [[(body, *pose_array(pose)) for body, pose in e.force_sensors] for e in (first, env)]
+        if sensors[0] != sensors[1]:
+            raise NotImplementedError(f"environment {env.index} has other force sensors than the first environment")
         relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
         for k, (a, b) in enumerate(zip(first.actors, env.actors)):
             if a.asset is not b.asset and a.asset.structure() != b.asset.structure():

@@ -13,7 +13,7 @@ import torch
 import warp as wp
 
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import Drives, drives, principal_axes
+from envcoder_bench.isaacgym.numerics import Drives, drives, least_weights, principal_axes
 from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 
 # what mj_setConst computes from masses and armatures, and mujoco_warp reads
@@ -34,6 +34,7 @@ class WarpProperties:
         self._dofs = np.zeros((1, len(layout.dof_qpos)), DOF_PROPERTIES)
         self._own: dict[str, np.ndarray] = {}  # fields of which each world has a row
         self._changed: set[str] = set()
+        self._least_weights = least_weights(host)
         self._moved = True
         self.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
         self.stiffness, self.damping, self.max_velocity = (wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in "123")
@@ -135,6 +136,8 @@ class WarpProperties:
         if len(self._dofs) == 1 and not self._own.keys() & set(mujoco.MjModel._setconst_inputs):
             self._host.dof_armature[self._layout.dof_qvel] = drives(self._dofs).armature[0]
             mujoco.mj_setConst(self._host, mujoco.MjData(self._host))
+            weights = self._host.body_invweight0
+            weights[:, 0] = np.maximum(weights[:, 0], self._least_weights * weights[:, 1])
             for name in _CONSTANTS:
                 self._upload(name, getattr(self._host, name)[None])
             return
@@ -145,6 +148,9 @@ class WarpProperties:
         # not the kinematic constants: they would replace the attractors' targets
         groups = int(mjw.SetConstGroup.FIXED | mjw.SetConstGroup.INERT0)
         mjw.set_const(self._model, self._data, groups=groups)
+        weights = wp.to_torch(self._model.body_invweight0)
+        least = torch.tensor(self._least_weights, dtype=torch.float32).to(weights.device)
+        weights[..., 0] = torch.maximum(weights[..., 0], least * weights[..., 1])
 
     def _upload(self, name: str, rows: np.ndarray) -> None:
         """Replace the values of a field of the model by ``(1 or num_envs, ...)``."""

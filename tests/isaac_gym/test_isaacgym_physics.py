@@ -365,3 +365,23 @@ def test_environments_are_alone_bit_by_bit(tmp_path):
     for scene in (few, many):
         scene.step(50, effort=0.1)
     assert torch.equal(few.bodies[:3], many.bodies[12:])
+
+
+def test_a_sensor_of_an_environment_comes_after_those_of_its_assets():
+    asset = box()
+    gym.create_asset_force_sensor(asset, 0, gymapi.Transform())
+    sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
+    sim.params.gravity = gymapi.Vec3(0, 0, -G)
+    turned = gymapi.Transform(gymapi.Vec3(), gymapi.Quat.from_axis_angle(gymapi.Vec3(1, 0, 0), np.pi))
+    for _ in range(2):
+        env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+        gym.create_actor(env, asset, pose(0, 0, 5), "box", 0, 0)
+        assert gym.create_force_sensor(env, 0, turned) == 1
+        with pytest.raises(IndexError, match="no body 1"):
+            gym.create_force_sensor(env, 1, turned)
+    gym.prepare_sim(sim)
+    sensors = gym.acquire_force_sensor_tensor(sim)
+    gym.simulate(sim)
+    gym.refresh_force_sensor_tensor(sim)
+    weight = gym.get_actor_rigid_body_properties(env, 0)[0].mass * G
+    assert sensors[:, 2].tolist() == pytest.approx([-weight, weight] * 2, rel=1e-4)
