@@ -83,28 +83,25 @@ Grid = tuple  # heights, spacing, corner
 def _grid(points: np.ndarray, faces: np.ndarray) -> Grid | None:
     """Return the height field whose triangles these are, or None.
 
-    Vertices are the nodes row by row; the triangles are two for each cell. Nodes may have been moved by one cell, to
-    make walls vertical: only the heights count.
+    Vertices are the nodes row by row; the triangles are two for each cell, with either diagonal. Nodes may have been
+    moved by one cell, to make walls vertical: only the heights count.
     """
-    columns = int(faces[0].max() - faces[0].min()) - 1
-    if columns < 2 or len(points) % columns:
-        return None
-    rows = len(points) // columns
-    if rows < 2 or len(faces) != 2 * (rows - 1) * (columns - 1):
-        return None
-    step = faces.max(axis=1) - faces.min(axis=1)
-    if not ((step == columns + 1) | (step == columns)).all():
-        return None
-    nodes = points.reshape(rows, columns, 3)
-    dx, dy = np.median(np.diff(nodes[..., 0], axis=0)), np.median(np.diff(nodes[..., 1], axis=1))
-    if not (dx > 0 and dy > 0):
-        return None
-    off = nodes[..., 0] - dx * np.arange(rows)[:, None], nodes[..., 1] - dy * np.arange(columns)
-    corner = [float(np.median(values)) for values in off]
-    moved = [np.abs(values - c).max() / d for values, c, d in zip(off, corner, (dx, dy))]
-    if max(moved) > 1.01:
-        return None
-    return nodes[..., 2].astype(np.float32), (float(dx), float(dy)), np.array(corner)
+    reach = faces.max(axis=1) - faces.min(axis=1)
+    for columns in (int(reach.max()) - 1, int(reach.max())):  # the diagonal from a node to the next row's next, or not
+        rows = len(points) // max(columns, 1)
+        if min(rows, columns) < 2 or len(points) != rows * columns:
+            continue
+        if len(faces) != 2 * (rows - 1) * (columns - 1) or not ((reach == columns + 1) | (reach == columns)).all():
+            continue
+        nodes = points.reshape(rows, columns, 3)
+        dx, dy = np.median(np.diff(nodes[..., 0], axis=0)), np.median(np.diff(nodes[..., 1], axis=1))
+        if not (dx > 0 and dy > 0):
+            continue
+        off = nodes[..., 0] - dx * np.arange(rows)[:, None], nodes[..., 1] - dy * np.arange(columns)
+        corner = [float(np.median(values)) for values in off]
+        if all(np.abs(values - c).max() <= 1.01 * d for values, c, d in zip(off, corner, (dx, dy))):
+            return nodes[..., 2].astype(np.float32), (float(dx), float(dy)), np.array(corner)
+    return None
 
 
 def rasterize(points: np.ndarray, faces: np.ndarray, spacing: float = SPACING) -> Grid:
@@ -118,19 +115,30 @@ def rasterize(points: np.ndarray, faces: np.ndarray, spacing: float = SPACING) -
     if nx * ny > MAX_NODES:
         raise ValueError(f"add_triangle_mesh: a mesh of {nx * spacing:.0f} m by {ny * spacing:.0f} m is too large")
     heights = np.full((nx, ny), -np.inf)
-    local = (points - [low[0], low[1], 0.0]) / [spacing, spacing, 1.0]
-    for a, b, c in local[faces]:
-        x0, y0 = (max(0, int(np.ceil(min(a[k], b[k], c[k]) - 1e-6))) for k in (0, 1))
-        x1, y1 = (int(np.floor(max(a[k], b[k], c[k]) + 1e-6)) + 1 for k in (0, 1))
-        area = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
-        if x0 >= x1 or y0 >= y1 or abs(area) < 1e-12:
-            continue  # between the nodes, or a vertical wall
-        x, y = np.arange(x0, min(x1, nx))[:, None] - a[0], np.arange(y0, min(y1, ny)) - a[1]
-        u = (x * (c[1] - a[1]) - y * (c[0] - a[0])) / area
-        v = (y * (b[0] - a[0]) - x * (b[1] - a[1])) / area
-        inside = (u >= -1e-6) & (v >= -1e-6) & (u + v <= 1 + 1e-6)
-        z = np.where(inside, a[2] + u * (b[2] - a[2]) + v * (c[2] - a[2]), -np.inf)
-        part = heights[x0 : x0 + len(x), y0 : y0 + z.shape[1]]
-        np.maximum(part, z, out=part)
+    corners = ((points - [low[0], low[1], 0.0]) / [spacing, spacing, 1.0])[faces]
+    first = np.maximum(np.ceil(corners[..., :2].min(axis=1) - 1e-6), 0).astype(np.int64)
+    count = np.floor(corners[..., :2].max(axis=1) + 1e-6).astype(np.int64) + 1 - first
+    a, b, c = (corners[:, k] for k in range(3))
+    area = (b[:, 0] - a[:, 0]) * (c[:, 1] - a[:, 1]) - (b[:, 1] - a[:, 1]) * (c[:, 0] - a[:, 0])
+    flat = (count > 0).all(axis=1) & (np.abs(area) > 1e-12)  # the others lie between the nodes, or are vertical
+    small = flat & (count <= 8).all(axis=1)
+    for i, j in np.ndindex(8, 8):  # small triangles all at once
+        some = np.flatnonzero(small & (count > [i, j]).all(axis=1))
+        _raise(heights, first[some] + [i, j], a[some], b[some], c[some], area[some])
+    for k in np.flatnonzero(flat & ~small):  # large ones one by one
+        nodes = first[k] + np.indices(count[k]).reshape(2, -1).T
+        _raise(heights, nodes, *(values[k : k + 1] for values in (a, b, c, area)))
     heights[~np.isfinite(heights)] = low[2]
     return heights.astype(np.float32), (spacing, spacing), low[:2]
+
+
+def _raise(
+    heights: np.ndarray, nodes: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, area: np.ndarray
+) -> None:
+    """Raise nodes ``(n, 2)`` to triangles ``(n or 1, 3)`` where they lie within them."""
+    x, y = nodes[:, 0] - a[:, 0], nodes[:, 1] - a[:, 1]
+    u = (x * (c[:, 1] - a[:, 1]) - y * (c[:, 0] - a[:, 0])) / area
+    v = (y * (b[:, 0] - a[:, 0]) - x * (b[:, 1] - a[:, 1])) / area
+    inside = (u >= -1e-6) & (v >= -1e-6) & (u + v <= 1 + 1e-6) & (nodes < heights.shape).all(axis=1)
+    z = a[:, 2] + u * (b[:, 2] - a[:, 2]) + v * (c[:, 2] - a[:, 2])
+    np.maximum.at(heights, (nodes[inside, 0], nodes[inside, 1]), z[inside])

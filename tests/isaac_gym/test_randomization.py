@@ -206,17 +206,29 @@ def test_a_tendons_damping_is_each_environments_own(tmp_path):
     assert scene.dof[:, 1].tolist() == pytest.approx([np.exp(-d / inertia) for d in (0.1, 0.4)], rel=0.01)
 
 
-def test_environments_differ_from_the_first_one_on():
-    """What is set while the scene is recorded, the first environment included, holds for that environment alone."""
-    asset = cube()
-    scene = Scene((asset, pose(0, 0, 0.1)), ground=True, friction=0.0, dt=0.002)
-    set_friction(scene.envs[0], 0.0)
-    states = scene.root.clone()
-    states[:, 7] = 1.0
-    scene.step(100)
-    scene.set_roots(states)
-    scene.step(50)
-    assert scene.root[:, 7].tolist() == pytest.approx([1.0, 1 - 0.5 * G * 0.1], abs=0.05)
+def test_friction_set_while_recording_is_each_environments_own():
+    params = gymapi.SimParams()
+    params.dt, params.substeps, params.gravity = 0.002, 1, gymapi.Vec3(0, 0, -G)
+    sim, plane, asset = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params), gymapi.PlaneParams(), cube()
+    plane.normal, plane.dynamic_friction = gymapi.Vec3(0, 0, 1), 0.2
+    gym.add_ground(sim, plane)
+    shapes = gym.get_asset_rigid_shape_properties(asset)
+    for own in (0.0, 0.4, 0.2):
+        shapes[0].friction = torch.tensor([own])
+        gym.set_asset_rigid_shape_properties(asset, shapes)
+        env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+        gym.create_actor(env, asset, pose(0, 0, 0.1), "cube", 0, 0)
+    set_friction(env, 0.6)
+    gym.prepare_sim(sim)
+    root = gym.acquire_actor_root_state_tensor(sim)
+    for _ in range(100):
+        gym.simulate(sim)
+    root[:, 7] = 1.5
+    gym.set_actor_root_state_tensor(sim, root)
+    for _ in range(100):
+        gym.simulate(sim)
+    gym.refresh_actor_root_state_tensor(sim)
+    assert root[:, 7].tolist() == pytest.approx([1.5 - mean * G * 0.2 for mean in (0.1, 0.3, 0.4)], rel=0.03)
 
 
 def test_all_numbers_of_a_property_can_be_read_and_set_by_name(tmp_path):

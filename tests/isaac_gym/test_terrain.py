@@ -114,6 +114,26 @@ def test_a_mesh_of_a_height_field_is_that_field():
     assert list(of_mesh.pose.p) == pytest.approx(list(of_field.pose.p), abs=1e-6)
 
 
+def test_the_other_diagonal_makes_no_difference():
+    raw = np.arange(30 * 20).reshape(30, 20).astype(np.int16)
+    vertices, _ = terrain_utils.convert_heightfield_to_trimesh(raw, 0.1, 0.005)
+    corner = (np.arange(29)[:, None] * 20 + np.arange(19)).ravel()
+    pairs = [np.stack([corner, corner + 20, corner + 1], 1), np.stack([corner + 1, corner + 20, corner + 21], 1)]
+    found = terrain.from_triangles(*mesh(vertices, np.concatenate(pairs)))
+    np.testing.assert_allclose(found.heights, raw * 0.005, atol=1e-6)
+
+
+def test_triangles_of_all_sizes_give_the_surface_they_lie_on():
+    """Of the same tilted plane, in triangles smaller than a cell and larger than many."""
+    x, y = np.meshgrid([0.0, 0.013, 0.4, 0.41, 3.0], [0.0, 0.02, 1.5, 2.0], indexing="ij")
+    vertices = np.stack([x, y, 0.3 * x - 0.1 * y], -1).reshape(-1, 3)
+    corner = (np.arange(4)[:, None] * 4 + np.arange(3)).ravel()
+    faces = [np.stack([corner, corner + 4, corner + 5], 1), np.stack([corner, corner + 5, corner + 1], 1)]
+    heights, spacing, low = terrain.rasterize(vertices, np.random.default_rng(0).permutation(np.concatenate(faces)))
+    grid = [low[k] + np.arange(heights.shape[k]) * spacing[k] for k in (0, 1)]
+    np.testing.assert_allclose(heights, 0.3 * grid[0][:, None] - 0.1 * grid[1], atol=1e-5)
+
+
 def test_any_mesh_is_its_upper_surface():
     top = np.array([[0, 0, 0.0], [4, 0, 0], [4, 4, 1], [0, 4, 1]])
     below = top - [0, 0, 3]
