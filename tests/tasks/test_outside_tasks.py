@@ -163,7 +163,7 @@ def test_what_is_missing_is_named(folder, tmp_path):
     (folder / "b.yaml").write_text("", encoding="utf-8")
     assert "this folder has a.yaml, b.yaml" in refusal("pendulum")
     (folder / "task.py").unlink()
-    assert "is no task's folder: it has no task.py" in refusal("pendulum")
+    assert "is not a task's folder: it has no task.py" in refusal("pendulum")
     assert refusal("./pendulm") == "unknown task './pendulm': there is no such folder (did you mean pendulum?)"
 
 
