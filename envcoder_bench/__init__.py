@@ -2,7 +2,7 @@
 
     result = envcoder_bench.evaluate("Cartpole", {"upright": "def compute_reward(pole_angle): ..."}, seeds=3)
 
-What a run has to say goes to the logger ``envcoder_bench``.
+Messages of a run go to the logger ``envcoder_bench``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, so that ``import envcoder_bench`` waits for neither torch nor a simulator."""
+    """Import attributes lazily, so that ``import envcoder_bench`` loads neither torch nor a simulator."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -1,4 +1,4 @@
-"""Search for shaping: a language model, or evolution, writes candidates and learns from what training them came to."""
+"""Search for shaping: a language model, or evolution, writes candidates and improves them from training results."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ examples:
       --fitness user_functions/fitness/anymal_speed.py --max_cost 10
   # a model of your own behind an OpenAI-compatible server (vLLM, Ollama)
   python auto_shape.py --task Cartpole --llm openai:qwen3 --base_url http://localhost:11434/v1
-  # no model and no network: mutate and recombine the best; and a recorded search once more
+  # without model and network: mutate and recombine the best candidates; and replay a recorded search
   python auto_shape.py --task Cartpole --llm evolve
   python auto_shape.py --task Cartpole --llm replay:searches/Cartpole_20260101-120000
-  # go on with a search that was stopped or killed; nothing is asked or trained twice
+  # resume a search that was stopped or killed; no request and no training is repeated
   python auto_shape.py --resume searches/Cartpole_20260101-120000
 
 exit codes: 0 a best candidate, see best.py; 1 no candidate could be trained; 2 bad input; 130 stopped, resumable.
@@ -55,7 +55,7 @@ def build_parser() -> Parser:
     parser = Parser("auto-shape", __doc__ or "", EPILOG)
     what = parser.add_argument_group("what to search")
     what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole; see eval_shapers.py --describe")
-    what.add_argument("--task_description", metavar="TEXT", help="what is wanted, in your words, for the model")
+    what.add_argument("--task_description", metavar="TEXT", help="the desired behaviour in your words, for the model")
     what.add_argument(
         "--shaper_types",
         nargs="+",
@@ -79,25 +79,25 @@ def build_parser() -> Parser:
         help="gpt-*, o* (key in OPENAI_API_KEY), claude-* (ANTHROPIC_API_KEY), openai:NAME, anthropic:NAME, replay:FILE"
         " (a recorded transcript) or evolve (no model)",
     )
-    model.add_argument("--base_url", metavar="URL", help="address of another server that speaks the same protocol")
+    model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
     model.add_argument("--temperature", type=float, metavar="T", help="of sampling (default: the model's own)")
     model.add_argument(
         "--max_output_tokens", type=int, metavar="N", help="of one reply (default: what suits the model)"
     )
-    model.add_argument("--max_tokens", type=int, metavar="N", help="of all requests and replies; then it ends cleanly")
-    model.add_argument("--max_cost", type=float, metavar="USD", help="US dollars, likewise")
+    model.add_argument("--max_tokens", type=int, metavar="N", help="most tokens of all requests and replies together")
+    model.add_argument("--max_cost", type=float, metavar="USD", help="most cost in US dollars; a limit ends the search")
     model.add_argument(
         "--show_baseline",
         choices=("yes", "no"),
         help="whether the model reads the source of the baseline that fills in (default: yes; Eureka's does not)",
     )
-    model.add_argument("--prompt_dir", metavar="DIR", help="templates of your own in place of those in cfg/prompt")
+    model.add_argument("--prompt_dir", metavar="DIR", help="your own templates instead of those in cfg/prompt")
 
     effort = parser.add_argument_group("how much")
     effort.add_argument("--num_iters", type=int, metavar="N", help="rounds (default: 5)")
     effort.add_argument("--shapers_per_iter", type=int, metavar="N", help="candidates in each round (default: 10)")
     effort.add_argument(
-        "--repair", type=int, metavar="N", help="attempts to mend one that fails its check (default: 1)"
+        "--repair", type=int, metavar="N", help="attempts to repair a candidate that fails its check (default: 1)"
     )
     effort.add_argument("--final_seeds", type=int, metavar="N", help="new seeds for the final evaluation (default: 5)")
     add_num_envs(effort)
@@ -106,12 +106,12 @@ def build_parser() -> Parser:
     where = parser.add_argument_group("where")
     add_where(where)
     where.add_argument("--output_dir", metavar="DIR", help="the search's folder (default: searches/<task>_<time>)")
-    where.add_argument("--resume", metavar="DIR", help="go on with the search in DIR; takes no other flag")
+    where.add_argument("--resume", metavar="DIR", help="resume the search in DIR; takes no other flag")
     return parser
 
 
 def overrides(args: argparse.Namespace) -> list[str]:
-    """The flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, followed by the user's own key=value."""
+    """Return the flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, then the user's key=value overrides."""
     search = {name: getattr(args, name) for name in SEARCH_FLAGS}
     search["prompt.dir"] = None if args.prompt_dir is None else json.dumps(args.prompt_dir)  # a text, whatever is in it
     return [*as_words({**search, **common_overrides(args), "baseline": args.baseline}), *args.overrides]
@@ -124,7 +124,7 @@ SEARCH_FLAGS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; return the exit code."""
     with best_effort_output(), shown_messages():
         return _main(argv)
 
@@ -148,7 +148,7 @@ def _main(argv: Sequence[str] | None) -> int:
     except UserError as error:
         print(f"auto-shape: error: {error}", file=sys.stderr)
         return 2
-    except Stopped as stop:  # its message says how to go on
+    except Stopped as stop:  # its message says how to resume
         print(f"\n{stop}", flush=True)
         return 130
     except KeyboardInterrupt:
@@ -157,7 +157,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _search(args: argparse.Namespace) -> int:
-    """Search, and show it; returns the exit code."""
+    """Search and show the progress; return the exit code."""
     # torch and the simulators load here, so that --help is instant
     from envcoder_bench.console import Console, exit_code, show_profile, show_ranking
     from envcoder_bench.search import launch, screen
@@ -170,7 +170,7 @@ def _search(args: argparse.Namespace) -> int:
             show_ranking(result)
             show_profile(result)
 
-    gc.freeze()  # what was imported stays: the collector need not look at it again
+    gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=False)
     view = View(console, console.stop)
     if args.resume:

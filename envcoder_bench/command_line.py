@@ -1,4 +1,4 @@
-"""What the commands' lines have in common: the parser, flags that stand for keys of cfg/, and key=value."""
+"""The command line that the commands share: the parser, flags for keys of cfg/, and key=value overrides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from envcoder_bench.stdio import best_effort_output
 
 
 class Parser(argparse.ArgumentParser):
-    """Say near matches for unknown flags, and exit with code 2 through UserError; help keeps its line breaks.
+    """A parser that names near matches of unknown flags and raises UserError; help keeps its line breaks.
 
     Help shows the command as it was started, also for COMMAND in ``epilog``, so that its examples can be pasted.
     """
@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}{hints}; see --help")
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse; key=value may stand anywhere, also after a flag that takes several values."""
+        """Parse; key=value may be anywhere, also after a flag that takes several values."""
         rest, overrides = split_overrides(self, words)
         args = self.parse_args(rest)
         for word in args.overrides:
@@ -59,9 +59,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) -> int:
-    """Run a command and return its exit code; mistakes of the user, a stop and a full disk are a line on stderr.
+    """Run a command and return its exit code; user errors, a stop and a full disk give one line on stderr.
 
-    A reader of what is printed that has gone, or a closed terminal, changes neither the run nor its exit code.
+    A closed pipe or terminal affects neither the run nor its exit code.
     """
     with best_effort_output():
         try:
@@ -81,7 +81,7 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
 
 @contextmanager
 def shown_messages() -> Iterator[None]:
-    """Print what the package has to say, and Python's warnings, on stderr; warnings that repeat on one line."""
+    """Print the package's messages and Python's warnings on stderr; repeated warnings are on one line."""
     handler, package = RepeatHandler(_print_message), logging.getLogger(LOGGERS[0])
     level = package.level
     package.setLevel(logging.INFO)
@@ -100,7 +100,7 @@ def shown_messages() -> Iterator[None]:
 
 
 def _print_message(text: str) -> None:
-    """Print on stderr, above the progress bar if there is one."""
+    """Print a message on stderr, above the progress bar if there is one."""
     bars = sys.modules.get("tqdm")
     if bars is None:
         print(text, file=sys.stderr, flush=True)
@@ -110,7 +110,7 @@ def _print_message(text: str) -> None:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Print warnings of this package as a line: where in its code they come from is nothing to the user."""
+    """Print warnings of this package on one line, without the place in its code."""
     package, before = Path(__file__).resolve().parent, warnings.formatwarning
 
     def formatted(message: Any, category: Any, filename: str, *rest: Any) -> str:
@@ -125,7 +125,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def add_training(group: Any) -> None:
-    """Add the flags of how long training takes."""
+    """Add the flags for the amount of training."""
     group.add_argument("--learning_iterations", type=int, metavar="N", help="PPO iterations (default: 500)")
     group.add_argument("--seeds", type=int, metavar="K", help="replicas of each candidate (default: 1)")
     group.add_argument("--seed", type=int, help="the first seed (default: 0)")
@@ -139,7 +139,7 @@ def add_num_envs(group: Any) -> None:
 
 
 def add_where(group: Any) -> None:
-    """Add the flags of simulator, device and memory."""
+    """Add the flags for simulator, device and memory."""
     group.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), help="simulator (default: auto)")
     group.add_argument("--device", metavar="auto|cpu|cuda:N", help="torch device (default: auto)")
     group.add_argument("--gpu_id", type=int, metavar="N", help="short for --device cuda:N")
@@ -147,12 +147,12 @@ def add_where(group: Any) -> None:
         "--max_memory",
         metavar="SIZE",
         help="memory of the device to use, e.g. 24GiB; candidates that do not fit at once are trained in waves, one"
-        " after the other, with the same results (default: what is free)",
+        " after the other, with the same results (default: the free memory)",
     )
 
 
 def add_files(group: Any) -> None:
-    """Add the flags for YAML files of the user's own."""
+    """Add the flags for the user's own YAML files."""
     whose = "of your own, or of IsaacGymEnvs: its values instead of those in"
     group.add_argument("--task_config", metavar="FILE", help=f"a task YAML {whose} cfg/task/<Task>.yaml")
     group.add_argument("--train_config", metavar="FILE", help=f"a train YAML {whose} cfg/train/<Task>PPO.yaml")
@@ -177,12 +177,12 @@ def take_config(args: argparse.Namespace) -> None:
 
 
 def common_overrides(args: argparse.Namespace) -> dict[str, object]:
-    """The values of the flags above as keys of cfg/config.yaml; None for those that were not given."""
+    """Return the values of the flags above as keys of cfg/config.yaml; None for flags that were not given."""
     if args.gpu_id is not None and args.device not in (None, "auto"):
         raise UserError("--gpu_id and --device both choose the device: give one of them")
     files: dict[str, object] = {}
     if args.task_config is not None or args.train_config is not None:
-        from envcoder_bench.run.isaac_yaml import file_overrides  # here: --help must not wait for it
+        from envcoder_bench.run.isaac_yaml import file_overrides  # here, because --help does not need it
         from envcoder_bench.tasks.registry import get_spec
 
         with user_input():
@@ -203,17 +203,17 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
 
 
 def as_words(values: dict[str, object]) -> list[str]:
-    """The given ones as key=value."""
+    """Return the values that are not None as key=value."""
     return [f"{key}={value}" for key, value in values.items() if value is not None]
 
 
 def listed(words: Sequence[str]) -> list[str]:
-    """The items of a flag's values, which may stand apart or be joined by commas: ``a,b c``."""
+    """Return the items of a flag's values, which may be separated by spaces or commas: ``a,b c``."""
     return [item.strip() for word in words for item in word.split(",") if item.strip()]
 
 
 def shaper_types(words: Sequence[str]) -> list[str]:
-    """Their names without aliases. Raises UserError with near matches."""
+    """Return the shaper types without aliases. Raises UserError with near matches."""
     names = listed(words)
     if not names:
         raise UserError(f"--shaper_types names none; there are {', '.join(SHAPER_TYPES)}")

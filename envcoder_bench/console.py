@@ -1,4 +1,4 @@
-"""A run on the user's screen: its messages and progress on stderr, the ranking on stdout; signals stop it."""
+"""Display of runs: messages and progress on stderr, the ranking on stdout; and signals that stop runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envcoder_bench.core.shell import resume_command, shown
 from envcoder_bench.report.progress import Progress
 from envcoder_bench.run.hooks import Reporter, StopRequest
 
-if TYPE_CHECKING:  # torch, which the command line's --help does without
+if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.run.run_result import RunResult
 
 log = logging.getLogger(__name__)
@@ -23,14 +23,14 @@ _HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 class Console(Reporter):
-    """Shows runs that a command starts one after the other, and stops them at a signal.
+    """Shows the progress of a command's runs, and stops them at a signal.
 
     Args:
-        names_folder: say where the run is when it begins.
+        names_folder: whether to print the run's folder when it begins.
 
     Attributes:
-        stop: what the runs are to be given; a signal while a wave trains asks for it. Other times a signal does what
-            it did before, so that Ctrl-C interrupts a file that loads for ever.
+        stop: the StopRequest for the runs, which a signal calls while a wave trains. At other times signals have their
+            default effect, so that Ctrl-C interrupts a file with an endless loop.
     """
 
     def __init__(self, names_folder: bool = True) -> None:
@@ -59,13 +59,13 @@ class Console(Reporter):
             signal.signal(name, handler)
 
     def _ask_to_stop(self, number: int, _frame: Any) -> None:
-        if number != _HANG_UP:  # of a terminal that closes there may be two, from the system and from the shell
+        if number != _HANG_UP:  # a closing terminal may send two, from the system and from the shell
             signal.signal(number, self._handlers[signal.Signals(number)])  # a second Ctrl-C stops at once
         self.stop(number)
 
 
 def _stop_signals() -> list[signal.Signals]:
-    """What stops a training with a checkpoint: Ctrl-C, a kill, and a terminal that closes, unless under nohup."""
+    """Return the signals that stop training with a checkpoint: those of Ctrl-C, kill, and, without nohup, hang-up."""
     signals = [signal.SIGINT, signal.SIGTERM]
     if _HANG_UP is not None and signal.getsignal(_HANG_UP) is not signal.SIG_IGN:
         signals.append(_HANG_UP)
@@ -74,15 +74,15 @@ def _stop_signals() -> list[signal.Signals]:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Say where a run is stopped, or its disk is full, how it goes on.
+    """Add the command that resumes the run to the errors of a stop or of a full disk.
 
     Raises:
-        UserError, KeyboardInterrupt: those of the block, with that in their messages.
+        UserError, KeyboardInterrupt: those of the block, with extended messages.
     """
     try:
         yield
     except DiskError as error:
-        again = f"What was saved before is whole: mend this, and go on with: {resume_command(error.folder)}"
+        again = f"What was saved before is intact: fix this, and go on with: {resume_command(error.folder)}"
         raise UserError(f"{error}. {again}") from error
     except Stopped as stop:
         how = "the run had not begun, and nothing was written"
@@ -92,10 +92,10 @@ def resumable() -> Iterator[None]:
 
 
 def show(result: RunResult) -> int:
-    """Print what came of a run, or how it goes on.
+    """Print the result of a run, or the command that resumes it.
 
     Returns:
-        The exit code: 0 ranked, 1 every candidate failed, else 128 and the signal that stopped it.
+        The exit code: 0 ranked, 1 every candidate failed, else 128 plus the number of the signal that stopped it.
     """
     if not result.complete:
         command = resume_command(result.folder)
@@ -104,19 +104,19 @@ def show(result: RunResult) -> int:
         show_ranking(result)
     show_profile(result)
     if not result.trained:
-        print(f"\nthe run in {shown(result.folder)} is complete: there was nothing left to do", file=sys.stderr)
+        print(f"\nthe run in {shown(result.folder)} is complete: nothing was left to do", file=sys.stderr)
     return exit_code(result)
 
 
 def exit_code(result: RunResult) -> int:
-    """The exit code of a command that ends with this run, as ``show`` has it."""
+    """Return the exit code of a command that ends with this run, see ``show``."""
     if not result.complete:
         return 128 + int(result.stopped_by or signal.SIGINT)
     return 0 if result.succeeded else 1
 
 
 def show_ranking(result: RunResult) -> None:
-    """Print the ranking, and where the run's files are."""
+    """Print the ranking and the run's folder."""
     print("\n" + result.table(screen_width(), bold=sys.stdout.isatty()))
     for path in (*result.pictures, result.folder / "results.csv", result.folder / "candidates"):
         if path.exists():
@@ -124,7 +124,7 @@ def show_ranking(result: RunResult) -> None:
 
 
 def show_profile(result: RunResult) -> None:
-    """Print where the time went, if that was measured."""
+    """Print the profile, if there is one."""
     if result.breakdown is not None:
         from envcoder_bench.report.breakdown import render_breakdown
 
@@ -132,5 +132,5 @@ def show_profile(result: RunResult) -> None:
 
 
 def screen_width() -> int:
-    """Characters in a line of a table."""
+    """Return the number of characters in a line of a table."""
     return max(80, min(120, shutil.get_terminal_size((100, 24)).columns))

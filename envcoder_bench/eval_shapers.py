@@ -1,4 +1,4 @@
-"""Rank shaping candidates: train a policy for each, in one process, and print which shaping trains the best."""
+"""Rank shaping candidates: train a policy for each, in one process, and print the ranking."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ EPILOG = """\
 examples:
   # rank the files in user_functions/Cartpole against both baselines, in full: for a GPU; minutes on a CPU
   COMMAND --task Cartpole
-  # only their rewards; observations and all else from the human baseline; three seeds each
+  # only their rewards, everything else from the human baseline; three seeds each
   COMMAND --task Anymal --shaper_types compute_reward --seeds 3
   # two files, with a larger network
   COMMAND --task Anymal --candidates user_functions/Anymal/000_smooth.py user_functions/Anymal/003_torque.py \\
       train.params.network.mlp.units=[512,256,128]
-  # a small run, to see whether a file does what it should
+  # a small run, to test a file
   COMMAND --task Cartpole --candidate_idx 1 --num_envs_per_candidate 64 --learning_iterations 25
-  # how fast it runs forward, instead of how well it follows commands
+  # ranked by forward speed instead of velocity tracking
   COMMAND --task Anymal --fitness user_functions/fitness/anymal_speed.py
-  # does every file load and compile, and what are its rewards? Trains nothing
+  # check that every file loads and compiles, and show its rewards, without training
   COMMAND --task Anymal --check
-  # what candidates of a task find in state_dict, what they may define, and what fitness measures
+  # describe a task: the keys of state_dict, the functions that candidates may define, and the fitness
   COMMAND --task Ant --describe
-  # go on with a run that was stopped or killed
+  # resume a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
 
 exit codes: 0 ranked; 1 every candidate failed (with --check: one or more); 2 bad input, or a file that cannot be read
@@ -89,17 +89,17 @@ def build_parser() -> Parser:
     what.add_argument(
         "--untrusted",
         action="store_true",
-        help="nobody has read the candidates: check and trace them in a confined process, and run only what was traced",
+        help="for candidates that nobody has read: check and trace them in a confined process, and run only the traces",
     )
     add_fitness(what)
-    what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines beside the candidates")
+    what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines")
 
     add_files(what)
 
     effort = parser.add_argument_group("how much")
     size = effort.add_mutually_exclusive_group()
     add_num_envs(size)
-    size.add_argument("--num_envs", type=int, metavar="TOTAL", help="environments in all, shared out evenly")
+    size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
     add_training(effort)
 
     where = parser.add_argument_group("where")
@@ -107,15 +107,15 @@ def build_parser() -> Parser:
     where.add_argument(
         "--profile",
         action="store_true",
-        help="show where the time goes: some early iterations are measured, two are traced; the results are the same",
+        help="profile the run: some early iterations are measured, two are traced; the results are the same",
     )
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")
-    where.add_argument("--resume", metavar="DIR", help="go on with the run in DIR; takes no other flag")
+    where.add_argument("--resume", metavar="DIR", help="resume the run in DIR; takes no other flag")
     return parser
 
 
 def config_overrides(args: argparse.Namespace) -> list[str]:
-    """The flags as overrides of cfg/config.yaml, followed by the user's own key=value."""
+    """Return the flags as overrides of cfg/config.yaml, followed by the user's key=value overrides."""
     own = {
         "baseline": args.baseline,
         "untrusted": "true" if args.untrusted else None,
@@ -154,7 +154,7 @@ def _positions(words: list[str] | None) -> str | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; return the exit code."""
     return command("eval-shapers", _main, sys.argv[1:] if argv is None else argv)
 
 
@@ -162,7 +162,7 @@ def _main(words: list[str]) -> int:
     args = build_parser().parse(words)
     if args.output_dir is not None:
         with user_input():
-            refuse_taken(Path(args.output_dir))  # before anything is imported that takes seconds
+            refuse_taken(Path(args.output_dir))  # before the imports, which take seconds
     if args.resume:
         if len(words) > (1 if words[0].startswith("--resume=") else 2):
             raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
@@ -179,7 +179,7 @@ def _main(words: list[str]) -> int:
     from envcoder_bench.console import Console, resumable, show
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
-    gc.freeze()  # what was imported stays: the collector need not look at it again
+    gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=not args.resume)
     with resumable():
         if args.resume:

@@ -1,4 +1,4 @@
-"""Printing that never ends a run: a reader that has gone, a full disk and an encoding without ± are no errors."""
+"""Printing that never fails: a closed pipe, a full disk or an encoding without ± do not end a run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PLAIN = str.maketrans({"±": "+-", "…": "...", "█": "#", "→": "->"})
 
 
 class BestEffort:
-    """A text stream that is given up, silently, when it cannot be written to any more.
+    """A text stream that is abandoned silently when it can no longer be written to.
 
-    What it leaves behind is a stream that can be flushed: Python does so at its end, and would report a failure as the
-    program's. Everything else is the stream's own.
+    It is then replaced by a stream that can be flushed, because Python flushes at exit and would report a failure. All
+    other attributes are those of the stream.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -22,7 +22,7 @@ class BestEffort:
         self._lost = False
 
     def write(self, text: str) -> int:
-        """Write as ``print`` does; a character that the encoding lacks is spelled out."""
+        """Write as ``print`` does; characters that the encoding lacks are replaced."""
         if not self._lost:
             try:
                 self._stream.write(text)
@@ -46,11 +46,11 @@ class BestEffort:
 
     def _give_up(self) -> None:
         self._lost = True
-        try:  # what is still buffered goes nowhere
+        try:  # discard buffered output
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stream.fileno())
             os.close(null)
-        except (OSError, ValueError):  # a stream that is no file
+        except (OSError, ValueError):  # a stream that is not a file
             pass
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +59,7 @@ class BestEffort:
 
 @contextmanager
 def best_effort_output() -> Iterator[None]:
-    """Print in this block, and flush at its end, without ever failing for it."""
+    """Ignore failures of printing in this block, and of the flush at its end."""
     before = sys.stdout, sys.stderr
     opened = [_reopen(number) for number, stream in enumerate(before, 1) if stream is None]
     kept = iter(opened)
@@ -74,9 +74,9 @@ def best_effort_output() -> Iterator[None]:
 
 
 def _reopen(number: int) -> TextIO:
-    """Open a standard stream that was closed before the program began (``>&-``), onto nothing.
+    """Open a standard stream that was closed before the program began (``>&-``) to the null device.
 
-    Otherwise the next file to be opened would get its number, and with it what libraries print.
+    Otherwise the next opened file would get its number, and libraries would print into it.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     if null != number:

@@ -1,9 +1,9 @@
-"""Quaternion, scaling and random helpers with the names and conventions that IsaacGymEnvs users know.
+"""Quaternion, scaling and random helpers with IsaacGymEnvs' names and conventions.
 
-An own implementation of the interface of ``isaacgymenvs.utils.torch_jit_utils`` and ``isaacgym.torch_utils``.
-Quaternions are xyzw, angles rad, leading axes are batches. Everything is plain tensor code without control flow on
-data, so that it traces, scripts and captures. There are no matrix products: each row's result depends on that row
-alone, to the last bit. Random helpers draw from the stream of the group that is being computed.
+This is an independent implementation of the interface of ``isaacgymenvs.utils.torch_jit_utils`` and
+``isaacgym.torch_utils``. Quaternions are xyzw, angles rad, leading axes are batches. The functions have no control flow
+on data, so that they can be traced, scripted and captured, and no matrix products, so that each row's result depends
+bitwise on that row only. Random helpers draw from the stream of the current group.
 """
 # No `from __future__ import annotations` here: torch.jit.script needs real annotations on `_uniform`.
 
@@ -158,7 +158,7 @@ def quat_rotate(q: Tensor, v: Tensor) -> Tensor:
 
 
 def my_quat_rotate(q: Tensor, v: Tensor) -> Tensor:
-    """Do what quat_rotate does (the name that the motion-imitation tasks use)."""
+    """The same as quat_rotate (the name in the motion-imitation tasks)."""
     return quat_apply(q, v)
 
 
@@ -173,7 +173,7 @@ def quat_axis(q: Tensor, axis: int = 0) -> Tensor:
 
 
 def get_basis_vector(q: Tensor, v: Tensor) -> Tensor:
-    """Do what quat_rotate does."""
+    """The same as quat_rotate."""
     return quat_apply(q, v)
 
 
@@ -363,7 +363,7 @@ def compute_rot(
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Body-frame velocities, roll, pitch, yaw and the angle to a target, as in the locomotion tasks.
 
-    The angle to the target is taken in the x-z plane, minus yaw: so does the original.
+    The angle to the target is computed in the x-z plane, minus yaw, as in the original.
     """
     roll, pitch, yaw = get_euler_xyz(torso_quat)
     offset = targets - torso_positions

@@ -1,4 +1,4 @@
-"""Load, check and trace candidates as a run does, take one step with them, and train nothing."""
+"""The check of candidates without training: load, check and trace them as a run does, and take one step with them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ MOST_ENVS = 65_536  # of all candidates that take the step together
 
 @dataclass
 class CheckResult:
-    """What came of a check.
+    """The result of a check.
 
     Attributes:
         rows: one per candidate, baselines first.
-        compiles: whether functions are compiled at all, with this config on this machine.
-        num_envs: environments of each candidate in the step.
+        compiles: whether functions are compiled, with this config on this machine.
+        num_envs: number of environments of each candidate in the step.
     """
 
     rows: list[Checked]
@@ -53,7 +53,7 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every candidate can train; what is skipped does not count."""
+        """Whether every candidate that is not skipped can train."""
         return all(row.status != FAILED for row in self.rows)
 
 
@@ -71,10 +71,10 @@ def check_candidates(
         overrides: ``key=value`` for the config.
         candidates: files or folders; default ``user_functions/<task>``.
         candidate_idx: positions to keep, e.g. ``"0,2,5"``.
-        num_envs: environments in all, instead of ``num_envs_per_candidate``.
+        num_envs: total number of environments, instead of ``num_envs_per_candidate``.
 
     Raises:
-        UserError: bad input, or no candidate defines a function that is asked for.
+        UserError: bad input, or no candidate defines a requested function.
     """
     cfg = run_config(task, overrides)
     sources = read_candidates(cfg.task.name, candidates, candidate_idx)
@@ -88,7 +88,7 @@ def check_candidates(
         rows, shapings = _check_all(context, cfg, sources)
         skipped = {row.name: row.error for row in rows if row.status == SKIPPED}
         if set(own) <= set(skipped):
-            more = f"; and {len(own) - 1} more like it" if len(own) > 1 else ""
+            more = f"; and {len(own) - 1} more of the same kind" if len(own) > 1 else ""
             raise UserError(f"there is nothing to check: {skipped[own[0]]}{more}")
         by_name = {row.name: row for row in rows}
         most = max(1, MOST_ENVS // cfg.num_envs_per_candidate)
@@ -101,7 +101,7 @@ def check_candidates(
 def _check_all(
     context: PrepareContext, cfg: DictConfig, sources: Sequence[CandidateSource]
 ) -> tuple[list[Checked], dict[str, Shaping]]:
-    """A row for each source, and by name the shapings of those that can train."""
+    """Return a row for each source, and the shapings of those that can train by name."""
     rows: list[Checked] = []
     shapings: dict[str, Shaping] = {}
     for source in sources:
@@ -115,7 +115,7 @@ def _check_all(
                 shaping = check_and_trace(source, context, cfg.seed)
         except CandidateError as error:
             row.status, row.error = (SKIPPED if none_asked(error) else FAILED), str(error)
-            error.__traceback__ = None  # its frames keep what checking allocated
+            error.__traceback__ = None  # its frames keep tensors alive
             continue
         row.obs_dim, row.action_dim = shaping.obs_dim, shaping.action_dim
         refused = [one for one in context.tracer.untraced if one.function.file == source.file]
@@ -124,15 +124,15 @@ def _check_all(
             line = functions[kind].stateful_line
             if line is not None:
                 place = f"{source.file}:{line}: in {kind}"
-                row.notes.append(f"{place}: keeps memory between calls, which --resume cannot restore")
-        # without programs: to call the functions once takes less time than to compile them
+                row.notes.append(f"{place}: keeps values between calls, which --resume cannot restore")
+        # without programs, because one call takes less time than compiling
         own = make_group(source, shaping, context.unshaped, context.files, cfg.seed)
         shapings[source.name] = replace(own.shaping, programs={})
     return rows, shapings
 
 
 def _take_a_step(cfg: DictConfig, shapings: dict[str, Shaping], rows: dict[str, Checked]) -> None:
-    """Begin episodes, take one step with random actions, and note the rewards and who failed."""
+    """Begin episodes, take one step with random actions, and store rewards and failures in the rows."""
     layout = GroupLayout(len(shapings), cfg.num_envs_per_candidate)
     task = build_task(cfg, layout.num_envs)
     env = GroupedVecTask(task, layout, list(shapings.values()), [cfg.seed] * len(shapings))
@@ -153,7 +153,7 @@ def _take_a_step(cfg: DictConfig, shapings: dict[str, Shaping], rows: dict[str, 
 
 @contextmanager
 def _collected(texts: list[str]) -> Iterator[None]:
-    """Add warnings in this block to ``texts`` instead of printing them."""
+    """Append the warnings in this block to ``texts`` instead of printing them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -162,7 +162,7 @@ def _collected(texts: list[str]) -> Iterator[None]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let torch compute in one thread: the tensors are small."""
+    """Limit torch to one thread, because the tensors are small."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

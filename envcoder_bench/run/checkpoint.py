@@ -1,4 +1,4 @@
-"""checkpoint.pth: how far a run got, as tensors and plain Python data, so that a refactor does not matter."""
+"""checkpoint.pth: the state of a run as tensors and plain Python data, independent of class names."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import Result
 
-# of a run's folder; format 1 had no number, pickled classes, and no run.json; format 2 had the environment's state and
-# the observations within the agent's state
+# format of run folders. Format 1 had no number, pickled classes and no run.json; format 2 had the environment's state
+# and the observations in the agent's state
 FORMAT = 3
 GroupKey = Tuple[str, int]  # a candidate's name and a seed
 
 
 @dataclass
 class Checkpoint:
-    """How far a run got: waves that are finished, and the one in training.
+    """The state of a run: the results of finished waves, and the state of the wave in training.
 
     Attributes:
-        results: rows of every candidate and seed that is done: failed at load, skipped, or of a finished wave.
-        waves, seconds: how many waves are finished, and the time they took.
-        needed, peak: the memory of the largest wave by estimate, and the most that was measured, in bytes.
-        groups, training: candidate and seed of every group of the wave in training, and the state it goes on from;
-            empty and None between waves.
-        rows: how many rows each log file has.
+        results: rows of every candidate and seed that is done: failed at load, skipped, or in a finished wave.
+        waves, seconds: number of finished waves, and the time they took.
+        needed, peak: estimated memory of the largest wave, and the largest measured memory, in bytes.
+        groups, training: candidate and seed of every group of the wave in training, and the session's state; empty and
+            None between waves.
+        rows: number of rows of each log file.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -50,16 +50,16 @@ class Checkpoint:
 
     @property
     def begun(self) -> bool:
-        """Whether there is anything to go on from."""
+        """Whether any training is saved."""
         return bool(self.waves or self.training)
 
 
 class _NotACheckpoint(Exception):
-    """A file that can be read, but is something else."""
+    """The file can be read but is not a checkpoint."""
 
 
 def save_state(path: Path, state: Any) -> None:
-    """``torch.save`` that leaves the old file or the new one, whenever the process dies."""
+    """``torch.save``, atomically: if the process is killed, the old file is unchanged."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_atomic(path, buffer.getvalue())
@@ -75,12 +75,12 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint of this format or of an older one, on the CPU.
 
     Raises:
-        UserError: it is cut off, something else, or of a newer format.
+        UserError: it is truncated, not a checkpoint, or of a newer format.
     """
     try:
         state = _load(path)
         if not isinstance(state, dict) or not isinstance(state.get("format"), int):
-            raise _NotACheckpoint("it is no checkpoint of a run")
+            raise _NotACheckpoint("it is not a checkpoint of a run")
         number = state.pop("format")
         refuse_newer(number, path)
         if number < 3 and state["training"] is not None:
@@ -91,9 +91,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except PermissionError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:  # a damaged file can make torch and pickle raise anything
-        reason = error if isinstance(error, _NotACheckpoint) else "it is cut off, or something else"
+        reason = error if isinstance(error, _NotACheckpoint) else "it is truncated, or not a checkpoint"
         raise UserError(
-            f"{path} is damaged ({reason}): put back a copy of it; or delete it, and --resume trains all candidates"
+            f"{path} is damaged ({reason}): restore it from a copy; or delete it, and --resume trains all candidates"
             " from the beginning"
         ) from error
 
@@ -102,13 +102,13 @@ def refuse_newer(number: int, path: Path) -> None:
     """Raise UserError if a file is of a newer format than this version writes."""
     if number > FORMAT:
         raise UserError(
-            f"{path} is of format {number}, and this version of EnvCoderBench reads up to format {FORMAT}: go on with"
-            " the version that wrote it, or a newer one"
+            f"{path} has format {number}, and this version of EnvCoderBench reads formats up to {FORMAT}: use the"
+            " version that wrote it, or a newer one"
         )
 
 
 def _without_agent(training: dict[str, Any]) -> dict[str, Any]:
-    """The state of a session from that of format 2."""
+    """Convert the state of a session from format 2."""
     agent = training["agent"]
     others = {key: value for key, value in training.items() if key != "agent"}
     return {**others, "trainer": agent, "obs": agent["obs"], "env": agent["env_state"]}
@@ -128,11 +128,11 @@ def _load(path: Path) -> Any:
         return _from_format_1(old) if isinstance(old, _OldCheckpoint) else None
 
 
-# format 1: instances of three classes, of which nothing but their attributes is read
+# format 1: instances of three classes, of which only the attributes are read
 
 
 class _Attributes:
-    """Stands for a class of format 1."""
+    """Stands for any class of format 1."""
 
 
 class _OldCheckpoint(_Attributes):
@@ -147,7 +147,7 @@ _CLASSES = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes the classes of format 1, and nothing else than what tensors are made of."""
+    """Creates only the classes of format 1 and those that tensors need."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         if (module_name, global_name) in _CLASSES:
@@ -157,7 +157,7 @@ class _Unpickler(pickle.Unpickler):
         raise _NotACheckpoint(f"it holds {module_name}.{global_name}")
 
 
-_format_1 = ModuleType("format_1")  # the part of the pickle module that torch.load asks for
+_format_1 = ModuleType("format_1")  # a replacement for the pickle module in torch.load
 vars(_format_1).update({**vars(pickle), "Unpickler": _Unpickler})
 
 

@@ -1,4 +1,4 @@
-"""Compose cfg/ with Hydra: one config for a run, in which an unknown key is an error."""
+"""Composition of a run's config from cfg/ with Hydra. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
 from envcoder_bench.tasks.spec import TaskSpec
 
-DEFAULT_TRAIN = "Anymal"  # whose PPO a task from outside has that brings none
-# keys that learning reads and the files in cfg/train leave out
+DEFAULT_TRAIN = "Anymal"  # the task whose PPO config is used by outside tasks without one
+# keys that the trainer reads and that are not in the files of cfg/train
 OPTIONAL_TRAIN_KEYS = tuple(
     f"params.config.{key}"
     for key in (
@@ -38,8 +38,8 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
         overrides: ``key=value`` in Hydra's override grammar.
 
     Raises:
-        UserError: there is no such task, something of it is wrong, or an override is malformed or names an unknown key;
-            the message has the near matches.
+        UserError: there is no such task, its files are invalid, or an override is malformed or names an unknown key;
+            the message has near matches.
     """
     for override in overrides:
         if override.split("=")[0] in ("task", "train", "task.name", "task_source"):
@@ -62,17 +62,17 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def _store(spec: TaskSpec) -> None:
-    """Let Hydra find the YAML files of a task from outside the package. Raises ValueError where they are wrong."""
+    """Register the YAML files of an outside task with Hydra. Raises ValueError if they are invalid."""
     store = ConfigStore.instance()
     store.store(group="task", name=spec.name, node=load_yaml(spec.config))
     store.store(group="train", name=f"{spec.name}PPO", node=train_defaults(spec))
 
 
 def train_defaults(spec: TaskSpec) -> DictConfig:
-    """PPO's config for a task: its own file, for a task from outside over the default.
+    """Return the PPO config of a task: its own file; for an outside task, merged into the default.
 
     Raises:
-        ValueError: the file of a task from outside is no YAML, or has an unknown key.
+        ValueError: the file of an outside task is not valid YAML, or has an unknown key.
     """
     if not spec.digest and spec.train is not None:
         return load_yaml(spec.train)
@@ -100,18 +100,18 @@ def train_defaults(spec: TaskSpec) -> DictConfig:
 
 
 def load_yaml(path: Path) -> DictConfig:
-    """Read a YAML with keys. Raises ValueError in one line."""
+    """Read a YAML mapping. Raises ValueError with a one-line message."""
     try:
         node = OmegaConf.load(path)
     except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(node, DictConfig):
-        raise ValueError(f"{path} is no YAML with keys and values")
+        raise ValueError(f"{path} is not a YAML mapping of keys to values")
     return node
 
 
 def _optional(task: str, override: str) -> str:
-    """Let an override add its key where that has an effect, but is not in the files of cfg/."""
+    """Allow an override to add a key that has an effect, but is not in the files of cfg/."""
     key = override.split("=")[0]
     group, _, rest = key.partition(".")
     adds = rest in OPTIONAL_TRAIN_KEYS if group == "train" else False
@@ -121,10 +121,10 @@ def _optional(task: str, override: str) -> str:
 
 
 def _count_minibatches(cfg: DictConfig) -> None:
-    """Turn IsaacGymEnvs' ``minibatch_size`` into ``num_minibatches``.
+    """Convert IsaacGymEnvs' ``minibatch_size`` to ``num_minibatches``.
 
-    It counts for the batch of all ``num_actors`` environments that its YAML is for. A candidate's batch is of another
-    size and is cut into as many minibatches.
+    It refers to the batch of the YAML's ``num_actors`` environments. A candidate's batch has another size and is
+    divided into the same number of minibatches.
     """
     config = OmegaConf.select(cfg, "train.params.config")
     size = config.get("minibatch_size") if isinstance(config, DictConfig) else None
@@ -136,14 +136,14 @@ def _count_minibatches(cfg: DictConfig) -> None:
             raise UserError(f"train.params.config.{key} must be a whole number of at least 1, got {value}")
     if actors * horizon % size:
         raise UserError(
-            f"train.params.config.minibatch_size: {size} does not divide the batch of {actors * horizon} that it counts"
-            f" for: num_actors={actors} environments x horizon_length={horizon} steps"
+            f"train.params.config.minibatch_size: {size} does not divide the batch of {actors * horizon} that it refers"
+            f" to: num_actors={actors} environments x horizon_length={horizon} steps"
         )
     config.num_minibatches = actors * horizon // size
 
 
 def with_defaults(cfg: DictConfig) -> DictConfig:
-    """A run's config with today's values for keys of cfg/config.yaml that there were not when it began."""
+    """Return a run's config with the defaults of keys of cfg/config.yaml that are newer than the run."""
     defaults = OmegaConf.load(project_folder("cfg") / "config.yaml")
     merged = OmegaConf.merge({key: value for key, value in defaults.items() if key != "defaults"}, cfg)
     assert isinstance(merged, DictConfig)
@@ -156,7 +156,7 @@ def _compose(task: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
-    """Turn Hydra's message about an override into one that names the key and its near matches."""
+    """Convert Hydra's message about an override to one that names the key and its near matches."""
     found = re.search(r"Could not override '([^']+)'", str(error))
     if not found:
         return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
@@ -166,13 +166,13 @@ def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
     files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
     if spec.digest:
         files = f"cfg/config.yaml, {spec.config} and {spec.train or f'cfg/train/{DEFAULT_TRAIN}PPO.yaml'}"
-    same = [name for name in known if name.endswith(f".{key}")]  # the place in front was left out
+    same = [name for name in known if name.endswith(f".{key}")]  # only the last part of the key was given
     hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
     return f"unknown key '{key}'{hint}; the keys are those of {files}"
 
 
 def config_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
-    """Every key of a config in dotted form, leaves and branches."""
+    """Return all keys of a config in dotted form, leaves and branches."""
     keys: list[str] = []
     for key, value in cfg.items():
         name = f"{prefix}{key}"

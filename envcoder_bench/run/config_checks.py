@@ -1,4 +1,4 @@
-"""Refuse what no run can be made of, by name, before anything is written."""
+"""Validation of a run's config before anything is written; messages name the key."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MOST_SEED = 2**32 - 1  # numpy's
 
 
 def check_values(cfg: DictConfig) -> None:
-    """Raise UserError for a key of cfg/config.yaml whose value has the wrong kind or range."""
+    """Raise UserError for a key of cfg/config.yaml whose value has the wrong type or range."""
     for key, least in _WHOLE.items():
         value = OmegaConf.select(cfg, key)
         if type(value) is not int or value < least:
@@ -56,7 +56,7 @@ def check_values(cfg: DictConfig) -> None:
             raise UserError(f"{key} must be true or false, got {cfg[key]}")
     if cfg.untrusted and not cfg.compile_shapers:
         raise UserError(
-            "untrusted candidates run as traced programs alone: leave compile_shapers=true, or untrusted=false"
+            "untrusted candidates run only as traced programs: set compile_shapers=true, or untrusted=false"
         )
     if cfg.fitness is not None and not isinstance(cfg.fitness, str):
         raise UserError(f"fitness must be a file with compute_fitness, got {cfg.fitness}")
@@ -71,7 +71,7 @@ def check_values(cfg: DictConfig) -> None:
 
 
 def check_task(cfg: DictConfig) -> None:
-    """Raise UserError for a number of the task that is none, or not in its range."""
+    """Raise UserError for a value of the task's YAML that has the wrong type or range."""
     shipped = OmegaConf.load(get_spec(cfg.task.name).config)
     _check_node(shipped, cfg.task, "task")
     for key, least in _TASK_WHOLE.items():
@@ -105,7 +105,7 @@ def _is_number(value: object) -> bool:
 
 
 def check_training(cfg: DictConfig) -> None:
-    """Raise UserError if no learner can be made from cfg/train, by making a small one."""
+    """Raise UserError if the trainer does not accept cfg/train."""
     try:
         check_params(OmegaConf.to_container(cfg.train, resolve=True), cfg.num_envs_per_candidate)
     except ValueError as error:
@@ -113,7 +113,7 @@ def check_training(cfg: DictConfig) -> None:
 
 
 def check_params(train: Any, num_envs: int) -> None:
-    """Raise ValueError, naming the key, if no learner for ``num_envs`` environments can be made from ``train``."""
+    """Raise ValueError, naming the key, if ``train`` is not valid for groups of ``num_envs`` environments."""
     for key in _MAPPINGS:
         node = train
         for part in key.split("."):
@@ -134,12 +134,12 @@ def check_params(train: Any, num_envs: int) -> None:
 
 
 def share_out(num_envs: int, groups: int) -> int:
-    """Environments per group; raises UserError if ``num_envs`` cannot be shared out evenly."""
+    """Return the environments per group; raise UserError if ``num_envs`` is not divisible."""
     if num_envs < groups or num_envs % groups:
         below = num_envs // groups * groups
         nearest = f"{below} or {below + groups}" if below > 0 else f"{groups}"
         raise UserError(
-            f"--num_envs {num_envs} cannot be shared out evenly among {groups} group{'s' if groups > 1 else ''}"
-            f" (candidates and baselines times seeds); the nearest that can: {nearest}"
+            f"--num_envs {num_envs} cannot be divided evenly among {groups} group{'s' if groups > 1 else ''}"
+            f" (candidates and baselines times seeds); the nearest numbers that can: {nearest}"
         )
     return num_envs // groups

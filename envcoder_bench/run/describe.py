@@ -1,4 +1,4 @@
-"""What a task offers to candidates, as text: its fitness, the functions that shape it, and the keys of its state."""
+"""The description of a task as text: its fitness, functions that candidates may define, and the keys of its state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     facts = task_contract(compose_config(name, overrides).task)
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
-        _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE puts another in its place)", width, indent="  "),
+        _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE replaces it)", width, indent="  "),
         _wrap(f"timing: {timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(name, task, width),
@@ -86,7 +86,7 @@ def _shape(task: type[SimTask], key: str) -> str:
 
 
 def _names(facts: TaskContract) -> list[tuple[str, tuple[str, ...]]]:
-    """What the state's axes stand for, in their order."""
+    """Return the names along the state's axes: joints, bodies, sensors and sites."""
     found = {"joints": facts.joints, "bodies": facts.bodies, "sensors": facts.sensors, "sites": facts.sites}
     return [(what, names) for what, names in found.items() if names]
 

@@ -1,4 +1,4 @@
-"""Candidates in, ranked results out: one run from what was asked for to its result."""
+"""Running and resuming a run: candidates in, ranked results out."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def evaluate(
 ) -> RunResult:
     """Train a policy for each candidate, and rank the candidates.
 
-    Prints nothing and works in any thread: messages go to the logger ``envcoder_bench``. Runs in several threads train
-    side by side on a CPU, and one after the other on a CUDA device.
+    Prints nothing and works in any thread; messages go to the logger ``envcoder_bench``. Runs in several threads train
+    concurrently on a CPU, and one after the other on a CUDA device.
 
     Args:
         task: a task's name, its folder or ``module:Class``.
@@ -58,15 +58,15 @@ def evaluate(
         shaper_types: functions to take from the candidates; default all that they define.
         overrides: for keys of cfg/, ``["train.params.config.gamma=0.9"]`` or ``{"train.params.config.gamma": 0.9}``.
         candidate_idx: positions of the candidates to keep, e.g. ``[0, 2, 5]``.
-        num_envs: environments in all, instead of ``num_envs_per_candidate``.
+        num_envs: total number of environments, instead of ``num_envs_per_candidate``.
         output_dir: a new folder; default ``runs/<task>_<time>``.
-        reporter: hears how far the run is.
-        stop: call it, from another thread, to stop after the iteration in progress; ``resume`` goes on.
+        reporter: receives the progress of the run.
+        stop: call it from another thread to stop after the current iteration; ``resume`` continues.
         settings: keys of cfg/config.yaml, such as ``seeds=3, learning_iterations=100, device="cpu"``.
 
     Raises:
-        UserError: bad input, and nothing was written; or a file of the run cannot be written, see DiskError.
-        Stopped: KeyboardInterrupt came while the run was prepared.
+        UserError: bad input, in which case nothing was written; or a file of the run cannot be written, see DiskError.
+        Stopped: KeyboardInterrupt during the preparation of the run.
     """
     given = None if output_dir is None else Path(output_dir)
     with user_input():
@@ -85,7 +85,7 @@ def evaluate(
 
 
 def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRequest | None = None) -> RunResult:
-    """Go on with the run in a folder; of one that is complete, read the result. Otherwise as ``evaluate``."""
+    """Resume the run in a folder, or read the result of a complete one. See ``evaluate``."""
     run = RunFolder.open(Path(folder))
     cfg, sources = run.read()
     cfg = with_defaults(cfg)
@@ -103,7 +103,7 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRe
             _say_notes(run)
             _use_one_torch_thread(cfg)
             saved = run.load_checkpoint() or Checkpoint()
-            try:  # of a run of format 1 it is not known whether somebody changed its config
+            try:  # the config of a run of format 1 may have been changed
                 with user_input():
                     check_values(cfg)
                     check_task(cfg)
@@ -123,7 +123,7 @@ def _ready(
     candidate_idx: str | Sequence[int] | None,
     num_envs: int | None,
 ) -> tuple[DictConfig, list[CandidateSource], CandidateSource | None, Checkpoint, Plan]:
-    """All that a run begins with, before anything is written."""
+    """Prepare a run before anything is written."""
     cfg = run_config(task, overrides)
     sources = read_candidates(cfg.task.name, candidates, candidate_idx)
     if cfg.baselines:
@@ -141,13 +141,13 @@ def _ready(
 
 
 def _find_task(folder: RunFolder, cfg: DictConfig) -> None:
-    """Load the run's task. Raises UserError where it is there no more, or is another one."""
+    """Load the run's task. Raises UserError if it no longer exists, or is another one."""
     try:
         name = get_spec(cfg.task_source or cfg.task.name).name
     except ValueError as error:
         remedy = ""
         if cfg.task_source:
-            remedy = f": put the task back to {cfg.task_source}, or set task_source to where it is now"
+            remedy = f": move the task back to {cfg.task_source}, or set task_source to its new place"
         raise UserError(f"{folder.config}: {error}{remedy}") from error
     if name != cfg.task.name:
         raise UserError(f"{folder.config}: the task in {cfg.task_source} is {name}, and the run's is {cfg.task.name}")
@@ -160,7 +160,7 @@ def _prepare(
     planner: MemoryPlanner,
     saved: Checkpoint,
 ) -> Plan:
-    """Load what is not done yet, and plan its waves: the interrupted one as it was, the others as they fit now.
+    """Load the candidates that are not done, and plan their waves: the interrupted one unchanged, the others anew.
 
     Candidates that cannot be evaluated are added to the saved results.
     """
@@ -177,7 +177,7 @@ def _prepare(
     for name, error in failed.items():
         if name not in skipped:
             log.warning("candidate %s cannot be evaluated: %s", name, error)
-        error.__traceback__ = error.__cause__ = error.__context__ = None  # their frames keep what checking allocated
+        error.__traceback__ = error.__cause__ = error.__context__ = None  # frames keep tensors alive
     release(cfg.device)
     saved.results += [row for row in results.not_trained(cfg, failed) if (row.candidate, row.seed) not in done]
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
@@ -185,14 +185,14 @@ def _prepare(
     interrupted = [group for group in groups if (group.name, group.seed) in saved.groups]
     if len(interrupted) < len(saved.groups):
         lost = sorted({name for name, _ in saved.groups} & set(failed))
-        raise UserError(f"the run cannot go on: {', '.join(lost)} cannot be loaded any more, see above")
+        raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
     begun = done.union(saved.groups)
     return planner.plan([group for group in groups if (group.name, group.seed) not in begun], interrupted)
 
 
 @contextlib.contextmanager
 def _stoppable(folder: Path | None) -> Iterator[None]:
-    """Tell at Ctrl-C what was going on, and in which folder."""
+    """Convert Ctrl-C to Stopped, with the current step and the folder."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -201,7 +201,7 @@ def _stoppable(folder: Path | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _at_work(folder: RunFolder) -> Iterator[None]:
-    """Tell at Ctrl-C, or where the disk fails, which run goes on later."""
+    """Add the run folder to the errors of Ctrl-C and of the disk."""
     try:
         with _stoppable(folder.path):
             yield
@@ -218,7 +218,7 @@ def _say_notes(folder: RunFolder) -> None:
 
 
 def _and_others(count: int) -> str:
-    return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} like it"
+    return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} of the same kind"
 
 
 def _use_one_torch_thread(cfg: DictConfig) -> None:

@@ -1,4 +1,4 @@
-"""What a run's fitness is: the task's own, or a file's compute_fitness."""
+"""The fitness of a run: the task's own, or a file's compute_fitness."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from envcoder_bench.tasks.registry import get_spec
 
 
 def read_fitness(cfg: DictConfig) -> CandidateSource | None:
-    """Read the file that ``cfg.fitness`` names, and load it once; None: the task's own fitness counts.
+    """Read the file ``cfg.fitness``, and load it once to check it; return None for the task's own fitness.
 
     Raises:
-        UserError: it cannot be read or loaded, has no ``compute_fitness``, or does not say what that measures.
+        UserError: it cannot be read or loaded, or lacks ``compute_fitness`` or a docstring.
     """
     if cfg.fitness is None:
         if not get_spec(cfg.task.name).task_class.fitness_meaning:
@@ -50,10 +50,10 @@ def load_fitness(source: CandidateSource, seed: int) -> Candidate:
 
 
 def fitness_meaning(cfg: DictConfig, source: CandidateSource | None = None) -> str:
-    """What fitness measures, in one line for the head of a table: of the file's docstring, else the task's own.
+    """Return in one line what fitness measures, from the file's docstring or the task.
 
     Args:
-        source: the run's copy of the file, whatever became of the one that ``cfg`` names.
+        source: the run's copy of the file; None: read the file that ``cfg`` names.
 
     Raises:
         UserError: as ``read_fitness``.
@@ -63,7 +63,7 @@ def fitness_meaning(cfg: DictConfig, source: CandidateSource | None = None) -> s
 
 
 def _meaning(source: CandidateSource) -> str:
-    """The first paragraph of the docstring of the file, else of its function, on one line."""
+    """Return the first paragraph of the docstring of the file, or of its function, on one line."""
     tree = parse(source.source, source.file)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == FITNESS]
     for node in (tree, *functions):
@@ -71,5 +71,5 @@ def _meaning(source: CandidateSource) -> str:
         if text:
             return " ".join(text.partition("\n\n")[0].split())
     line = functions[-1].lineno if functions else None
-    message = "needs a docstring: its first paragraph says in the results what is measured, in which unit"
+    message = "needs a docstring: its first paragraph describes the measure and its unit in the results"
     raise CandidateError(message, source.file, line, FITNESS)

@@ -1,4 +1,4 @@
-"""A run on disk: what it was asked to do, how far it got, and what came of it.
+"""The folder of a run: its config, its state and its results.
 
 ::
 
@@ -8,15 +8,15 @@
     results.csv          a row per candidate and seed
     summary.json         the ranking
     curves.csv           learning curves
-    components.csv       those of the rewards' components
+    components.csv       learning curves of the rewards' components
     points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
     learning_curves.png  ranking.png
     tensorboard/         scalars per candidate and seed
-    fitness.py           with --fitness: the file as it was
-    candidates/<name>/   source.py, policy.pth (a plain rl_games checkpoint)
+    fitness.py           with --fitness: a copy of the file
+    candidates/<name>/   source.py, policy.pth (in rl_games' format)
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
-    .lock                held by the process that works on the run
+    .lock                held by the process that executes the run
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from envcoder_bench.run import checkpoint
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.provenance import FREE_KEYS, Provenance, changes, missing, read_provenance, shown
 
-FITNESS_NAME = "(fitness)"  # of the fitness file as a source: no candidate can have it
-_BYTES = "surrogateescape"  # bytes of a candidate file that are no text are kept as they are
+FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
+_BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
 _LOCK = ".lock"
 
 
 class CandidateSource(NamedTuple):
-    """A candidate as the user wrote it: its name, its file (for messages) and the file's text."""
+    """A candidate's name, its file (for messages) and the file's text."""
 
     name: str
     file: str
@@ -54,11 +54,11 @@ class CandidateSource(NamedTuple):
 
 
 class RunFolder:
-    """Paths and atomic reading and writing of a run's folder.
+    """Paths, reading and atomic writing of a run's folder.
 
     Attributes:
-        notes: what the user should know of the folder's state, a line each; ``read`` adds to them.
-        record: of run.json; None before ``read``, and for a run of format 1.
+        notes: messages for the user about the folder's state, one line each; ``read`` adds to them.
+        provenance: the content of run.json; None before ``read``, and for a run of format 1.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class RunFolder:
     def create(
         cls, path: Path, cfg: DictConfig, sources: list[CandidateSource], fitness: CandidateSource | None = None
     ) -> RunFolder:
-        """Make the folder with the config and a copy of every candidate's source, and of the fitness file's.
+        """Create the folder with the config and copies of all candidates and of the fitness file.
 
         Raises:
             UserError: the path is a file or a folder that is not empty, or cannot be written.
@@ -105,7 +105,7 @@ class RunFolder:
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
-            for made in path.iterdir() if there else [path]:  # it was empty, and is again
+            for made in path.iterdir() if there else [path]:  # leave it empty, as it was
                 shutil.rmtree(made, ignore_errors=True)
             if isinstance(error, OSError):
                 raise UserError(f"--output_dir {path} cannot be written: {disk_trouble(error, path)}") from error
@@ -114,10 +114,10 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Open a run to go on with it.
+        """Open the folder of a run to resume it.
 
         Raises:
-            UserError: there is no run.
+            UserError: it is not the folder of a run.
         """
         folder = cls(Path(os.path.abspath(path)))
         with user_input():
@@ -131,17 +131,17 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out of the folder; the operating system forgets the lock of one that was killed.
+        """Lock the folder against other processes; the operating system releases the lock of a killed process.
 
         Raises:
-            UserError: another process holds it.
+            UserError: another process holds the lock.
         """
         lock = FileLock(self.path / _LOCK)
         try:
             lock.acquire(timeout=0)
         except Timeout:
             raise UserError(
-                f"{self.path}: another process is at work on this run: wait for its end, or stop it first"
+                f"{self.path}: another process is executing this run: wait until it ends, or stop it first"
             ) from None
         try:
             yield
@@ -149,7 +149,7 @@ class RunFolder:
             lock.release()
 
     def candidate(self, name: str) -> Path:
-        """The folder of one candidate."""
+        """Return the folder of a candidate."""
         return self.path / "candidates" / name
 
     def source(self, name: str) -> Path:
@@ -158,20 +158,20 @@ class RunFolder:
 
     @property
     def complete(self) -> bool:
-        """Whether the run has come to its end."""
+        """Whether the run is complete."""
         return self.summary.is_file()
 
     def read(self) -> tuple[DictConfig, list[CandidateSource]]:
-        """The config, and the candidates as they were when the run began, whatever became of the user's files.
+        """Return the config, and the candidates as they were when the run began, independent of the user's files.
 
         Raises:
-            UserError: something of it is missing or damaged, the config was changed in a way that the run cannot go on
-                with, or the run is of a newer format.
+            UserError: files are missing or damaged, the config was changed so that the run cannot be resumed, or the
+                run has a newer format.
         """
         try:
             self.provenance = read_provenance(self.run)
         except ValueError as error:
-            self.notes.append(f"{error}: whether config.yaml was changed cannot be told")
+            self.notes.append(f"{error}: changes of config.yaml cannot be detected")
         cfg = self._config()
         sources = []
         for listed in cfg.candidates:
@@ -226,35 +226,35 @@ class RunFolder:
         fixed = [change for change in found if change[0] not in FREE_KEYS]
         if fixed:
             raise UserError(
-                f"{self.config} was changed since the run began ({shown(fixed)}): put that back, or begin a new run;"
-                f" while a run goes on, only {', '.join(FREE_KEYS)} may be changed"
+                f"{self.config} was changed since the run began ({shown(fixed)}): undo that, or begin a new run;"
+                f" to resume a run, only {', '.join(FREE_KEYS)} may be changed"
             )
         if found:
-            self.notes.append(f"config.yaml was changed since the run began ({shown(found)}): going on with that")
+            self.notes.append(f"config.yaml was changed since the run began ({shown(found)}): using the new values")
         return present
 
     def _recorded_config(self, why: str) -> DictConfig:
-        """The config of run.json in place of one that is damaged, of which ``why`` tells."""
+        """Return the config in run.json instead of a damaged config.yaml; ``why`` describes the damage."""
         assert self.provenance is not None
-        self.notes.append(f"{why}: going on with the config in run.json")
+        self.notes.append(f"{why}: using the config in run.json")
         if not self.complete:
             write_atomic(self.config, self.provenance.config)
         return _load_config(self.provenance.config)
 
     def _damaged(self, what: str) -> UserError:
-        return UserError(f"--resume {self.path}: the run is damaged: {what}; put back a copy, or begin a new run")
+        return UserError(f"--resume {self.path}: the run is damaged: {what}; restore a copy, or begin a new run")
 
     def note_software(self, device: str) -> str:
-        """Write down with what the run goes on; returns what is to be said where that is not what it began with."""
+        """Record the software and device of a resumed run; return a warning if they differ from before, else ""."""
         if self.provenance is None:
             self.provenance = Provenance(None, [], self.config.read_text("utf-8"))
         different = self.provenance.resumed(device)
         if different:
             self.provenance.write(self.run)
-        return different and f"{different}: the results may not be those of an unbroken run to the last bit"
+        return different and f"{different}: the results may not be bitwise those of an uninterrupted run"
 
     def read_fitness(self, cfg: DictConfig) -> CandidateSource | None:
-        """The fitness file as it was when the run began; None: the run is ranked by the task's own fitness.
+        """Return the fitness file as it was when the run began; None for the task's own fitness.
 
         Raises:
             UserError: it is missing or damaged.
@@ -264,10 +264,10 @@ class RunFolder:
         return CandidateSource(FITNESS_NAME, cfg.fitness, self._text(self.fitness))
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """The last checkpoint, on the CPU, or None: the run was stopped before its first.
+        """Return the last checkpoint, on the CPU, or None if there is none yet.
 
         Raises:
-            UserError: it is damaged, or of a newer format.
+            UserError: it is damaged, or has a newer format.
         """
         return checkpoint.load_checkpoint(self.checkpoint) if self.checkpoint.exists() else None
 
@@ -277,7 +277,7 @@ def _digest(text: bytes) -> str:
 
 
 def _load_config(text: str) -> DictConfig:
-    """The config of a run. Raises ValueError where the text is something else, in one line."""
+    """Return the config of a run. Raises ValueError with a one-line message if the text is not one."""
     try:
         cfg = OmegaConf.create(text)
     except MarkedYAMLError as error:

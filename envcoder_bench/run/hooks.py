@@ -1,4 +1,4 @@
-"""How a run and whoever started it hear of each other while it trains."""
+"""Communication between a run and its caller while it trains: progress reports and stop requests."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from pathlib import Path
 
 
 class StopRequest:
-    """Asks a run to stop after the iteration that it is in, with a checkpoint.
+    """A request to stop a run after the current iteration, with a checkpoint.
 
-    Any thread may ask, and so may a signal handler. One request can be given to several runs.
+    It may be called from any thread and from signal handlers. Several runs can share one request.
 
     Attributes:
-        by: who asked first, a word or the number of a signal; None: nobody.
+        by: the source of the first request, a word or the number of a signal; None if there is none.
     """
 
     def __init__(self) -> None:
         self.by: int | str | None = None
 
     def __call__(self, by: int | str = "request") -> None:
-        """Ask; ``by`` is what the result's ``stopped_by`` says."""
+        """Request the stop; ``by`` becomes the result's ``stopped_by``."""
         if self.by is None:
             self.by = by
 
 
 class Reporter:
-    """Hears how far a run is, in the thread that runs. These methods do nothing: override those of interest."""
+    """Receives the progress of a run, in its thread. The methods do nothing; override those of interest."""
 
     def run_began(self, folder: Path) -> None:
-        """The candidates are checked and the folder is made; of a resumed run it was there."""
+        """The candidates are checked and the folder exists."""
 
     def wave_began(self, number: int, waves: int, iteration: int, iterations: int) -> None:
-        """The ``number``-th of ``waves`` trains, on from ``iteration`` of ``iterations``."""
+        """The ``number``-th of ``waves`` begins to train, at ``iteration`` of ``iterations``."""
 
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
-        """An iteration is over; ``env_steps`` are the wave's, ``best`` a candidate and its last measured fitness."""
+        """An iteration is done; ``env_steps`` are those of the wave, ``best`` a candidate and its last fitness."""
 
     def wave_ended(self) -> None:
-        """The wave is over, whether it came to its end or not."""
+        """The wave has ended or was stopped."""

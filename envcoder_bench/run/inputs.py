@@ -1,4 +1,4 @@
-"""What a run begins with: its config and its candidates, read and checked before anything is written."""
+"""The inputs of a run, its config and its candidates, read and checked before anything is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str
 
 
 def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
-    """The config of a run, with its simulator and device chosen. Raises UserError for values that cannot be used."""
+    """Return the config of a run, with simulator and device resolved. Raises UserError for invalid values."""
     with user_input():
         cfg = compose_config(task, overrides)
         check_values(cfg)
@@ -36,7 +36,7 @@ def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
 def read_candidates(
     task: str, candidates: Candidates = None, candidate_idx: str | Sequence[int] | None = None
 ) -> list[CandidateSource]:
-    """The candidates' texts.
+    """Read the candidates.
 
     Args:
         task: the name of a task.
@@ -44,7 +44,7 @@ def read_candidates(
         candidate_idx: positions to keep, e.g. ``"0,2,5"`` or ``[0, 2, 5]``.
 
     Raises:
-        UserError: there are none, one cannot be read, or a name cannot be used.
+        UserError: there are none, one cannot be read, or a name is not valid.
     """
     texts = _checked(candidates) if isinstance(candidates, Mapping) else None
     with user_input():
@@ -74,22 +74,22 @@ def _checked(texts: Mapping[str, str]) -> Mapping[str, str]:
             got = f"{{{type(name).__name__}: {type(text).__name__}}}"
             raise UserError(f"candidates by name are texts, {{'name': 'def compute_reward(...): ...'}}, got {got}")
         if "/" in name:
-            raise UserError(f"{name!r}: rename it: a candidate's name is a folder's, and has no /")
+            raise UserError(f"{name!r}: rename it: a candidate's name is used for a folder and cannot contain /")
     return texts
 
 
 def _candidates_root() -> Path:
-    """The folder whose user_functions/ holds the candidates: the working folder, else where this package is."""
+    """Return the folder that contains user_functions/: the working folder, or that of this package."""
     return Path() if Path("user_functions").is_dir() else project_folder("user_functions").parent
 
 
 def override_words(
     overrides: Sequence[str] | Mapping[str, Any], shaper_types: Sequence[str] | None, settings: Mapping[str, Any]
 ) -> list[str]:
-    """All that sets a key of cfg/, as ``key=value`` in Hydra's override grammar.
+    """Return all settings of keys of cfg/ as ``key=value`` in Hydra's override grammar.
 
     Raises:
-        UserError: there is no such shaper type, or a value that no YAML file could hold.
+        UserError: there is no such shaper type, or a value is not a number, text, list or mapping.
     """
     words = []
     if shaper_types is not None:
@@ -104,7 +104,7 @@ def override_words(
 def _value(key: str, value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    value = value.item() if hasattr(value, "item") else value  # a number of numpy's or torch's
+    value = value.item() if hasattr(value, "item") else value  # a number of numpy or torch
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, (str, Path)):

@@ -1,4 +1,4 @@
-"""A task's or PPO's YAML of the user's, as IsaacGymEnvs has them, turned into overrides of cfg/."""
+"""Conversion of the user's task and train YAML files in IsaacGymEnvs' format to overrides of cfg/."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from envcoder_bench.trainers.ppo.ranges import check_ranges
 
 log = logging.getLogger(__name__)
 
-# a reference to IsaacGymEnvs' main config; of one with a default, the default counts
+# a reference to IsaacGymEnvs' main config with a default, which is used
 _DEFAULT = re.compile(r"\$\{resolve_default:([^,{}]*),.*\}", re.DOTALL)
 _OUTSIDE = "outside"
-# keys of a train YAML that the program sets, and such as have no effect here
+# keys of a train YAML that the program sets, and keys that have no effect
 _OWN = (
     "params.seed", "params.load_checkpoint", "params.load_path", "params.config.name", "params.config.env_name",
     "params.config.full_experiment_name", "params.config.num_actors", "params.config.device",
@@ -47,12 +47,12 @@ Leaves = Dict[str, Any]
 
 
 def file_overrides(task: str, task_config: str | None, train_config: str | None) -> dict[str, str]:
-    """The values of ``--task_config`` and ``--train_config`` by their keys in cfg/, in Hydra's override grammar.
+    """Return the values of ``--task_config`` and ``--train_config`` by keys of cfg/, in Hydra's override grammar.
 
-    What of a file has no effect here is said in a line on stderr.
+    Keys without an effect are listed in a warning.
 
     Raises:
-        UserError: a file cannot be read, is for another task, or has an unknown key or a value that cannot be.
+        UserError: a file cannot be read, is for another task, or has an unknown key or an invalid value.
     """
     found: Leaves = {}
     num_envs = None
@@ -104,7 +104,7 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
 def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
     own = _leaves(file)
     if not any(key.startswith("params.") for key in own):
-        raise UserError(f"--train_config {file} is no train YAML: it has nothing below 'params'")
+        raise UserError(f"--train_config {file} is not a train YAML: it has no keys below 'params'")
     defaults = train_defaults(get_spec(task))
     known = (*OPTIONAL_TRAIN_KEYS, *(key for key in config_keys(defaults) if not _is_branch(defaults, key)))
     values: Leaves = {}
@@ -153,11 +153,11 @@ def _unknown(flag: str, file: str, key: str, value: Any, known: Sequence[str]) -
 
 
 def _leaves(file: str) -> Leaves:
-    """The values of a YAML by dotted keys; references out of the file stay as they are written."""
+    """Return the values of a YAML by dotted keys; references to other files remain text."""
     try:
         node = OmegaConf.load(Path(file))
         if not isinstance(node, DictConfig):
-            raise UserError(f"{file} is no YAML with keys and values")
+            raise UserError(f"{file} is not a YAML mapping of keys to values")
         return _flat(node)
     except MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f":{error.problem_mark.line + 1}"
@@ -174,7 +174,7 @@ def _flat(node: DictConfig, prefix: str = "") -> Leaves:
         name = f"{prefix}{key}"
         try:
             value = node[key]
-        except OmegaConfBaseException:  # it refers to what is not in this file
+        except OmegaConfBaseException:  # a reference to another file
             value = _default(str(OmegaConf.to_container(node, resolve=False)[key]))  # type: ignore[index]
         if isinstance(value, DictConfig):
             found.update(_flat(value, f"{name}."))
@@ -215,7 +215,7 @@ def _nested(leaves: Leaves) -> dict[str, Any]:
 
 
 def _word(value: Any) -> str:
-    """A value in Hydra's override grammar."""
+    """Return a value in Hydra's override grammar."""
     if isinstance(value, list):
         return f"[{','.join(map(_word, value))}]"
     if value is None or isinstance(value, bool):

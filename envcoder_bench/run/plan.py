@@ -1,4 +1,4 @@
-"""Will it fit? What a run takes of its device, estimated before it is allocated, and the waves that follow from it."""
+"""Estimation of a run's memory before it is allocated, and division of its groups into waves that fit."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from envcoder_bench.tasks.base import Task
 from envcoder_bench.trainers.base import Widths
 from envcoder_bench.trainers.registry import trainer_class
 
-USABLE = 0.9  # of the free memory: allocators round up, and other programs live here too
-# what the smallest run takes: libraries and a compiler; the CUDA context, kernels and graphs (on an H200)
+USABLE = 0.9  # usable share of the free memory: allocators round up, and other programs run too
+# memory of the smallest run: libraries and a compiler; the CUDA context, kernels and graphs (on an H200)
 PROGRAM = {"cpu": 0.64 * 2**30, "cuda": 1.0 * 2**30}
-WIDE_SHARE = 0.1  # of all memory: padding to the widest candidate that costs more is told
+WIDE_SHARE = 0.1  # share of the memory beyond which the padding to the widest candidate is reported
 _UNITS = {"": 2**30, "b": 1, **{f"{p}b": 1000**k for k, p in enumerate("kmgt", 1)}}
 _UNITS.update({f"{p}{b}": 1024**k for k, p in enumerate("kmgt", 1) for b in ("", "i", "ib")})
 
 
 def parse_size(size: object) -> int:
-    """Bytes of a size such as ``24GiB``, ``24000MB`` or ``24``, which counts in GiB. Raises UserError."""
+    """Return the bytes of a size such as ``24GiB``, ``24000MB`` or ``24`` (GiB). Raises UserError."""
     match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([a-z]*)", str(size).strip().lower())
     if not match or match.group(2) not in _UNITS or not float(match.group(1)) > 0:
         raise UserError(f"--max_memory must be a size such as 24GiB, 24000MB or 24 (GiB), got {size}")
@@ -35,13 +35,14 @@ def parse_size(size: object) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a run shares its groups out over time.
+    """The division of a run's groups into waves.
 
     Attributes:
-        waves: groups that train together; evaluated and saved whole before the next wave is allocated.
-        needed: bytes of the largest wave, about; ``at_once``: of all groups together.
-        available: bytes that the run may take.
-        wide: a line for each candidate whose width makes the others take much more memory.
+        waves: groups that train together; a wave is evaluated and saved before the next one is allocated.
+        needed: estimated bytes of the largest wave.
+        at_once: estimated bytes of all groups together.
+        available: bytes that the run may use.
+        wide: a line for each candidate whose width increases the memory of the others much.
     """
 
     waves: list[list[Group]]
@@ -61,10 +62,10 @@ class Plan:
 
 
 class MemoryPlanner:
-    """What groups take on the run's device, by a small simulation of its task.
+    """Estimates the memory of groups on the run's device, by a small simulation of its task, and plans waves.
 
     Attributes:
-        available: bytes that the run may take: ``max_memory``, and no more than is free.
+        available: bytes that the run may use: ``max_memory``, and no more than is free.
     """
 
     def __init__(self, cfg: DictConfig) -> None:
@@ -82,17 +83,17 @@ class MemoryPlanner:
         self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
 
     def take_probe(self) -> Task | None:
-        """The small simulation, for ``prepare``; it is not kept here, so that its memory is free afterwards."""
+        """Return the small simulation, for ``prepare``, and drop it here, so that its memory can be freed."""
         probe, self._probe = self._probe, None
         return probe
 
     def bytes(self, widths: Sequence[Widths]) -> int:
-        """Estimate what groups of these widths take together."""
+        """Estimate the memory of groups of these widths together, in bytes."""
         widest = max(obs for obs, _ in widths), max(act for _, act in widths)
         return self._program + len(widths) * self._environments(*widest) + self._trainer(widths)
 
     def _environments(self, obs: int, act: int) -> int:
-        """What the environments of one group take, to train in and to evaluate in."""
+        """Estimate the bytes of one group's environments, for training and evaluation."""
         buffers = 2 * self._state + 4 * (3 * obs + 6 * act + 4 * self._dofs + 16)
         return (self._cfg.num_envs_per_candidate + self._cfg.evaluation.num_envs) * (self._simulation + buffers)
 
@@ -120,7 +121,7 @@ class MemoryPlanner:
             )
 
     def plan(self, groups: Sequence[Group], begun: Sequence[Group] = ()) -> Plan:
-        """Split groups, in their order, into as few equal waves as fit, after the wave that has ``begun``, if any.
+        """Divide groups, in their order, into as few equal waves as fit, after the wave that has ``begun``, if any.
 
         Raises:
             UserError: a group does not fit alone.
@@ -138,7 +139,7 @@ class MemoryPlanner:
         return Plan(waves, needed, self._needed(everyone) if waves else 0, self.available, tuple(self._wide(everyone)))
 
     def _wide(self, groups: Sequence[Group]) -> Iterator[str]:
-        """Name the widest candidate, for observations and for actions, where the padding of the others costs much."""
+        """Name the candidates with the widest observations and actions, if the padding of the others costs much."""
         widths = {group.name: _widths(group) for group in groups}
         needed = self._needed(groups) if groups else 0
         for axis, what in enumerate(("observations", "actions")):
@@ -148,7 +149,7 @@ class MemoryPlanner:
             name, most, next_most = ordered[-1], widths[ordered[-1]][axis], widths[ordered[-2]][axis]
             others = [group for group in groups if group.name != name]
             alone = self._needed([group for group in groups if group.name == name]) - self._program
-            cost = needed - self._needed(others) - alone  # what the others take because of it
+            cost = needed - self._needed(others) - alone  # of the padding of the others
             if most >= 2 * next_most and cost > WIDE_SHARE * needed:
                 yield (
                     f"{name} has {most:,} {what} and the next widest candidate {next_most:,}: all are padded to the"
@@ -160,7 +161,7 @@ class MemoryPlanner:
 
 
 def split(groups: Sequence[Group], count: int) -> list[list[Group]]:
-    """Cut into ``count`` runs of groups whose lengths differ by one at most, the longer ones first."""
+    """Cut groups into ``count`` consecutive parts whose lengths differ by at most one, longer ones first."""
     size, longer = divmod(len(groups), count)
     ends = [(k + 1) * size + min(k + 1, longer) for k in range(count)]
     return [list(groups[start:end]) for start, end in zip([0, *ends], ends)]
@@ -179,7 +180,7 @@ def _widths(group: Group) -> Widths:
 
 
 def release(device: str) -> None:
-    """Give the memory of all that nobody refers to back: Python's cycles, and what torch keeps of a CUDA device."""
+    """Free unreferenced memory: Python's reference cycles, and torch's cached CUDA memory."""
     gc.collect()
     if device != "cpu":
         torch.cuda.synchronize(device)
@@ -187,14 +188,14 @@ def release(device: str) -> None:
 
 
 def free_bytes(device: str) -> int:
-    """What programs could take on the device now."""
+    """Return the free memory of the device in bytes."""
     if device == "cpu":
         return psutil.virtual_memory().available
     return torch.cuda.mem_get_info(torch.device(device))[0]
 
 
 def used_bytes(device: str) -> int:
-    """What this process takes of the main memory, or all processes take of a CUDA device."""
+    """Return the main memory used by this process, or the memory of a CUDA device used by all processes, in bytes."""
     if device == "cpu":
         return psutil.Process().memory_info().rss
     free, total = torch.cuda.mem_get_info(torch.device(device))

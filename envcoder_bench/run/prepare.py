@@ -1,6 +1,6 @@
-"""From candidate files to groups that can be trained: load, assemble, check, trace, group.
+"""Preparation of groups from candidate files: load, assemble, check, trace, group.
 
-Each step is a function of plain data: files and a ``TaskSnapshot``, which one small simulation of the task gives.
+Each step is a function of plain data: files, and a ``TaskSnapshot`` of a small simulation of the task.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from envcoder_bench.tasks.base import BASELINES, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 from envcoder_bench.tasks.registry import baseline_path, make_task
 
-PROBE_ENVS = 64  # environments, at most, of the simulation that functions are tried on
+PROBE_ENVS = 64  # most environments of the small simulation on which functions are checked
 log = logging.getLogger(__name__)
 Faults = Dict[str, CandidateError]
 
 
 @dataclass(frozen=True)
 class Group:
-    """One candidate with one seed: what it trains with, and what it is evaluated with."""
+    """A candidate with a seed: its shapings for training and for evaluation."""
 
     name: str
     seed: int
@@ -51,15 +51,16 @@ class Group:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of a run, and what of the config says how they are read.
+    """The files of a run, and how they are loaded.
 
     Attributes:
-        baselines: by name; a resumed run has its own copies.
-        fitness: the file whose ``compute_fitness`` evaluations measure; None: the task's own fitness.
-        shaper_types: which functions come from candidates; None: all that they define.
-        jailed: what untrusted files were judged to be, by name.
-        loaded: files that keep nothing between calls, by name and seed: these need not be loaded again. No two groups
-            share a module that keeps something.
+        baselines: the baselines by name; a resumed run has its own copies.
+        baseline: the name of the baseline that fills in.
+        fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
+        shaper_types: the functions taken from candidates; None for all that they define.
+        slow: names files that take long.
+        jailed: results of the jail for untrusted files, by name.
+        loaded: stateless files by name and seed, which need not be loaded again. Groups never share a stateful module.
     """
 
     baselines: Mapping[str, CandidateSource]
@@ -72,7 +73,7 @@ class RunFiles:
 
 
 def baseline_sources(task: str) -> list[CandidateSource]:
-    """The task's baselines as candidates."""
+    """Return the task's baselines as candidates."""
     return [
         CandidateSource(name, str(path), path.read_text(encoding="utf-8"))
         for name, path in ((name, baseline_path(task, name)) for name in BASELINES)
@@ -80,12 +81,12 @@ def baseline_sources(task: str) -> list[CandidateSource]:
 
 
 def build_task(cfg: DictConfig, num_envs: int) -> Task:
-    """The run's task with ``num_envs`` environments."""
+    """Create the run's task with ``num_envs`` environments."""
     return make_task(cfg.task.name, cfg.task, num_envs, cfg.sim, cfg.device)
 
 
 def build_probe(cfg: DictConfig) -> Task:
-    """The run's task in a small simulation, to learn its facts and a real state from."""
+    """Create the run's task in a small simulation, which gives its contract and a real state."""
     return build_task(cfg, min(PROBE_ENVS, cfg.num_envs_per_candidate))
 
 
@@ -98,19 +99,19 @@ def prepare(
     """Load, assemble, check, trace and group every candidate.
 
     Args:
-        fitness: the file whose ``compute_fitness`` evaluations measure; None: the task's own fitness.
-        probe: as ``build_probe`` makes it, in its first state; None: made here.
+        fitness: the file whose ``compute_fitness`` evaluations measure; None for the task's own fitness.
+        probe: a result of ``build_probe`` in its first state; None: created here.
 
     Returns:
-        The groups to train, candidate by candidate and seed by seed, and the faults of the candidates that cannot be.
+        The groups to train, candidate by candidate and seed by seed, and the faults of all other candidates.
 
     Raises:
-        UserError: the fitness file or a baseline that all need is at fault.
+        UserError: the fitness file or a baseline that all candidates need has a fault.
     """
     with SlowFiles() as slow:
         context = make_context(cfg, sources, fitness, slow, probe)
         collecting = gc.isenabled()
-        gc.disable()  # programs are made of a million small objects that stay: looking for garbage takes longer
+        gc.disable()  # programs have a million small long-lived objects, which slow down garbage collection
         try:
             return _groups(cfg, sources, context)
         finally:
@@ -120,10 +121,10 @@ def prepare(
 
 @dataclass(frozen=True)
 class PrepareContext:
-    """What all candidates of a run are prepared with.
+    """The shared inputs of the preparation of all candidates of a run.
 
     Attributes:
-        task: its facts and a real state; ``trial``: calls functions on that state.
+        task: the task's contract and a real state; ``trial``: calls functions on that state.
         unshaped: the unshaped baseline, checked and traced.
     """
 
@@ -141,7 +142,7 @@ def make_context(
     slow: SlowFiles,
     probe: Task | None = None,
 ) -> PrepareContext:
-    """Read the task's facts, load what all candidates need, and jail untrusted files. Arguments as of ``prepare``."""
+    """Read the task's contract, load the baselines, and judge untrusted files. Arguments as of ``prepare``."""
     given = {source.name: source for source in sources}
     baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
     files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
@@ -157,7 +158,7 @@ def make_context(
 
 
 def check_and_trace(source: CandidateSource, context: PrepareContext, seed: int) -> Shaping:
-    """A candidate over the run's baseline, with what checking and tracing find. Raises CandidateError."""
+    """Assemble a candidate with the run's baseline, check and trace it. Raises CandidateError."""
     files, task = context.files, context.task
     shaping = load_and_assemble(source, files, seed)
     with files.slow.step("checking", source.file):
@@ -182,7 +183,7 @@ def _groups(cfg: DictConfig, sources: Sequence[CandidateSource], context: Prepar
 
 
 def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
-    """Load a file as a new module, or take it from those that keep nothing. Raises CandidateError."""
+    """Load a file as a new module, or return an already loaded stateless one. Raises CandidateError."""
     judged = files.jailed.get(source.name)
     if isinstance(judged, CandidateError):
         raise judged
@@ -202,7 +203,7 @@ def load(source: CandidateSource, files: RunFiles, seed: int) -> Candidate:
 
 
 def load_and_assemble(source: CandidateSource, files: RunFiles, seed: int) -> Shaping:
-    """What a file defines over the run's baseline; a baseline is whole in itself. Raises CandidateError."""
+    """Assemble a file's functions with the run's baseline; baselines are not filled in. Raises CandidateError."""
     if source.name in BASELINES:
         baseline = load(source, files, seed)
         return assemble(baseline, baseline)
@@ -211,7 +212,7 @@ def load_and_assemble(source: CandidateSource, files: RunFiles, seed: int) -> Sh
 
 
 def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, files: RunFiles, seed: int) -> Group:
-    """A group's own modules, with the dimensions and programs that were found.
+    """Create a group with modules of its own, and the dimensions and programs that were found.
 
     Args:
         checked, unshaped: checked and traced shapings, the candidate's and the unshaped baseline's.
@@ -223,7 +224,7 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
         kinds.UNSHAPED: alone.functions,
         kinds.RUN: _fitness(files, seed),
     }
-    # an evaluation's programs of fitness were made beside actions of the candidate's width
+    # the fitness programs of an evaluation were traced with actions of the candidate's width
     programs = {kinds.CANDIDATE: checked.programs, kinds.UNSHAPED: unshaped.programs, kinds.RUN: checked.programs}
 
     def judging(by_source: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -236,11 +237,11 @@ def make_group(source: CandidateSource, checked: Shaping, unshaped: Shaping, fil
 
 
 class Tracer:
-    """Traces shapings, with what is known from others and from earlier processes; says what cannot be traced.
+    """Traces shapings, with results cached from other shapings and earlier processes; warns of untraced functions.
 
     Attributes:
         on: whether functions are compiled.
-        untraced: functions of the last shaping that cannot be.
+        untraced: functions of the last shaping that cannot be traced.
     """
 
     def __init__(self, cfg: DictConfig, sources: Sequence[CandidateSource]) -> None:
@@ -251,18 +252,18 @@ class Tracer:
         self._told: set[str] = set()
 
     def begin(self, task: Task | TaskSnapshot) -> None:
-        """Trace on this state from here on."""
+        """Use this task's state for tracing from now on."""
         self._memo.samples.clear()
         self._memo.cache = ProgramCache(self._texts, task.state, task.constants, self._seed)
 
     def __call__(self, shaping: Shaping, task: Task | TaskSnapshot) -> Shaping:
-        """The shaping with its programs."""
+        """Return the shaping with its programs."""
         if self.on:
             shaping, self.untraced = trace(shaping, task.state, task.constants, task, self._memo)
         return shaping
 
     def tell(self) -> None:
-        """Say which functions of the last shaping have no program, each once: a baseline's are in many."""
+        """Warn of functions of the last shaping that have no program, once each: those of baselines are in many."""
         for refusal in map(str, self.untraced):
             if refusal not in self._told:
                 log.warning("%s: it is not compiled, and runs more slowly", refusal)
@@ -270,7 +271,7 @@ class Tracer:
 
 
 def _snapshot(task: Task, files: RunFiles, tracer: Tracer, seed: int) -> tuple[TaskSnapshot, Shaping]:
-    """A task's facts and a real state, one step into episodes of the unshaped task, and the unshaped shaping."""
+    """Return a task's contract with a state one step into episodes of the unshaped task, and the unshaped shaping."""
     contract = TaskContract.of(task)
     tracer.begin(task)
     unshaped = load_and_assemble(files.baselines[UNSHAPED], files, seed)
@@ -287,10 +288,10 @@ def _snapshot(task: Task, files: RunFiles, tracer: Tracer, seed: int) -> tuple[T
 def _jailed(
     cfg: DictConfig, sources: Sequence[CandidateSource], files: RunFiles, task: TaskSnapshot
 ) -> dict[str, Candidate | CandidateError]:
-    """Have files judged where they can do no harm: here, they are programs without code from now on.
+    """Load, check and trace untrusted files in the jail; the results are programs without Python code.
 
     Raises:
-        UserError: they cannot be confined on this machine.
+        UserError: untrusted code cannot be confined on this machine.
     """
     announce()
     baseline = files.baselines[cfg.baseline]
@@ -302,7 +303,7 @@ def _jailed(
 
 
 def _fitness(files: RunFiles, seed: int) -> dict[str, CandidateFunction]:
-    """What evaluations measure instead of the task's own fitness, by stage."""
+    """Return the function that replaces the task's own fitness in evaluations, if any, by stage."""
     if files.fitness is None:
         return {}
     return {KINDS[FITNESS].stage: load(files.fitness, files, seed).functions[FITNESS]}
@@ -320,8 +321,8 @@ def _check_fitness(files: RunFiles, task: TaskSnapshot, unshaped: Shaping, seed:
 
 
 def _warn_if_stateful(functions: Sequence[CandidateFunction]) -> None:
-    """Say which function may keep something between its calls: a resumed run begins without it."""
+    """Warn of functions that may keep values between calls, which a resumed run does not restore."""
     for function in functions:
         if function.stateful_line is not None:
             place = f"{function.file}:{function.stateful_line}: in {function.type}"
-            log.warning("%s: keeps memory between calls, which --resume cannot restore", place)
+            log.warning("%s: keeps values between calls, which --resume cannot restore", place)

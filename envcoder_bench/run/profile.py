@@ -1,4 +1,4 @@
-"""The profile of a run: some iterations measured, the next ones traced, the candidates' functions timed at the end."""
+"""The profile of a run: iterations that are timed or traced, and the time of candidates' functions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from envcoder_bench.shaping.kinds import STAGES
 
 log = logging.getLogger(__name__)
 
-TRACE_SECONDS = 3.0  # of a trace at most, so that its file stays one that a browser opens
-COST_SECONDS = 10.0  # for the functions of all candidates of a wave together, about
+TRACE_SECONDS = 3.0  # longest trace, so that a browser can open the file
+COST_SECONDS = 10.0  # approximate time to measure the functions of all candidates of a wave
 
 
 class Phases(NamedTuple):
-    """How many iterations to leave out, to measure and to trace, in this order."""
+    """Numbers of iterations to skip, to measure and to trace, in this order."""
 
     warm_up: int
     measured: int
@@ -35,21 +35,21 @@ class Phases(NamedTuple):
 
 
 def count_phases(iterations: int) -> Phases:
-    """Two to warm up, five to measure, two to trace; where there are fewer, at least one to measure."""
+    """Return two iterations to warm up, five to measure, two to trace; if there are fewer, at least one to measure."""
     traced = 2 if iterations >= 9 else min(1, iterations - 1)
     warm_up = max(0, min(2, iterations - traced - 1))
     return Phases(warm_up, min(5, iterations - traced - warm_up), traced)
 
 
 class RunProfile:
-    """Measures a run as it goes by, without changing what it computes.
+    """Profiles a run without changing its results.
 
-    The iterations measured are among the first ones of this process; those traced follow, because to trace is to slow
-    down.
+    The measured iterations are among the first ones of this process. Traced iterations follow, because tracing slows
+    the run down.
 
     Args:
-        folder: ``profile/`` of the run, made when there is something to write.
-        cfg: of the run.
+        folder: ``profile/`` of the run, created when something is written.
+        cfg: the config of the run.
     """
 
     def __init__(self, folder: Path, cfg: DictConfig) -> None:
@@ -59,24 +59,24 @@ class RunProfile:
         self._iteration = 0
         self._measured: Breakdown | None = None
         self._trace: ChromeTrace | None = None
-        self._names: dict[str, None] = {}  # of all candidates that have trained, in their order
+        self._names: dict[str, None] = {}  # of all candidates that have trained, in order
         self._costs: dict[str, CandidateCost] = {}
 
     def begin(self, iteration: int, total: int, layout: GroupLayout) -> None:
-        """Groups begin to train; ``iteration`` of ``total`` are done."""
+        """Begin the profile when groups begin to train; ``iteration`` of ``total`` are done."""
         self._iteration = iteration
-        if self._watching is None and iteration < total:  # of several waves the first one speaks for all
+        if self._watching is None and iteration < total:  # only the first of several waves is profiled
             self._watching = self._watch(count_phases(total - iteration), layout)
             next(self._watching)
 
     def iteration_done(self, iteration: int) -> None:
-        """An iteration is over, with all that follows it."""
+        """Note the end of an iteration, including its evaluation and logs."""
         self._iteration = iteration
         if self._watching is not None:
             next(self._watching, None)
 
     def _watch(self, phases: Phases, layout: GroupLayout) -> Generator[None, None, None]:
-        """Measure and trace; the training goes on by an iteration at every ``yield``."""
+        """Measure and trace; the training advances one iteration at every ``yield``."""
         for _ in range(phases.warm_up):
             yield
         first, cuda = self._iteration + 1, self._device.type == "cuda"
@@ -100,16 +100,16 @@ class RunProfile:
                     self._trace.end_iteration()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """End the profile."""
         if self._watching is not None:
-            self._watching.close()  # which leaves the generator's with blocks
+            self._watching.close()  # exits the generator's with blocks
 
     def time_candidates(self, groups: Sequence[Group], env: GroupedVecTask) -> None:
-        """Time the functions of each candidate; ``env`` must not train on after this."""
+        """Time the functions of each candidate; ``env`` must not be trained in afterwards."""
         firsts: dict[str, int] = {}
         for g, group in enumerate(groups):
             if env.alive[g] and group.name not in self._costs:
-                firsts.setdefault(group.name, g)  # a candidate's functions are the same with every seed
+                firsts.setdefault(group.name, g)  # all seeds of a candidate have the same functions
         costs: list[CandidateCost] = []
         for name, g in firsts.items():
             limit = COST_SECONDS / len(firsts) / len(STAGES)
@@ -128,9 +128,9 @@ class RunProfile:
         self._names.update(dict.fromkeys(group.name for group in groups))
 
     def finish(self) -> Breakdown | None:
-        """Write breakdown.json; returns what it says, or None where nothing was measured."""
+        """Write breakdown.json and return its content, or None if nothing was measured."""
         if self._measured is None:
-            log.warning("no profile: no iteration was trained after those that warm up")
+            log.warning("no profile: no iteration was trained after the warm-up")
             return None
         breakdown = replace(
             self._measured,
@@ -145,7 +145,7 @@ class RunProfile:
 
     def _trace_note(self, measured: int) -> str:
         if self._trace is None:
-            return "it takes an iteration of its own, after those that are measured"
+            return "it needs another iteration after the measured ones"
         first, last = measured + 1, measured + self._trace.iterations
         beginning = f"the first {TRACE_SECONDS:.0f} s of iteration {last + 1}"
         if last < first:

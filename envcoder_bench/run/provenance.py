@@ -1,4 +1,4 @@
-"""run.json: with what a run was made, and its config as it was when the run began."""
+"""run.json: the software and device of a run, and its config when it began."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.run.checkpoint import FORMAT, refuse_newer
 from envcoder_bench.tasks.registry import outside_tasks
 
-PACKAGES = {  # what results depend on to the last bit; name in run.json: distribution
+PACKAGES = {  # packages that results depend on bitwise; name in run.json: distribution
     "torch": "torch",
     "mujoco": "mujoco",
     "mujoco_warp": "mujoco-warp",
@@ -27,9 +27,9 @@ PACKAGES = {  # what results depend on to the last bit; name in run.json: distri
     "rl_games": "rl-games",
     "numpy": "numpy",
 }
-# what may be changed in config.yaml while a run goes on: it changes no result
+# keys of config.yaml that may be changed when a run is resumed, because they do not change its results
 FREE_KEYS = ("task_source", "max_memory", "checkpoint_minutes", "log_points", "profile", "device")
-_SHOWN = 3  # of several changed keys, so many are named
+_SHOWN = 3  # number of changed keys that are named
 _MISSING = object()
 
 Change = Tuple[str, Any, Any]  # key, recorded value, present value
@@ -37,12 +37,12 @@ Change = Tuple[str, Any, Any]  # key, recorded value, present value
 
 @dataclass
 class Provenance:
-    """What run.json holds.
+    """The content of run.json.
 
     Attributes:
-        begun: when the run began, ISO 8601; None where it was not recorded.
-        software: versions, commit and device, as ``software`` gives them: first those it began with, then those of
-            each resumption that had others.
+        begun: the time the run began, ISO 8601; None if it was not recorded.
+        software: versions, commit and device, as ``software`` returns them: those at the beginning, then those of each
+            resumption that differ.
         config: the text of config.yaml when the run began.
         sources: the SHA-256 of each file of user code in the folder, by its path there; empty in older runs.
     """
@@ -63,24 +63,25 @@ class Provenance:
         write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     def resumed(self, device: str) -> str:
-        """Take note that a run goes on here; returns what is not as it was before, or an empty string."""
+        """Record a resumption; return a description of the differences to before, or an empty string."""
         now = {**software(device), **_task(self.config)}
         if not self.software:
             self.software.append(now)
-            return "it is not known with which software and on which device the run began"
+            return "the software and device with which the run began are unknown"
         before = self.software[-1]
         if before == now:
             return ""
         self.software.append(now)
         both = [(key, before.get(key), now.get(key)) for key in dict.fromkeys([*before, *now])]
-        return "the run goes on with " + ", ".join(f"{key} {new} (was {old})" for key, old, new in both if old != new)
+        different = [f"{key} {new} (was {old})" for key, old, new in both if old != new]
+        return f"the run is resumed with {', '.join(different)}"
 
 
 def read_provenance(path: Path) -> Provenance | None:
-    """Read run.json; None where there is none, as in a run of format 1.
+    """Read run.json; return None if there is none, as in a run of format 1.
 
     Raises:
-        UserError: it is of a newer format.
+        UserError: it has a newer format.
         ValueError: it is damaged.
     """
     if not path.is_file():
@@ -98,7 +99,7 @@ def read_provenance(path: Path) -> Provenance | None:
 
 
 def software(device: str) -> dict[str, str | None]:
-    """Versions of what computes, the commit where this is a checkout, and the device; None for what is not there."""
+    """Return the versions of packages, the commit if this is a checkout, and the device; None for missing ones."""
     return {
         "envcoder_bench": envcoder_bench.__version__,
         "commit": _commit(Path(envcoder_bench.__file__).resolve().parent.parent),
@@ -109,13 +110,13 @@ def software(device: str) -> dict[str, str | None]:
 
 
 def _task(config: str) -> dict[str, str | None]:
-    """The digest of a task from outside the package, by the name in a run's config; nothing for another."""
+    """Return the digest of the run's task if it is from outside the package, else an empty dict."""
     spec = outside_tasks().get(str(OmegaConf.select(OmegaConf.create(config), "task.name")))
     return {} if spec is None else {"task": spec.digest}
 
 
 def device_name(device: str) -> str:
-    """The name of a torch device as its maker calls it."""
+    """Return the product name of a torch device."""
     if device != "cpu":
         return torch.cuda.get_device_name(device)
     try:
@@ -134,7 +135,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit(root: Path) -> str | None:
-    """The commit of a checkout, with ``-dirty`` behind it where files were changed; None: no checkout, or no git."""
+    """Return the commit of a checkout, with ``-dirty`` appended if files were changed; None without checkout or git."""
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
@@ -146,30 +147,30 @@ def _commit(root: Path) -> str | None:
 
 
 def changes(recorded: Mapping[str, Any], present: Mapping[str, Any]) -> list[Change]:
-    """The dotted keys whose values differ, with both values; a key that is not there has ``_MISSING``."""
+    """Return the dotted keys whose values differ, with both values; the value of a missing key is ``_MISSING``."""
     old, new = _flat(recorded), _flat(present)
     pairs = [(key, old.get(key, _MISSING), new.get(key, _MISSING)) for key in dict.fromkeys([*old, *new])]
     return [(key, a, b) for key, a, b in pairs if a != b or type(a) is not type(b)]
 
 
 def missing(change: Change) -> bool:
-    """Whether a recorded key is there no more: a file that is cut off, rather than edited."""
+    """Return whether a recorded key is missing now, which suggests a truncated file rather than an edit."""
     return change[2] is _MISSING
 
 
 def shown(found: list[Change]) -> str:
-    """Changes for the user to read: ``seeds: 1 -> 3, seed: 0 -> 5``."""
+    """Return changes as text for the user: ``seeds: 1 -> 3, seed: 0 -> 5``."""
     parts = [f"{key}: {_text(old)} -> {_text(new)}" for key, old, new in found[:_SHOWN]]
     more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
     return ", ".join(parts + more)
 
 
 def _text(value: Any) -> str:
-    return "(not there)" if value is _MISSING else "null" if value is None else str(value)
+    return "(missing)" if value is _MISSING else "null" if value is None else str(value)
 
 
 def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Leaves by dotted keys; empty mappings and lists are leaves."""
+    """Return leaves by dotted keys; empty mappings and lists are leaves."""
     items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
     if not items or not len(node):
         return {prefix[:-1]: node}

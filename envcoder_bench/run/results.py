@@ -1,4 +1,4 @@
-"""What a run writes down of what came of it: results.csv, summary.json, pictures and policies."""
+"""Writing of a run's results: results.csv, summary.json, pictures and policies."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"
 
 
 def not_trained(cfg: DictConfig, failed: dict[str, CandidateError]) -> list[Result]:
-    """A row per candidate and seed for those that never trained: they failed, or define no function that was asked."""
+    """Return a row per candidate and seed for candidates that never trained: failed at load, or skipped."""
     status = {name: SKIPPED if none_asked(error) else FAILED_AT_LOAD for name, error in failed.items()}
     return [Result(name, seed, status[name], error=str(error)) for name, error in failed.items() for seed in seeds(cfg)]
 
 
 def seeds(cfg: DictConfig) -> range:
-    """The seeds of a run."""
+    """Return the seeds of a run."""
     return range(cfg.seed, cfg.seed + cfg.seeds)
 
 
 def trained(session: Session) -> list[Result]:
-    """A row per group from the last evaluation; ``running`` while there is training to do."""
+    """Return a row per group from the last evaluation, with status ``running`` until training is complete."""
     stats = session.env.stats
     returns = stats.last_return.tolist()
     counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
@@ -66,14 +66,14 @@ def _scores(episodes: Episodes, group: int) -> dict[str, Any]:
 
 
 def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results: list[Result]) -> None:
-    """Write results.csv: baselines and candidates in their order, each seed by seed."""
+    """Write results.csv: baselines and candidates in order, each seed by seed."""
     order = {source.name: k for k, source in enumerate(sources)}
     results.sort(key=lambda r: (order[r.candidate], r.seed))
     write_results(folder.results, results)
 
 
 def export_policies(folder: RunFolder, session: Session, results: Sequence[Result]) -> None:
-    """Write each group's policy: policy.pth if it is of its candidate's best seed in ``results``, and by its seed."""
+    """Write each group's policy to policy_seed_<seed>.pth, and that of the candidate's best seed to policy.pth."""
     best: dict[str, Result] = {}
     for result in results:
         leader = best.get(result.candidate)
@@ -97,7 +97,7 @@ def finish(
     saved: Checkpoint,
     available: int,
 ) -> None:
-    """Write everything that a complete run leaves; ``available`` is the memory in bytes."""
+    """Write the files of a complete run; ``available`` is the memory in bytes."""
     results = saved.results
     meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
     save_results(folder, sources, results)

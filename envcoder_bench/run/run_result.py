@@ -1,4 +1,4 @@
-"""What came of a run, as objects: read from its folder, so that they say what the files say."""
+"""The result of a run as an object, read from the files of its folder."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run that ended or was stopped. Tables are pandas DataFrames with the columns of the files named below.
+    """The result of a run that ended or was stopped. Tables are pandas DataFrames with the columns of the CSV files.
 
     Attributes:
-        folder: where everything is; ``envcoder_bench.resume(folder)`` goes on with a run that is not complete.
-        complete: whether it came to its end.
-        stopped_by: of one that was stopped, what its StopRequest was given; ``stopped_at``: in which iteration.
+        folder: the folder of the run; ``envcoder_bench.resume(folder)`` resumes a run that is not complete.
+        complete: whether the run is complete.
+        stopped_by, stopped_at: for a stopped run, the source of the StopRequest and the iteration.
         fitness_meaning: what fitness measures, in one line.
-        rows: of results.csv; ``ranked``: the same over the seeds of each candidate, the best first.
-        trained: whether this call trained, rather than found the run complete.
-        breakdown: with ``profile=True``: where the time went.
+        rows: the rows of results.csv.
+        ranked: the results over the seeds of each candidate, best first.
+        trained: whether this call trained; False if the run was already complete.
+        breakdown: with ``profile=True``, the profile of the run.
     """
 
     folder: Path
@@ -53,8 +54,8 @@ class RunResult:
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
-        """A row for each candidate, the best first: rank (none without a fitness), fitness with its 95 % interval,
-        difference to the human baseline, status and more, as ``report.ranking.Ranked`` has them."""
+        """A row for each candidate, best first: rank (empty without a fitness), fitness with its 95 % interval,
+        difference to the human baseline, status and more, see ``report.ranking.Ranked``."""
         made = [{**asdict(row), "baseline": row.baseline, "error": row.error} for row in self.ranked]
         columns = [*Ranked.__dataclass_fields__, "baseline", "error"]
         return pd.DataFrame(made, columns=columns).drop(columns="errors").astype({"rank": "Int64"})
@@ -86,8 +87,8 @@ class RunResult:
 
     @cached_property
     def policies(self) -> dict[tuple[str, int], Path]:
-        """The checkpoint of each candidate and seed, which rl_games' own player loads."""
-        several = len({row.seed for row in self.rows}) > 1  # then policy.pth is that of the best seed
+        """The policy file of each candidate and seed, which rl_games' player can load."""
+        several = len({row.seed for row in self.rows}) > 1  # policy.pth is then the best seed's
         found: dict[tuple[str, int], Path] = {}
         for row in self.rows:
             name = f"policy_seed_{row.seed}.pth" if several else "policy.pth"
@@ -98,7 +99,7 @@ class RunResult:
 
     @property
     def failed(self) -> dict[str, str]:
-        """The first error of each candidate that failed, with any of its seeds."""
+        """The first error of each candidate that failed with any of its seeds."""
         errors: dict[str, str] = {}
         for row in self.ranked:
             if row.status != SKIPPED and row.errors:
@@ -107,23 +108,23 @@ class RunResult:
 
     @property
     def succeeded(self) -> bool:
-        """Whether any candidate that is no baseline has a fitness; without candidates the baselines count."""
+        """Whether any candidate other than the baselines has a fitness; without candidates, whether a baseline has."""
         own = [row for row in self.ranked if not row.baseline and row.status != SKIPPED] or self.ranked
         return any(row.rank is not None for row in own)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """summary.json; empty until the run is complete."""
+        """The content of summary.json; empty until the run is complete."""
         path = RunFolder(self.folder).summary
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
     @property
     def pictures(self) -> list[Path]:
-        """The ranking and the learning curves as PNG files; none where nothing trained."""
+        """The PNG files of the ranking and the learning curves; empty if nothing was trained."""
         return [path for path in (self.folder / RANKING, self.folder / LEARNING_CURVES) if path.is_file()]
 
     def table(self, width: int = 100, bold: bool = False) -> str:
-        """The ranking with its errors and notes as text, in lines of at most ``width``; ``bold``: for a terminal."""
+        """Return the ranking with errors and notes as text, in lines of at most ``width``; ``bold`` for a terminal."""
         return render_table(self.ranked, self.fitness_meaning, width, bold)
 
     def __str__(self) -> str:
@@ -137,8 +138,8 @@ class RunResult:
 def unfinished(
     folder: RunFolder, cfg: DictConfig, rows: Sequence[Result], stopped_by: int | str | None, stopped_at: str
 ) -> RunResult:
-    """The result of a run that was stopped; ``rows``: of what is done, which stand where no evaluation was made yet."""
-    with contextlib.suppress(OSError, ValueError):  # it is written at every evaluation
+    """Return the result of a stopped run; ``rows`` are used if results.csv does not exist yet."""
+    with contextlib.suppress(OSError, ValueError):  # written at every evaluation
         rows = read_results(folder.results)
     meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
     return RunResult(folder.path, False, meaning, rows, rank(rows), stopped_by, stopped_at)
@@ -147,9 +148,9 @@ def unfinished(
 def finished(
     folder: RunFolder, cfg: DictConfig, trained: bool = False, breakdown: Breakdown | None = None
 ) -> RunResult:
-    """The result of a run that is complete.
+    """Return the result of a complete run.
 
-    Where results.csv is damaged, its ranking is that of summary.json, and the other way round; ``folder.notes`` say so.
+    If results.csv is damaged, the ranking of summary.json is used, and vice versa; ``folder.notes`` report it.
 
     Raises:
         UserError: neither of the two can be read.
@@ -169,7 +170,7 @@ def finished(
         damage[folder.results.name] = f"{folder.results.name} is damaged (rows are missing)"
         rows = None
     if rows is None and recorded is None:
-        raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: put back a copy of one of them")
+        raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: restore a copy of one of them")
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
     ranked = rank(rows) if rows is not None else recorded or []
@@ -179,7 +180,7 @@ def finished(
 
 
 def _recorded_meaning(folder: RunFolder) -> str:
-    """What fitness measured, by summary.json: the task may be there no more. Empty where it is damaged."""
+    """Return what fitness measures from summary.json, because the task may no longer exist; empty if damaged."""
     try:
         return str(json.loads(folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""One wave on one device: its groups train, and between iterations come evaluation, curves, checkpoints and faults."""
+"""Training of one wave on one device, with evaluation, curves, checkpoints and failures between iterations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
 
 
 def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
-    """Create the trainer that the config's ``train.params`` ask for. Raises UserError if they cannot be used."""
+    """Create the trainer that the config's ``train.params`` specify. Raises UserError if they are invalid."""
     params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
     params["config"]["max_epochs"] = cfg.learning_iterations
     with user_input():
@@ -47,7 +47,7 @@ def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
 
 @dataclass(frozen=True)
 class Wave:
-    """Groups that train together, the ``number``-th of ``total`` waves; ``best`` of those before it, if any."""
+    """Groups that train together, the ``number``-th of ``total`` waves; ``best``: of earlier waves, if any."""
 
     groups: list[Group]
     number: int = 1
@@ -56,21 +56,23 @@ class Wave:
 
 
 class Session:
-    """One wave in training: ``while not session.complete: session.iterate()``, which is what ``train`` does.
+    """A wave in training: ``while not session.complete: session.iterate()``, as in ``train``.
 
     Args:
-        env, evaluation: environments of the wave's groups, to train in and to evaluate in.
-        trainer: for the groups of ``env``.
-        logs: the run's.
+        cfg: the run's config.
+        wave: the wave.
+        env, evaluation: environments of the wave's groups for training and for evaluation.
+        trainer: the trainer of the groups of ``env``.
+        logs: the run's log files.
         on_evaluation: called after every evaluation.
-        save: keeps a ``state()``, with which ``restore`` goes on.
-        profile: told of every iteration's end.
-        reporter, stop: of whoever started the run.
+        save: saves a ``state()``, which ``restore`` accepts.
+        profile: the run's profile, notified of every iteration's end.
+        reporter, stop: the caller's.
 
     Attributes:
-        iteration: how many are done.
-        episodes: of the last evaluation; None before the first.
-        stats: of the trainer in the last iteration.
+        iteration: number of finished iterations.
+        episodes: episodes of the last evaluation; None before the first.
+        stats: the trainer's statistics of the last iteration.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Session:
         self.iteration = 0
         self.episodes: Episodes | None = None
         self.stats: Stats = {}
-        self._obs: Tensor | None = None  # None: the environment is not reset yet
+        self._obs: Tensor | None = None  # None before the first reset
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
         self._evaluate_at = _spread(cfg.learning_iterations, cfg.evaluation.points)
         self._log_at = _spread(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
@@ -105,7 +107,7 @@ class Session:
     # training
 
     def train(self) -> None:
-        """Iterate until the wave is complete, or until ``stop`` asks to stop, with a checkpoint then."""
+        """Iterate until the wave is complete or ``stop`` is requested; in the latter case save a checkpoint."""
         total = self.cfg.learning_iterations
         self.reporter.wave_began(self.wave.number, self.wave.total, self.iteration, total)
         if self.profile is not None:
@@ -130,7 +132,7 @@ class Session:
                 self.profile.stop()
 
     def iterate(self) -> None:
-        """Train for one iteration, then evaluate, log and report what is due after it."""
+        """Train for one iteration, then evaluate, log and report if due."""
         if self._obs is None:
             self._obs = self.env.reset()
         self._obs, self.stats = train_iteration(self.trainer, self.env, self._obs)
@@ -154,11 +156,11 @@ class Session:
         self.reporter.iteration_done(self.iteration, steps, self._best())
 
     def evaluate(self) -> None:
-        """Play deterministic episodes in the unshaped environment; more of them after the last iteration."""
+        """Run deterministic episodes in the unshaped environment; more of them after the last iteration."""
         final = self.iteration == self.cfg.learning_iterations
         self.trainer.set_alive(self.env.alive)
         policy = self.trainer.policy(self.evaluation.layout)
-        # a rare branch of a function shows late in an episode, if at all: another step at every evaluation
+        # rare branches of functions occur late in an episode, so each evaluation compares at a later step
         check_at = (self.iteration - 1) * self.evaluation.full_episode // self.cfg.learning_iterations
         rounds = self._rounds if final else 1
         played = run_episodes(self.evaluation, policy, rounds, EVALUATION_STEP, check_at).cpu()
@@ -174,15 +176,15 @@ class Session:
         return self.iteration >= self.cfg.learning_iterations or not any(self.env.alive)
 
     def failures(self) -> dict[int, Any]:
-        """Faults by group, of training and of evaluation."""
+        """Return the faults of training and evaluation by group."""
         return {**self.evaluation.failures, **self.env.failures}
 
     def env_steps(self, group: int) -> int:
-        """Environment steps that a group has trained on."""
+        """Return the number of environment steps that a group has trained on."""
         return self._failed_at.get(group, self.iteration) * self.trainer.horizon * self.env.layout.envs_per_group
 
     def seconds(self) -> float:
-        """Wall-clock time of the wave so far, of all its parts if it was resumed."""
+        """Return the wall-clock time of the wave so far, including the time before it was resumed."""
         return time.monotonic() - self._began
 
     def _best(self) -> tuple[str, float] | None:
@@ -202,12 +204,12 @@ class Session:
                 self._failed_at[group] = self.iteration
                 who = self.groups[group]
                 log.warning("candidate %s (seed %s) failed: %s", who.name, who.seed, error)
-                # a fault in evaluation ends the training too, and the other way round
+                # a fault in evaluation ends the training, too, and vice versa
                 self.env.dispatch.fail(group, error)
                 self.evaluation.dispatch.fail(group, error)
 
     def _report_physics(self) -> None:
-        """Add up what the simulations count, and say what is new; one device sync."""
+        """Add the simulations' counts and warnings, and report new ones; one device sync."""
         stats, tasks = self.env.stats, (self.env.task, self.evaluation.task)
         stats.contact_overflows += self.env.take_contact_overflows() + self.evaluation.take_contact_overflows()
         warnings = sum((Counter(task.engine_warnings) for task in tasks), Counter())
@@ -243,7 +245,7 @@ class Session:
         self.logs.components.flush()
 
     def _log_points(self) -> None:
-        """Log the evaluation, and what rewards were in training since the one before."""
+        """Log the evaluation, and the rewards in training since the last one."""
         assert self.episodes is not None
         returns = self.env.stats.last_return.tolist()
         spreads, failed = self.env.dispatch.component_spreads(), self.failures()
@@ -260,13 +262,13 @@ class Session:
         return time.monotonic() - self._saved_at > 60 * self.cfg.checkpoint_minutes
 
     def checkpoint(self) -> None:
-        """Save everything that going on needs."""
+        """Save a checkpoint."""
         self.logs.tensorboard.flush()
         self.save(self.state())
         self._saved_at = time.monotonic()
 
     def state(self) -> dict[str, Any]:
-        """Everything that ``restore`` needs to go on as if uninterrupted, as CPU tensors and plain Python data."""
+        """Return the state that ``restore`` needs to continue bitwise, as CPU tensors and plain Python data."""
         return {
             "iteration": self.iteration,
             "trainer": self.trainer.state(),
@@ -279,14 +281,14 @@ class Session:
         }
 
     def restore(self, state: dict[str, Any], file: Path) -> None:
-        """Take up the ``state`` that was read from ``file``. Raises UserError if it is of other groups."""
+        """Restore the ``state`` read from ``file``. Raises UserError if it belongs to other groups."""
         try:
             self._restore(state)
         except _OUT_OF_MEMORY:
             raise
         except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
             reason = str(error).strip().splitlines()[0]
-            message = f"{file} does not fit the run's config.yaml ({reason}): put back both as they were"
+            message = f"{file} does not fit the run's config.yaml ({reason}): restore both as they were"
             raise UserError(message) from error
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -301,5 +303,5 @@ class Session:
 
 
 def _spread(total: int, points: int) -> set[int]:
-    """``points`` iterations spread evenly over ``total``, the last one included."""
+    """Return ``points`` iterations spread evenly over ``total``, including the last one."""
     return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}

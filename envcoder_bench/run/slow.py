@@ -1,4 +1,4 @@
-"""Name the candidate file that keeps a run waiting: one with an endless loop says nothing itself."""
+"""Warnings that name candidate files that take long, for example because of an endless loop."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SECONDS = 10.0  # until a file is named
 
 
 class SlowFiles:
-    """Watches the thread that makes it, from another one, while it works on candidate files.
+    """Watches the thread that creates it, from another thread, while it processes candidate files.
 
-    A file that takes longer than ``seconds`` is named by a warning, with the line that is running, and so is the file
-    that Ctrl-C finds at work.
+    A warning names a file that takes longer than ``seconds``, with the line that is running. The error of Ctrl-C names
+    the current file.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds, self._thread = seconds, threading.get_ident()
-        self._at: list[tuple[str, str, float]] = []  # what is done to which file since when, the innermost last
+        self._at: list[tuple[str, str, float]] = []  # (action, file, start time), the innermost last
         self._ended = threading.Event()
 
     def __enter__(self) -> SlowFiles:
@@ -37,12 +37,12 @@ class SlowFiles:
 
     @contextmanager
     def step(self, doing: str, file: str) -> Iterator[None]:
-        """Do something to a file, such as ``loading``."""
+        """Mark the block as an action on a file, such as ``loading``."""
         self._at.append((doing, file, time.monotonic()))
         try:
             yield
         except KeyboardInterrupt as stop:
-            if str(stop):  # an inner step has told
+            if str(stop):  # an inner step has added the place
                 raise
             line = _line_in(stop.__traceback__, file)
             raise KeyboardInterrupt(f"while {doing} {_place(file, line)}") from None
@@ -66,13 +66,13 @@ def _place(file: str, line: int | None) -> str:
 
 
 def _line_of(frame: FrameType | None, file: str) -> int | None:
-    """The line of ``file`` that runs, or waits for what it called."""
+    """Return the line of ``file`` that is running or has called other code."""
     while frame is not None and frame.f_code.co_filename != file:
         frame = frame.f_back
     return None if frame is None else frame.f_lineno
 
 
 def _line_in(trace: TracebackType | None, file: str) -> int | None:
-    """The innermost line of ``file`` in a traceback."""
+    """Return the innermost line of ``file`` in a traceback."""
     lines = [line for frame, line in traceback.walk_tb(trace) if frame.f_code.co_filename == file]
     return lines[-1] if lines else None

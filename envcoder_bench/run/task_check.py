@@ -1,4 +1,4 @@
-"""What every task must do, as a call: the same findings as the tests of the shipped tasks have."""
+"""Checks of the contract that every task must fulfil; the tests of the shipped tasks use them, too."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from envcoder_bench.tasks.contract import TaskContract
 from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task
 from envcoder_bench.tasks.sim_task import SimTask
 
-OWN_KEYS = ("actions", "progress_buf")  # the environment's
-UNSTABLE = 0.001  # of all steps of random actions, at most
+OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
+UNSTABLE = 0.001  # largest share of unstable steps with random actions
 
 
 class TaskFaults(UserError):
-    """A task does not do what every task must.
+    """A task violates the contract.
 
     Attributes:
-        findings: one line each.
+        findings: the violations, one line each.
     """
 
     def __init__(self, task: str, findings: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class TaskFaults(UserError):
 
 
 class TaskCheck:
-    """The checks of one task on one simulator, each a method that yields what it finds wrong.
+    """The checks of a task on a simulator, each a method that yields violations.
 
     Args:
         task: its name, its folder or ``module:Class``.
@@ -52,7 +52,7 @@ class TaskCheck:
         overrides: ``key=value`` for the config.
 
     Raises:
-        UserError, ValueError, CandidateError: there is no such task, or its files are wrong.
+        UserError, ValueError, CandidateError: there is no such task, or its files are invalid.
     """
 
     def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
@@ -69,7 +69,7 @@ class TaskCheck:
         return replace(assemble(candidate, candidate), action_dim=candidate.action_dim or 0)
 
     def fields(self) -> Iterator[str]:
-        """Every key of the state and the constants is declared, with its shape, and is as kernels need it."""
+        """Every key of the state and the constants is declared with its shape, and can be read by kernels."""
         task = self._make(2)
         keys = {**task.state, **task.constants}
         yield from (
@@ -92,13 +92,13 @@ class TaskCheck:
             if key not in task.state:
                 yield f"default_state has '{key}', which is not in state"
         if not task.fitness_meaning or not (task.bytes_per_env > 0):
-            yield "fitness_meaning and bytes_per_env must say something"
+            yield "fitness_meaning must not be empty, and bytes_per_env must be positive"
         plain = TaskContract.of(task)
         if TaskContract.from_plain(plain.to_plain()) != plain:
             yield "its contract is not plain data"
 
     def fitness(self) -> Iterator[str]:
-        """Fitness is one finite number for each environment, of the state alone."""
+        """Fitness is one finite number per environment and depends only on the state."""
         task = self._begun(3)
         for command in self._commands(task, 3):
             task.step(command)
@@ -108,12 +108,12 @@ class TaskCheck:
         elif not bool(torch.isfinite(value).all()):
             yield f"fitness returns {value.tolist()}: it must be finite"
         elif not torch.equal(value, task.fitness(task.state)):
-            yield "fitness of one state differs from call to call: it must depend on the state alone"
+            yield "fitness of one state differs from call to call: it must depend only on the state"
         if tuple(task.fitness({key: x[:2] for key, x in task.state.items()}).shape) != (2,):
             yield "fitness of the state of 2 environments must be (2,): read the state that is given, not self.state"
 
     def rollout(self) -> Iterator[str]:
-        """The same start gives the same rollout."""
+        """Equal starts give equal rollouts."""
         task, twin = self._begun(3), self._begun(3)
         before = _copied(task)
         for step, command in enumerate(self._commands(task, 10)):
@@ -121,10 +121,10 @@ class TaskCheck:
             twin.step(command)
             yield from _once(self._differences(task, twin), f"after {step + 1} steps, two equal rollouts differ in")
         if all(torch.equal(x, task.state[key]) for key, x in before.items()):
-            yield "10 steps of random actions change nothing of the state"
+            yield "10 steps of random actions do not change the state"
 
     def reset(self) -> Iterator[str]:
-        """A reset leaves nothing of the past where its mask is True, touches nothing elsewhere, and moves no tensor."""
+        """A reset forgets the past where its mask is True, changes nothing elsewhere, and replaces no tensor."""
         task, twin, fresh = self._begun(4), self._begun(4), self._begun(4)
         start = {key: fresh.state[key].clone() for key in fresh.default_state}
         goal = {key: fresh.state[key].clone() for key in fresh.goal_keys}
@@ -139,20 +139,20 @@ class TaskCheck:
         task.reset(mask, start, {})
         task.reset(mask, {}, goal)
         yield from _once(
-            self._differences(task, fresh, mask), "after a reset, the masked environments are not as new in"
+            self._differences(task, fresh, mask), "after a reset, the masked environments differ from new ones in"
         )
         yield from _once(self._differences(task, twin, ~mask), "a reset changes environments that are not masked in")
         for command in self._commands(task, 4, seed=1):
             for each in (task, twin, fresh):
                 each.step(command)
-            yield from _once(self._differences(task, fresh, mask), "after a reset, the past is still felt in")
-            yield from _once(self._differences(task, twin, ~mask), "a reset is felt by environments not masked in")
+            yield from _once(self._differences(task, fresh, mask), "a step after a reset depends on the past in")
+            yield from _once(self._differences(task, twin, ~mask), "after a reset, unmasked environments change in")
         moved = [key for key, place in places.items() if task.state[key].data_ptr() != place]
         if moved:
             yield f"step or reset replaces the tensors of {_listed(moved)}: change them in place, with copy_"
 
     def restore(self) -> Iterator[str]:
-        """What get_state gives lets another task go on as if uninterrupted."""
+        """Another task continues bitwise from the result of get_state."""
         task, other = self._begun(2), self._begun(2)
         for command in self._commands(task, 6):
             task.step(command)
@@ -163,13 +163,13 @@ class TaskCheck:
         for command in self._commands(task, 4, seed=1):
             task.step(command)
             other.step(command)
-            yield from _once(self._differences(task, other), "a restored task goes on differently (see kept_keys) in")
+            yield from _once(self._differences(task, other), "a restored task continues differently (see kept_keys) in")
         changed = [key for key, x in kept.items() if not torch.equal(saved[key], x)]
         if changed:
-            yield f"what get_state gave changes with the next step: {_listed(changed)} must be copies"
+            yield f"the result of get_state changes with the next step: {_listed(changed)} must be copies"
 
     def paired(self) -> Iterator[str]:
-        """An environment depends neither on how many there are, nor on its place: what paired noise relies on."""
+        """An environment depends neither on the number of environments nor on its index, as paired noise requires."""
         many, one = self._begun(7), self._make(1)
         start = {key: many.state[key][:1].clone() for key in many.default_state}
         goal = {key: many.state[key][:1].clone() for key in many.goal_keys}
@@ -192,7 +192,7 @@ class TaskCheck:
             yield from _once(self._unequal(*halves), "two groups of one candidate and seed begin differently in")
 
     def random_actions(self, steps: int = 1000, baselines: Sequence[str] = BASELINES) -> Iterator[str]:
-        """Random actions for so many steps, in the environment that trains, stay finite and stable."""
+        """With random actions for ``steps`` steps, the training environment stays finite and stable."""
         groups, faults = prepare(self.cfg, baseline_sources(self.name))
         yield from (f"{name}.py: {error}" for name, error in faults.items())
         groups = [group for group in groups if group.name in baselines]
@@ -216,12 +216,12 @@ class TaskCheck:
             if not alive:
                 yield f"{name}.py was stopped while random actions were played"
         if not ended and steps >= env.full_episode:
-            yield f"no episode ended in {steps} steps, and one lasts {env.full_episode} at most"
+            yield f"no episode ended in {steps} steps, but an episode has at most {env.full_episode}"
         unstable = int(env.stats.unstable_resets.sum())
         if unstable > UNSTABLE * steps * env.num_envs:
             yield f"the physics blew up {unstable} times in {steps * env.num_envs} steps: see docs/add_a_task.md"
         if bool(env.take_contact_overflows().any()):
-            yield "the model has too little room for its contacts: see max_contacts in docs/add_a_task.md"
+            yield "the model's contact buffers are too small: see max_contacts in docs/add_a_task.md"
 
     def isolation(self) -> Iterator[str]:
         """A candidate beside others learns what it learns alone, bit by bit; measured on a CPU alone."""
@@ -236,7 +236,7 @@ class TaskCheck:
                 yield f"{measured}: use --isolate process"
 
     def findings(self) -> list[str]:
-        """What all checks find wrong."""
+        """Return the violations found by all checks."""
         found: list[str] = []
         checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
         if self.foreign:  # what its code leaves of the past is its own, and some of it needs two environments
@@ -255,7 +255,7 @@ class TaskCheck:
         return task
 
     def _begun(self, num_envs: int) -> Task:
-        """A task with its human baseline's first episodes begun, all alike."""
+        """Create a task and begin the human baseline's first episodes, with equal random numbers."""
         task = self._make(num_envs)
         everywhere = torch.ones(num_envs, dtype=torch.bool, device=self.device)
         start = {key: x.clone() for key, x in task.default_state.items()}
@@ -269,7 +269,7 @@ class TaskCheck:
         return task
 
     def _called(self, stage: str, task: Task) -> dict[str, Tensor]:
-        """What the human baseline's function gives; nothing where it has none."""
+        """Return the result of the human baseline's function; empty if it has none."""
         function = self.human.functions.get(stage)
         made: Any = {} if function is None else bind(function, self._given(task))()
         return made
@@ -281,7 +281,7 @@ class TaskCheck:
         return StateDict({**task.state, **own, **own_constants(task.constants, task.device)})
 
     def _commands(self, task: Task, steps: int, seed: int = 0) -> Iterator[Any]:
-        """Random commands ``(num_envs, num_dofs)`` of the human baseline's action space."""
+        """Yield random commands ``(num_envs, num_dofs)`` in the human baseline's action space."""
         function, state = self.human.functions.get("command"), self._given(task)
         width = self.human.action_dim or task.default_action_dim or state["actions"].shape[1]
         generator = torch.Generator().manual_seed(seed)
@@ -298,7 +298,7 @@ class TaskCheck:
         )
 
     def _unequal(self, state: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> list[str]:
-        """Keys that differ: bitwise on the CPU; on CUDA contact forces are sums in no fixed order."""
+        """Return the keys that differ: bitwise on the CPU; on CUDA contact forces are sums in varying order."""
         close = 0.0 if self.device == "cpu" else 1e-2
         missing = [key for key in state if key not in other]
         both = [(key, x, other[key]) for key, x in state.items() if key in other]
@@ -306,12 +306,12 @@ class TaskCheck:
 
 
 def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
-    """Check that a task does what every task must: takes seconds on a CPU.
+    """Check that a task fulfils its contract; takes seconds on a CPU.
 
-    Its fields describe its state; fitness is finite and of the state alone; equal starts give equal rollouts; a reset
-    leaves nothing of the past and reads masked rows alone; ``set_state`` goes on bitwise; an environment depends
-    neither on its place nor on how many there are; both baselines load and are checked; 1,000 steps of random actions
-    are finite.
+    Fields describe the state; fitness is finite and depends only on the state; equal starts give equal rollouts; a
+    reset forgets the past and reads only masked rows; ``set_state`` continues bitwise; an environment depends neither
+    on its index nor on the number of environments; both baselines load and pass the checks; 1,000 steps of random
+    actions are finite.
 
     Args:
         task: its name, its folder or ``module:Class``.
@@ -319,8 +319,8 @@ def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overri
         overrides: ``key=value`` for the config.
 
     Raises:
-        TaskFaults: with its ``findings``, one line each.
-        UserError: there is no such task, or its files are wrong.
+        TaskFaults: the task violates the contract; ``findings`` has one line per violation.
+        UserError: there is no such task, or its files are invalid.
     """
     try:
         with user_input():
@@ -344,7 +344,7 @@ def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Tas
     elif not x.is_floating_point() and not any_kind:
         yield f"'{key}' is {x.dtype}: it must be floating point"
     elif not x[0].is_contiguous():
-        yield f"'{key}': kernels read only what lies in a row: make it a copy, refreshed in step and reset"
+        yield f"'{key}' is not contiguous, as kernels require: make it a copy, refreshed in step and reset"
 
 
 def _copied(task: Task) -> dict[str, Tensor]:

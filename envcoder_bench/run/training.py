@@ -1,4 +1,4 @@
-"""A run in its folder, from where it was saved to its end: wave after wave is trained, evaluated and saved."""
+"""Execution of a run from its last checkpoint to its end: waves are trained, evaluated and saved in turn."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from envcoder_bench.shaping.contract import Shaping
 
 log = logging.getLogger(__name__)
 
-# Hydra, rl_games' registry and redirected streams are those of the whole process: of several runs, each in a thread,
-# one at a time does what needs this. Training on a CPU does not.
+# Hydra, rl_games' registry and redirected streams belong to the process: of several runs in threads, only one at a time
+# may use them. Training on a CPU does not need the lock.
 ALONE = threading.RLock()
 
 
 @dataclass
 class Training:
-    """What is left of a run.
+    """The remaining part of a run.
 
     Attributes:
-        saved: how far it got, which is kept up to date.
-        resumed: whether it was begun by another call.
+        saved: the last checkpoint, kept up to date.
+        resumed: whether the run was begun by another call.
     """
 
     folder: RunFolder
@@ -55,7 +55,7 @@ class Training:
         self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
 
     def see_through(self, plan: Plan) -> RunResult:
-        """Use up the waves, and then rank; or stop with a checkpoint where that is asked for."""
+        """Train all waves and rank; or stop with a checkpoint if a stop is requested."""
         saved, stopped_at = self.saved, None
         if plan.waves:
             for line in (str(plan), *plan.wide):
@@ -79,7 +79,7 @@ class Training:
         return replace(stopped, breakdown=breakdown)
 
     def _train(self, waves: list[list[Group]]) -> str | None:
-        """Train all waves; returns where they were stopped, or None at their end."""
+        """Train all waves; return the place where training was stopped, or None at the end."""
         saved = self.saved
         total = saved.waves + len(waves)
         logs = self._open_logs()
@@ -90,7 +90,7 @@ class Training:
                     return f"before wave {saved.waves + 1} of {total}" if total > 1 else "before the first iteration"
                 best = max((r for r in saved.results if r.measured), key=lambda r: r.fitness, default=None)
                 seen = None if best is None else (best.candidate, best.fitness)
-                # nothing here keeps a wave: its memory is that of the next
+                # no reference to a wave may remain, so that its memory is free for the next one
                 stopped_at = self._train_wave(Wave(waves.pop(0), saved.waves + 1, total, seen), logs)
                 release(self.cfg.device)
         finally:
@@ -98,7 +98,7 @@ class Training:
         return stopped_at
 
     def _note_software(self) -> None:
-        """Once: write down with what a resumed run goes on, and say so where that is not what it began with."""
+        """Record the software of a resumed run, once, and warn if it differs from before."""
         if self.resumed:
             self.resumed = False
             different = self.folder.note_software(self.cfg.device)
@@ -113,18 +113,18 @@ class Training:
         try:
             logs = RunLogs.resume(folder.path, iteration, saved.done, saved.rows)
         except ValueError as error:
-            raise UserError(f"{error}; put back a copy of it, or delete it to go on without those rows") from error
+            raise UserError(f"{error}; restore a copy of it, or delete it to continue without those rows") from error
         for name, rows in logs.lost.items():
-            log.warning("%s: %s rows from before are lost; the run goes on", folder.path / name, rows)
+            log.warning("%s: %s rows from before are lost; the run continues", folder.path / name, rows)
         return logs
 
     def _train_wave(self, wave: Wave, logs: RunLogs) -> str | None:
-        """Train, evaluate and save a wave; returns where it was stopped, or None: what comes after it may begin."""
+        """Train, evaluate and save a wave; return the place where it was stopped, or None if it is complete."""
         with contextlib.ExitStack() as alone:
             alone.enter_context(ALONE)
             session, training = self._open_session(wave, logs)
             if self.cfg.device == "cpu":
-                alone.close()  # a CUDA device captures graphs, which nobody may disturb
+                alone.close()  # CUDA graphs are captured, which other threads must not disturb
             self.saved.groups, self.saved.training = [], None
             session.train()
             if session.complete:
@@ -141,7 +141,7 @@ class Training:
         return f"{where}after iteration {session.iteration} of {self.cfg.learning_iterations}"
 
     def _open_session(self, wave: Wave, logs: RunLogs) -> tuple[Session, GroupedVecTask]:
-        """A wave ready to train, on from the checkpoint if that is of this wave."""
+        """Return a session of the wave, restored from the checkpoint if that is of this wave, and its environment."""
         cfg, saved = self.cfg, self.saved
         keys = [(group.name, group.seed) for group in wave.groups]
 
@@ -160,7 +160,7 @@ class Training:
         )
         if saved.training is not None:
             session.restore(saved.training, self.folder.checkpoint)
-        self._note_software()  # only now: the checkpoint fits to the config
+        self._note_software()  # only now, when the checkpoint has been found to fit the config
         return session, training
 
     def _on_evaluation(self, session: Session) -> None:
@@ -174,4 +174,4 @@ class Training:
         saved.seconds += session.seconds()
         results.export_policies(self.folder, session, saved.results)
         results.save_results(self.folder, self.sources, saved.results)
-        save_checkpoint(self.folder.checkpoint, saved)  # last: from here on the wave is not trained again
+        save_checkpoint(self.folder.checkpoint, saved)  # last: from now on the wave is not trained again

@@ -1,4 +1,4 @@
-"""Simulators behind one contract; nothing outside this package imports a physics engine."""
+"""Simulators behind one interface. Only this package and isaacgym/ import a physics engine."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SIMULATORS = ("mujoco_cpu", "mujoco_warp")
 def pick_simulator(sim: str = "auto", device: str = "auto") -> tuple[str, str]:
     """Resolve the flags ``--sim`` and ``--device`` to a simulator's name and a torch device.
 
-    ``auto`` means MuJoCo Warp on the first CUDA device where there is one, else MuJoCo on the CPU.
+    ``auto`` means MuJoCo Warp on the first CUDA device if there is one, else MuJoCo on the CPU.
 
     Raises:
-        ValueError: unknown simulator or device, a CUDA device that is not there, or a pair that does not go together.
+        ValueError: unknown simulator or device, a missing CUDA device, or a pair that is not supported.
     """
     if sim not in ("auto", *SIMULATORS):
         hint = near_matches(sim, SIMULATORS)
@@ -40,7 +40,7 @@ def pick_simulator(sim: str = "auto", device: str = "auto") -> tuple[str, str]:
 
 
 def _check_device(device: str) -> str:
-    """Return a device's full name, such as ``cuda:0`` for ``cuda``; raise ValueError where there is none."""
+    """Return a device's full name, such as ``cuda:0`` for ``cuda``; raise ValueError if there is no such device."""
     try:
         parsed = torch.device(device)
     except RuntimeError as error:
@@ -78,7 +78,7 @@ def make_simulator(
 
     Raises:
         ImportError: this Python or environment has no MuJoCo.
-        FileNotFoundError, ValueError: the model or an argument does not do.
+        FileNotFoundError, ValueError: the model or an argument is not valid.
     """
     if name not in SIMULATORS:
         raise ValueError(f"unknown simulator '{name}': choose {' or '.join(SIMULATORS)}")
@@ -92,7 +92,7 @@ def make_simulator(
             f"{name} needs Python 3.11 or newer, because MuJoCo does; this is Python {sys.version.split()[0]}. "
             "Make an environment with a newer Python and install EnvCoderBench there."
         )
-    try:  # only now: importing this package must not need an engine
+    try:  # only now, so that this package can be imported without an engine
         from envcoder_bench.sim.mujoco_model import load_robot
 
         if name == "mujoco_cpu":

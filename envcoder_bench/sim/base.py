@@ -1,4 +1,4 @@
-"""What a simulator must do: the contract that both MuJoCo backends fulfil and one conformance suite checks."""
+"""The interface of simulators. Both MuJoCo backends implement it, and one conformance suite tests it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 class Simulator(ABC):
-    """``num_envs`` copies of one robot and the free objects about it, stepped together.
+    """``num_envs`` copies of one robot and its free objects, stepped together.
 
-    State tensors are float32, live and fixed in memory: views of them stay valid for the simulator's life, and
+    State tensors are float32, live and fixed in memory: views of them stay valid for the simulator's lifetime, and
     ``step``, ``write`` and ``set_state`` refresh them in place. World frame, SI units, quaternions xyzw.
 
     Attributes:
@@ -19,10 +19,10 @@ class Simulator(ABC):
         dof_names, body_names: actuated and passive joints with one degree of freedom, in the model's order; bodies
             without the world.
         sensor_names: the bodies with a force-torque sensor, usually feet.
-        object_names: the free bodies that are not the robot's, which it may push or hold.
+        object_names: the free bodies that do not belong to the robot.
         site_names: points of interest on the robot, such as fingertips.
-        dof_limits_lower, dof_limits_upper: ``(num_dofs,)`` range of each joint, rad or m, on the CPU; infinite where
-            it has none.
+        dof_limits_lower, dof_limits_upper: ``(num_dofs,)`` range of each joint, rad or m, on the CPU; infinite if it
+            has no limits.
         effort_limits: ``(num_dofs,)`` largest effort of each joint's actuator, N m or N, on the CPU; 0 where passive.
         root_states: ``(num_envs, 13)`` position 3, quaternion xyzw 4, linear velocity of the body origin 3, angular
             velocity 3, all world frame. A robot without a free joint has its fixed pose and zero velocity here.
@@ -37,13 +37,13 @@ class Simulator(ABC):
             for each joint's velocity; ``(num_envs, 0, num_dofs)`` without such a site.
         mass_matrix: ``(num_envs, num_dofs, num_dofs)`` joint-space inertia of the robot's joints, armature included,
             kg m^2 or kg; ``(num_envs, 0, num_dofs)`` without a Jacobian site.
-        unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last ``step``, or that ``write`` was
-            asked since, or before that step, to put into a state beyond the simulator's limits; they were put back to
-            the model's default state, so that every tensor is finite, and want a reset.
-        contact_overflows: ``(num_envs,)`` int32, control steps in which the engine had no room for all contacts or
-            constraint rows of an environment and dropped some, without those in which it blew up. Where environments
-            share the room, one step counts in all of them. ``step`` adds to it; whoever reads it may zero it.
-        engine_warnings: what the engine warned of, by its text, and how often; of all environments together.
+        unstable: ``(num_envs,)`` bool, environments whose physics became unstable in the last ``step``, or for which
+            ``write`` was given a state beyond the simulator's limits since or before that step. They are in the model's
+            default state, so that every tensor is finite, and need a reset.
+        contact_overflows: ``(num_envs,)`` int32, number of control steps in which the engine dropped contacts or
+            constraint rows because a buffer was full, without steps that became unstable. If environments share a
+            buffer, a step counts in all of them. ``step`` adds to it; the reader may reset it to 0.
+        engine_warnings: number of the engine's warnings in all environments, by text.
     """
 
     num_envs: int
@@ -78,11 +78,11 @@ class Simulator(ABC):
     @property
     @abstractmethod
     def bytes_per_env(self) -> int:
-        """Memory of one environment, about: what each further one adds."""
+        """Approximate memory of each further environment, in bytes."""
 
     @abstractmethod
     def set_drive_mode(self, effort: Tensor) -> None:
-        """Choose what ``step`` commands: effort where the ``(num_envs,)`` bool is True, else position targets."""
+        """Set the meaning of commands: efforts where ``effort`` ``(num_envs,)`` bool is True, else position targets."""
 
     @abstractmethod
     def step(self, command: Tensor) -> None:
@@ -100,19 +100,19 @@ class Simulator(ABC):
         dof_vel: Tensor | None = None,
         object_states: Tensor | None = None,
     ) -> None:
-        """Overwrite the state of environments where ``mask`` ``(num_envs,)`` is True; leave the others bitwise alone.
+        """Overwrite the state of environments where ``mask`` ``(num_envs,)`` is True; the others do not change.
 
-        Arguments have the shapes of the attributes; what is None keeps its value. The written environments forget
-        their solver's warm start; their contact, actuator and sensor forces read zero until the next ``step``. Sites,
-        Jacobian and mass matrix follow at once.
+        Arguments have the shapes of the attributes; a state that is None keeps its value. The solver's warm start of
+        the written environments is reset; their contact, actuator and sensor forces are zero until the next ``step``.
+        Sites, Jacobian and mass matrix are updated at once.
 
-        An environment for which a given number is NaN or beyond the limits of a blow-up goes to the model's default
-        state instead, and is ``unstable`` from now on until the end of the next ``step``.
+        An environment that is given NaN or a number beyond the simulator's limits is set to the model's default state
+        instead, and is ``unstable`` until the end of the next ``step``.
         """
 
     @abstractmethod
     def get_state(self) -> dict[str, Tensor]:
-        """Everything a later ``set_state`` needs to go on as if uninterrupted, as CPU tensors (own memory)."""
+        """Return the state from which ``set_state`` continues bitwise, as CPU tensors in memory of their own."""
 
     @abstractmethod
     def set_state(self, state: dict[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Saving and restoring a set of live tensors in place."""
+"""Saving of a set of live tensors, and restoring in place."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from torch import Tensor
 
 
 def save(live: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copy tensors to the CPU, in memory of their own."""
+    """Return copies of tensors on the CPU."""
     return {key: tensor.detach().cpu().clone() for key, tensor in live.items()}
 
 
 def restore(live: dict[str, Tensor], saved: dict[str, Tensor]) -> None:
-    """Copy what ``save`` returned back into the live tensors.
+    """Copy the result of ``save`` to the live tensors.
 
     Raises:
-        ValueError: the keys, shapes or dtypes differ: it was saved from another model, number of environments or
-            simulator. Nothing is then restored.
+        ValueError: keys, shapes or dtypes differ, because it was saved with another model, number of environments or
+            simulator. Nothing is restored then.
     """
     if saved.keys() != live.keys():
         raise ValueError(f"this state was saved by another kind of simulator: it has {sorted(saved)}")

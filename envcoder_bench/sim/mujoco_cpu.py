@@ -1,8 +1,8 @@
-"""MuJoCo on the CPU: one batch of simulations on a C++ thread pool, float64 inside, float32 outside.
+"""MuJoCo on the CPU: a batch of simulations on a C++ thread pool, float64 inside, float32 outside.
 
-An environment's numbers do not depend on how many others there are, nor on the number of threads: MuJoCo's batch gives
-each simulation the bits it would have alone, and around it there is only elementwise arithmetic that IEEE 754 rounds
-exactly (sums, products, quotients), one operation at a time.
+An environment's numbers depend neither on the number of environments nor on that of threads: MuJoCo's batch is bitwise
+equal to single simulations, and all other arithmetic is elementwise and rounded exactly by IEEE 754 (sums, products,
+quotients), one operation at a time.
 """
 
 # MuJoCo's bindings carry no types
@@ -25,9 +25,9 @@ from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
 
-# MuJoCo's two counted warnings that it dropped contacts or constraint rows, for want of memory; they are neighbours
+# MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
-_MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # of the 13 numbers of a free body
+_MAX_BODY = np.array([MAX_QPOS] * 7 + [MAX_QVEL] * 6)  # limits of the 13 numbers of a free body
 _MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
 
 Rows = slice | np.ndarray  # of environments
@@ -51,7 +51,7 @@ class MujocoCpu(Simulator):
         self._robot = robot
 
         self._batch = Batch(_with_right_solver(robot.mj_model), num_envs, num_threads or usable_cpus())
-        self._batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
+        self._batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning if its count is 0
         self._full = self._batch.warning[:, _FULL, 1]
         self._default_row = self._batch.state[0].copy()
         self._qpos = self._batch.bind("qpos")
@@ -60,7 +60,7 @@ class MujocoCpu(Simulator):
         self._warmstart = self._batch.bind("qacc_warmstart")
         self._qfrc_actuator = self._batch.bind("qfrc_actuator")
         self._sensordata = self._batch.bind("sensordata")
-        if robot.sensor_names:  # what is bound is copied out at every step
+        if robot.sensor_names:  # bound fields are copied at every step
             self._xpos, self._xquat = self._batch.bind("xpos"), self._batch.bind("xquat")
         self._gainprm = self._batch.expand("actuator_gainprm")
         self._biasprm = self._batch.expand("actuator_biasprm")
@@ -76,7 +76,7 @@ class MujocoCpu(Simulator):
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32)
         self.engine_warnings: Counter[str] = Counter()
-        self._refused = torch.zeros(num_envs, dtype=torch.bool)  # in write, since the last step
+        self._refused = torch.zeros(num_envs, dtype=torch.bool)  # by write, since the last step
         self._effort = torch.zeros(num_envs, dtype=torch.bool)
         self._saved: dict[str, Tensor] = {
             "rows": torch.from_numpy(self._batch.state),
@@ -119,7 +119,7 @@ class MujocoCpu(Simulator):
         self._biasprm[:, :, 2] = np.where(mode, 0.0, -self._robot.damping)
 
     def step(self, command: Tensor) -> None:
-        with np.errstate(over="ignore", invalid="ignore"), collected() as warnings:  # a blow-up exceeds float32
+        with np.errstate(over="ignore", invalid="ignore"), collected() as warnings:  # may overflow
             self._step(command.detach().numpy(), warnings)
         self.engine_warnings.update(warnings)
 
@@ -134,8 +134,8 @@ class MujocoCpu(Simulator):
             self._batch.step(nstep=self._robot.substeps)
         except SimulationError as error:  # the others ran to completion
             bad[error.ids] = True
-            warnings += [self._batch.error(env).split("\n")[0] for env in error.ids]  # figures of memory follow
-        bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX": NaN must count
+            warnings += [self._batch.error(env).split("\n")[0] for env in error.ids]  # then sizes of memory
+        bad |= ~(np.abs(self._qpos) <= MAX_QPOS).all(axis=1)  # not "> MAX", so that NaN counts
         bad |= ~(np.abs(self._qvel) <= MAX_QVEL).all(axis=1)
         self._unstable[...] = bad
         if self._full.max() > 1:
@@ -195,7 +195,7 @@ class MujocoCpu(Simulator):
         self.engine_warnings.update(warnings)
 
     def _put_back(self, ids: np.ndarray) -> None:
-        """Answer a state beyond the limits with the default state, and a blow-up in the next step."""
+        """Replace a state beyond the limits by the default state, and mark it as unstable in the next step."""
         self._batch.state[ids] = self._default_row
         self._refused[ids] = True
         self.unstable[ids] = True
@@ -210,11 +210,11 @@ class MujocoCpu(Simulator):
         self._sites.refresh()
 
     def _object_place(self, k: int) -> tuple[int, int]:
-        """Where an object's free joint begins in qpos and in qvel."""
+        """Return the offsets of an object's free joint in qpos and qvel."""
         return self._joint_pos.stop + 7 * k, self._joint_vel.stop + 6 * k
 
     def _write_free_body(self, ids: np.ndarray, states: np.ndarray, qpos: int, qvel: int) -> None:
-        """Put ``(n, 13)`` states of a free body, as in ``root_states``, where its joint begins in qpos and qvel."""
+        """Write ``(n, 13)`` states of a free body, as in ``root_states``, at its joint's offsets in qpos and qvel."""
         quat = states[:, [6, 3, 4, 5]].astype(np.float64)
         self._qpos[ids, qpos : qpos + 3] = states[:, 0:3]
         self._qpos[ids, qpos + 3 : qpos + 7] = quat
@@ -231,7 +231,7 @@ class MujocoCpu(Simulator):
         states[rows, 10:13] = rotate(quat, self._qvel[rows, qvel + 3 : qvel + 6])
 
     def _refresh_sensor(self, sensor: int, body: int) -> None:
-        """Express a body's net contact force, and its torque about the body's origin, in the body's frame."""
+        """Compute a body's net contact force, and its torque about the body's origin, in the body's frame."""
         first = self._contact.shape[1] + 6 * sensor
         force = 0.0 - self._sensordata[:, 3 * body : 3 * body + 3]
         torque = 0.0 - self._sensordata[:, first : first + 3]  # about a point between the contacts
@@ -252,7 +252,7 @@ class MujocoCpu(Simulator):
 
 
 def _within_limits(ids: np.ndarray, *states: tuple[np.ndarray | None, float | np.ndarray]) -> np.ndarray:
-    """Tell for each environment of ``ids`` whether the numbers given for it are within their limits."""
+    """Return for each environment of ``ids`` whether its given numbers are within their limits."""
     within = np.ones(len(ids), dtype=bool)
     for x, limit in states:
         if x is not None:
@@ -261,10 +261,10 @@ def _within_limits(ids: np.ndarray, *states: tuple[np.ndarray | None, float | np
 
 
 def _with_right_solver(model: mujoco.MjModel) -> mujoco.MjModel:
-    """The model, with a dense Jacobian where MuJoCo's solver is wrong with a sparse one.
+    """Return the model with a dense Jacobian if MuJoCo's solver has a bug with a sparse one.
 
-    MuJoCo 4.0.0 factors the Newton solver's sparse Hessian wrongly (its issue 3767, mended in 4.0.1), and takes the
-    sparse one by itself from 60 degrees of freedom on. MuJoCo Warp has a solver of its own.
+    MuJoCo 4.0.0 factors the Newton solver's sparse Hessian wrongly (its issue 3767, fixed in 4.0.1), and uses the
+    sparse one by default from 60 degrees of freedom on. MuJoCo Warp has its own solver.
     """
     if mujoco.__version__ == "4.0.0" and mujoco.mj_isSparse(model):
         model = copy.copy(model)
@@ -275,7 +275,7 @@ def _with_right_solver(model: mujoco.MjModel) -> mujoco.MjModel:
 def rotate(quat: np.ndarray, vec: np.ndarray, inverse: bool = False) -> np.ndarray:
     """Rotate ``(n, 3)`` vectors from the body to the world frame, or back, by ``(n, 4)`` quaternions wxyz.
 
-    v + 2 w (u x v) + 2 u x (u x v), divided by the squared norm, so that any quaternion but zero will do (zero does
+    v + 2 w (u x v) + 2 u x (u x v), divided by the squared norm, so that quaternions need not be normalized (zero does
     not rotate, as in MuJoCo).
     """
     w, x, y, z = quat.T

@@ -1,4 +1,4 @@
-"""Sites, Jacobian and mass matrix of MuJoCo's batch on the CPU, at the state as it is now."""
+"""Sites, Jacobian and mass matrix of MuJoCo's batch on the CPU, at the present state."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -13,10 +13,10 @@ from envcoder_bench.sim.mujoco_model import RobotModel
 
 
 class CpuSites:
-    """What follows from positions and velocities: MuJoCo's own fields are one substep old after a step.
+    """Quantities computed from positions and velocities, because MuJoCo's fields lag one substep after a step.
 
     Attributes:
-        states, jacobian, mass_matrix: as ``Simulator``'s.
+        states, jacobian, mass_matrix: as in ``Simulator``.
     """
 
     def __init__(self, batch: Batch, robot: RobotModel) -> None:
@@ -26,7 +26,7 @@ class CpuSites:
         rows = 0 if sites.jacobian is None else 1
         self.jacobian = torch.zeros(n, 6 * rows, dofs)
         self.mass_matrix = torch.zeros(n, dofs * rows, dofs)
-        if not sites.names:  # what is bound is copied out at every step
+        if not sites.names:  # bound fields are copied at every step
             return
         self._pos, self._com = batch.bind("site_xpos"), batch.bind("subtree_com")
         self._quat, self._vel = batch.bind("xquat"), batch.bind("cvel")
@@ -36,7 +36,7 @@ class CpuSites:
         self.refresh()
 
     def refresh(self, ids: np.ndarray | None = None) -> None:
-        """Bring the tensors up to date with the batch's state, of all environments or of some."""
+        """Update the tensors from the batch's state, for all environments or ``ids``."""
         if not self._sites.names:
             return
         self._batch.forward(ids=ids, stage=mujoco.mjtStage.mjSTAGE_VEL)
@@ -65,7 +65,7 @@ class CpuSites:
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Cross products of ``(n, 3)`` vectors, one operation at a time so that every batch size rounds alike."""
+    """Cross products of ``(n, 3)`` vectors, one operation at a time, so that all batch sizes round equally."""
     out = np.empty_like(a)
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         out[:, i] = a[:, j] * b[:, k] - a[:, k] * b[:, j]
@@ -73,7 +73,7 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _multiply(body: np.ndarray, local: np.ndarray) -> np.ndarray:
-    """Quaternions xyzw of ``(n, 4)`` bodies' wxyz, each followed by one turn ``(4,)`` wxyz in the body."""
+    """Return quaternions xyzw of ``(n, 4)`` bodies' wxyz times one rotation ``(4,)`` wxyz in the body."""
     w, x, y, z = body.T
     a, b, c, d = local
     return np.stack(

@@ -1,4 +1,4 @@
-"""MuJoCo's warnings without a counter of their own, collected instead of printed."""
+"""Collection of MuJoCo's warnings that have no counter, instead of printing them."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -12,10 +12,10 @@ import mujoco
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Collect the texts of the warnings that MuJoCo gives in this block, from any thread.
+    """Collect the texts of MuJoCo's warnings in this block, from any thread.
 
-    MuJoCo would print each of them, and append it to MUJOCO_LOG.TXT in the working folder: a blow-up of one
-    environment gives about twenty in a step. The handler is one for the process; the one before is back afterwards.
+    MuJoCo would print each of them and append it to MUJOCO_LOG.TXT in the working folder; one unstable environment
+    gives about twenty per step. The handler belongs to the process; the previous one is restored afterwards.
     """
     texts: list[str] = []
     before = mujoco.get_mju_user_warning()

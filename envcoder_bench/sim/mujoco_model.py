@@ -1,4 +1,4 @@
-"""One robot's MJCF made ready for both MuJoCo engines: time step, drives, sensors, addresses, capacities."""
+"""Compilation of a robot's MJCF for both MuJoCo engines: time step, drives, sensors, addresses, buffer sizes."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# A state outside these limits is a blow-up, not motion: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms.
-# MuJoCo's own limit, 1e10, would let a robot fly for many control steps before anybody notices.
+# A state outside these limits is unstable: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms. With MuJoCo's
+# own limit, 1e10, an unstable robot would go unnoticed for many control steps.
 MAX_QPOS = 1e4  # m, rad
 MAX_QVEL = 1e3  # m/s, rad/s
 
@@ -21,7 +21,7 @@ _FORCE_ONLY = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
 _TORQUE_AND_POS = (1 << int(mujoco.mjtConDataField.mjCONDATA_TORQUE)) | (1 << int(mujoco.mjtConDataField.mjCONDATA_POS))
 _NET_FORCE = 3  # MJCF's reduce="netforce": one force per sensor, in the world frame
 _CONTACT = mujoco.mjtSensor.mjSENS_CONTACT
-# MjModel's arrays hold plain integers, which MuJoCo's enumerators do not equal
+# MjModel's arrays hold plain integers, which are not equal to MuJoCo's enumerators
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 _HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
 _NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
@@ -29,15 +29,15 @@ _NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjB
 
 @dataclass(frozen=True)
 class SiteModel:
-    """The sites of a robot, and the one whose Jacobian is wanted.
+    """The sites of a robot, and the one whose Jacobian is computed.
 
     Attributes:
-        names: of the sites.
+        names: the names of the sites.
         bodies, roots: for each site, the ids of its body and of the first body of that body's tree.
         quats: for each site, its orientation in its body, wxyz.
         jacobian: index of the site in ``names``, or None.
         moves: for each joint, whether it moves that site.
-        inertia: ``(num_dofs, num_dofs)`` place of each entry of the mass matrix in MjData's ``M``; -1 where it is 0.
+        inertia: ``(num_dofs, num_dofs)`` index of each entry of the mass matrix in MjData's ``M``; -1 where it is 0.
     """
 
     names: list[str]
@@ -51,7 +51,7 @@ class SiteModel:
 
 @dataclass(frozen=True)
 class RobotModel:
-    """A compiled robot, where its parts lie in MuJoCo's arrays, and how much room its contacts need.
+    """A compiled robot, the addresses of its parts in MuJoCo's arrays, and the buffer sizes of its contacts.
 
     Attributes:
         mj_model: the compiled model; its sensordata is one contact force per body, then for each force-torque sensor
@@ -62,13 +62,13 @@ class RobotModel:
         dof_names, body_names: joints with one degree of freedom; bodies without the world.
         sensor_bodies: for each force-torque sensor, the index of its body in ``body_names``.
         object_names: bodies with a free joint that are not the robot's first.
-        sites: where the sites are, and what the Jacobian needs.
+        sites: the sites and the data of the Jacobian.
         dof_limits_lower, dof_limits_upper, effort_limits: as in ``Simulator``.
         actuated: for each actuator, the index of its joint in ``dof_names``.
         stiffness, damping: for each actuator, gains of its position drive, N m/rad and N m s/rad (or N/m, N s/m).
         max_pairs: pairs of geoms that can touch.
-        max_contacts: contact points one robot has at once, at most: the file's ``<numeric name="max_contacts">``,
-            else the sum over all pairs, which no pose exceeds but few come near.
+        max_contacts: the most contact points one robot has at once: the file's ``<numeric name="max_contacts">``, else
+            the sum over all pairs, an upper bound that most poses do not approach.
         max_constraints: rows of the constraint solver for ``max_contacts``, joint limits, dry friction and equalities.
     """
 
@@ -97,17 +97,17 @@ class RobotModel:
 
     @property
     def sensor_names(self) -> list[str]:
-        """The bodies that have a force-torque sensor."""
+        """Names of the bodies that have a force-torque sensor."""
         return [self.body_names[b] for b in self.sensor_bodies]
 
     @property
     def first_qpos(self) -> int:
-        """Where the joints begin in qpos."""
+        """Offset of the joints in qpos."""
         return 7 if self.floating else 0
 
     @property
     def first_qvel(self) -> int:
-        """Where the joints begin in qvel."""
+        """Offset of the joints in qvel."""
         return 6 if self.floating else 0
 
     def default_root_state(self) -> np.ndarray:
@@ -118,7 +118,7 @@ class RobotModel:
         return np.array([*data.xpos[1], x, y, z, w, *np.zeros(6)], dtype=np.float32)
 
     def default_object_states(self) -> np.ndarray:
-        """The objects at rest where the file has them, ``(num_objects, 13)`` as in ``Simulator.object_states``."""
+        """The objects at rest at their places in the file, ``(num_objects, 13)`` as in ``Simulator.object_states``."""
         first = self.first_qpos + len(self.dof_names)
         poses = self.mj_model.qpos0[first:].reshape(-1, 7)
         states = np.zeros((len(self.object_names), 13), dtype=np.float32)
@@ -141,7 +141,7 @@ def load_robot(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: MuJoCo rejects the file, or it holds something that a Simulator cannot describe.
+        ValueError: MuJoCo rejects the file, or it has elements that Simulator does not support.
     """
     path = Path(xml)
     if not path.is_file():
@@ -151,7 +151,7 @@ def load_robot(
     try:
         spec = mujoco.MjSpec.from_file(str(path))
         spec.option.timestep = dt / substeps
-        # a reset inside a step would look like motion: the backends look for blow-ups themselves and flag them
+        # no automatic reset, which would look like motion; the backends detect unstable states themselves
         spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         sensor_names = [s.objname for s in spec.sensors if s.type == _CONTACT and s.objtype == mujoco.mjtObj.mjOBJ_BODY]
         for sensor in list(spec.sensors):
@@ -168,7 +168,7 @@ def load_robot(
 
 
 def _add_contact_sensor(spec: mujoco.MjSpec, body: str, what: str, fields: int) -> None:
-    """Let sensordata show ``fields`` of a body's net contact force."""
+    """Add a sensor for ``fields`` of a body's net contact force."""
     spec.add_sensor(
         name=f"contact_{what}_{body}",
         type=_CONTACT,
@@ -243,7 +243,7 @@ def _describe(
 
 
 def _find_sites(model: mujoco.MjModel, first_qvel: int, num_dofs: int) -> SiteModel:
-    """Look up the sites and, if the file asks for a Jacobian, what it is made of."""
+    """Look up the sites and, if the file names a Jacobian site, the data of the Jacobian."""
     names = [model.site(k).name for k in range(model.nsite)]
     if not all(names):
         raise ValueError("a site has no name; name every site")
@@ -289,7 +289,7 @@ def _text(model: mujoco.MjModel, name: str) -> str | None:
 
 
 def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:
-    """The joint that an actuator drives, checked to be a plain position drive or motor."""
+    """Return the joint of an actuator, which must be a plain position drive or motor."""
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
     motor = model.actuator_biastype[actuator] == _NO_BIAS and gain[0] == 1
     position = model.actuator_biastype[actuator] == _AFFINE_BIAS and bias[0] == 0 and gain[0] == -bias[1]

@@ -1,8 +1,8 @@
-"""MuJoCo Warp: every environment a world on one GPU, float32, a whole control step captured in one CUDA graph.
+"""MuJoCo Warp: each environment is a world on one GPU, in float32; a control step is one CUDA graph.
 
-State lives in torch tensors that Warp's kernels read and write in place. All work goes to torch's current stream, so
-neither library waits for the other, and nothing here reads a value back to the host. It also runs on Warp's CPU device,
-one world after the other: for tests, not for work.
+The state is in torch tensors, which Warp's kernels read and write in place. All work is on torch's current stream, so
+that neither library waits for the other, and no value is read back to the host. For tests it also runs on Warp's CPU
+device, one world after the other.
 """
 
 # MuJoCo's bindings carry no types
@@ -33,10 +33,10 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.torch_stream import TorchStream
 
-wp.config.log_level = wp.LOG_WARNING  # no banner, and no line for each of the many modules it loads
+wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
 
-# What a step flags where it dropped a contact or constraint row, or could not look for one. The other flags say that an
-# iteration ended at its limit, which is usual, or belong to sensors, which are off.
+# Flags of a step that dropped contacts or constraint rows, or could not search for them. Other flags mean that an
+# iteration reached its limit, which is normal, or belong to sensors, which are off.
 _OVERFLOW = mjw.OverflowType
 DROPPING = int(
     _OVERFLOW.NEFC
@@ -47,7 +47,7 @@ DROPPING = int(
     | _OVERFLOW.HFIELD
     | _OVERFLOW.NVMAX
 )
-_WITH_WORKSPACE = 1.25  # what a step allocates inside its graph, beside the arrays: 22 % of them for ANYmal
+_WITH_WORKSPACE = 1.25  # factor for memory that a step allocates in its graph: 22 % of the arrays for ANYmal
 
 
 class MujocoWarp(Simulator):
@@ -83,7 +83,7 @@ class MujocoWarp(Simulator):
         self.object_states = torch.from_numpy(robot.default_object_states()).to(self.device).repeat(num_envs, 1, 1)
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
-        self.engine_warnings: dict[str, int] = {}  # MuJoCo Warp gives none
+        self.engine_warnings: dict[str, int] = {}  # MuJoCo Warp has no warnings
         self._refused = torch.zeros(num_envs, dtype=torch.bool, device=self.device)  # in write, since the last step
         self._written = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
@@ -97,26 +97,26 @@ class MujocoWarp(Simulator):
             self._warm_up()
 
     def _build(self) -> None:
-        """Put the model and its worlds on the device, and wrap for torch what both libraries touch."""
+        """Create the model and its worlds on the device, and wrap the shared arrays for torch."""
         robot = self._robot
         model = copy.copy(robot.mj_model)
-        # mujoco_warp has no automatic reset, and refuses a model that turns it off
+        # mujoco_warp has no automatic reset, and rejects a model that disables it
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-        # contact forces are summed up here: the model's contact sensors sort every world's contacts, which takes longer
+        # contact forces are summed here, because the model's contact sensors sort every world's contacts
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
         self._model = mjw.put_model(model)
         if hasattr(self._model.opt, "warn_overflow"):
-            self._model.opt.warn_overflow = 0  # they are counted; each would print a line, a capped line search too
-        # The pool of contacts is one for all worlds. With a slot for every pair of geoms that can touch and for every
-        # contact that the robot can have, no world ever takes another's. Constraint rows are each world's own.
+            self._model.opt.warn_overflow = 0  # they are counted; each would print a line
+        # All worlds share one pool of contacts. It has a slot for every pair of geoms that can touch and every contact
+        # that the robot can have, so that it never overflows. Each world has its own constraint rows.
         self._data = mjw.make_data(
             model,
             nworld=self.num_envs,
             nconmax=max(robot.max_pairs, robot.max_contacts),
-            njmax=max(1, robot.max_constraints),  # with none at all, mujoco_warp moves nothing
+            njmax=max(1, robot.max_constraints),  # with 0, mujoco_warp does not move
         )
 
-        drives = (self.num_envs, model.nu)  # gains of each world's own, for its drive mode
+        drives = (self.num_envs, model.nu)  # each world has gains of its own, for its drive mode
         self._model.actuator_gainprm = wp.zeros(drives, dtype=self._model.actuator_gainprm.dtype)
         self._model.actuator_biasprm = wp.zeros(drives, dtype=self._model.actuator_biasprm.dtype)
         self._gain = wp.to_torch(self._model.actuator_gainprm)
@@ -159,7 +159,7 @@ class MujocoWarp(Simulator):
         }
 
     def _warm_up(self) -> None:
-        """Compile and load every kernel, capture the control step on CUDA, and go back to the default state."""
+        """Compile and load all kernels, capture the control step on CUDA, and restore the default state."""
         wp.synchronize_device(self._wp_device)  # the only waits: torch's and Warp's streams have filled the arrays
         initial = save(self._saved)
         none = torch.zeros_like(self._effort)
@@ -167,7 +167,7 @@ class MujocoWarp(Simulator):
         self.write(none)
         wp.synchronize_device(self._wp_device)
         self._advance()
-        # without its memory pool Warp cannot allocate inside a capture; the step then launches kernel by kernel
+        # without its memory pool Warp cannot allocate in a capture; the step then launches its kernels one by one
         if self._wp_device.is_cuda and wp.is_mempool_enabled(self._wp_device):
             with wp.ScopedCapture(self._wp_device) as capture:
                 self._advance()
@@ -245,7 +245,7 @@ class MujocoWarp(Simulator):
             self._sites.refresh()
 
     def _advance(self) -> None:
-        """Launch one control step: command in, substeps, state tensors out."""
+        """Launch one control step: load the command, run the substeps, update the state tensors."""
         robot, data = self._robot, self._data
         wp.launch(
             load_command,

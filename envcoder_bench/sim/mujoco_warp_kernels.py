@@ -1,4 +1,4 @@
-"""Warp kernels that move state between MuJoCo Warp's arrays and the state tensors: one thread for each world."""
+"""Warp kernels that copy state between MuJoCo Warp's arrays and the state tensors, one thread per world."""
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
@@ -11,7 +11,7 @@ from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
 
 @wp.func
 def _rotate(quat: wp.vec4, vec: wp.vec3) -> wp.vec3:
-    """Rotate from the body to the world frame by a quaternion wxyz of any norm but zero, which does not rotate."""
+    """Rotate from the body to the world frame by a quaternion wxyz, not necessarily normalized (zero: no rotation)."""
     u = wp.vec3(quat[1], quat[2], quat[3])
     t = wp.cross(u, vec)
     return vec + 2.0 / wp.max(wp.dot(quat, quat), 1.0e-30) * (quat[0] * t + wp.cross(u, t))
@@ -27,7 +27,7 @@ def _read_free_body(
     qvel: wp.array2d[wp.float32],
     states: wp.array2d[wp.float32],
 ):
-    """Copy a free joint's state to 13 numbers as in ``root_states``, from column ``at`` on."""
+    """Copy a free joint's state to 13 numbers as in ``root_states``, starting at column ``at``."""
     quat = wp.vec4(qpos[env, qpos_at + 3], qpos[env, qpos_at + 4], qpos[env, qpos_at + 5], qpos[env, qpos_at + 6])
     spin = _rotate(quat, wp.vec3(qvel[env, qvel_at + 3], qvel[env, qvel_at + 4], qvel[env, qvel_at + 5]))
     for i in range(3):
@@ -49,7 +49,7 @@ def _write_free_body(
     qvel: wp.array2d[wp.float32],
     states: wp.array2d[wp.float32],
 ):
-    """The reverse of ``_read_free_body``, from new numbers, which ``states`` gets too."""
+    """The reverse of ``_read_free_body``, from new numbers, which are also copied to ``states``."""
     for i in range(13):
         states[env, at + i] = new[env, at + i]
     quat = wp.vec4(new[env, at + 6], new[env, at + 3], new[env, at + 4], new[env, at + 5])
@@ -65,13 +65,13 @@ def _write_free_body(
 
 @wp.func
 def _within(x: float, limit: float) -> bool:
-    """Tell whether a number is no blow-up's: NaN is one."""
+    """Return whether a number is within a limit; False for NaN."""
     return wp.abs(x) <= limit
 
 
 @wp.func
 def _free_body_within(env: int, at: int, states: wp.array2d[wp.float32]) -> bool:
-    """Tell whether 13 numbers as in ``root_states``, from column ``at`` on, are within the limits."""
+    """Return whether 13 numbers as in ``root_states``, starting at column ``at``, are within the limits."""
     within = wp.bool(True)
     for i in range(7):
         within = within and _within(states[env, at + i], MAX_QPOS)
@@ -88,7 +88,7 @@ def _put_back(
     qvel: wp.array2d[wp.float32],
     qacc_warmstart: wp.array2d[wp.float32],
 ):
-    """Put a world back to the default state."""
+    """Reset a world to the default state."""
     for i in range(qpos.shape[1]):
         qpos[env, i] = default_qpos[i]
     for i in range(qvel.shape[1]):
@@ -128,7 +128,7 @@ def load_command(
     refused: wp.array[wp.bool],
     unstable: wp.array[wp.bool],
 ):
-    """Hand over the actuators' commands; where one is not finite, or a written state was refused, none acts."""
+    """Load the actuators' commands; all are 0 if one is not finite or a written state was refused."""
     env = wp.tid()
     good = not refused[env]
     refused[env] = False
@@ -151,7 +151,7 @@ def add_contact_forces(
     wrench: wp.array[wp.spatial_vector],
     contact_forces: wp.array2d[wp.float32],
 ):
-    """Add each contact's force to its two bodies: on the second geom's, and the opposite on the first's."""
+    """Add each contact's force to the second geom's body, and its opposite to the first geom's."""
     contact = wp.tid()
     if contact >= nacon[0]:
         return
@@ -176,7 +176,7 @@ def add_sensor_forces(
     xpos: wp.array2d[wp.vec3],
     sensor_forces: wp.array2d[wp.float32],
 ):
-    """Add each contact's force, and its torque about the body's origin, at the sensors of its two bodies."""
+    """Add each contact's force, and its torque about the body's origin, to the sensors of its two bodies."""
     contact = wp.tid()
     if contact >= nacon[0]:
         return
@@ -195,7 +195,7 @@ def add_sensor_forces(
 
 @wp.kernel(enable_backward=False)
 def to_body_frame(sensor_bodies: wp.array[wp.int32], xquat: wp.array2d[wp.quat], sensor_forces: wp.array2d[wp.float32]):
-    """Turn forces and torques at the sensors from the world's frame to their bodies': one thread for each sensor."""
+    """Transform sensors' forces and torques from the world frame to the body frame, one thread per sensor."""
     env, sensor = wp.tid()
     quat = xquat[env, sensor_bodies[sensor]]
     inverse = wp.vec4(-quat[0], quat[1], quat[2], quat[3])
@@ -227,9 +227,9 @@ def publish(
     contact_overflows: wp.array[wp.int32],
     unstable: wp.array[wp.bool],
 ):
-    """Put worlds that blew up back to the default state, and copy every world's state to the tensors.
+    """Reset unstable worlds to the default state, and copy every world's state to the tensors.
 
-    A world whose bits in ``overflow``, since the last time, are some of ``dropping`` counts as one overflow more.
+    An overflow is counted for a world if its new bits in ``overflow`` include one of ``dropping``.
     """
     env = wp.tid()
     bad = unstable[env]
@@ -285,7 +285,7 @@ def write(
     refused: wp.array[wp.bool],
     unstable: wp.array[wp.bool],
 ):
-    """Overwrite the state of the masked worlds, in MuJoCo's arrays and in the tensors; refuse one of a blow-up."""
+    """Overwrite the state of the masked worlds, in MuJoCo's arrays and in the tensors; refuse unstable states."""
     env = wp.tid()
     if not mask[env]:
         return

@@ -1,4 +1,4 @@
-"""Sites, Jacobian and mass matrix of MuJoCo Warp's worlds, at the state as it is now."""
+"""Sites, Jacobian and mass matrix of MuJoCo Warp's worlds, at the present state."""
 
 # Warp compiles the kernels; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
@@ -13,12 +13,12 @@ from envcoder_bench.sim.mujoco_model import RobotModel
 
 
 class WarpSites:
-    """What follows from positions and velocities: MuJoCo Warp's own fields are one substep old after a step.
+    """Quantities computed from positions and velocities, because MuJoCo Warp's fields lag one substep after a step.
 
-    To be made within Warp's scope of the device.
+    It must be created within Warp's scope of the device.
 
     Attributes:
-        states, jacobian, mass_matrix: as ``Simulator``'s.
+        states, jacobian, mass_matrix: as in ``Simulator``.
     """
 
     def __init__(self, model: mjw.Model, data: mjw.Data, robot: RobotModel, device: torch.device) -> None:
@@ -40,7 +40,7 @@ class WarpSites:
             self._jacobian, self._mass_matrix = wp.from_torch(self.jacobian), wp.from_torch(self.mass_matrix)
 
     def refresh(self, mask: wp.array | None = None) -> None:
-        """Bring the tensors up to date with the worlds' state, of all worlds or where ``mask`` is True."""
+        """Update the tensors from the worlds' state, for all worlds or where ``mask`` is True."""
         model, data, sites = self._model, self._data, self._robot.sites
         if not sites.names:
             return
@@ -80,7 +80,7 @@ def _read_sites(
     cvel: wp.array2d[wp.spatial_vector],
     states: wp.array3d[wp.float32],
 ):
-    """Put a site's pose and velocity together: one thread for each world and site."""
+    """Compute a site's pose and velocity, one thread per world and site."""
     env, site = wp.tid()
     if not mask[env]:
         return
@@ -116,7 +116,7 @@ def _read_jacobian(
     jacobian: wp.array3d[wp.float32],
     mass_matrix: wp.array3d[wp.float32],
 ):
-    """Write a joint's column of the Jacobian and row of the mass matrix: one thread for each world and joint."""
+    """Compute a joint's column of the Jacobian and row of the mass matrix, one thread per world and joint."""
     env, dof = wp.tid()
     if not mask[env]:
         return

@@ -1,4 +1,4 @@
-"""What the environment asks of a task: state, drives, one step, masked reset, fitness. No shaping in here."""
+"""The interface of tasks for the environment: state, drives, step, masked reset and fitness, without shaping."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ FieldSource = Union[str, float, Tuple[float, ...], Callable[[Any], Tensor], None
 
 @dataclass(frozen=True)
 class Field:
-    """One key of ``state_dict``, declared once.
+    """The declaration of a key of ``state_dict``.
 
     Attributes:
-        shape: without the environment axis; None: a constant, without one.
-        unit, meaning: for people and for prompts.
-        source: what the key's tensor is. ``"sim.dof_pos"``: the simulator's own. ``"cfg.env.maxEffort"``: a constant,
-            the number or list of numbers that the task's YAML has there. A number or a tuple of numbers: these, in
-            every environment. A function: what it returns for the task, whose earlier keys are in ``task.state``.
-            None: a tensor of the environment, or one of ``object_keys``.
+        shape: shape without the environment axis; None for a constant.
+        unit, meaning: description for users and prompts.
+        source: source of the key's tensor. ``"sim.dof_pos"``: a tensor of the simulator. ``"cfg.env.maxEffort"``: a
+            constant, the number or list of numbers of the task's YAML. A number or a tuple of numbers: these, in every
+            environment. A function: its result for the task, whose earlier keys are in ``task.state``. None: a tensor
+            of the environment, or one of ``object_keys``.
     """
 
     shape: tuple[int, ...] | None
@@ -54,7 +54,7 @@ class EnvGroups:
 
 
 class Task(ABC):
-    """A robot task without its shaping: what every candidate of the task has in common.
+    """A robot task without its shaping.
 
     Attributes:
         name: the registered name, e.g. ``Anymal``.
@@ -64,15 +64,15 @@ class Task(ABC):
             place by ``step`` and ``reset``. ``progress_buf`` ``(num_envs,)`` int64, control steps since the episode
             began, and ``actions`` are not here: the environment owns and adds them.
         object_keys: keys of ``state`` for the free objects, ``(num_envs, 13)`` each, as ``root_states``.
-        default_state: some of ``root_states``, ``dof_pos``, ``dof_vel`` and ``object_keys``, ``(num_envs, ...)``: where
-            episodes begin, as far as ``compute_initial_state`` does not say otherwise.
-        constants: tensors without an environment axis, on the CPU whatever the device: numbers (0-d: ``.item()`` then
-            costs no device sync), indices, and one number per joint.
-        fields: a Field for every key of ``state`` and ``constants``, in the order to print them.
+        default_state: some of ``root_states``, ``dof_pos``, ``dof_vel`` and ``object_keys``, ``(num_envs, ...)``: the
+            initial state of episodes unless ``compute_initial_state`` sets it.
+        constants: tensors without an environment axis, always on the CPU: numbers (0-d, so that ``.item()`` needs no
+            device sync), indices, and one number per joint.
+        fields: a Field for every key of ``state`` and ``constants``, in the order of printing.
         goal_keys: keys of ``state`` that ``compute_goal`` may set.
-        new_goal: ``(num_envs,)`` bool, refreshed in place by ``step``: environments that want a new goal while their
-            episode goes on, because they have reached the old one; None where goals last for an episode.
-        default_action_dim: width of the action for the task's own position drives; None where the task has none, and
+        new_goal: ``(num_envs,)`` bool, refreshed in place by ``step``: environments that have reached their goal and
+            need a new one in the same episode; None if goals last for an episode.
+        default_action_dim: width of the action for the task's own position drives; None if the task has none, so that
             a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
         fitness_reduction: what an episode's fitness is of that of its steps: ``mean`` over a full episode (the steps
@@ -114,11 +114,11 @@ class Task(ABC):
     @property
     @abstractmethod
     def bytes_per_env(self) -> int:
-        """Memory of one environment on the device, about: what each further one adds."""
+        """Approximate memory on the device of each further environment, in bytes."""
 
     @abstractmethod
     def set_drive_mode(self, effort: Tensor) -> None:
-        """Choose per environment ``(num_envs,)`` bool whether ``step`` commands effort (True) or position targets."""
+        """Set per environment ``(num_envs,)`` bool whether commands are efforts (True) or position targets."""
 
     def attach(self, groups: EnvGroups) -> None:  # noqa: B027
         """Learn what the groups are, before ``set_drive_mode``; tasks that need not know do nothing."""
@@ -136,7 +136,7 @@ class Task(ABC):
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
         """Map ``(n, default_action_dim)`` actions to ``(n, num_dofs)`` position targets of the task's own drives.
 
-        It depends on its arguments and on numbers that stay as they are, not on the simulation.
+        It depends only on its arguments and on constants, not on the simulation.
         """
 
     @abstractmethod
@@ -145,24 +145,23 @@ class Task(ABC):
 
     @abstractmethod
     def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
-        """Begin episodes, or give new goals, where ``mask`` ``(num_envs,)`` is True.
+        """Begin episodes, or set new goals, where ``mask`` ``(num_envs,)`` is True.
 
-        ``initial`` holds keys of ``default_state`` for all environments where episodes begin, and nothing where there
-        are only new goals; ``goal`` holds some of ``goal_keys``. Only the masked rows are read; what neither sets keeps
-        its value.
+        ``initial`` has keys of ``default_state`` for all environments if episodes begin, and is empty if there are only
+        new goals; ``goal`` has some of ``goal_keys``. Only the masked rows are read; other values do not change.
         """
 
     @abstractmethod
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
         """Score one control step from a state dict of n environments: ``(n,)``.
 
-        The step on which an episode ends early, and those after it, count 0. A full episode has
-        ``max_episode_length - 1`` steps, as in IsaacGymEnvs: what scores 1 on each has a fitness of 1 as the mean.
+        The step on which an episode ends early, and the steps after it, count 0. A full episode has
+        ``max_episode_length - 1`` steps, as in IsaacGymEnvs; with a score of 1 on each step the mean is 1.
         """
 
     @abstractmethod
     def get_state(self) -> dict[str, Tensor]:
-        """Everything a later ``set_state`` needs to go on as if uninterrupted, as CPU tensors."""
+        """Return the state from which ``set_state`` continues bitwise, as CPU tensors."""
 
     @abstractmethod
     def set_state(self, state: dict[str, Tensor]) -> None:

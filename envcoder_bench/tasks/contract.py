@@ -1,4 +1,4 @@
-"""A task as plain facts: what checking, tracing, the jail, prompts and ``--describe`` know of it."""
+"""The contract of a task as plain data, for checking, tracing, the jail, prompts and ``--describe``."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Key:
 
 @dataclass(frozen=True)
 class TaskContract:
-    """What all candidates of a task rely on, with the numbers of one config; no tensors and no code.
+    """The properties of a task that candidates rely on, with the numbers of one config; no tensors and no code.
 
     Attributes:
         dt, substeps, max_episode_length: seconds of a control step, its physics steps, control steps of an episode.
-        state: keys with an environment axis; ``actions`` and ``progress_buf`` are the environment's and not here.
+        state: keys with an environment axis, without ``actions`` and ``progress_buf``, which the environment owns.
         constants, values: keys without one, and their numbers.
-        default_state: numbers of the keys that ``compute_initial_state`` may set, where it does not.
+        default_state: default values of the keys that ``compute_initial_state`` may set.
         goal_keys, object_keys, default_action_dim, clip_actions, clip_observations, fitness_meaning,
             fitness_reduction, bytes_per_env, refusals: as ``Task`` has them.
         joints, bodies, sensors, sites: names, in the order of the state's axes.
@@ -69,7 +69,7 @@ class TaskContract:
 
     @classmethod
     def of(cls, task: Task) -> TaskContract:
-        """The facts of a task; one that has no simulator of its own names no joints, bodies or limits."""
+        """Return the contract of a task; without a simulator it has no names of joints and bodies, and no limits."""
 
         def key(name: str, x: Tensor, first: int) -> Key:
             own = task.fields.get(name)
@@ -114,12 +114,12 @@ class TaskContract:
         )
 
     def to_plain(self) -> dict[str, Any]:
-        """As numbers, texts, lists and dicts, for JSON."""
+        """Return it as numbers, texts, lists and dicts, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TaskContract:
-        """What ``to_plain`` made, also after JSON, which has no tuples."""
+        """Create it from the result of ``to_plain``, also after JSON, which has no tuples."""
         made: dict[str, Any] = {}
         for field in fields(cls):
             value = plain[field.name]
@@ -131,7 +131,7 @@ class TaskContract:
 
 @dataclass(frozen=True)
 class TaskSnapshot:
-    """A task on which functions are tried: its contract, a real state of some environments, constants and drives.
+    """A task on which functions are checked: its contract, a real state of some environments, constants and drives.
 
     Attributes:
         state: per-environment tensors ``(n, ...)``, with the environment's own keys.
@@ -174,15 +174,15 @@ AnyTask = Union[Task, TaskSnapshot]
 
 
 def contract_of(task: AnyTask) -> TaskContract:
-    """The contract of a task, or of one that was written down before."""
+    """Return the contract of a task or snapshot."""
     return task.contract if isinstance(task, TaskSnapshot) else TaskContract.of(task)
 
 
 def task_contract(cfg: Mapping[str, Any]) -> TaskContract:
-    """Build a task once, and write its facts down.
+    """Build a task and return its contract.
 
     Args:
-        cfg: its YAML, with the user's overrides: what it trains with.
+        cfg: its YAML, with the user's overrides.
 
     Raises:
         ValueError: as ``make_task``.
@@ -192,7 +192,7 @@ def task_contract(cfg: Mapping[str, Any]) -> TaskContract:
 
 
 def shown(value: Any) -> str:
-    """A number, or a list of them, with five digits: ``0.0166``, ``[3, 6, 9, 12]``, ``16 times 0.5``."""
+    """Format a number or a list of numbers with five digits: ``0.0166``, ``[3, 6, 9, 12]``, ``16 times 0.5``."""
     if not isinstance(value, (list, tuple)):
         return f"{value:.5g}" if isinstance(value, float) else str(value)
     items: list[str] = [shown(x) for x in value]

@@ -1,4 +1,4 @@
-"""Robots that run towards a far target: what Ant and Humanoid share, with IsaacGymEnvs' names.
+"""The common part of Ant and Humanoid, which run towards a distant target, with IsaacGymEnvs' names.
 
 Source of names, formulas and constants: IsaacGymEnvs, tasks/ant.py and tasks/humanoid.py (NVIDIA, BSD-3-Clause).
 """
@@ -19,14 +19,14 @@ FORWARD, UP, UNTURNED = (1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0, 1.0)
 
 
 class Locomotion(SimTask):
-    """A robot with motors in all its joints, force-torque sensors at its feet, and a target to run to.
+    """A robot with motors in all joints, force-torque sensors at its feet, and a target to run to.
 
-    Potentials are minus the horizontal distance to the target over the control step, so that their growth in a step is
-    a speed, m/s. They, and the torso's directions, are refreshed after the physics of a step and where an episode
-    begins.
+    Potentials are minus the horizontal distance to the target divided by the control step, so that their increase in a
+    step is a speed, m/s. Potentials and the torso's directions are refreshed after the physics of a step and where an
+    episode begins.
 
     Attributes:
-        start_height: of the torso where episodes begin, m.
+        start_height: height of the torso where episodes begin, m.
     """
 
     start_height: float
@@ -69,11 +69,11 @@ class Locomotion(SimTask):
         along = state["root_states"][:, 7:9] * offset
         return (along[:, 0] + along[:, 1]) / distance
 
-    # Below are products, sums, quotients and roots alone, one operation at a time: these round the same for any number
-    # of neighbours. And they are few, because each is a launch on CUDA.
+    # Only products, sums, quotients and roots, one operation at a time, so that rounding does not depend on the number
+    # of environments; and few, because each is a launch on CUDA.
 
     def _directions(self) -> dict[str, Tensor]:
-        """The torso's x and z axes, columns of its rotation matrix; it begins unturned, so they are forward and up."""
+        """Return the torso's x and z axes, columns of its rotation matrix, which are forward and up."""
         quat = self.state["root_states"][:, 3:7]
         products = ((2.0 * quat).unsqueeze(2) * quat.unsqueeze(1)).flatten(1)
         pairs = torch.index_select(products, 1, self._terms) * self._signs
@@ -93,7 +93,7 @@ class Locomotion(SimTask):
 
 
 def _to_target(state: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Horizontal vector from torso to target ``(n, 2)``, and its length ``(n,)``, m, at least a nanometre."""
+    """Return the horizontal vector from torso to target ``(n, 2)``, and its length ``(n,)``, m, at least 1 nm."""
     offset = state["targets"][:, :2] - state["root_states"][:, :2]
     squares = offset * offset
     return offset, torch.sqrt(squares[:, 0] + squares[:, 1]).clamp(min=1e-9)
@@ -113,10 +113,7 @@ def _feet(task: Locomotion) -> Tensor:
 
 
 def fields(dofs: str, sensors: str, num_dofs: int, num_bodies: int, num_sensors: int) -> dict[str, Field]:
-    """Fields of the state that Ant and Humanoid share.
-
-    ``dofs`` and ``sensors`` say which joints and sensors there are, in order.
-    """
+    """Return the fields that Ant and Humanoid share; ``dofs`` and ``sensors`` describe joints and sensors, in order."""
     d = num_dofs
     return {
         "root_states": Field(

@@ -25,15 +25,15 @@ CODE, CONFIG, TRAIN = "task.py", "task.yaml", "train.yaml"
 
 
 def from_folder(folder: Path) -> TaskSpec:
-    """The task of a folder with ``task.py``, its model, both baselines and ``task.yaml`` or ``<Name>.yaml``.
+    """Load the task of a folder with ``task.py``, its model, both baselines and ``task.yaml`` or ``<Name>.yaml``.
 
     Raises:
-        ValueError: something of it is missing or wrong.
+        ValueError: a file is missing or invalid.
     """
     folder = Path(os.path.abspath(folder))
     code = folder / CODE
     if not code.is_file():
-        raise ValueError(f"{folder} is no task's folder: it has no {CODE}; see docs/add_a_task.md")
+        raise ValueError(f"{folder} is not a task's folder: it has no {CODE}; see docs/add_a_task.md")
     config, name = _config(folder)
     mount(name, folder)
     with _loading(folder, f"{PACKAGE}.{name}"):
@@ -42,9 +42,9 @@ def from_folder(folder: Path) -> TaskSpec:
 
 
 def from_module(source: str) -> TaskSpec:
-    """The task of a class, ``module:Class``; its other files lie beside the module's.
+    """Load the task of a class, ``module:Class``; its other files are beside the module.
 
-    Modules of the working folder are found, too.
+    Modules in the working folder are found, too.
 
     Raises:
         ValueError: as ``from_folder``.
@@ -62,7 +62,7 @@ def from_module(source: str) -> TaskSpec:
     if not hasattr(module, class_name):
         raise ValueError(f"--task {source}: {module.__file__} has no class {class_name}")
     if module.__file__ is None:
-        raise ValueError(f"--task {source}: {path} is no file: name the module that defines the class")
+        raise ValueError(f"--task {source}: {path} is not a file: give the module that defines the class")
     folder = Path(module.__file__).resolve().parent
     config, name = _config(folder)
     mount(name, folder)
@@ -83,7 +83,7 @@ def mount(name: str, folder: Path) -> None:
 
 
 def unmount(name: str) -> None:
-    """Forget a task's modules."""
+    """Remove a task's modules."""
     prefix = f"{PACKAGE}.{name}"
     for module in [module for module in sys.modules if module == prefix or module.startswith(f"{prefix}.")]:
         del sys.modules[module]
@@ -101,7 +101,7 @@ def _spec(task_class: Any, folder: Path, config: Path, source: str) -> TaskSpec:
 
 
 def _config(folder: Path) -> tuple[Path, str]:
-    """The task's YAML and the name that it gives."""
+    """Return the task's YAML file and its name."""
     path = folder / CONFIG
     if not path.is_file():
         found = [p for p in sorted(folder.glob("*.yaml")) if p.name != TRAIN and not p.stem.endswith("PPO")]
@@ -120,7 +120,7 @@ def _config(folder: Path) -> tuple[Path, str]:
 
 
 def _class_in(module: ModuleType, name: str, code: Path) -> type[SimTask]:
-    """The task that a module defines; of several, the one of this name."""
+    """Return the task class that a module defines; if there are several, the one with this name."""
     defined = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
     found = [one for one in defined if issubclass(one, SimTask)]
     named = [one for one in found if getattr(one, "name", None) == name]
@@ -134,7 +134,7 @@ def _class_in(module: ModuleType, name: str, code: Path) -> type[SimTask]:
 
 @contextmanager
 def _loading(folder: Path, module: str, where: str = "") -> Iterator[None]:
-    """Turn what a task's code raises into one line with its place."""
+    """Convert exceptions of a task's code to a one-line ValueError with the place."""
     before = set(sys.modules)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The tasks by name: those that are shipped, those of installed packages, and those from outside.
+"""The registry of tasks: shipped tasks, tasks of installed packages, and outside tasks.
 
 A task is named by its registered name, its folder, ``module:Class``, or the address of an Isaac Gym task
 (``isaacgymenvs:Ant``, ``legged_gym:a1``, ``file.py:Class``); installed packages add theirs by an entry point
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Collection, Mapping
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.folders import project_folder
 
-if TYPE_CHECKING:  # torch loads with a task's class, which the names do without
+if TYPE_CHECKING:  # it imports torch, which the names of tasks do not need
     from envcoder_bench.tasks.base import Task
     from envcoder_bench.tasks.spec import TaskSpec
 
@@ -34,17 +34,17 @@ _by_address: dict[str, TaskSpec] = {}  # Isaac Gym tasks
 
 
 def task_names() -> list[str]:
-    """The tasks that have a name: shipped ones and those of installed packages, sorted."""
+    """Return the names of shipped tasks and of those of installed packages, sorted."""
     return sorted({*_SHIPPED, *_installed()})
 
 
 def get_spec(task: str) -> TaskSpec:
     """Find a task by its name, its folder or ``module:Class``, and load its class.
 
-    A task from outside is known by its name, too, once it was found.
+    Once an outside task has been found, it is also known by its name.
 
     Raises:
-        ValueError: there is no such task, or something of it is missing or wrong.
+        ValueError: there is no such task, or a file of it is missing or invalid.
     """
     if task in _found:
         return _found[task]
@@ -99,12 +99,12 @@ def check_task_name(task: str) -> None:
 
 
 def outside_tasks() -> dict[str, TaskSpec]:
-    """The tasks from outside the package that were found so far, by name."""
+    """Return the tasks from outside the package that have been found so far, by name."""
     return {name: spec for name, spec in _found.items() if spec.digest}
 
 
 def _installed() -> dict[str, str]:
-    """Tasks of installed packages: their classes by name."""
+    """Return the ``module:Class`` of tasks of installed packages, by name."""
     points: Any = entry_points()
     own = points.select(group=GROUP) if hasattr(points, "select") else points.get(GROUP, ())  # since 3.10
     return {point.name: point.value for point in own}
@@ -122,7 +122,7 @@ def _shipped(name: str) -> TaskSpec:
 
 
 def _checked(spec: TaskSpec) -> TaskSpec:
-    """Refuse the name of a shipped task."""
+    """Return the task; raise ValueError if it has the name of a shipped task."""
     if spec.name in _SHIPPED:
         raise ValueError(f"{spec.folder}: {spec.name} is a shipped task's name: choose another, in class and YAML")
     return spec
@@ -133,14 +133,14 @@ def _unknown(task: str) -> str:
         path = Path(task)
         siblings = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
         return f"unknown task '{task}': there is no such folder{near_matches(path.name, siblings)}"
-    # case is the usual slip: IsaacGymEnvs' names have capitals
+    # wrong case is the most common mistake, because IsaacGymEnvs' names have capitals
     same = [known for known in task_names() if known.lower() == task.lower()]
     hint = f" (did you mean {same[0]}?)" if same else near_matches(task, task_names())
     return f"unknown task '{task}'{hint}; there are {', '.join(task_names())}"
 
 
 def baseline_path(name: str, baseline: str) -> Path:
-    """The candidate file of a task's baseline, ``human`` or ``unshaped``."""
+    """Return the candidate file of a task's baseline, ``human`` or ``unshaped``."""
     from envcoder_bench.tasks.base import BASELINES
 
     if baseline not in BASELINES:
@@ -160,7 +160,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         device: torch device.
 
     Raises:
-        ValueError: an unknown task, simulator or key of ``cfg``, or one that is missing.
+        ValueError: an unknown task or simulator, or an unknown or missing key of ``cfg``.
     """
     from envcoder_bench.sim import make_simulator  # here: naming tasks must load neither torch nor a physics engine
     from envcoder_bench.tasks.sim_task import (
@@ -197,10 +197,10 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
 
 
 def state_table(name: str, values: Mapping[str, str] | None = None, without: Collection[str] = ()) -> str:
-    """The keys of a task's ``state_dict`` as a Markdown table; n is the environments of a candidate's group.
+    """Return the keys of a task's ``state_dict`` as a Markdown table; n is the number of environments of a group.
 
     Args:
-        values: of constants by key, as text; None: the table has none.
+        values: values of constants by key, as text; None to omit them.
         without: keys to leave out.
     """
     rows = ["| key | shape | unit | meaning |", "|---|---|---|---|"]

@@ -1,4 +1,4 @@
-"""A task over a Simulator: what all tasks here share."""
+"""The base class of tasks with a Simulator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMON_KEYS = (
     "sim.dt",
     "sim.substeps",
 )
-# keys of IsaacGymEnvs' YAML files that have no effect here: a user's file may keep them
+# keys of IsaacGymEnvs' YAML files that are accepted without an effect
 ISAACGYM_KEYS = (
     "physics_engine",
     "env.numEnvs",
@@ -55,21 +55,20 @@ def actions(width: int) -> Field:
 
 
 class SimTask(Task):
-    """A Task over a Simulator: its ``state`` and ``constants`` are what ``fields`` declares.
+    """A Task with a Simulator, whose ``state`` and ``constants`` are declared by ``fields``.
 
-    A subclass sets the class attributes below and those that Task names, and ``default_state`` in its ``__init__``.
+    A subclass sets the class attributes below and those of Task, and ``default_state`` in its ``__init__``.
 
     Attributes:
         model: file name of the MuJoCo model in the task's folder.
-        dof_names, body_names, sensor_names, site_names: what the model must have, in this order, by which candidates
-            index.
+        dof_names, body_names, sensor_names, site_names: the names that the model must have, in this order, which is
+            that of the tensors' axes.
         object_keys: keys of ``state`` for the model's objects, in their order.
-        kept_keys: keys of ``state`` that the task itself keeps from step to step, and that a checkpoint must hold.
-        config_keys: keys of the task's YAML that have an effect, beyond COMMON_KEYS and those that ``fields`` has as
-            sources; a key stands for all below it.
-        ignored_keys: keys of IsaacGymEnvs' YAML for this task that have none, beyond ISAACGYM_KEYS.
-        only: of these, the ones that IsaacGymEnvs has more values of: the one that means anything here, and what to do
-            instead.
+        kept_keys: keys of ``state`` that the task updates from step to step, and that checkpoints must include.
+        config_keys: keys of the task's YAML that have an effect, in addition to COMMON_KEYS and sources of ``fields``;
+            a key includes all keys below it.
+        ignored_keys: keys of IsaacGymEnvs' YAML for this task that have no effect, in addition to ISAACGYM_KEYS.
+        only: keys of which only one of IsaacGymEnvs' values is supported: that value, and the alternative.
         cfg: the task's YAML.
         substeps: physics steps of a control step.
     """
@@ -112,14 +111,14 @@ class SimTask(Task):
         self.default_state: dict[str, Tensor] = {}
 
     def _episode_steps(self) -> int:
-        """Control steps of an episode: ``env.episodeLength``, or IsaacGymEnvs' key for Anymal, in seconds."""
+        """Return the control steps of an episode, from ``env.episodeLength`` or Anymal's key in seconds."""
         seconds = read(self.cfg, "env.learn.episodeLength_s", math.inf)
         if seconds != math.inf:
             return int(float(seconds) / self.dt + 0.5)
         return int(read(self.cfg, "env.episodeLength"))
 
     def _tensor(self, key: str, field: Field) -> Tensor:
-        """Make the tensor of a key from its source. Raises ValueError where it is not as its field says."""
+        """Create the tensor of a key from its source. Raises ValueError if it does not match its field."""
         source = field.source
         if callable(source):
             value = source(self)
@@ -175,34 +174,34 @@ class SimTask(Task):
             self.state[key].copy_(state[f"task.{key}"])
 
     def per_env(self, row: Any) -> Tensor:
-        """The same numbers for every environment: ``(num_envs, len(row))`` float32."""
+        """Return the same numbers for every environment: ``(num_envs, len(row))`` float32."""
         return torch.tensor(row, dtype=torch.float32, device=self.device).repeat(self.num_envs, 1)
 
 
 def _numbers(value: Any) -> Tensor:
-    """A number, or a list of them, of a YAML: float32."""
+    """Convert a number, or a list of numbers, of a YAML to float32."""
     return torch.tensor([float(x) for x in value] if hasattr(value, "__len__") else float(value))
 
 
 def used_keys(task_class: type[SimTask]) -> tuple[str, ...]:
-    """The keys of a task's YAML that have an effect."""
+    """Return the keys of a task's YAML that have an effect."""
     sources = [field.source for field in task_class.fields.values()]
     declared = [source[len("cfg.") :] for source in sources if isinstance(source, str) and source.startswith("cfg.")]
     return (*COMMON_KEYS, *task_class.config_keys, *dict.fromkeys(declared))
 
 
 def ignored_keys(task_class: type[SimTask]) -> tuple[str, ...]:
-    """The keys of IsaacGymEnvs' YAML for a task that are accepted and have no effect."""
+    """Return the keys of IsaacGymEnvs' YAML for a task that are accepted without an effect."""
     return ISAACGYM_KEYS + task_class.ignored_keys
 
 
 def yaml_file(cfg: Mapping[str, Any]) -> str:
-    """The file that a task's config is from, for messages."""
+    """Return the file of a task's config, for messages."""
     return YAML_FILES.get(cfg["name"], f"cfg/task/{cfg['name']}.yaml")
 
 
 def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
-    """Look a dotted key up in a task's config.
+    """Return the value of a dotted key of a task's config.
 
     Raises:
         ValueError: the key is missing and there is no default.
@@ -218,16 +217,16 @@ def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
 
 
 def control_timing(cfg: Mapping[str, Any]) -> tuple[float, int]:
-    """Seconds and physics substeps of one control step: IsaacGymEnvs' ``sim.dt`` times ``controlFrequencyInv``.
+    """Return seconds and physics steps of a control step: IsaacGymEnvs' ``sim.dt`` times ``controlFrequencyInv``.
 
-    Its Anymal has that key under ``env.control``, its other tasks under ``env``.
+    The latter is under ``env.control`` in Anymal, and under ``env`` in other tasks.
     """
     repeats = int(read(cfg, "env.control.controlFrequencyInv", read(cfg, "env.controlFrequencyInv", 1)))
     return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
 
 
 def check_only(cfg: Mapping[str, Any], only: Mapping[str, tuple[Any, str]]) -> None:
-    """Refuse other values than the one that ``only`` has for a key. Raises ValueError."""
+    """Raise ValueError for a key whose value is not the supported one in ``only``."""
     for key, (value, instead) in only.items():
         given = read(cfg, key, value)
         if given != value:
@@ -235,10 +234,10 @@ def check_only(cfg: Mapping[str, Any], only: Mapping[str, tuple[Any, str]]) -> N
 
 
 def check_config(cfg: Mapping[str, Any], used: tuple[str, ...], ignored: tuple[str, ...]) -> None:
-    """Refuse keys that are misspelt, and warn of those that have no effect here.
+    """Refuse unknown keys, and warn of keys without an effect.
 
     Raises:
-        ValueError: an unknown key, with its near matches, or domain randomization, which is not there.
+        ValueError: an unknown key, with its near matches, or domain randomization, which is not supported.
     """
     file = yaml_file(cfg)
     if read(cfg, "task.randomize", False):
@@ -255,7 +254,7 @@ def check_config(cfg: Mapping[str, Any], used: tuple[str, ...], ignored: tuple[s
 
 
 def covers(prefixes: tuple[str, ...], key: str) -> bool:
-    """Whether a dotted key is one of these, or below one."""
+    """Return whether a dotted key is one of ``prefixes``, or below one."""
     return any(key == prefix or key.startswith(f"{prefix}.") for prefix in prefixes)
 
 

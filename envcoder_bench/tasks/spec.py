@@ -1,4 +1,4 @@
-"""Where a task's class and files are, and what is wrong with them."""
+"""The class and files of a task, and their validation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class TaskSpec:
     """A task's class and files.
 
     Attributes:
-        folder: with the model and the baselines.
-        config: the task's YAML; ``train``: PPO's, None where the task has none of its own.
-        source: what finds it again, if it is neither shipped nor an installed package's: a folder or ``module:Class``.
-        digest: of its code, model and YAML, for a task from outside the package; else empty.
+        folder: the folder with the model and the baselines.
+        config: the task's YAML.
+        train: the YAML of PPO; None if the task has none.
+        source: the folder or ``module:Class`` of a task that is neither shipped nor of an installed package.
+        digest: digest of its code, model and YAML, for a task from outside the package; else empty.
     """
 
     folder: Path
@@ -39,7 +40,7 @@ class TaskSpec:
 
     @property
     def address(self) -> str:
-        """What finds it again: its name, or its source."""
+        """The value for ``--task``: its name, or its source."""
         return self.source or self.name
 
     @property
@@ -48,30 +49,30 @@ class TaskSpec:
 
 
 def task_files(folder: Path) -> list[Path]:
-    """Code, model and YAML of a task's folder, with its packages: subfolders that hold an ``__init__.py``."""
+    """Return code, model and YAML files of a task's folder and of its packages, subfolders with an ``__init__.py``."""
     files = [path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file()]
     packages = [path for path in folder.iterdir() if (path / "__init__.py").is_file()]
     return sorted(files + [file for package in packages for file in task_files(package)])
 
 
 def digest(folder: Path) -> str:
-    """A digest of a task's files."""
+    """Return a digest of a task's files."""
     texts = [(str(path.relative_to(folder)), path.read_bytes()) for path in task_files(folder)]
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
 
 def check_class(task_class: object, where: str) -> None:
-    """Refuse a class that is no task, or not a whole one.
+    """Check that a class is a complete task.
 
     Args:
         where: its file, for messages.
 
     Raises:
-        ValueError: what is wrong, and what would be right.
+        ValueError: it is not; the message says what to change.
     """
     if not (isinstance(task_class, type) and issubclass(task_class, SimTask)):
         shown = getattr(task_class, "__name__", repr(task_class))
-        raise ValueError(f"{where}: {shown} is no task: derive it from envcoder_bench.tasks.SimTask")
+        raise ValueError(f"{where}: {shown} is not a task: derive it from envcoder_bench.tasks.SimTask")
     title = f"{where}: the class {task_class.__name__}"
     missing = [name for name in _REQUIRED if not hasattr(task_class, name)]
     if missing:
@@ -99,7 +100,7 @@ def check_class(task_class: object, where: str) -> None:
 
 
 def check_files(spec: TaskSpec) -> None:
-    """Raise ValueError for a model or a baseline that is not there."""
+    """Raise ValueError for a missing model or baseline."""
     files = {spec.model_path: "the model", **{spec.folder / f"{name}.py": f"the baseline {name}" for name in BASELINES}}
     for path, what in files.items():
         if not path.is_file():

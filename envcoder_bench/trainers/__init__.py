@@ -1,1 +1,1 @@
-"""What learns: one policy for each group of environments."""
+"""Trainers, which learn one policy for each group of environments."""

@@ -1,4 +1,4 @@
-"""The contract of a trainer, and the one loop that trains with it."""
+"""The interface of trainers, and the training loop."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from envcoder_bench.core.profiling import span
 from envcoder_bench.env.base import Env, EnvStep
 
 Params = Mapping[str, Any]
-Widths = Tuple[int, int]  # of a group's observation and action
+Widths = Tuple[int, int]  # widths of a group's observation and action
 MemoryEstimate = Callable[[Sequence[Widths]], int]  # from the widths of groups to bytes
 Stats = Mapping[str, Tensor]  # by name: (num_groups,), NaN for groups that have failed
 
 
 class Trainer(ABC):
-    """Learns one policy for each group of an environment; nothing flows between groups.
+    """Learns one policy for each group of an environment; groups do not affect each other.
 
     Observations ``(num_envs, max(obs_dims))`` and actions ``(num_envs, max(action_dims))`` are padded with zeros to the
     widest group. On CUDA ``act``, ``record`` and ``learn`` must not wait for the device.
 
     Args:
-        layout, obs_dims, action_dims, seeds: of the groups.
+        layout, obs_dims, action_dims, seeds: the groups and their widths and seeds.
         params: the ``params`` of an rl_games YAML, whose ``algo.name`` names the trainer.
-        device: of the environment and of the policies.
+        device: the device of the environment and the policies.
     """
 
-    horizon: int  # control steps of one iteration
+    horizon: int  # control steps per iteration
     wants_final_obs: bool = False  # whether ``record`` needs ``EnvStep.final_obs``
 
     @abstractmethod
@@ -42,48 +42,48 @@ class Trainer(ABC):
     @classmethod
     @abstractmethod
     def check(cls, params: Params, num_envs: int) -> None:
-        """Raise ValueError, naming the key, if groups of ``num_envs`` environments cannot be trained by ``params``."""
+        """Raise ValueError, naming the key, if ``params`` is not valid for groups of ``num_envs`` environments."""
 
     @classmethod
     @abstractmethod
     def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> MemoryEstimate:
-        """Estimate, before anything is allocated, what groups of any widths take together."""
+        """Return a function that estimates the memory of groups by their widths, before anything is allocated."""
 
     @abstractmethod
     def set_alive(self, alive: Sequence[bool]) -> None:
-        """Say which groups go on; the others' actions are 0, and they learn nothing."""
+        """Set which groups continue; the actions of the others are 0, and they are not trained."""
 
     @abstractmethod
     def act(self, obs: Tensor) -> Tensor:
-        """Choose the actions to explore with; the next call may overwrite them."""
+        """Sample actions for exploration; the next call may overwrite the result."""
 
     @abstractmethod
     def record(self, step: EnvStep) -> None:
-        """Take in what the actions of the last ``act`` brought."""
+        """Record the result of the actions of the last ``act``."""
 
     @abstractmethod
     def learn(self, last_obs: Tensor) -> Stats:
-        """Learn from the ``horizon`` steps recorded, which ended at ``last_obs``."""
+        """Learn from the ``horizon`` recorded steps, which ended at ``last_obs``."""
 
     @abstractmethod
     def policy(self, layout: GroupLayout) -> Callable[[Tensor], Tensor]:
-        """The policies as they are, deterministic, for any number of environments of the same groups."""
+        """Return the present policies, deterministic, for any number of environments of the same groups."""
 
     @abstractmethod
     def export(self, group: int) -> dict[str, Any]:
-        """One group's policy as a checkpoint that rl_games' own player loads (``torch.save`` it)."""
+        """Return a group's policy in the format that rl_games' player loads, to be saved with ``torch.save``."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """All that going on between two iterations needs, as CPU tensors and plain Python data."""
+        """Return the state between two iterations that ``load_state`` needs, as CPU tensors and plain Python data."""
 
     @abstractmethod
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what ``state`` returned. Raises ValueError if it is of other groups."""
+        """Restore the result of ``state``. Raises ValueError if it belongs to other groups."""
 
 
 def train_iteration(trainer: Trainer, env: Env, obs: Tensor) -> tuple[Tensor, Stats]:
-    """Play one rollout from ``obs`` on and learn from it; returns the observations to go on from, and statistics."""
+    """Run one rollout from ``obs`` and learn from it; return the last observations and statistics."""
     for _ in range(trainer.horizon):
         trainer.set_alive(env.alive)
         with span("policy"):

@@ -1,4 +1,4 @@
-"""Which trainer a config asks for, by ``params.algo.name``."""
+"""The registry of trainers, by ``params.algo.name``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Mapping
 
 from envcoder_bench.trainers.base import Trainer
 
-# rl_games' name for PPO with continuous actions is what its YAML files say
+# the name is rl_games' name for PPO with continuous actions
 TRAINERS = {"a2c_continuous": "envcoder_bench.trainers.ppo.trainer:GroupedPPO"}
 
 
 def trainer_class(params: Mapping[str, Any]) -> type[Trainer]:
-    """Look up the trainer that the ``params`` of an rl_games YAML name.
+    """Return the trainer named by the ``params`` of an rl_games YAML.
 
     Args:
         params: ``algo.name`` is one of TRAINERS, or ``module:Class`` for a trainer from elsewhere.

@@ -9,7 +9,7 @@ import pytest
 from envcoder_bench.core.messages import muted
 from envcoder_bench.core.repeats import RepeatHandler, flush_messages, kind, one_line
 
-MEMORY = "{}.py:{}: in compute_reward: keeps memory between calls, which --resume cannot restore"
+MEMORY = "{}.py:{}: in compute_reward: keeps values between calls, which --resume cannot restore"
 
 
 @pytest.fixture
@@ -31,13 +31,13 @@ log = logging.getLogger("envcoder_bench.some.module")
 
 def test_one_line_for_each_kind_with_a_count_and_three_places(shown):
     for i, name in enumerate("abcde"):
-        log.warning("%s: keeps memory", f"{name}.py:{i}")
+        log.warning("%s: keeps values", f"{name}.py:{i}")
         log.warning(f"candidate {name} cannot be evaluated: {name}.py:7: syntax error at 'def {name}('")
     log.warning("z.py:1: in compute_goal: something else")
     assert shown == []
     flush_messages()
     assert shown == [
-        "a.py:0: keeps memory (5 times; also b.py:1, c.py:2 and 2 more)",
+        "a.py:0: keeps values (5 times; also b.py:1, c.py:2 and 2 more)",
         "candidate a cannot be evaluated: a.py:7: syntax error at 'def a(' (5 times; also b.py:7, c.py:7 and 2 more)",
         "z.py:1: in compute_goal: something else",
     ]

@@ -176,7 +176,7 @@ def test_kept_answers_are_checked_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "words, told",
     [
-        (["--untrusted", "compile_shapers=false"], "untrusted candidates run as traced programs alone"),
+        (["--untrusted", "compile_shapers=false"], "untrusted candidates run only as traced programs"),
         (["untrusted=maybe"], "untrusted must be true or false"),
     ],
 )

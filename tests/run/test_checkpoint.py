@@ -123,12 +123,12 @@ class Command:
     "content, reason",
     [
         (b"", "it is empty"),
-        (b"hello\n", "it is cut off, or something else"),
-        ("cut", "it is cut off, or something else"),
-        ({"model": torch.zeros(1)}, "it is no checkpoint of a run"),
-        ([1, 2], "it is no checkpoint of a run"),
+        (b"hello\n", "it is truncated, or not a checkpoint"),
+        ("cut", "it is truncated, or not a checkpoint"),
+        ({"model": torch.zeros(1)}, "it is not a checkpoint of a run"),
+        ([1, 2], "it is not a checkpoint of a run"),
         (Command(), f"it holds {os.mkdir.__module__}.mkdir"),
-        ({"format": 2, "results": 3}, "it is cut off, or something else"),
+        ({"format": 2, "results": 3}, "it is truncated, or not a checkpoint"),
     ],
     ids=["empty", "text", "cut", "policy", "list", "pickle", "foreign"],
 )
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path, monkeypatch, content,
     with pytest.raises(UserError) as error:
         load_checkpoint(path)
     assert str(error.value) == (
-        f"{path} is damaged ({reason}): put back a copy of it; or delete it, and --resume trains all candidates from"
+        f"{path} is damaged ({reason}): restore it from a copy; or delete it, and --resume trains all candidates from"
         " the beginning"
     )
     assert not (tmp_path / "made_by_a_pickle").exists()
@@ -156,5 +156,5 @@ def test_a_newer_format_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "FORMAT", FORMAT + 5)
     save_checkpoint(path, made())
     monkeypatch.undo()
-    with pytest.raises(UserError, match=rf"is of format {FORMAT + 5}, and this version .* reads up to format {FORMAT}"):
+    with pytest.raises(UserError, match=rf"has format {FORMAT + 5}, and this version .* reads formats up to {FORMAT}"):
         load_checkpoint(path)

@@ -71,7 +71,7 @@ def flip(path):
 
 
 ENDS = {  # what is done to a killed run: what is said
-    "checkpoint cut": (lambda f: cut(f / "checkpoint.pth", 9000), r"checkpoint\.pth is damaged \(it is cut off"),
+    "checkpoint cut": (lambda f: cut(f / "checkpoint.pth", 9000), r"checkpoint\.pth is damaged \(it is truncated"),
     "checkpoint empty": (lambda f: cut(f / "checkpoint.pth", 0), r"checkpoint\.pth is damaged \(it is empty\)"),
     "checkpoint with one other byte": (
         lambda f: flip(f / "checkpoint.pth"),
@@ -83,15 +83,15 @@ ENDS = {  # what is done to a killed run: what is said
     ),
     "checkpoint foreign": (
         lambda f: torch.save({"a": 1}, f / "checkpoint.pth"),
-        r"checkpoint\.pth is damaged \(it is no checkpoint of a run\): put back a copy of it; or delete it",
+        r"checkpoint\.pth is damaged \(it is not a checkpoint of a run\): restore it from a copy; or delete it",
     ),
     "curves foreign": (
         lambda f: (f / "curves.csv").write_text("a,b\n"),
-        r"curves\.csv is damaged: its first line must be .*; put back a copy of it, or delete it to go on without",
+        r"curves\.csv is damaged: its first line must be .*; restore a copy of it, or delete it to continue without",
     ),
     "task changed": (
         lambda f: replace(f / "config.yaml", "name: Cartpole\n  env:", "name: Ant\n  env:"),
-        r"config\.yaml was changed since the run began \(task\.name: Cartpole -> Ant\): put that back, or begin a new",
+        r"config\.yaml was changed since the run began \(task\.name: Cartpole -> Ant\): undo that, or begin a new",
     ),
     "seeds changed": (
         lambda f: replace(f / "config.yaml", "seeds: 1", "seeds: 2"),
@@ -109,15 +109,15 @@ ENDS = {  # what is done to a killed run: what is said
             (f / "run.json").unlink(),
             replace(f / "config.yaml", "num_envs_per_candidate: 4", "num_envs_per_candidate: 5"),
         ),
-        r"checkpoint\.pth does not fit the run's config\.yaml \(.*\): put back both as they were",
+        r"checkpoint\.pth does not fit the run's config\.yaml \(.*\): restore both as they were",
     ),
     "config and record cut": (
         lambda f: (cut(f / "config.yaml", 700), cut(f / "run.json", 200)),
-        r"the run is damaged: config\.yaml: line \d+: .*; put back a copy, or begin a new run",
+        r"the run is damaged: config\.yaml: line \d+: .*; restore a copy, or begin a new run",
     ),
     "newer": (
         lambda f: replace(f / "run.json", '"format": 3', '"format": 9'),
-        r"run\.json is of format 9, and this version of EnvCoderBench reads up to format 3: go on with the version",
+        r"run\.json has format 9, and this version of EnvCoderBench reads formats up to 3: use the version",
     ),
     "source edited": (
         lambda f: replace(f / "candidates" / "good" / "source.py", "return", "return 1.0 *"),
@@ -145,7 +145,7 @@ def test_a_run_that_cannot_go_on_says_why_and_is_left_alone(tmp_path, killed, ca
         assert after[name] == before[name] or name.suffix in (".csv", ".log"), name
 
 
-LOST = r"\.csv: \d+ rows from before are lost; the run goes on"
+LOST = r"\.csv: \d+ rows from before are lost; the run continues"
 GOES_ON = {
     "curves missing": (lambda f: (f / "curves.csv").unlink(), rf"curves{LOST}"),
     "curves cut": (lambda f: cut(f / "curves.csv", 300), rf"curves{LOST}"),
@@ -154,31 +154,34 @@ GOES_ON = {
     **{
         f"config cut after {share} %": (
             lambda f, share=share: cut(f / "config.yaml", len((f / "config.yaml").read_bytes()) * share // 100),
-            r"config\.yaml is damaged \(its end is missing\): going on with the config in run\.json",
+            r"config\.yaml is damaged \(its end is missing\): using the config in run\.json",
         )
         for share in (0, 30, 50, 98, 99)
     },
     "config without a key": (
         lambda f: replace(f / "config.yaml", "seeds: 1\n", ""),
-        r"config\.yaml is damaged \(seeds is missing\): going on with the config in run\.json",
+        r"config\.yaml is damaged \(seeds is missing\): using the config in run\.json",
     ),
     "config unreadable": (
         lambda f: replace(f / "config.yaml", "seeds: 1\n", "seeds: [1\n"),
-        r"config\.yaml is damaged \(line \d+: .*\): going on with the config in run\.json",
+        r"config\.yaml is damaged \(line \d+: .*\): using the config in run\.json",
     ),
     "config missing": (lambda f: (f / "config.yaml").unlink(), r"config\.yaml is damaged \(No such file"),
     "config edited": (
         lambda f: replace(f / "config.yaml", "max_memory: null", "max_memory: 8GiB"),
-        r"config\.yaml was changed since the run began \(max_memory: null -> 8GiB\): going on with that",
+        r"config\.yaml was changed since the run began \(max_memory: null -> 8GiB\): using the new values",
     ),
     "record cut": (
         lambda f: cut(f / "run.json", 200),
-        r"run\.json is damaged .*: whether config\.yaml was changed cannot be told\n.*it is not known with",
+        r"run\.json is damaged .*: changes of config\.yaml cannot be detected\n.*the software and device with",
     ),
-    "record gone": (lambda f: (f / "run.json").unlink(), r"it is not known with which software and on which device"),
+    "record gone": (
+        lambda f: (f / "run.json").unlink(),
+        r"the software and device with which the run began are unknown",
+    ),
     "other versions": (
         lambda f: replace(f / "run.json", f'"torch": "{torch.__version__}"', '"torch": "1.0"'),
-        r"the run goes on with torch \S+ \(was 1\.0\): the results may not be those of an unbroken run to the last bit",
+        r"the run is resumed with torch \S+ \(was 1\.0\): the results may not be bitwise those of an uninterrupted run",
     ),
     "results cut": (lambda f: cut(f / "results.csv", 100) if (f / "results.csv").exists() else None, r""),
     "nothing": (lambda f: None, r""),
@@ -246,4 +249,4 @@ def test_a_complete_run_without_any_ranking_says_so(tmp_path, finished, capsys):
     cut(folder / "results.csv", 250)
     assert main(["--resume", str(folder)]) == 2
     told = capsys.readouterr().err
-    assert "results.csv is damaged" in told and "summary.json is damaged" in told and "put back a copy" in told
+    assert "results.csv is damaged" in told and "summary.json is damaged" in told and "restore a copy" in told

@@ -133,7 +133,7 @@ def compute_fitness(pole_angle):
     among = episodes(evaluation(counts))
     assert torch.equal(alone.fitness[0], among.fitness[0])
     told = caplog.text
-    assert told.count("fitness.py:5: in compute_fitness: keeps memory between calls, which --resume cannot") == 2
+    assert told.count("fitness.py:5: in compute_fitness: keeps values between calls, which --resume cannot") == 2
     assert told.count("fitness.py:5: in compute_fitness: may depend on what an earlier call has kept: it is not") == 2
 
 
@@ -244,7 +244,7 @@ BAD = [
     ),
     (
         "def compute_fitness(pole_angle):\n    return pole_angle\n",
-        "--fitness {file}:1: in compute_fitness: needs a docstring: its first paragraph says in the results what",
+        "--fitness {file}:1: in compute_fitness: needs a docstring: its first paragraph describes the measure",
     ),
     (
         HEAD + "def compute_fitness(dof_pos):\n    return dof_pos\n",

@@ -122,10 +122,10 @@ def test_minibatch_size_may_be_an_override_and_must_divide():
         ("700", "long", "task.yaml: task.env.episodeLength must be a number, such as 1000, got long"),
         ("700", "${...steps}", r"task.yaml: env.episodeLength is \$\{...steps\}, which is not in this file: write"),
         ("clipActions: 1.0", "clipActions: [1", r"task.yaml:\d+: "),
-        (TASK, "", "task.yaml is no task's YAML, but empty"),
-        (TASK, "- 1\n", "task.yaml is no YAML with keys and values"),
+        (TASK, "", "task.yaml is empty"),
+        (TASK, "- 1\n", "task.yaml is not a YAML mapping of keys to values"),
         (TASK, "env: 3\n", "task.yaml: env must hold keys, such as env.clipActions, got 3"),
-        (TASK, TRAIN, "task.yaml is no task's YAML: see --train_config"),
+        (TASK, TRAIN, "task.yaml is not a task YAML: see --train_config"),
     ],
 )
 def test_a_bad_task_file_is_named_with_its_key(tmp_path, old, new, message):
@@ -142,7 +142,7 @@ def test_a_bad_task_file_is_named_with_its_key(tmp_path, old, new, message):
         ("0.98", "2", "train.yaml: params.config.gamma: must be a number from 0 to 1, got 2"),
         ("[64, 32]", "64", "train.yaml: params.network.mlp.units: must be a list of whole numbers"),
         ("schedule_type: standard", "schedule_type: cosine", "train.yaml: params.config.schedule_type: cosine is not"),
-        (TRAIN, TASK, "train.yaml is no train YAML: it has nothing below 'params'"),
+        (TRAIN, TASK, "train.yaml is not a train YAML: it has no keys below 'params'"),
         (TRAIN, "params:\n  config: 3\n", "train.yaml: params.config must hold keys, such as params.config.num_act"),
     ],
 )

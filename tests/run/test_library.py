@@ -110,7 +110,7 @@ def test_the_result_is_what_the_files_say(result):
     trained = ("human", "unshaped", "cosine", "noisy")
     assert set(result.policies) == {(name, seed) for name in trained for seed in (0, 1)}
     assert all(path.name == f"policy_seed_{seed}.pth" for (_, seed), path in result.policies.items())
-    assert list(result.failed) == ["breaks"] and "parameter 'pole_angel' is no key" in result.failed["breaks"]
+    assert list(result.failed) == ["breaks"] and "parameter 'pole_angel' is not a key" in result.failed["breaks"]
     assert result.succeeded and "cosine" in result.table() and str(result) == result.table()
     assert "rows=" not in repr(result)
 
@@ -344,7 +344,7 @@ GOOD = {"good": "def compute_reward(pole_angle):\n    return torch.cos(pole_angl
         (dict(candidates="nowhere.py"), "nowhere.py does not exist"),
         (dict(candidate_idx=[4]), "no candidate at position 4: there are 1"),
         (dict(device="toaster"), "toaster"),
-        (dict(num_envs=4), "cannot be shared out evenly"),
+        (dict(num_envs=4), "cannot be divided evenly"),
         (dict(output_dir="{taken}"), "is not empty"),
     ],
 )

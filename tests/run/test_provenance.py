@@ -48,10 +48,10 @@ def test_going_on_with_the_same_software_says_nothing_and_with_other_says_what()
     assert record.resumed("cpu") == "" and len(record.software) == 1
     record.software[0]["torch"] = "1.0"
     now = software("cpu")
-    assert record.resumed("cpu") == f"the run goes on with torch {now['torch']} (was 1.0)"
+    assert record.resumed("cpu") == f"the run is resumed with torch {now['torch']} (was 1.0)"
     assert record.software[1] == now
     assert record.resumed("cpu") == ""
-    assert "not known" in Provenance(None, [], "").resumed("cpu")
+    assert "unknown" in Provenance(None, [], "").resumed("cpu")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": "x"}', '{"format": 2, "begun": 1}'])
@@ -63,7 +63,7 @@ def test_a_damaged_record(tmp_path, text):
 
 def test_a_record_of_a_newer_format(tmp_path):
     (tmp_path / "run.json").write_text('{"format": 4, "anything": 1}')
-    with pytest.raises(UserError, match=r"run\.json is of format 4, and this version .* up to format 3"):
+    with pytest.raises(UserError, match=r"run\.json has format 4, and this version .* up to 3"):
         read_provenance(tmp_path / "run.json")
 
 

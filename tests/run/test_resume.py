@@ -74,7 +74,7 @@ def _assert_left_alone_while_another_process_works_on_it(output, capsys):
     before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
     with RunFolder(output).locked():
         assert eval_shapers.main(["--resume", str(output)]) == 2
-    assert f"{output}: another process is at work on this run" in capsys.readouterr().err
+    assert f"{output}: another process is executing this run" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
 
 

@@ -170,7 +170,7 @@ def test_what_is_missing_is_named(folder, tmp_path):
     (folder / "b.yaml").write_text("", encoding="utf-8")
     assert "this folder has a.yaml, b.yaml" in refusal("pendulum")
     (folder / "task.py").unlink()
-    assert "is no task's folder: it has no task.py" in refusal("pendulum")
+    assert "is not a task's folder: it has no task.py" in refusal("pendulum")
     assert refusal("./pendulm") == "unknown task './pendulm': there is no such folder (did you mean pendulum?)"
 
 
@@ -217,10 +217,10 @@ def test_it_trains_and_resumes_as_any_other(folder, tmp_path, capsys, untrusted)
     (run / "summary.json").unlink()
     assert main(["--resume", str(run)]) == 2
     told = capsys.readouterr().err
-    assert f"put the task back to {folder}, or set task_source to where it is now" in told
+    assert f"move the task back to {folder}, or set task_source to its new place" in told
     change(run / "config.yaml", f"task_source: {folder}", f"task_source: {moved}")
     assert main(["--resume", str(run)]) == 0
-    assert "going on with that" in capsys.readouterr().err
+    assert "using the new values" in capsys.readouterr().err
 
 
 def forget():
@@ -310,5 +310,5 @@ def test_check_task_finds_what_is_wrong(folder):
     assert "fitness returns torch.float32 (3, 1): for 3 environments it is floating point (3,)" in found
     assert "fitness of the state of 2 environments must be (2,)" in found
     assert "set_state does not restore (see kept_keys) 'extra', 'memory'" in found
-    assert "after a reset, the masked environments are not as new in 'extra', 'memory'" in found
+    assert "after a reset, the masked environments differ from new ones in 'extra', 'memory'" in found
     assert "unshaped.py" in found and "max_torqe" in found

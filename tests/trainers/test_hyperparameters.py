@@ -43,7 +43,7 @@ def test_minibatch_size_that_does_not_divide_gives_the_next_larger_count(caplog:
         ({"num_minibatches": 0}, "num_minibatches: must be a whole number of at least 1, got 0"),
         ({"num_minibatches": 49}, "num_minibatches: 49 asks for 49 minibatches; .* can be cut into 1 to 48"),
         ({"num_minibatches": None, "minibatch_size": 0}, "minibatch_size: must be a whole number of at least 1, got 0"),
-        ({"num_minibatches": None}, "needs num_minibatches or minibatch_size"),
+        ({"num_minibatches": None}, "has neither num_minibatches nor minibatch_size"),
     ],
 )
 def test_impossible_minibatches(overrides: dict[str, Any], message: str) -> None:

@@ -168,7 +168,7 @@ def test_blocks_cover_the_groups_in_few_blocks_of_nearly_one_size(num_groups: in
 
 def test_restoring_a_run_with_other_groups_fails() -> None:
     state = Run(make_env([0, 1])).trainer.state()
-    with pytest.raises(ValueError, match=r"checkpoint holds 2 learners and this run has 1: go on with the same"):
+    with pytest.raises(ValueError, match=r"checkpoint has 2 learners and this run has 1: resume with the same"):
         Run(make_env([0])).trainer.load_state(state)
 
 

@@ -1,4 +1,4 @@
-"""What AllegroHand's ``state_dict`` holds."""
+"""The keys of AllegroHand's ``state_dict``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ JOINTS = "joint angles; fingers index, middle, ring, thumb, each from palm to ti
 
 
 def cube(part: slice) -> Callable[[SimTask], Tensor]:
-    """A part of the cube's state."""
+    """Return a source: a part of the cube's state."""
     return lambda task: task.state["object_state"][:, part]
 
 
 def body(name: str) -> Callable[[SimTask], Tensor]:
-    """The index of a body."""
+    """Return a source: the index of a body."""
     return lambda task: torch.tensor(task.body_names.index(name))
 
 
@@ -51,7 +51,7 @@ FIELDS = {
         "world frame",
         "sim.site_states",
     ),
-    # a copy, because kernels read only what lies in a row
+    # a copy, because kernels read only contiguous rows
     "fingertip_pos": Field((4, 3), "m", "their positions", lambda task: task.sim.site_states[..., :3].clone()),
     "contact_forces": Field(
         (18, 3),

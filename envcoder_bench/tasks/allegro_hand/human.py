@@ -2,7 +2,7 @@
 
 Source: IsaacGymEnvs, tasks/allegro_hand.py and cfg/task/AllegroHand.yaml (NVIDIA, BSD-3-Clause), with its 88
 observations ("full_state"). The action is IsaacGymEnvs' too, which is the task's own: -1 and 1 are the ends of a
-joint's range. One difference: a goal that is reached is renewed before the next observation, not after it.
+joint's range. One difference: a reached goal is replaced before the next observation, not after it.
 """
 
 import math
@@ -55,7 +55,7 @@ def compute_terminal(state_dict):
 
 
 def compute_initial_state(state_dict):
-    """The cube above the fingers, turned at random, a centimetre to and fro; joints in a fifth of their ranges."""
+    """The cube above the fingers within 1 cm, in a random orientation; joints in a fifth of their ranges."""
     start, default_pos = state_dict["object_init_state"], state_dict["shadow_hand_dof_default_pos"]
     lower, upper = state_dict["shadow_hand_dof_lower_limits"], state_dict["shadow_hand_dof_upper_limits"]
     n, device = start.shape[0], start.device
@@ -70,12 +70,12 @@ def compute_initial_state(state_dict):
 
 
 def compute_goal(state_dict):
-    """Another orientation at random; the position stays."""
+    """A random orientation; the position does not change."""
     return {"goal_rot": randomize_rotation(state_dict["goal_rot"])}
 
 
 def randomize_rotation(like):
-    """Quaternions, one for each row of ``like``: turned about y, then about x, by up to half a turn either way."""
+    """Quaternions, one for each row of ``like``: rotations about y, then about x, by up to half a turn either way."""
     half = 0.5 * math.pi * torch_rand_float(-1.0, 1.0, (like.shape[0], 2), like.device)
     (sin_x, sin_y), (cos_x, cos_y) = torch.sin(half).unbind(dim=1), torch.cos(half).unbind(dim=1)
     return torch.stack((sin_x * cos_y, cos_x * sin_y, sin_x * sin_y, cos_x * cos_y), dim=-1)

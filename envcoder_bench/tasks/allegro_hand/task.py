@@ -17,11 +17,11 @@ from envcoder_bench.tasks.allegro_hand.fields import FIELDS, FINGERS
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.torch_utils import scale
 
-ONLY = {  # settings that IsaacGymEnvs has more of: the one value that means anything here, and what to do instead
+ONLY = {  # keys of which only one of IsaacGymEnvs' values is supported: that value, and the alternative
     "env.objectType": ("block", "the object is always the cube"),
     "env.observationType": ("full_state", "user_functions/AllegroHand/002_no_velocity.py observes full_no_vel"),
     "env.asymmetric_observations": (False, "policy and value function see the same observation"),
-    "env.useRelativeControl": (False, "user_functions/AllegroHand/004_relative_targets.py has it"),
+    "env.useRelativeControl": (False, "see user_functions/AllegroHand/004_relative_targets.py"),
     "env.maxConsecutiveSuccesses": (0, "episodes go on until the cube falls or time is up"),
     "env.forceScale": (0.0, "there are no random pushes"),
     "env.resetTime": (-1.0, "set env.episodeLength, control steps"),
@@ -29,10 +29,10 @@ ONLY = {  # settings that IsaacGymEnvs has more of: the one value that means any
 
 
 class AllegroHand(SimTask):
-    """Sixteen joints behind position drives, and a cube that begins above the fingers.
+    """Sixteen joints with position drives, and a cube that begins above the fingers.
 
-    A goal is reached on a step after which the cube is turned less than the tolerance from it, wherever the cube is, as
-    in IsaacGymEnvs; the environment then draws another, and the episode goes on.
+    A goal is reached on a step after which the angle between cube and goal is at most the tolerance, wherever the cube
+    is, as in IsaacGymEnvs; the environment then draws another goal, and the episode continues.
     """
 
     name = "AllegroHand"
@@ -91,7 +91,7 @@ class AllegroHand(SimTask):
         self._effort.copy_(effort.unsqueeze(1))
 
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
-        """-1 and 1 are the ends of a joint's range; averaged with the target before."""
+        """Map -1 to 1 to the joints' ranges, averaged with the previous target."""
         lower, upper = self._lower, self._upper
         target = self._average * scale(action, lower, upper) + (1.0 - self._average) * state["prev_targets"]
         return torch.clamp(target, lower, upper)
@@ -120,7 +120,7 @@ class AllegroHand(SimTask):
         return self._reached(state).float()
 
     def _reached(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Where the cube is turned as its goal says: ``(n,)`` bool. Products and sums round the same everywhere."""
+        """Return where the goal is reached, ``(n,)`` bool. Products and sums round the same everywhere."""
         x, y, z, w = (state["object_rot"] * state["goal_rot"]).unbind(dim=1)
         cosine = x + y + z + w
         return cosine * cosine >= self._near

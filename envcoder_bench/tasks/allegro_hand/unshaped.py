@@ -1,6 +1,6 @@
-"""AllegroHand, the unshaped baseline: the task alone, with nothing engineered to make learning easy.
+"""AllegroHand, the unshaped baseline: the task without shaping.
 
-Its initial states, goals and terminal function also make the environment in which every candidate's fitness is
+Its initial states, goals and terminal function also define the environment in which every candidate's fitness is
 measured: they are IsaacGymEnvs' (tasks/allegro_hand.py), as in human.py, which has the source.
 """
 
@@ -21,7 +21,7 @@ def compute_reward(state_dict):
 
 
 def compute_observation(state_dict):
-    """65 numbers as the simulator gives them: joints' angles, velocities and torques, the cube, the goal's rotation."""
+    """65 numbers unscaled: joints' angles, velocities and torques, the cube, the goal's rotation."""
     keys = ("shadow_hand_dof_pos", "shadow_hand_dof_vel", "dof_force_tensor", "object_state", "goal_rot")
     return torch.cat([state_dict[key] for key in keys], dim=-1)
 
@@ -37,7 +37,7 @@ def compute_terminal(state_dict):
 
 
 def compute_initial_state(state_dict):
-    """The cube above the fingers, turned at random, a centimetre to and fro; joints in a fifth of their ranges."""
+    """The cube above the fingers within 1 cm, in a random orientation; joints in a fifth of their ranges."""
     start = state_dict["object_init_state"]
     lower, upper = state_dict["shadow_hand_dof_lower_limits"], state_dict["shadow_hand_dof_upper_limits"]
     n, device = start.shape[0], start.device
@@ -52,12 +52,12 @@ def compute_initial_state(state_dict):
 
 
 def compute_goal(state_dict):
-    """Another orientation at random; the position stays."""
+    """A random orientation; the position does not change."""
     return {"goal_rot": randomize_rotation(state_dict["goal_rot"])}
 
 
 def randomize_rotation(like):
-    """Quaternions, one for each row of ``like``: turned about y, then about x, by up to half a turn either way."""
+    """Quaternions, one for each row of ``like``: rotations about y, then about x, by up to half a turn either way."""
     half = 0.5 * math.pi * torch_rand_float(-1.0, 1.0, (like.shape[0], 2), like.device)
     (sin_x, sin_y), (cos_x, cos_y) = torch.sin(half).unbind(dim=1), torch.cos(half).unbind(dim=1)
     return torch.stack((sin_x * cos_y, cos_x * sin_y, sin_x * sin_y, cos_x * cos_y), dim=-1)

@@ -1,7 +1,7 @@
 """The Ant, the human baseline: the shaping of IsaacGymEnvs' Ant task, its formulas and constants.
 
 Source: IsaacGymEnvs, tasks/ant.py and cfg/task/Ant.yaml (NVIDIA, BSD-3-Clause). One difference: reward and observation
-see the state after the physics step they judge.
+see the state after the physics step they evaluate.
 """
 
 import torch

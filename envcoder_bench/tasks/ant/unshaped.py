@@ -1,7 +1,7 @@
-"""The Ant, the unshaped baseline: the task alone, with nothing engineered to make learning easy.
+"""The Ant, the unshaped baseline: the task without shaping.
 
-Its initial states and terminal function also make the environment in which every candidate's fitness is measured: an
-episode ends with a fall and nothing else.
+Its initial states and terminal function also define the environment in which every candidate's fitness is measured: an
+episode ends only with a fall.
 """
 
 import torch
@@ -12,12 +12,12 @@ ACTION_DIM = 8
 
 
 def compute_reward(potentials, prev_potentials):
-    """What fitness measures, forward speed: how much nearer the target has come in the step, m/s."""
+    """What fitness measures, forward speed: the decrease of the distance to the target per time, m/s."""
     return potentials - prev_potentials
 
 
 def compute_observation(state_dict):
-    """51 numbers as the simulator gives them: torso's height, quaternion and velocities, joints, feet's forces."""
+    """51 numbers unscaled: torso's height, quaternion and velocities, joints, feet's forces."""
     root_states, dof_pos, dof_vel = state_dict["root_states"], state_dict["dof_pos"], state_dict["dof_vel"]
     return torch.cat((root_states[:, 2:], dof_pos, dof_vel, state_dict["vec_sensor_tensor"]), dim=-1)
 

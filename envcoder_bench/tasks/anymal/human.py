@@ -1,8 +1,8 @@
 """ANYmal, the human baseline: the shaping of IsaacGymEnvs' Anymal task, its formulas and constants.
 
 Source: IsaacGymEnvs, tasks/anymal.py and cfg/task/Anymal.yaml (NVIDIA, BSD-3-Clause). Two differences: reward and
-observation see the state after the physics step they judge, and episodes last 20 s (cfg/task/Anymal.yaml). The action
-is IsaacGymEnvs' too, which is the task's own: joint position target = default_dof_pos + actionScale * action.
+observation see the state after the physics step they evaluate, and episodes last 20 s (cfg/task/Anymal.yaml). The
+action is IsaacGymEnvs', which is the task's own: joint position target = default_dof_pos + actionScale * action.
 """
 
 import torch

@@ -73,7 +73,7 @@ FIELDS = {
 
 
 class Anymal(SimTask):
-    """Twelve joints behind PD drives; commands are forward, sideways and turning velocity in the base's frame."""
+    """Twelve joints with PD drives; commands are forward, sideways and turning velocity in the base frame."""
 
     name = "Anymal"
     model = "anymal_c.xml"

@@ -1,7 +1,7 @@
-"""ANYmal, the unshaped baseline: the task alone, with nothing engineered to make learning easy.
+"""ANYmal, the unshaped baseline: the task without shaping.
 
-Its initial states, goals and terminal function also make the environment in which every candidate's fitness is
-measured: so commands cover the task's whole range, and an episode ends with a fall and nothing else.
+Its initial states, goals and terminal function also define the environment in which every candidate's fitness is
+measured: so commands cover the task's whole range, and an episode ends only with a fall.
 """
 
 import torch
@@ -22,7 +22,7 @@ def compute_reward(state_dict):
 
 
 def compute_observation(state_dict):
-    """38 numbers as the simulator gives them: base height, quaternion and world velocities, commands, joints."""
+    """38 numbers unscaled: base height, quaternion and world velocities, commands, joints."""
     return torch.cat(
         (state_dict["root_states"][:, 2:], state_dict["commands"], state_dict["dof_pos"], state_dict["dof_vel"]), dim=-1
     )

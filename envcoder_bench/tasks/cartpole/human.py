@@ -1,7 +1,7 @@
 """Cartpole, the human baseline: the shaping of IsaacGymEnvs' Cartpole task, its formulas and constants.
 
 Source: IsaacGymEnvs, tasks/cartpole.py and cfg/task/Cartpole.yaml (NVIDIA, BSD-3-Clause). One difference: reward and
-observation see the state after the physics step they judge.
+observation see the state after the physics step they evaluate.
 """
 
 import math

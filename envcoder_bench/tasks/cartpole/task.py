@@ -32,7 +32,7 @@ FIELDS = {
 
 
 class Cartpole(SimTask):
-    """One driven joint, the cart's, and one passive, the pole's; there is no goal."""
+    """A driven joint, the cart's, and a passive joint, the pole's; there is no goal."""
 
     name = "Cartpole"
     model = "cartpole.xml"

@@ -1,6 +1,6 @@
-"""Cartpole, the unshaped baseline: the task alone, with a sparse reward.
+"""Cartpole, the unshaped baseline: the task without shaping, with a sparse reward.
 
-Its initial states and terminal function also make the environment in which every candidate's fitness is measured.
+Its initial states and terminal function also define the environment in which every candidate's fitness is measured.
 """
 
 import math

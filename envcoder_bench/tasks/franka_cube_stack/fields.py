@@ -1,4 +1,4 @@
-"""What every key of FrankaCubeStack's ``state_dict`` is."""
+"""The keys of FrankaCubeStack's ``state_dict``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GRIPPER_STIFFNESS = 5000.0  # N/m, of IsaacGymEnvs' drives of the fingers
 
 
 def site(index: int, part: slice) -> Callable[[SimTask], Tensor]:
-    """A part of a site's state."""
+    """Return a source: a part of a site's state."""
     return lambda task: task.sim.site_states[:, index, part]
 
 
 def body(name: str) -> Callable[[SimTask], Tensor]:
-    """The index of a body."""
+    """Return a source: the index of a body."""
     return lambda task: torch.tensor(task.body_names.index(name))
 
 
@@ -63,7 +63,7 @@ FIELDS = {
     "cubeB_size": Field((), "m", "edge of cube B, 0.07", CUBE_B),
     "cubeA_pos_relative": Field((3,), "m", "from the grip site to the centre of cube A; world frame", 0.0),
     "cubeA_to_cubeB_pos": Field((3,), "m", "from the centre of cube A to that of cube B; world frame", 0.0),
-    # the arm's part, copied, because kernels read only what lies in a row
+    # the arm's part, copied, because kernels read only contiguous rows
     "jacobian": Field(
         (6, 7),
         "m/rad, -",

@@ -1,16 +1,16 @@
-"""FrankaCubeStack, the human baseline: the shaping of IsaacGymEnvs' task, but for how a stack is paid.
+"""FrankaCubeStack, the human baseline: the shaping of IsaacGymEnvs' task, with another reward for a stack.
 
 Source: IsaacGymEnvs, tasks/franka_cube_stack.py and cfg/task/FrankaCubeStack.yaml (NVIDIA, BSD-3-Clause). Differences:
-reward and observation see the state after the physics step they judge; the fingers get a force where there they have
-position drives (`gripper_force`); the Jacobian is that of the grip site, whose velocity the controller damps; cube B
-begins on the table, not a centimetre in it; and cubes that would begin too near each other are drawn anew eight times,
-not a hundred.
+reward and observation see the state after the physics step they evaluate; the fingers get a force instead of position
+drives (`gripper_force`); the Jacobian is that of the grip site, whose velocity the controller damps; cube B begins on
+the table, not 1 cm inside it; and initial positions of cubes that are too close are drawn again up to eight times, not
+a hundred.
 
-And letting go pays. There a stack pays 16 once and ends the episode, while a cube held in its place pays 3.6 a step,
-360 in all when discounted by 0.99: PPO learns to hold it (docs/tasks.md; the original is
-user_functions/FrankaCubeStack/007_ends_with_a_stack.py). Here 16 is paid for every step that the stack stands. And it
-stands where hand and fingers touch nothing, with a reward that grows until the gripper is 4 cm away: those 4 cm alone,
-as there, can be had by holding the cube by its edge.
+Releasing the cube is rewarded. In IsaacGymEnvs a stack pays 16 once and ends the episode, while holding the cube in its
+place pays 3.6 per step, 360 in all when discounted by 0.99, so that PPO learns to hold it (docs/tasks.md; the original
+is user_functions/FrankaCubeStack/007_ends_with_a_stack.py). Here every step at which the stack stands pays 16. It
+stands if hand and fingers touch nothing, and the reward grows until the gripper is 4 cm away; a condition of 4 cm only,
+as in IsaacGymEnvs, can be met by holding the cube by its edge.
 """
 
 import math
@@ -23,7 +23,7 @@ ACTION_DIM = 7
 
 
 def compute_reward(state_dict):
-    """Near cube A, then lifted and near its place on cube B; more for one that is let go there than for one held."""
+    """Close to cube A, then lifted and close to its place on cube B; more if released there than if held."""
     size_a, size_b, offset = state_dict["cubeA_size"], state_dict["cubeB_size"], state_dict["cubeA_to_cubeB_pos"]
     cube_a, d = state_dict["cubeA_pos"], torch.norm(state_dict["cubeA_pos_relative"], dim=-1)
     d_left = torch.norm(cube_a - state_dict["eef_lf_pos"], dim=-1)
@@ -46,7 +46,7 @@ def compute_reward(state_dict):
 
 
 def let_go(state_dict):
-    """For cube A at its place on cube B, and hands off: how far the gripper is away, 1 from 4 cm on: ``(n,)``."""
+    """Distance of the gripper from a released cube A on cube B, relative to 4 cm and at most 1: ``(n,)``."""
     height = state_dict["cubeA_pos"][:, 2] - state_dict["table_height"]
     on_b = torch.abs(height - (state_dict["cubeB_size"] + state_dict["cubeA_size"] / 2.0)) < 0.02
     over_b = torch.norm(state_dict["cubeA_to_cubeB_pos"][:, :2], dim=-1) < 0.02
@@ -62,7 +62,7 @@ def compute_observation(cubeA_quat, cubeA_pos, cubeA_to_cubeB_pos, eef_pos, eef_
 
 
 def compute_torque(action, state_dict):
-    """The hand's target from where it is, position 3 and rotation 3, then the gripper: open (0 or more) or closed."""
+    """The hand's target relative to its pose: position 3, rotation 3; then the gripper: open (0 or more) or closed."""
     dpose = action[:, :6] * state_dict["cmd_limit"] / state_dict["action_scale"]
     return torch.cat((arm_torque(dpose, state_dict), gripper_force(action[:, 6:], state_dict)), dim=-1)
 
@@ -92,8 +92,8 @@ def arm_torque(dpose, state_dict):
 def gripper_force(action, state_dict):
     """Forces of the fingers towards open or closed, ``(n, 2)``, for an ``action`` ``(n, 1)``.
 
-    IsaacGymEnvs drives the fingers to positions. Here all joints of an environment are driven alike, by effort, so this
-    is such a drive's spring, held to the fingers' 20 N; its damper is in the model's joints, and makes that 0.2 m/s.
+    IsaacGymEnvs drives the fingers to positions. Here all joints of an environment are commanded by effort, so this is
+    the spring of such a drive, limited to the fingers' 20 N; the model's joint damping limits the speed to 0.2 m/s.
     """
     lower, upper = state_dict["franka_dof_lower_limits"][7:], state_dict["franka_dof_upper_limits"][7:]
     limits = state_dict["franka_effort_limits"][7:]
@@ -102,7 +102,7 @@ def gripper_force(action, state_dict):
 
 
 def compute_initial_state(state_dict):
-    """Cubes on the middle of the table, turned, not too near each other; the arm near its default pose; all at rest."""
+    """Cubes around the centre of the table, rotated, apart from each other; the arm near its default pose; at rest."""
     n, device = state_dict["q"].shape[0], state_dict["q"].device
     default, noise = state_dict["franka_default_dof_pos"], state_dict["franka_dof_noise"]
     arm = default[:7] + noise * torch_rand_float(-1.0, 1.0, (n, 7), device)
@@ -116,7 +116,7 @@ def compute_initial_state(state_dict):
     a = draws[:, :2]
     for k in range(1, 9):
         a = torch.where(too_near(a, b, apart), draws[:, 2 * k : 2 * k + 2], a)
-    # one in a thousand is too near still: it goes to the corner across the table
+    # one in a thousand is still too close: it is placed in the opposite corner
     a = torch.where(too_near(a, b, apart), torch.where(b > 0.0, -reach, reach), a)
     return {
         "dof_pos": torch.cat((arm, fingers), dim=-1),
@@ -127,7 +127,7 @@ def compute_initial_state(state_dict):
 
 
 def too_near(a, b, apart):
-    """Whether the points ``a`` and ``b`` ``(n, 2)`` are nearer than ``apart`` ``(n,)``: ``(n, 1)`` bool."""
+    """Whether the points ``a`` and ``b`` ``(n, 2)`` are closer than ``apart`` ``(n,)``: ``(n, 1)`` bool."""
     return (torch.norm(a - b, dim=-1) < apart).unsqueeze(-1)
 
 

@@ -15,19 +15,19 @@ from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.franka_cube_stack.fields import CUBE_A, CUBE_B, DEFAULT_DOF_POS, FIELDS, TABLE_HEIGHT
 from envcoder_bench.tasks.sim_task import SimTask
 
-# a stack stands where cube A is over cube B and on it, the gripper is away from it, as IsaacGymEnvs has it, and also
-# touches nothing, and both cubes are nearly at rest
+# a stack stands if cube A is above and on cube B and the gripper is away from it, as in IsaacGymEnvs, and, in addition,
+# the gripper touches nothing and both cubes are nearly at rest
 ALIGNED = 0.02  # m, horizontal distance of the cubes' centres
-ON_TOP = 0.02  # m, cube A's height against the one that it has on cube B
+ON_TOP = 0.02  # m, cube A's height relative to that on cube B
 AWAY = 0.04  # m, grip site from cube A's centre
 RELEASED = 0.1  # N, contact forces on hand and fingers, added up
-STILL = 0.05  # m/s; what moves freely changes its speed by 0.16 m/s in a step
+STILL = 0.05  # m/s; in free fall the speed changes by 0.16 m/s per step
 STILL_TURN = 0.5  # rad/s
-STAND_STEPS = 5  # control steps in which it must stand without a break, 83 ms
+STAND_STEPS = 5  # consecutive control steps in which it must stand, 83 ms
 ONLY = {
     "env.controlType": (
         "osc",
-        "actions are the candidates' business, see user_functions/FrankaCubeStack/003_joint_torque.py",
+        "candidates define the actions, see user_functions/FrankaCubeStack/003_joint_torque.py",
     )
 }
 
@@ -41,7 +41,7 @@ class FrankaCubeStack(SimTask):
     body_names = (*(f"panda_link{k}" for k in range(1, 8)), "panda_leftfinger", "panda_rightfinger", "cubeA", "cubeB")
     site_names = ("grip_site", "leftfinger_tip", "rightfinger_tip")
     object_keys = ("cubeA_state", "cubeB_state")
-    # the task's own memory, and what it works out from the simulator's tensors
+    # the task's own state, and quantities computed from the simulator's tensors
     kept_keys = ("cubeA_pos_relative", "cubeA_to_cubeB_pos", "stand_steps", "stacked", "just_stacked")
     ignored_keys = (
         "env.enableDebugVis",
@@ -102,7 +102,7 @@ class FrankaCubeStack(SimTask):
         torch.sub(state["cubeB_pos"], state["cubeA_pos"], out=state["cubeA_to_cubeB_pos"])
 
     def _stands(self) -> Tensor:
-        """Whether the stack stands, by the state of this step alone, ``(num_envs,)`` bool."""
+        """Return whether the stack stands in the present state, ``(num_envs,)`` bool."""
         state = self.state
         cube_a, cube_b = state["cubeA_state"], state["cubeB_state"]
         height = cube_a[:, 2] - (TABLE_HEIGHT + CUBE_B + 0.5 * CUBE_A)
@@ -118,7 +118,7 @@ class FrankaCubeStack(SimTask):
 
 
 def _length(x: Tensor) -> Tensor:
-    """Lengths of vectors of two or three numbers, by operations that round alike in any number of environments."""
+    """Return lengths of vectors of two or three numbers; rounding does not depend on the number of environments."""
     squares = x * x
     total = squares[..., 0] + squares[..., 1]
     return torch.sqrt(total + squares[..., 2] if x.shape[-1] == 3 else total)

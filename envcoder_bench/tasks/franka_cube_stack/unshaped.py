@@ -1,7 +1,7 @@
-"""FrankaCubeStack, the unshaped baseline: the task alone, with nothing engineered to make learning easy.
+"""FrankaCubeStack, the unshaped baseline: the task without shaping.
 
-Its initial states also make the environment in which every candidate's fitness is measured. Nothing but the time-out
-ends an episode: what succeeds early has succeeded.
+Its initial states also define the environment in which every candidate's fitness is measured. Only the time-out ends an
+episode; an early success counts.
 """
 
 import math
@@ -19,7 +19,7 @@ def compute_reward(just_stacked):
 
 
 def compute_observation(dof_pos, dof_vel, eef_pos, eef_quat, cubeA_state, cubeB_state):
-    """51 numbers as the simulator gives them: joints, hand, and both cubes with their velocities."""
+    """51 numbers unscaled: joints, hand, and both cubes with their velocities."""
     return torch.cat((dof_pos, dof_vel, eef_pos, eef_quat, cubeA_state, cubeB_state), dim=-1)
 
 
@@ -29,7 +29,7 @@ def compute_torque(action, franka_effort_limits):
 
 
 def compute_initial_state(state_dict):
-    """Cubes on the middle of the table, turned, not too near each other; the arm near its default pose; all at rest."""
+    """Cubes around the centre of the table, rotated, apart from each other; the arm near its default pose; at rest."""
     n, device = state_dict["q"].shape[0], state_dict["q"].device
     default, noise = state_dict["franka_default_dof_pos"], state_dict["franka_dof_noise"]
     arm = default[:7] + noise * torch_rand_float(-1.0, 1.0, (n, 7), device)
@@ -43,7 +43,7 @@ def compute_initial_state(state_dict):
     a = draws[:, :2]
     for k in range(1, 9):
         a = torch.where(too_near(a, b, apart), draws[:, 2 * k : 2 * k + 2], a)
-    # one in a thousand is too near still: it goes to the corner across the table
+    # one in a thousand is still too close: it is placed in the opposite corner
     a = torch.where(too_near(a, b, apart), torch.where(b > 0.0, -reach, reach), a)
     return {
         "dof_pos": torch.cat((arm, fingers), dim=-1),

@@ -1,7 +1,7 @@
 """The Humanoid, the human baseline: the shaping of IsaacGymEnvs' Humanoid task, its formulas and constants.
 
 Source: IsaacGymEnvs, tasks/humanoid.py and cfg/task/Humanoid.yaml (NVIDIA, BSD-3-Clause). One difference: reward and
-observation see the state after the physics step they judge.
+observation see the state after the physics step they evaluate.
 """
 
 import torch

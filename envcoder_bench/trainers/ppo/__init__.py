@@ -1,1 +1,1 @@
-"""Grouped PPO on rl_games: one policy per group, trained in one batch."""
+"""Grouped PPO, equivalent to rl_games': one policy per group, trained in one batch."""

@@ -1,4 +1,4 @@
-"""rl_games' activations with their derivatives, both in place on whole layers of all groups."""
+"""rl_games' activations and their derivatives, in place, on layers of all groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Activation(NamedTuple):
     Attributes:
         forward: ``(z, kept)`` overwrites z with the function's value, and fills ``kept`` for the backward pass.
         backward: ``(grad, y, kept)`` overwrites the gradient by the value y with the gradient by z.
-        keeps: whether the backward pass needs ``kept``, a buffer of z's shape; without one it may be None.
+        keeps: whether the backward pass needs ``kept``, a buffer of z's shape; otherwise it may be None.
     """
 
     forward: Callable[[Tensor, Tensor | None], object]
@@ -27,17 +27,17 @@ class Activation(NamedTuple):
 
 
 def get_activation(name: str, device: torch.device) -> Activation:
-    """Look up an activation of rl_games by the name in its YAML."""
+    """Return an activation of rl_games by its name in the YAML."""
     return _ELU_CPU if name == "elu" and device.type == "cpu" else _ACTIVATIONS[name]
 
 
 def _from_output(forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor, Tensor], object]) -> Activation:
-    """One whose derivative follows from its value."""
+    """Return an activation whose derivative is computed from its value."""
     return Activation(lambda z, kept: forward(z), lambda grad, y, kept: backward(grad, y), keeps=False)
 
 
 def _from_input(forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor, Tensor], object]) -> Activation:
-    """One whose derivative needs its input."""
+    """Return an activation whose derivative is computed from its input."""
 
     def keep_and_apply(z: Tensor, kept: Tensor | None) -> None:
         z.copy_(forward(z if kept is None else kept.copy_(z)))
@@ -46,7 +46,7 @@ def _from_input(forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor,
 
 
 def _elu_cpu(z: Tensor, kept: Tensor | None) -> None:
-    # the derivative is min(exp(z), 1), and exp(z) - 1 is never below z; on a CPU exp costs a sixth of elu's expm1
+    # the derivative is min(exp(z), 1), and exp(z) - 1 >= z; on a CPU exp costs a sixth of elu's expm1
     derivative = torch.clamp(z, max=0.0, out=kept).exp_()
     torch.maximum(z, derivative - 1.0, out=z)
 

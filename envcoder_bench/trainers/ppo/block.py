@@ -1,4 +1,4 @@
-"""A block of groups that learn together, and its window on the environment's tensors."""
+"""A block of groups that learn together, and its slices of the environment's tensors."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from envcoder_bench.core import noise
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.rollout import StepIndex, put, take
 
-NoiseKey = Tuple[Tuple[int, ...], int]  # distinct seeds and width: blocks that agree in both share one draw
+NoiseKey = Tuple[Tuple[int, ...], int]  # distinct seeds and width; blocks with equal keys share their noise
 
 
 class LearnerBlock:
-    """Consecutive groups in one GroupedLearner, with the rollout they are playing.
+    """Consecutive groups in one GroupedLearner, with their rollout.
 
-    The learner sees copies of its own shape alone, so on CPU, with a block for each group, its results are bitwise
-    the same whatever runs beside it. All memory stays where it is, as CUDA graphs need it.
+    The learner works on copies of its own shape, so that on CPU, with one block per group, its results are bitwise
+    independent of other blocks. All memory is fixed, as CUDA graphs require.
 
     Args:
-        groups: which groups of the environment.
+        groups: the groups' slice of the environment's groups.
         obs_dims, action_dims, seeds: of these groups.
-        params: of rl_games' YAML.
+        params: the ``params`` of an rl_games YAML.
         num_envs: environments per group.
-        device: where to learn.
-        answers: ``(3, G, n, T)``, where rewards, dones and time-outs of all groups will be found.
+        device: the device of the learner.
+        answers: ``(3, G, n, T)``, the storage of rewards, dones and time-outs of all groups.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class LearnerBlock:
         distinct = sorted(set(seeds))
         self.noise_key: NoiseKey = (tuple(distinct), self.learner.action_dim)
         self.seeds = torch.tensor(distinct, device=device).view(-1, 1, 1, 1)
-        # where each group finds its noise among the distinct seeds'; None: there is one seed for all
+        # index of each group's noise among the distinct seeds; None if all seeds are equal
         self._draw = None if len(distinct) == 1 else torch.tensor([distinct.index(s) for s in seeds], device=device)
         self.active = True
-        # a single group that has failed is passed over on a CPU; in a larger block, or a graph, it is masked out
+        # on a CPU a block of one failed group is skipped; in a larger block, or a graph, the group is masked out
         masked = len(seeds) > 1 or device.type == "cuda"
         self._alive = torch.ones(len(seeds), dtype=torch.bool, device=device) if masked else None
         self._dead = None if self._alive is None else ~self._alive.view(-1, 1, 1)
 
     def set_alive(self, alive: Sequence[bool]) -> None:
-        """Say which of the block's groups go on; the others do nothing and learn nothing."""
+        """Set which of the block's groups continue; the others neither act nor learn."""
         self.active = any(alive)
         if self._alive is not None and self._dead is not None:
             self._alive.copy_(torch.tensor(list(alive)))
@@ -74,9 +74,9 @@ class LearnerBlock:
 
         Args:
             t: step of the rollout.
-            obs: ``(G, n, obs_max)`` of all groups of the environment.
-            numbers: noise of the whole rollout ``(distinct seeds, T, n, A)``.
-            out: ``(G, n, act_max)`` of all groups.
+            obs: ``(G, n, obs_max)``, of all groups of the environment.
+            numbers: noise of the whole rollout, ``(distinct seeds, T, n, A)``.
+            out: ``(G, n, act_max)``, of all groups.
         """
         rollout, numbers, width = self.rollout, take(numbers, 1, t), self.learner.obs_dim
         put(rollout.obs[..., :width], t, obs[self.groups, :, :width])
@@ -88,11 +88,11 @@ class LearnerBlock:
         self._write_actions(result["actions"], out)
 
     def act_deterministically(self, obs: Tensor, out: Tensor) -> None:
-        """Write mean actions for ``obs`` ``(G, n, obs_max)``, n being any number, into ``out`` ``(G, n, act_max)``."""
+        """Write mean actions for ``obs`` ``(G, n, obs_max)`` to ``out`` ``(G, n, act_max)``, for any n."""
         self._write_actions(self.learner.policy(self._own(obs)), out)
 
     def update(self, last_obs: Tensor, epoch: int, buffer: Tensor) -> dict[str, Tensor]:
-        """Learn from the rollout, which ended at ``last_obs`` ``(G, n, obs_max)``; the rest as the learner's."""
+        """Learn from the rollout, which ended at ``last_obs`` ``(G, n, obs_max)``; see ``GroupedLearner.update``."""
         self.rollout.last_values.copy_(self.learner.values(self._own(last_obs)))
         return self.learner.update(self.rollout, epoch, self._alive, buffer)
 
@@ -110,8 +110,8 @@ def new_noise(blocks: Sequence[LearnerBlock], steps: int) -> dict[NoiseKey, Tens
 def draw_noise(blocks: Sequence[LearnerBlock], first_step: int, into: Mapping[NoiseKey, Tensor]) -> None:
     """Draw the exploration noise of one rollout.
 
-    Lane and column of the counter are environment in the group and action, so the k-th environments of all groups
-    with one seed explore alike.
+    The counter's lane is the environment's index in the group, its column the action, so that the k-th environments of
+    groups with equal seeds get equal noise.
     """
     drawn = set()
     for block in blocks:
@@ -123,7 +123,7 @@ def draw_noise(blocks: Sequence[LearnerBlock], first_step: int, into: Mapping[No
 
 
 def cut_blocks(num_groups: int, largest: int) -> list[slice]:
-    """Cut the groups into the fewest blocks of at most ``largest``, of nearly equal size."""
+    """Divide the groups into the fewest blocks of at most ``largest`` groups, of nearly equal size."""
     count = -(-num_groups // largest)
     bounds = [num_groups * i // count for i in range(count + 1)]
     return [slice(*pair) for pair in zip(bounds, bounds[1:])]

@@ -1,4 +1,4 @@
-"""Work on fixed memory as one CUDA graph: few groups are bound by launches, of which an update has thousands."""
+"""Capture of functions on fixed memory as CUDA graphs. An update has thousands of launches, which dominate its time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import torch
 
 
 class CapturedFunction:
-    """A function run eagerly the first time, captured the second, and replayed from then on; always eager on a CPU.
+    """A function that runs eagerly the first time, is captured the second, and is replayed afterwards.
 
-    It may read and write only tensors that stay where they are, must not wait for the device, and must do the same
-    operations each time. What it returns is overwritten by the next call.
+    It may read and write only tensors in fixed memory, must not wait for the device, and must perform the same
+    operations each time. Its result is overwritten by the next call. On a CPU it always runs eagerly.
 
     Args:
-        function: without arguments.
-        device: where it runs.
-        pool: ``torch.cuda.graph_pool_handle()``; graphs that never run at the same time share memory through one.
-            None: never capture.
+        function: a function without arguments.
+        device: the device on which it runs.
+        pool: ``torch.cuda.graph_pool_handle()``; graphs that never run concurrently can share one. None: never capture.
     """
 
     def __init__(self, function: Callable[[], Any], device: torch.device, pool: Any) -> None:
@@ -29,11 +28,11 @@ class CapturedFunction:
     def __call__(self) -> Any:
         if self._pool is None or not self._warm:
             self._warm = True
-            return self._function()  # libraries get their handles and kernels here
+            return self._function()  # libraries create their handles and load kernels
         if self._graph is None:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.device(self._device), torch.cuda.graph(graph, pool=self._pool):
                 self._result = self._function()
-            self._graph = graph  # only now: a capture that failed leaves no graph to replay
+            self._graph = graph  # only now: after a failed capture there is no graph to replay
         self._graph.replay()
         return self._result

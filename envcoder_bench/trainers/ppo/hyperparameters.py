@@ -1,4 +1,4 @@
-"""The numbers of PPO, read once from an rl_games YAML; what grouped PPO cannot do is refused here by name."""
+"""Hyperparameters of PPO, read from an rl_games YAML; unsupported features are refused by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envcoder_bench.trainers.ppo.ranges import check_ranges
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid", "elu", "selu", "swish", "gelu", "softplus", "None")
 
-# key -> (which values are refused, what to write instead); the keys are those under params.config
+# key under params.config -> (test for refused values, remedy)
 _REFUSED_CONFIG: dict[str, tuple[Callable[[Any], bool], str]] = {
     "mixed_precision": (bool, "set it to False, and matmul_precision to what may be lost in products"),
     "multi_gpu": (bool, "set it to False: all groups train on one device"),
@@ -29,7 +29,7 @@ _REFUSED_CONFIG: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """PPO for one group; names and meanings are rl_games' (``params.config`` of its YAML)."""
+    """Hyperparameters of a group's PPO, with rl_games' names and meanings (``params.config`` of its YAML)."""
 
     horizon_length: int
     mini_epochs: int
@@ -64,7 +64,7 @@ class Hyperparameters:
         """Read the ``params`` of an rl_games YAML for groups of ``num_envs`` environments.
 
         Raises:
-            ValueError: an unsupported feature is switched on, or a value is out of range; names key and remedy.
+            ValueError: an unsupported feature is enabled, or a value is out of range; names key and remedy.
         """
         check_supported(params)
         check_ranges(params)
@@ -103,7 +103,7 @@ class Hyperparameters:
 
 
 def check_supported(params: Mapping[str, Any]) -> None:
-    """Raise ValueError for a feature of rl_games that stacked networks do not have, naming the key and the remedy."""
+    """Raise ValueError for a feature of rl_games that is not supported, naming the key and the remedy."""
     config, network = params["config"], params["network"]
     for key, (refused, remedy) in _REFUSED_CONFIG.items():
         if key in config and refused(config[key]):
@@ -145,20 +145,20 @@ def _unsupported(key: str, value: Any, remedy: str) -> ValueError:
 
 
 def _schedule(config: Mapping[str, Any]) -> tuple[str, int]:
-    """The kind of learning-rate schedule, and how many epochs a linear one lasts."""
+    """Return the learning-rate schedule, and the number of epochs of a linear one."""
     name = config["lr_schedule"]
     if name not in ("adaptive", "linear"):
         return "identity", 0
     max_epochs = int(config.get("max_epochs", -1))
     max_frames = int(config.get("max_frames", -1))
     if name == "linear" and max_epochs == -1 and max_frames == -1:
-        return "identity", 0  # as rl_games: a linear schedule needs an end
-    # as rl_games, which hands the schedule 0 frames: with max_frames alone the rate stays at its start
+        return "identity", 0  # as in rl_games: a linear schedule needs an end
+    # as in rl_games, which passes 0 frames to the schedule: with max_frames only, the rate stays constant
     return name, max(0, max_epochs)
 
 
 def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
-    """Minibatches per mini epoch of one group: the requested count, or the next larger one that divides its batch."""
+    """Return a group's minibatches per mini epoch: the requested count, or the next larger divisor of its batch."""
     batch = int(config["horizon_length"]) * num_envs
     if config.get("num_minibatches") is not None:
         key, wanted = "num_minibatches", config["num_minibatches"]
@@ -167,7 +167,7 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
     elif config.get("minibatch_size_per_env") is not None:
         key, wanted = "minibatch_size_per_env", -(-batch // (num_envs * config["minibatch_size_per_env"]))
     else:
-        raise ValueError("params.config needs num_minibatches or minibatch_size, and has neither")
+        raise ValueError("params.config has neither num_minibatches nor minibatch_size: set one of them")
     if not 1 <= wanted <= batch:
         raise ValueError(
             f"params.config.{key}: {config[key]} asks for {wanted} minibatches; a group's batch of {batch}"
@@ -185,7 +185,7 @@ def _count_minibatches(config: Mapping[str, Any], num_envs: int) -> int:
 
 @functools.lru_cache(maxsize=None)  # functools.cache is not in Python 3.8
 def _say_once(message: str) -> None:
-    """Log a warning, unless it was logged before: every learner reads the same config."""
+    """Log a warning once, although every learner reads the same config."""
     logging.getLogger(__name__).warning(message)
 
 

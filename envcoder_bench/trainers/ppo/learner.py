@@ -1,4 +1,4 @@
-"""PPO for K groups at once: act, and learn from a rollout, as rl_games' A2CAgent does for one."""
+"""PPO for K groups at once: acting and learning as in rl_games' A2CAgent for one."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ with settings_kept():  # importing rl_games changes how torch prints
 
 
 class GroupedLearner:
-    """K policies with everything of their own: weights, optimizer, learning rate, normalizers, advantages, clipping.
+    """K policies with separate weights, optimizers, learning rates, normalizers, advantages and clipping.
 
-    Nothing flows between groups, and neither ``act`` nor ``update`` waits for the device.
+    Groups do not affect each other, and neither ``act`` nor ``update`` waits for the device.
 
     Args:
         obs_dims, action_dims, seeds: one per group; narrower groups are padded to the widest.
         params: the ``params`` of an rl_games YAML.
         num_envs: environments per group.
-        device, dtype: of weights and data.
+        device, dtype: device and dtype of weights and data.
 
     Raises:
-        ValueError: ``params`` asks for what stacked networks cannot do; names key and remedy.
+        ValueError: ``params`` has an unsupported feature; names key and remedy.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class GroupedLearner:
             self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device, width, dtype)
         if hp.normalize_value:
             self.value_normalizer = GroupedRunningMeanStd([1] * len(obs_dims), device, dtype=dtype)
-        # what observations are multiplied by, and then what is added to them, if they are not normalized
+        # factor and summand of observations if they are not normalized
         own = (torch.arange(width) < torch.tensor(obs_dims).view(-1, 1, 1)).to(device, dtype)
         self._plain: Factors = own, (torch.arange(width) == self.obs_dim).expand_as(own).to(device, dtype)
         self._action_dims = torch.tensor(action_dims, device=device, dtype=dtype).unsqueeze(1)
@@ -81,11 +81,11 @@ class GroupedLearner:
 
     @property
     def minibatch_size(self) -> int:
-        """Samples of one group in one minibatch."""
+        """Number of samples of a group in a minibatch."""
         return self.num_envs * self.hp.horizon_length // self.hp.num_minibatches
 
     def workspace_size(self) -> int:
-        """Numbers of working memory that ``update`` needs."""
+        """Return the number of elements of the buffer that ``update`` needs."""
         return carved_size(self.network.architecture.workspace_shapes(self.num_groups, self.minibatch_size))
 
     def _normalize_obs(self, obs: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
@@ -109,7 +109,7 @@ class GroupedLearner:
 
         Args:
             obs: ``(K, n, D)``.
-            noise: standard normal numbers ``(K, n, A)``, or ``(1, n, A)`` for all groups alike.
+            noise: standard normal numbers ``(K, n, A)``, or ``(1, n, A)`` for all groups.
 
         Returns:
             ``actions`` and their means ``mus`` ``(K, n, A)``, 0 in padded columns, and ``values`` ``(K, n)`` in units
@@ -135,17 +135,17 @@ class GroupedLearner:
     def update(
         self, rollout: Rollout, epoch: int, alive: Tensor | None = None, buffer: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Learn from a rollout that the present weights played.
+        """Learn from a rollout of the present policies.
 
         Args:
-            rollout: what was met; ``mus`` is overwritten.
-            epoch: iterations so far, this one included, for a linear schedule.
+            rollout: the rollout; ``mus`` is overwritten.
+            epoch: number of iterations including this one, for a linear schedule.
             alive: ``(K,)`` bool, groups to update; the others keep weights and statistics (None: all).
-            buffer: at least ``workspace_size()`` numbers in one row to work in (None: it is allocated).
+            buffer: a 1-d tensor of at least ``workspace_size()`` elements to work in (None: allocated).
 
         Returns:
             ``(K,)`` tensors: means over the minibatches of ``kl``, ``entropy``, ``policy_loss``, ``value_loss`` and
-            ``bounds_loss``, and the ``learning_rate`` that the next update starts with.
+            ``bounds_loss``, and the ``learning_rate`` at the start of the next update.
         """
         hp, batch = self.hp, self._prepare(rollout, alive)
         if buffer is None:
@@ -170,7 +170,7 @@ class GroupedLearner:
         if self.hp.normalize_advantage:
             advantages = normalize_advantages(advantages)
         if self.value_normalizer is not None:
-            # as rl_games: the statistics take in the old values, and after them the returns
+            # as in rl_games: the statistics are updated with the old values, then with the returns
             values = self._update_value_normalizer(values, alive)
             returns = self._update_value_normalizer(returns, alive)
         actions, mus = rollout.actions.flatten(1, 2), rollout.mus.flatten(1, 2)
@@ -186,7 +186,7 @@ class GroupedLearner:
             sigmas=[torch.exp(log_sigma)] * self.hp.num_minibatches,
         )
         if self.obs_normalizer is not None:
-            # as rl_games: on every minibatch of every mini epoch, because train_actor_critic begins with set_train()
+            # as in rl_games: on every minibatch of every mini epoch, because train_actor_critic begins with set_train()
             minibatches = [batch.obs[:, batch.rows(i)] for i in range(self.hp.num_minibatches)]
             batch.obs_factors = self.obs_normalizer.update_each(minibatches, self.hp.mini_epochs, alive)
         return batch
@@ -212,10 +212,10 @@ class GroupedLearner:
         value_loss, d_value = losses.value_loss(hp, batch.values[:, rows], output.value, batch.returns[:, rows])
         bounds_loss, d_mu = losses.bound_loss(mu, hp.bound_loss_type)
         kl = losses.policy_kl(mu, sigma, batch.mus[:, rows], batch.sigmas[index], network.action_mask)
-        # as rl_games: the next mini epoch measures its divergence from this policy
+        # as in rl_games: the next mini epoch measures its divergence from this policy
         batch.mus[:, rows] = mu
         batch.sigmas[index] = sigma
-        # a mean over samples for each group, so that its gradient is that of its own loss
+        # a mean over the samples of each group, so that its gradient is that of its own loss
         weight = 1.0 / self.minibatch_size
         torch.mul(d_value, 0.5 * hp.critic_coef * weight, out=output.d_value)
         d_neglogp = (d_neglogp * weight).unsqueeze(-1)
@@ -235,7 +235,7 @@ class GroupedLearner:
         self.entropy_coef = next_entropy_coef(self.hp, epoch)
 
     def export(self, group: int) -> dict[str, Tensor]:
-        """One group as the state dict of rl_games' own model for its widths, on the CPU."""
+        """Return a group as the state dict of rl_games' model for its widths, on the CPU."""
         state = self.network.export(group)
         for name, normalizer in (("running", self.obs_normalizer), ("value", self.value_normalizer)):
             if normalizer is not None:
@@ -243,7 +243,7 @@ class GroupedLearner:
         return state
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that learning on needs, on the CPU."""
+        """Return the state that ``load_state_dict`` needs, on the CPU."""
         return {
             "params": self.network.flat.cpu().clone(),
             "adam": self.adam.state_dict(),

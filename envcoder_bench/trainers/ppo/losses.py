@@ -1,4 +1,4 @@
-"""PPO's terms for every group at once. Shapes: K groups, N samples, A actions (padded columns hold mu = x = 0)."""
+"""Loss terms of PPO for all groups. Shapes: K groups, N samples, A actions (padded columns have mu = x = 0)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 
 LOG_2PI = math.log(2.0 * math.pi)
-SOFT_BOUND = 1.1  # mean actions beyond this are pulled back by the bound loss
+SOFT_BOUND = 1.1  # mean actions beyond this are penalized by the bound loss
 
 
 def neglogp(actions: Tensor, mu: Tensor, log_sigma: Tensor, action_dims: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ def neglogp(actions: Tensor, mu: Tensor, log_sigma: Tensor, action_dims: Tensor)
 
 
 def neglogp_of_squares(squares: Tensor, log_sigma: Tensor, action_dims: Tensor) -> Tensor:
-    """``neglogp`` where the squared distances from the mean, in standard deviations, are known: ``(K, N, A)``."""
+    """Return ``neglogp`` from squared distances from the mean in standard deviations, ``(K, N, A)``."""
     return torch.add(0.5 * LOG_2PI * action_dims + log_sigma.sum(dim=-1), squares.sum(dim=-1), alpha=0.5)
 
 
@@ -39,7 +39,7 @@ def entropy(log_sigma: Tensor, action_dims: Tensor) -> Tensor:
 
 
 def policy_kl(mu: Tensor, sigma: Tensor, old_mu: Tensor, old_sigma: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Divergence ``(K,)`` of the new policy from the old, mean over samples; rl_games' ``torch_ext.policy_kl``.
+    """KL divergence ``(K,)`` of the new policy from the old, mean over samples; rl_games' ``torch_ext.policy_kl``.
 
     Args:
         mu, old_mu: ``(K, N, A)``.
@@ -47,7 +47,7 @@ def policy_kl(mu: Tensor, sigma: Tensor, old_mu: Tensor, old_sigma: Tensor, mask
         mask: ``(K, 1, A)``, 0 in padded columns (None: no padding).
     """
     twice_variance = 2.0 * (old_sigma**2 + 1e-5)
-    # the mean over samples touches only the squared distance of the means: the rest is one number per action
+    # only the squared distance of the means depends on the sample; the rest is one number per action
     distance = (old_mu - mu).square_().mean(dim=1, keepdim=True)
     kl = torch.log(old_sigma / sigma + 1e-5) + (sigma**2 + distance) / twice_variance - 0.5
     return (kl if mask is None else kl * mask).sum(dim=-1).squeeze(1)
@@ -61,7 +61,7 @@ def bound_loss(mu: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     """
     if kind not in ("bound", "regularisation"):
         return torch.zeros_like(mu[..., 0]), torch.zeros_like(mu)
-    beyond = F.softshrink(mu, SOFT_BOUND) if kind == "bound" else mu  # what is left of mu beyond the bound, else 0
+    beyond = F.softshrink(mu, SOFT_BOUND) if kind == "bound" else mu  # the part of mu beyond the bound
     return beyond.square().sum(dim=-1), 2.0 * beyond
 
 
@@ -86,7 +86,7 @@ def policy_loss(hp: Hyperparameters, old_neglogp: Tensor, neglogp: Tensor, advan
 
 
 def value_loss(hp: Hyperparameters, old_values: Tensor, values: Tensor, returns: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared error of the critic, clipped around the old values where asked; rl_games' ``default_critic_loss``.
+    """Squared error of the critic, clipped around the old values if enabled; rl_games' ``default_critic_loss``.
 
     Returns:
         The loss ``(K, N)``, and its gradient by ``values`` ``(K, N)``.

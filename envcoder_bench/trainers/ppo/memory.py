@@ -1,4 +1,4 @@
-"""How much memory grouped PPO takes: plain arithmetic, before anything is allocated."""
+"""Estimation of grouped PPO's memory before anything is allocated."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import Architecture
 
-WORKSPACE_BYTES = 5 << 29  # groups that learn at once share this; more of them take turns
+WORKSPACE_BYTES = 5 << 29  # workspace of the groups that learn at once; more groups take turns
 _FLOAT = 4
-# numbers at a time that are neither weights, nor rollout, nor in the carved workspace; counted from the code
-_PREPARED_PER_SAMPLE = 14  # advantages, returns, old log-probabilities, and what comes up between
+# numbers that are neither weights, nor rollout, nor in the carved workspace; counted from the code
+_PREPARED_PER_SAMPLE = 14  # advantages, returns, old log-probabilities, and temporaries
 _LOSS_PER_SAMPLE, _LOSS_PER_ACTION = 16, 6
-_NOISE_BYTES = 44  # of one number while a rollout's noise is drawn: float32, and the int64 counters it comes from
-_CPU_WORKSPACE = 1.45  # torch's CPU kernels pack and copy matrices: so much more than the learner's own tensors
+_NOISE_BYTES = 44  # per number while a rollout's noise is drawn: float32, and int64 counters
+_CPU_WORKSPACE = 1.45  # factor on the learner's tensors, because torch's CPU kernels pack and copy matrices
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class LearnerBytes:
     """Bytes of the learner on a CUDA device.
 
     Attributes:
-        per_group: that every group keeps: weights, Adam's moments, rollout.
-        workspace: that a group needs besides while it learns.
-        groups_at_once: how many learn side by side, in one workspace; all others wait for their turn.
+        per_group: bytes that every group keeps: weights, Adam's moments, rollout.
+        workspace: additional bytes of a group while it learns.
+        groups_at_once: number of groups that learn at once, in one workspace; the others wait.
     """
 
     per_group: int
@@ -38,7 +38,7 @@ class LearnerBytes:
     groups_at_once: int
 
     def total(self, num_groups: int) -> int:
-        """Bytes of so many groups."""
+        """Return the bytes of ``num_groups`` groups."""
         return num_groups * self.per_group + min(num_groups, self.groups_at_once) * self.workspace
 
 
@@ -46,12 +46,12 @@ def learner_bytes(obs_dim: int, action_dim: int, num_envs: int, params: Mapping[
     """Compute the learner's memory for groups of ``num_envs`` environments.
 
     Args:
-        obs_dim, action_dim: of the widest group.
+        obs_dim, action_dim: widths of the widest group.
         num_envs: environments of one group.
         params: the ``params`` of an rl_games YAML.
 
     Raises:
-        ValueError: ``params`` asks for what grouped training cannot do; names key and remedy.
+        ValueError: ``params`` has an unsupported feature; names key and remedy.
     """
     hp = Hyperparameters.from_params(params, num_envs)
     architecture = Architecture.of(params, obs_dim, action_dim, torch.device("cuda"))
@@ -67,7 +67,7 @@ def learner_bytes(obs_dim: int, action_dim: int, num_envs: int, params: Mapping[
 
 
 def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device) -> MemoryEstimate:
-    """Make an estimate of the trainer's memory, see ``Trainer.memory``. Raises ValueError as ``learner_bytes``."""
+    """Return an estimate of the trainer's memory, see ``Trainer.memory``. Raises ValueError as ``learner_bytes``."""
     samples = num_envs * Hyperparameters.from_params(params, num_envs).horizon_length
 
     @lru_cache(maxsize=None)
@@ -76,10 +76,10 @@ def estimate(params: Params, num_envs: int, num_seeds: int, device: torch.device
 
     def needed(widths: Sequence[Widths]) -> int:
         widest = max(obs for obs, _ in widths), max(act for _, act in widths)
-        noise = _NOISE_BYTES * num_seeds * samples * widest[1]  # groups with one seed share it
+        noise = _NOISE_BYTES * num_seeds * samples * widest[1]  # groups with equal seeds share it
         if device.type != "cpu":
             return learner(widest).total(len(widths)) + noise
-        # on a CPU groups are not padded to the widest, and as many learn at once as there are cores
+        # on a CPU groups are not padded to the widest, and the number that learn at once is that of the cores
         at_once = min(len(widths), usable_cpus())
         workspace = int(_CPU_WORKSPACE * learner(widest).workspace)
         return sum(learner(own).per_group for own in widths) + at_once * workspace + noise

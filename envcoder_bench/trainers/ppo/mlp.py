@@ -1,4 +1,4 @@
-"""Multilayer perceptrons of all groups in one: stacked weights, and a backward pass written out over given memory."""
+"""Stacked multilayer perceptrons of all groups, with an explicit backward pass in preallocated memory."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ Shape = Tuple[int, ...]
 
 
 class Tape(NamedTuple):
-    """What a forward pass leaves to the backward pass, and where that one works: a tensor for each layer.
+    """Tensors that a forward pass saves for the backward pass, and that pass' buffers, one for each layer.
 
-    All are as ``matrices`` makes them.
+    Their shapes are those of ``matrices``.
     """
 
     inputs: list[Tensor]  # (K, N, in), with the 1 and the zeros; the first is the network's
-    outputs: list[Tensor]  # (K, N, out): hidden ones are columns of the next input
-    tails: list[Tensor]  # the rest of the next input, of hidden layers
-    grads: list[Tensor]  # (K, N, out): by the outputs
-    input_grads: list[Tensor]  # (K, N, in): by the inputs, of all layers but the first
-    kept: list[Tensor | None]  # of hidden layers, shaped as the next input: what their activation keeps
+    outputs: list[Tensor]  # (K, N, out); those of hidden layers are columns of the next input
+    tails: list[Tensor]  # for hidden layers, the other columns of the next input
+    grads: list[Tensor]  # (K, N, out), gradients by the outputs
+    input_grads: list[Tensor]  # (K, N, in), gradients by the inputs of all layers but the first
+    kept: list[Tensor | None]  # for hidden layers, the activation's buffer, shaped as the next input
     result: Tensor  # (K, N, out), the last output
     d_result: Tensor  # its gradient
 
 
 def matrices(x: Tensor) -> Tensor:
-    """Drop the first dimension if it is 1: a CPU is three times faster at bfloat16 in two dimensions than in three."""
+    """Drop the first dimension if it is 1; on a CPU, bfloat16 products of 2-d tensors are three times faster."""
     return x.squeeze(0) if len(x) == 1 else x
 
 
 def with_one(width: int) -> int:
-    """Columns of what a hidden layer gives: its own, a 1 that the next biases are multiplied by, and zeros up to 16.
+    """Return a hidden layer's columns: its units, a 1 for the next layer's biases, and zeros up to a multiple of 16.
 
-    Triton loads 16 bytes at a time where it knows that rows are multiples of 16 numbers.
+    Triton loads 16 bytes at a time if rows are known to be multiples of 16 numbers.
     """
     return round_up(width + 1, 16)
 
 
 def tape_shapes(widths: Sequence[int], keeps: bool, groups: int, samples: int) -> list[Shape]:
-    """Shapes of a tape's tensors for layers of these output widths: outputs, grads, and where ``keeps``, kept."""
+    """Return the shapes of a tape's tensors for layers of these widths: outputs, grads, and kept if ``keeps``."""
     hidden = [with_one(width) for width in widths[:-1]]
     columns = [*hidden, widths[-1], *hidden, widths[-1], *(hidden if keeps else [])]
     return [(groups, samples, width) for width in columns]
 
 
 def make_tape(x: Tensor, tensors: Sequence[Tensor], widths: Sequence[int]) -> Tape:
-    """Make a tape of a network's input and tensors of ``tape_shapes``."""
+    """Create a tape from a network's input and tensors of ``tape_shapes``."""
     depth = len(widths)
     outputs, grads, kept = ([matrices(t) for t in tensors[i : i + depth]] for i in (0, depth, 2 * depth))
     return Tape(
@@ -67,7 +67,7 @@ def make_tape(x: Tensor, tensors: Sequence[Tensor], widths: Sequence[int]) -> Ta
 
 
 def carve(buffer: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-    """Cut tensors one after another out of a flat one, each at a multiple of 16 numbers."""
+    """Return consecutive views of a flat tensor, each beginning at a multiple of 16 elements."""
     views, start = [], 0
     for shape in shapes:
         size = math.prod(shape)
@@ -77,7 +77,7 @@ def carve(buffer: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
 
 
 def carved_size(shapes: Sequence[Shape]) -> int:
-    """How many numbers ``carve`` needs."""
+    """Return the number of elements that ``carve`` needs."""
     return sum(round_up(math.prod(shape), 16) for shape in shapes)
 
 
@@ -88,12 +88,12 @@ def round_up(size: int, multiple: int) -> int:
 class StackedMLP:
     """Linear layers with an activation between them.
 
-    Biases are a row of the weights, and every layer's input has a column of ones: on a GPU, adding a bias and summing
-    its gradient would take as long as the products themselves.
+    Biases are a row of the weights, and every layer's input has a column of ones, because on a GPU adding a bias and
+    summing its gradient would take as long as the products.
 
     Args:
-        weights: ``(K, in, out)``, first layer to last, with rows for the 1, which is the bias, and for the zeros.
-        activation: after every layer but the last.
+        weights: ``(K, in, out)``, first layer to last, including the row of the biases and rows for the zeros.
+        activation: the activation after every layer but the last.
     """
 
     def __init__(self, weights: Sequence[Tensor], activation: Activation) -> None:
@@ -102,19 +102,19 @@ class StackedMLP:
         self._fused = activation is ELU and usable(weights[0])
         widths = [w.shape[2] for w in weights[:-1]]
         self._tails = [torch.eye(1, with_one(width) - width).to(weights[0]) for width in widths]  # 1, 0, ...
-        # bias and weights apart, of a single group
+        # separate bias and weights of a single group
         self._affine = [(w[i], w[:i]) for i, w in zip(widths, self.weights[1:]) if w.dim() == 2]
         self._tails_last = all(self._is_kept(tail) for tail in self._tails)
 
     def _is_kept(self, tail: Tensor) -> bool:
-        """Whether the activation leaves a tail as it is, as ELU and ReLU do."""
+        """Return whether the activation does not change a tail, as for ELU and ReLU."""
         after = tail.clone()
         self.activation.forward(after, None)
         return torch.equal(after, tail)
 
     def begin(self, tape: Tape) -> None:
-        """Write what later passes over a new tape count on."""
-        tape.d_result.zero_()  # some columns are of no head
+        """Initialize a new tape."""
+        tape.d_result.zero_()  # some columns belong to no head
         for tail, value in zip(tape.tails, self._tails):
             tail.copy_(value)
 
@@ -133,7 +133,7 @@ class StackedMLP:
         return x
 
     def _infer_one(self, x: Tensor) -> Tensor:
-        """As ``infer`` for a single group, with fewer calls: they are what takes the time where groups are small."""
+        """Like ``infer`` for a single group, with fewer calls, which dominate the time if groups are small."""
         x = torch.mm(x, self.weights[0])
         for bias, weight in self._affine:
             self.activation.forward(x, None)
@@ -141,7 +141,7 @@ class StackedMLP:
         return x
 
     def forward(self, tape: Tape) -> None:
-        """Map the tape's first input to its result; ``begin`` came before."""
+        """Map the tape's first input to its result; call ``begin`` first."""
         for i, weight in enumerate(self.weights):
             self._product(tape.inputs[i], weight, out=tape.outputs[i])
             if i < len(self._tails):
@@ -150,11 +150,11 @@ class StackedMLP:
                     tape.tails[i].copy_(self._tails[i])
 
     def backward(self, tape: Tape, into: Sequence[Tensor]) -> None:
-        """Differentiate what ``forward(tape)`` gave, from its ``d_result``.
+        """Differentiate the result of ``forward(tape)``, from its ``d_result``.
 
         Args:
-            tape: used up.
-            into: receives the gradients by the weights, as ``matrices`` makes them.
+            tape: overwritten.
+            into: receives the gradients by the weights, in the shapes of ``matrices``.
         """
         for i in reversed(range(len(self.weights))):
             self._product(tape.inputs[i].mT, tape.grads[i], out=into[i])
@@ -162,7 +162,7 @@ class StackedMLP:
                 self._backward_below(i, tape)
 
     def _backward_below(self, i: int, tape: Tape) -> None:
-        """Take the gradient through layer i and the activation before it."""
+        """Propagate the gradient through layer i and the activation before it."""
         if self._fused:
             weight = self.weights[i][..., : self.weights[i - 1].shape[-1], :]  # without the bias
             elu_linear_backward(tape.grads[i], weight, tape.outputs[i - 1], tape.grads[i - 1])

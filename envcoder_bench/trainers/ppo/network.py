@@ -1,4 +1,4 @@
-"""Actor-critic networks of all groups in one: parameters stacked to ``(K, in, out)``, as rl_games has them for one."""
+"""Stacked actor-critic networks of all groups, with parameters ``(K, in, out)``, equivalent to rl_games' networks."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Architecture:
     Attributes:
         obs_dim: width of the observations.
         actions: number of actions.
-        names: of the layers of each MLP, in rl_games' keys. A shared network is one MLP, whose last layer holds the
-            columns of both heads; separate ones are the actor's and the critic's.
-        widths: of these layers' outputs.
-        keeps: whether the activation keeps something for the backward pass.
+        names: the layers of each MLP, by rl_games' keys. A shared network is one MLP, whose last layer has the columns
+            of both heads; separate networks are an actor and a critic.
+        widths: the widths of these layers' outputs.
+        keeps: whether the activation needs a buffer for the backward pass.
     """
 
     obs_dim: int
@@ -80,7 +80,7 @@ class Architecture:
 
     @property
     def size(self) -> int:
-        """Numbers in a group's row of parameters."""
+        """Number of elements of a group's row of parameters."""
         return round_up(self._used, 16)
 
     @property
@@ -88,7 +88,7 @@ class Architecture:
         return sum(rows * columns for rows, columns in self._shapes())
 
     def views(self, flat: Tensor) -> tuple[list[list[Tensor]], Tensor]:
-        """The weights of each MLP and sigma ``(K, 1, A)``, as views of ``(K, size)``."""
+        """Return the weights of each MLP and sigma ``(K, 1, A)`` as views of ``(K, size)``."""
         views, start = [], 0
         for rows, columns in self._shapes():
             views.append(flat[:, start : start + rows * columns].view(-1, rows, columns))
@@ -97,14 +97,14 @@ class Architecture:
         return [views[i : i + depth] for i in range(0, len(views) - 1, depth)], views[-1]
 
     def workspace_shapes(self, groups: int, samples: int) -> list[Shape]:
-        """Shapes of what ``carve_workspace`` needs."""
+        """Return the shapes of the tensors of ``carve_workspace``."""
         tapes = [shape for widths in self.widths for shape in tape_shapes(widths, self.keeps, groups, samples)]
         return [(groups, self.size), (groups, samples, self.inputs), *tapes]
 
     def carve_workspace(self, buffer: Tensor, groups: int, samples: int) -> Workspace:
-        """Cut a workspace out of a flat tensor of at least ``carved_size(workspace_shapes)`` numbers."""
+        """Create a workspace in a flat tensor of at least ``carved_size(workspace_shapes)`` elements."""
         grad, obs, *rest = carve(buffer, self.workspace_shapes(groups, samples))
-        grad[:, self._used :] = 0.0  # of no parameter
+        grad[:, self._used :] = 0.0  # not used by parameters
         each = len(rest) // len(self.widths)
         tapes = [make_tape(obs, rest[i * each : (i + 1) * each], widths) for i, widths in enumerate(self.widths)]
         d_weights, d_sigma = self.views(grad)
@@ -112,31 +112,31 @@ class Architecture:
 
 
 class Workspace(NamedTuple):
-    """What learning from a minibatch of K groups and N samples uses up."""
+    """Buffers for learning from a minibatch of K groups and N samples."""
 
     obs: Tensor  # (K, N, inputs): normalized observations, and the ones
-    tapes: list[Tape]  # of each MLP
-    grad: Tensor  # (K, P): of all parameters
-    d_weights: list[list[Tensor]]  # views of grad: weights of each MLP, as ``matrices`` makes them
+    tapes: list[Tape]  # one for each MLP
+    grad: Tensor  # (K, P), by all parameters
+    d_weights: list[list[Tensor]]  # views of grad: by the weights of each MLP, in the shapes of ``matrices``
     d_sigma: Tensor  # (K, 1, A), a view of grad
 
 
 class ActorCriticOutput(NamedTuple):
-    """What a network said of a minibatch, and where the loss's gradients by it go: views of the workspace."""
+    """The output of a network for a minibatch, and the loss's gradients by it: views of the workspace."""
 
     mu: Tensor  # (K, N, A)
     value: Tensor  # (K, N)
     d_mu: Tensor
     d_value: Tensor
-    mu_kept: Tensor | None  # by the heads' activations, for the backward pass
+    mu_kept: Tensor | None  # buffers of the heads' activations, for the backward pass
     value_kept: Tensor | None
 
 
 class StackedActorCritic:
     """K actor-critics of one architecture, each with its own observation and action width.
 
-    Group k starts as the network that rl_games itself builds for k's widths after ``torch.manual_seed(seeds[k])``.
-    Rows and columns beyond a group's widths are padding: zero, without gradient, and without effect on any output.
+    Group k is initialized as the network that rl_games builds for k's widths after ``torch.manual_seed(seeds[k])``.
+    Rows and columns beyond a group's widths are padding: zero, without gradient, and without effect on the output.
 
     Attributes:
         flat: ``(K, P)`` all parameters, one row per group; the layers are views of it.
@@ -201,7 +201,7 @@ class StackedActorCritic:
         return value
 
     def make_workspace(self, buffer: Tensor, samples: int) -> Workspace:
-        """Make a workspace of any buffer that is large enough, for minibatches of so many samples."""
+        """Create a workspace in a buffer, for minibatches of ``samples`` samples."""
         work = self.architecture.carve_workspace(buffer, len(self.flat), samples)
         for mlp, tape in zip(self._mlps, work.tapes):
             mlp.begin(tape)
@@ -221,7 +221,7 @@ class StackedActorCritic:
         return self._mu(outs[0]), self._value(outs[-1])
 
     def forward_for_training(self, work: Workspace) -> ActorCriticOutput:
-        """Map ``work.obs`` as ``forward`` does, so that ``backward`` can follow."""
+        """Map ``work.obs`` as ``forward`` does, saving what ``backward`` needs."""
         for mlp, tape in zip(self._mlps, work.tapes):
             mlp.forward(tape)
         actor, critic = work.tapes[0], work.tapes[-1]
@@ -234,12 +234,12 @@ class StackedActorCritic:
         )  # fmt: skip
 
     def backward(self, work: Workspace, output: ActorCriticOutput, d_log_sigma: Tensor) -> Tensor:
-        """Differentiate a loss by all parameters: ``(K, P)``, laid out as ``flat``; it stays in the workspace.
+        """Return the gradient of a loss by all parameters, ``(K, P)`` with the layout of ``flat``, in the workspace.
 
         Args:
             work, output: of ``forward_for_training``; ``output.d_mu`` and ``output.d_value`` hold the loss's gradients,
-                and are used up.
-            d_log_sigma: ``(K, 1, A)``, the gradient by ``log_sigma()``; likewise.
+                and are overwritten.
+            d_log_sigma: ``(K, 1, A)``, the gradient by ``log_sigma()``; overwritten, too.
         """
         if self.action_mask is not None:
             d_log_sigma.mul_(self.action_mask)
@@ -263,7 +263,7 @@ class StackedActorCritic:
             parameter[group, : value.shape[0], : value.shape[1]] = value.to(parameter)
 
     def export(self, group: int) -> dict[str, Tensor]:
-        """One group's weights with rl_games' keys and shapes, float32 on the CPU."""
+        """Return a group's weights with rl_games' keys and shapes, float32 on the CPU."""
         exported = {}
         for key, (rows, columns) in self._shapes[group].items():
             value = self.parameters[key][group, :rows, :columns].to("cpu", torch.float32)
@@ -272,14 +272,14 @@ class StackedActorCritic:
 
 
 def _stacked(key: str, value: Tensor) -> Tensor:
-    """Bring one rl_games tensor to the orientation of the stack: (in, out), vectors as (1, out)."""
+    """Transpose an rl_games tensor to the layout of the stack: (in, out), vectors as (1, out)."""
     return value.t() if key.endswith(".weight") else value.unsqueeze(0)
 
 
 def _build_stock(
     params: Mapping[str, Any], obs_dims: Sequence[int], action_dims: Sequence[int], seeds: Sequence[int]
 ) -> list[dict[str, Tensor]]:
-    """State dicts of the networks that rl_games builds, one per group, each from its own seed."""
+    """Return state dicts of rl_games' networks, one per group, each initialized from its seed."""
     with contextlib.redirect_stdout(io.StringIO()):  # rl_games prints a line per network
         model = ModelBuilder().load({"model": dict(params["model"]), "network": params["network"]})
         built: dict[tuple[int, int, int], dict[str, Tensor]] = {}

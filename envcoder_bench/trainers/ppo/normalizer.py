@@ -1,4 +1,4 @@
-"""Running mean and standard deviation of every group at once, as rl_games' RunningMeanStd keeps them for one."""
+"""Running mean and standard deviation of all groups, equivalent to rl_games' RunningMeanStd."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class GroupedRunningMeanStd:
 
     Args:
         dims: each group's own number of columns.
-        device: where the statistics live.
-        width: D, if it is not the largest of dims; then the column after the largest normalizes to 1.
-        dtype: of the data.
+        device: the device of the statistics.
+        width: D, if it is not the largest of dims; the column after the largest then normalizes to 1.
+        dtype: the dtype of the data.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class GroupedRunningMeanStd:
         self.count = torch.ones(groups, 1, dtype=torch.float64, device=device)
         own = torch.arange(width) < torch.tensor(self.dims).unsqueeze(1)
         self._padding: Tensor | None = None if bool(own.all()) else ~own.to(device)
-        # as factors and summands, so that one operation normalizes and another denormalizes: all (K, 1, D)
+        # factors and summands (K, 1, D), with which one operation each normalizes and denormalizes
         self._scale, self._shift, self._std, self._mean = torch.empty(4, groups, 1, width, device=device, dtype=dtype)
         self._refresh()
 
@@ -52,11 +52,11 @@ class GroupedRunningMeanStd:
         self._mean.copy_(self.running_mean.to(torch.float32).unsqueeze(1))
 
     def _deviation(self, var: Tensor) -> Tensor:
-        # rl_games rounds the statistics to float32 before it uses them, whatever the dtype of the data
+        # rl_games rounds the statistics to float32 before use, for any dtype of the data
         return var.to(torch.float32).add_(EPSILON).sqrt_().to(torch.float64)
 
     def _factors(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """What ``normalize`` multiplies by and then adds: from ``(..., K, D)`` to ``(..., K, 1, D)``."""
+        """Return the factors and summands of ``normalize``: from ``(..., K, D)`` to ``(..., K, 1, D)``."""
         scale = self._deviation(var).reciprocal_()
         if self._padding is not None:
             scale.masked_fill_(self._padding, 0.0)
@@ -70,10 +70,10 @@ class GroupedRunningMeanStd:
         self.update_each([x], 1, alive)
 
     def update_each(self, batches: Sequence[Tensor], rounds: int, alive: Tensor | None = None) -> list[Factors]:
-        """Add batches ``(K, N, D)`` one after another, and all of them again in every round.
+        """Add batches ``(K, N, D)`` in turn, and all of them again in every round.
 
         Returns:
-            What ``normalize`` takes to normalize as after each of these updates.
+            The factors of ``normalize`` after each of these updates.
         """
         joined = []
         added = [self._moments(x, alive) for x in batches]
@@ -87,19 +87,19 @@ class GroupedRunningMeanStd:
     def _moments(self, x: Tensor, alive: Tensor | None) -> tuple[Tensor, Tensor]:
         """Mean and variance over N, ``(K, D)`` float64 each; 0 for groups that are not alive."""
         mean = x.mean(dim=1, keepdim=True)
-        # two passes: on CPU many times faster than torch.var, which does not vectorise over an outer dimension
+        # two passes: on a CPU many times faster than torch.var, which does not vectorize over an outer dimension
         var = (x - mean).square_().mean(dim=1).to(torch.float64)
         mean = mean.squeeze(1).to(torch.float64)
         if alive is not None:
             for values in (mean, var):
-                values.masked_fill_(~alive.unsqueeze(1), 0.0)  # they weigh nothing, but may be NaN
+                values.masked_fill_(~alive.unsqueeze(1), 0.0)  # their weight is 0, but they may be NaN
         return mean, var
 
     def _join(self, mean: Tensor, var: Tensor, count: int, alive: Tensor | None) -> None:
-        """Chan, Golub and LeVeque (1983): the moments of two samples joined."""
+        """Combine the moments of two samples (Chan, Golub and LeVeque, 1983)."""
         n = count if alive is None else count * alive.unsqueeze(1)
         self.count += n
-        weight = self.count.reciprocal() * n  # not n / count, which rounds otherwise where n is a tensor
+        weight = self.count.reciprocal() * n  # n / count would round differently if n is a tensor
         if self._padding is not None:
             weight = weight.masked_fill(self._padding, 0.0)
         delta = mean - self.running_mean
@@ -107,7 +107,7 @@ class GroupedRunningMeanStd:
         self.running_var.addcmul_(delta * delta, weight).lerp_(var, weight)
 
     def normalize(self, x: Tensor, factors: Factors | None = None, out: Tensor | None = None) -> Tensor:
-        """Center, scale and clip ``(K, N, D)`` to [-5, 5], with the present statistics unless others are given."""
+        """Center, scale and clip ``(K, N, D)`` to [-5, 5], with ``factors`` or the present statistics."""
         scale, shift = factors or (self._scale, self._shift)
         return torch.addcmul(shift, x, scale, out=out).clamp_(-CLIP, CLIP)
 
@@ -124,7 +124,7 @@ class GroupedRunningMeanStd:
         self._refresh()
 
     def export(self, group: int) -> dict[str, Tensor]:
-        """One group's statistics with the keys and shapes of rl_games' RunningMeanStd, on the CPU."""
+        """Return a group's statistics with the keys and shapes of rl_games' RunningMeanStd, on the CPU."""
         dim = self.dims[group]
         return {
             "running_mean": self.running_mean[group, :dim].cpu().clone(),

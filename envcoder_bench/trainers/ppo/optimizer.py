@@ -31,7 +31,7 @@ class GroupedAdam:
         """Update the parameters in place.
 
         Args:
-            grad: ``(K, P)``; used up as working memory.
+            grad: ``(K, P)``; overwritten.
             max_norm: scale each group's gradient down to this norm, as ``torch.nn.utils.clip_grad_norm_``.
             alive: ``(K,)`` bool, groups to update (None: all).
         """
@@ -39,7 +39,7 @@ class GroupedAdam:
         if max_norm is not None:
             norm = torch.linalg.vector_norm(grad, dim=1)
             clip = (max_norm / (norm + 1e-6)).clamp_(max=1.0)
-        # both bias corrections go into numbers per group, and none into the (K, P) tensors
+        # both bias corrections are applied to numbers per group, not to (K, P) tensors
         bias1, bias2 = (1 - self.powers.mul_(self._betas)).unbind()
         root = bias2.sqrt()
         step_size, epsilon = (self.learning_rate * (root / bias1)).to(grad.dtype), EPSILON * root

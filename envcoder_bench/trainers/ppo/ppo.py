@@ -1,4 +1,4 @@
-"""PPO around the losses: advantages of a rollout and the schedules, for every group at once."""
+"""Advantages of a rollout and the schedules of PPO, for all groups at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def generalized_advantages(hp: Hyperparameters, rollout: Rollout, rewards: Tenso
         ``(K, n, T)``.
     """
     values = rollout.values
-    if hp.value_bootstrap:  # an episode cut short by the clock would have gone on earning
+    if hp.value_bootstrap:  # add the value of the rest of an episode that the time limit ended
         rewards = rewards + hp.gamma * values * rollout.time_outs
     going_on = 1.0 - rollout.dones
     next_values = torch.cat([values[..., 1:], rollout.last_values.unsqueeze(-1)], dim=-1)
@@ -45,7 +45,7 @@ def normalize_advantages(advantages: Tensor) -> Tensor:
 
 
 def next_learning_rate(hp: Hyperparameters, learning_rate: Tensor, kl: Tensor, epoch: int) -> Tensor:
-    """The learning rates ``(K,)`` that follow from the groups' divergences ``kl`` ``(K,)`` and the epoch (from 1)."""
+    """Return the next learning rates ``(K,)`` from the groups' divergences ``kl`` ``(K,)`` and the epoch (from 1)."""
     if hp.lr_schedule == "adaptive":
         kl = kl.to(learning_rate.dtype)
         lower = (learning_rate / 1.5).clamp_(min=MIN_LEARNING_RATE)
@@ -58,7 +58,7 @@ def next_learning_rate(hp: Hyperparameters, learning_rate: Tensor, kl: Tensor, e
 
 
 def next_entropy_coef(hp: Hyperparameters, epoch: int) -> float:
-    """The entropy coefficient that the schedule sets at an epoch (from 1)."""
+    """Return the entropy coefficient of the schedule at an epoch (from 1)."""
     if hp.lr_schedule == "linear" and hp.schedule_entropy:
         return _interpolate(hp, MIN_ENTROPY_COEF, hp.entropy_coef, epoch)
     return hp.entropy_coef

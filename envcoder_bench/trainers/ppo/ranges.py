@@ -1,4 +1,4 @@
-"""What the hyperparameters of PPO may be: kind and range of each key under ``params.config`` and ``params.network``."""
+"""Valid types and ranges of PPO's hyperparameters, the keys under ``params.config`` and ``params.network``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INITIALIZERS = (  # of rl_games
 
 
 class Range(NamedTuple):
-    """Numbers that a key may have, and how to say so."""
+    """A test for valid numbers, and its description."""
 
     holds: Callable[[float], bool]
     text: str
@@ -29,7 +29,7 @@ _SHARE = Range(lambda x: 0 <= x <= 1, "a number from 0 to 1")
 _NUMBERS = {
     "gamma": _SHARE,
     "tau": _SHARE,
-    # beyond 1 the clip of the ratio has no lower end
+    # above 1 the clipped ratio has no lower bound
     "e_clip": Range(lambda x: 0 < x <= 1, "a number above 0 and at most 1"),
     "learning_rate": _NOT_NEGATIVE,
     "kl_threshold": _POSITIVE,
@@ -54,7 +54,7 @@ _SWITCHES = (
 
 
 def check_ranges(params: Mapping[str, Any]) -> None:
-    """Raise ValueError for a value of the wrong kind or out of range, naming its key; keys may be absent."""
+    """Raise ValueError for a value of the wrong type or out of range, naming its key; keys may be absent."""
     config = params["config"]
     given = config.get("reward_shaper")
     shaper = {f"reward_shaper.{key}": x for key, x in given.items()} if isinstance(given, dict) else {}

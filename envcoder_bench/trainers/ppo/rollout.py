@@ -1,4 +1,4 @@
-"""What is remembered of a rollout, and how it is cut into minibatches."""
+"""Storage of a rollout, and its batch for learning."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ StepIndex = Union[
 
 @dataclass
 class Rollout:
-    """What K groups of n environments met in T steps.
+    """T steps of K groups of n environments.
 
     ``obs`` ``(K, n, T, D)``; ``actions`` and the policy's mean ``mus`` ``(K, n, T, A)``; ``values`` (denormalized),
-    ``rewards``, ``dones`` and ``time_outs`` ``(K, n, T)``: step t earned rewards[t], and ended the episode where
-    dones[t]; ``last_values`` ``(K, n)`` of the observations after the last step. Environments come before time, so a
-    group's samples are a view ``(K, n * T, ...)`` in rl_games' order.
+    ``rewards``, ``dones`` and ``time_outs`` ``(K, n, T)``: step t has the reward rewards[t], and ended the episode
+    where dones[t]; ``last_values`` ``(K, n)`` of the observations after the last step. Environments precede time, so
+    that a group's samples are a view ``(K, n * T, ...)`` in rl_games' order.
     """
 
     obs: Tensor
@@ -46,7 +46,7 @@ class Rollout:
     ) -> Rollout:
         """Allocate a rollout with the device and dtype of ``like``.
 
-        ``answers`` ``(3, K, n, T)`` may be given: where the environment's rewards, dones and time_outs will be found.
+        ``answers`` ``(3, K, n, T)``, if given, is the storage of rewards, dones and time_outs.
         """
         answers = like.new_zeros(3, groups, num_envs, steps) if answers is None else answers
         obs, actions, mus = (like.new_zeros(groups, num_envs, steps, d) for d in (obs_dim, action_dim, action_dim))
@@ -70,11 +70,11 @@ def take(all_steps: Tensor, dim: int, t: StepIndex) -> Tensor:
 
 @dataclass
 class Batch:
-    """A rollout made ready for learning: N = n * T samples per group, environment by environment.
+    """A rollout prepared for learning: N = n * T samples per group, environment by environment.
 
-    ``obs`` ``(K, N, D)``; ``actions`` ``(K, N, A)``; ``neglogp`` and, normalized where asked, ``values``, ``returns``
+    ``obs`` ``(K, N, D)``; ``actions`` ``(K, N, A)``; ``neglogp`` and (normalized if enabled) ``values``, ``returns``
     and ``advantages`` ``(K, N)``. ``mus`` ``(K, N, A)`` and ``sigmas``, a ``(K, 1, A)`` for each minibatch (sigma does
-    not depend on the sample), are the policy's last seen output, from which the next divergence is measured.
+    not depend on the sample), are the policy's last output, from which the next divergence is measured.
     ``obs_factors`` normalize the observations of each minibatch of each mini epoch.
     """
 
@@ -89,6 +89,6 @@ class Batch:
     obs_factors: list[Factors] = field(default_factory=list)
 
     def rows(self, index: int) -> slice:
-        """Samples of one minibatch: a contiguous block."""
+        """Return the samples of a minibatch, a contiguous block."""
         size = self.obs.shape[1] // len(self.sigmas)
         return slice(index * size, (index + 1) * size)

@@ -1,4 +1,4 @@
-"""Grouped PPO behind the trainer's contract: learns for many groups what rl_games' A2CAgent learns for one."""
+"""The trainer of grouped PPO, which is equivalent to one rl_games A2CAgent per group."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from envcoder_bench.trainers.ppo.rollout import StepIndex
 
 
 class GroupedPPO(Trainer):
-    """Trains the groups in blocks: on CPU one for each group, on CUDA as few as there is memory for.
+    """Trains the groups in blocks: on CPU one for each group, on CUDA as few as the memory allows.
 
-    ``params`` are those of an rl_games YAML; ``minibatch_size`` (or ``num_minibatches``) counts for one group. A
-    constructor sets torch's precision of float32 products for the whole process, to ``matmul_precision``.
+    ``params`` are those of an rl_games YAML; ``minibatch_size`` (or ``num_minibatches``) is that of one group. The
+    constructor sets torch's precision of float32 products, ``matmul_precision``, for the whole process.
 
     Statistics: ``kl``, ``learning_rate``, ``entropy``, ``policy_loss``, ``value_loss`` and ``bounds_loss``.
 
     Attributes:
-        epoch: iterations that were learned from.
+        epoch: number of iterations trained.
 
     Raises:
-        ValueError: the params ask for what grouped training cannot do; names key and remedy.
+        ValueError: the params have an unsupported feature; names key and remedy.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class GroupedPPO(Trainer):
         self.horizon = hp.horizon_length
         groups, n, widest = layout.num_groups, layout.envs_per_group, (max(obs_dims), max(action_dims))
         on_cpu = device.type == "cpu"
-        # on CPU a learner per group: a product of matrices may round differently in a larger batch
+        # on CPU a learner per group, because matrix products may round differently in a larger batch
         slices = cut_blocks(groups, 1 if on_cpu else learner_bytes(*widest, n, params).groups_at_once)
         self._answers = torch.zeros(3, groups, n, self.horizon, device=device)  # rewards, dones, time-outs
         self.blocks = [
@@ -60,20 +60,20 @@ class GroupedPPO(Trainer):
             for own in slices
         ]
         self._noise = new_noise(self.blocks, self.horizon)
-        # on CPU the blocks learn side by side
+        # on CPU the blocks learn in parallel
         self._threads = ThreadPoolExecutor(usable_cpus(), initializer=_prepare_worker) if on_cpu else None
-        self._buffers = threading.local()  # of each thread: what an update works in
-        # observations and step of the rollout, where graphs find them
+        self._buffers = threading.local()  # one buffer for updates per thread
+        # fixed tensors of observations and the step of the rollout, which graphs read
         self._seen = torch.zeros(groups, n, widest[0], device=device)
         self._device_step = torch.zeros(1, dtype=torch.int64, device=device)
         self._action_width = widest[1]
         self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
         self._act_next = CapturedFunction(self._act_and_count, device, self._pool)
-        # a linear schedule computes its values on the host, which a graph would freeze
+        # a linear schedule computes its values on the host, which cannot be captured
         pool = None if hp.lr_schedule == "linear" else self._pool
         self._updates = [CapturedFunction(partial(self._update, block), device, pool) for block in self.blocks]
         self.epoch = 0
-        self._step = 0  # of the rollout
+        self._step = 0  # step of the rollout
         self._alive = [True] * groups
         self._dead = torch.zeros(groups, dtype=torch.bool, device=device)
 
@@ -101,17 +101,17 @@ class GroupedPPO(Trainer):
         return self._act(self._step) if self._pool is None else self._act_next()
 
     def _look(self, obs: Tensor) -> None:
-        """Put observations where acting and updating look for them."""
+        """Copy observations to the buffer that acting and updating read."""
         if self._pool is None:
             self._seen = self._layout.split(obs)
         else:
             self._seen.copy_(self._layout.split(obs))
 
     def _act(self, t: StepIndex) -> Tensor:
-        """Sample step t's actions ``(num_envs, act_max)``, as the environment takes them."""
+        """Sample step t's actions ``(num_envs, act_max)`` for the environment."""
         actions = self._seen.new_zeros(*self._seen.shape[:2], self._action_width)
         for block in self.blocks:
-            if block.active or self._pool is not None:  # a graph goes on as it was captured
+            if block.active or self._pool is not None:  # captured graphs include dead groups
                 block.act(t, self._seen, self._noise[block.noise_key], actions)
         return self._clip(self._layout.merge(actions))
 
@@ -174,8 +174,8 @@ class GroupedPPO(Trainer):
         states = state["learners"]
         if len(states) != len(self.blocks):
             raise ValueError(
-                f"the checkpoint holds {len(states)} learners and this run has {len(self.blocks)}: go on with the"
-                " same candidates and seeds, on the same kind of device (CPU or CUDA)"
+                f"the checkpoint has {len(states)} learners and this run has {len(self.blocks)}: resume with the same"
+                " candidates and seeds, on the same kind of device (CPU or CUDA)"
             )
         for block, own in zip(self.blocks, states):
             block.learner.load_state_dict(own)
@@ -183,7 +183,7 @@ class GroupedPPO(Trainer):
 
 
 def _prepare_worker() -> None:
-    """Set up a thread that updates learners."""
+    """Configure a thread that updates learners."""
     torch.set_num_threads(1)
-    # saturated units and idle weights breed numbers below 1e-38, on which a CPU multiplies a hundred times slower
+    # saturated units and idle weights give denormal numbers, which a CPU multiplies a hundred times slower
     torch.set_flush_denormal(True)

@@ -1,4 +1,4 @@
-"""Two Triton kernels for what torch would do in many passes over memory; CUDA only, and torch does without them."""
+"""Two Triton kernels for operations that take torch many passes over memory. CUDA only; torch is the fallback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-try:  # torch for CUDA on Linux brings it
+try:  # part of torch for CUDA on Linux
     import triton  # type: ignore[import-not-found]
     import triton.language as tl  # type: ignore[import-not-found]
 except ImportError:
@@ -15,7 +15,7 @@ except ImportError:
 
 
 def usable(x: Tensor) -> bool:
-    """Whether these kernels can work on tensors like x."""
+    """Return whether these kernels support tensors like x."""
     return triton is not None and x.is_cuda and x.dtype == torch.float32
 
 
@@ -52,10 +52,10 @@ def elu_linear_backward(grad: Tensor, weight: Tensor, y: Tensor, out: Tensor) ->
     """Differentiate ELU and the linear layer after it in one pass: ``out = (grad @ weight.mT) * elu'(y)``.
 
     Args:
-        grad: ``(K, N, out)`` by the layer's output.
+        grad: ``(K, N, out)``, gradient by the layer's output.
         weight: ``(K, in, out)``.
-        y: ``(K, N, in)`` the layer's input, ELU's value.
-        out: ``(K, N, in)``. Of all tensors rows may be apart, and K may be missing.
+        y: ``(K, N, in)``, the layer's input, ELU's value.
+        out: ``(K, N, in)``. Rows of all tensors may have gaps, and K may be missing.
     """
     grad, weight, y, out = (x if x.dim() == 3 else x.unsqueeze(0) for x in (grad, weight, y, out))
     groups, rows, columns = out.shape
@@ -92,7 +92,7 @@ def adam(
     params: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, clip: Tensor, step_size: Tensor, epsilon: Tensor,
     alive: Tensor | None, weight_decay: float, beta1: float, beta2: float,
 ) -> None:  # fmt: skip
-    """Do Adam's step on ``(K, P)`` tensors in one pass.
+    """Apply Adam's update to ``(K, P)`` tensors in one pass.
 
     Args:
         clip, step_size: ``(K,)``, float32.
