@@ -172,4 +172,4 @@ def _vary(
         if made is not None:
             genome = made[0]
             changes.append(made[1])
-    return genome.pruned(), changes, names
+    return genome.pruned(population[parent]), changes, names

@@ -130,9 +130,15 @@ class Genome:
         """A copy with other texts in some places; raises Unsuitable where that is no Python."""
         return Genome(self._applied(edits), self.types, prune=False)
 
-    def pruned(self) -> Genome:
-        """A copy without what no function needs. Raises Unsuitable."""
-        return Genome(self.source, self.types)
+    def pruned(self, before: Genome) -> Genome:
+        """A copy without what no function needs, and without docstrings of what it changes. Raises Unsuitable."""
+        edits: list[Edit] = []
+        for name, mine in self.definitions.items():
+            old = before.function(name)
+            if isinstance(mine, ast.FunctionDef) and old is not None and _said(mine) != _said(old):
+                told = ast.get_docstring(mine)
+                edits += [self._lines(mine.body[0])] if told and told == ast.get_docstring(old) else []
+        return Genome(self._applied(edits), self.types)
 
     def without(self, names: Iterable[str]) -> Genome:
         """A copy that lacks some definitions. Raises Unsuitable."""

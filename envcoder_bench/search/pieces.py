@@ -89,7 +89,8 @@ def _below(genome: Genome, function: ast.FunctionDef, node: ast.expr, line: int)
         return several([below(node.args[1]), below(node.args[2])])  # the other one is what holds in a special case
     if callee(node) == "sum" and node.args:
         return _summed(function, node.args[0], line)
-    return below(_argument(node)) if callee(node) in _PASS_ON and (node.args or _is_method(node)) else []
+    of = [node.func.value] if isinstance(node.func, ast.Attribute) else []  # x.f(...), or the module of torch.f(x, ...)
+    return several([below(x) for x in [*of, *node.args[:1]]]) if callee(node) in _PASS_ON else []
 
 
 def _summed(function: ast.FunctionDef, node: ast.AST, line: int) -> list[Piece]:
@@ -134,16 +135,6 @@ def callee(call: ast.AST) -> str:
     """``f`` of ``a.b.f(...)`` and of ``f(...)``; empty for what is no call."""
     f = call.func if isinstance(call, ast.Call) else None
     return f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else ""
-
-
-def _is_method(call: ast.Call) -> bool:
-    of = call.func.value if isinstance(call.func, ast.Attribute) else None
-    return of is not None and not (isinstance(of, (ast.Name, ast.Attribute)) and "torch" in ast.dump(of))
-
-
-def _argument(call: ast.Call) -> ast.expr:
-    """What ``torch.f(x, ...)`` or ``x.f(...)`` is of."""
-    return call.func.value if isinstance(call.func, ast.Attribute) and _is_method(call) else call.args[0]
 
 
 def _label(genome: Genome, node: ast.expr) -> str:

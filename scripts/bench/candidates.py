@@ -8,7 +8,6 @@ reads its inputs as parameters bound by name, the others from ``state_dict``.
 
 from __future__ import annotations
 
-import ast
 import random
 import re
 from pathlib import Path
@@ -34,15 +33,6 @@ def write_candidates(folder: Path, count: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for candidate in make_candidates(count):
         (folder / candidate.file).write_text(candidate.source, encoding="utf-8")
-
-
-def structure(source: str) -> str:
-    """A candidate without its numbers and texts: two files with one structure differ only in constants."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and not isinstance(node.value, str):
-            node.value = 0
-    return ast.dump(ast.Module(body=tree.body[1:], type_ignores=[]))  # the docstring holds the number
 
 
 def _source(k: int) -> str:

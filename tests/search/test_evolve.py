@@ -175,6 +175,14 @@ def test_starts_are_the_first_proposals_and_no_others():
     assert not any(p.origin.startswith("start") for p in later)
 
 
+def test_a_start_that_failed_is_varied_where_there_is_nothing_else():
+    torque = "def compute_torque(actions):\n    return 2.0 * actions\n"
+    proposer = EvolveProposer(["compute_torque"], {"mine": torque})
+    failed = Attempt("r1_00", 1, torque, status="failed", error="mine.py:1: out of luck")
+    made = proposer.propose(Archive([failed], baselines("Anymal")), 2, 3)
+    assert len(made) == 3 and all(p.parents == ("mine",) for p in made)
+
+
 @pytest.mark.parametrize(
     "source, message",
     [

@@ -72,7 +72,7 @@ def shares(reward):
 def changed(mutation, made, seed, name="compute_reward"):
     """The genome after a mutation, and what this did; the same genome where it does not apply."""
     after, told = mutation(made, name, Random(seed)) or (made, "")
-    return after.pruned(), told
+    return after.pruned(made), told
 
 
 @pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
@@ -164,7 +164,7 @@ def test_a_whole_function_comes_with_its_action_width():
     donor = genome("ACTION_DIM = 3\n\n\ndef compute_dof_target(action):\n    return 2.0 * action\n")
     made, told = vary.take_function(host, donor, "donor", Random(0))
     assert told == "compute_dof_target of donor"
-    text = made.pruned().source
+    text = made.pruned(host).source
     assert "ACTION_DIM = 3" in text and "compute_torque" not in text and "compute_reward" in text
 
 
@@ -263,6 +263,13 @@ def test_layout_and_comments_stay():
         old, new = source.splitlines(), made.source.splitlines()
         assert len(old) == len(new) and sum(x != y for x, y in zip(old, new)) == 1
         assert made.titled("It.").startswith('"""It."""\n\nimport torch\n') and "\u00fcber" in made.source
+
+
+def test_what_changed_no_longer_says_what_it_was():
+    source = 'def f(x):\n    """Says x."""\n    return x\n\n\n'
+    source += 'def compute_reward(a):\n    """Two a."""\n    return 2.0 * f(a)\n'
+    made = changed(vary.scale_number, genome(source), 0)[0]
+    assert "Two a" not in made.source and "Says x" in made.source
 
 
 def test_what_nothing_reads_goes():
