@@ -132,6 +132,8 @@ class LeggedDriver(Driver):
         numbers = task.cfg.normalization
         self.clip_actions, self.clip_observations = float(numbers.clip_actions), float(numbers.clip_observations)
         self.dt, self.max_episode_length = float(task.dt), int(task.max_episode_length)
+        if not getattr(task, "custom_origins", True):
+            task.env_origins.zero_()  # on a plane they are a grid, whose places depend on how many environments there are
 
     def act(self, actions: Tensor) -> None:
         with self._without("reset_idx", "post_physics_step"):
