@@ -133,7 +133,7 @@ class LeggedDriver(Driver):
         self.clip_actions, self.clip_observations = float(numbers.clip_actions), float(numbers.clip_observations)
         self.dt, self.max_episode_length = float(task.dt), int(task.max_episode_length)
         if not getattr(task, "custom_origins", True):
-            task.env_origins.zero_()  # on a plane they are a grid, whose places depend on how many environments there are
+            task.env_origins.zero_()  # a grid on a plane: a place in it depends on how many environments there are
 
     def act(self, actions: Tensor) -> None:
         with self._without("reset_idx", "post_physics_step"):

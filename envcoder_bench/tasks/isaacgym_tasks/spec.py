@@ -144,6 +144,8 @@ def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
     if lost:
         log.warning("%s: its PPO config has %s, which grouped training leaves out", address, ", ".join(lost))
     kept = {key: network[key] for key in ("mlp", "space") if key in network}
+    if config.get("lr_schedule") == "constant":
+        config = {**config, "lr_schedule": "identity"}  # rl_games has both words
     left_out = ("central_value_config", "player", "mixed_precision", "use_diagnostics")
     return {"params": {"network": kept, "config": {k: v for k, v in config.items() if k not in left_out}}}
 
