@@ -92,6 +92,12 @@ def build_parser() -> Parser:
         help="nobody has read the candidates: check and trace them in a confined process, and run only what was traced",
     )
     add_fitness(what)
+    what.add_argument(
+        "--isolate",
+        choices=("process",),
+        help="train each candidate by itself, in a process of its own, one after the other: for tasks of Isaac Gym code"
+        " that mix environments (docs/isaacgym.md)",
+    )
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines beside the candidates")
 
     add_files(what)
@@ -120,6 +126,7 @@ def config_overrides(args: argparse.Namespace) -> list[str]:
         "baseline": args.baseline,
         "untrusted": "true" if args.untrusted else None,
         "baselines": "false" if args.no_baselines else None,
+        "isolate": args.isolate,
         "profile": "true" if args.profile else None,
     }
     return [*as_words({**common_overrides(args), **own}), *args.overrides]
@@ -176,14 +183,14 @@ def _main(words: list[str]) -> int:
         return _describe(args.task, config_overrides(args))
     if args.check:
         return _check(args)
-    from envcoder_bench.console import Console, resumable, show
+    from envcoder_bench.console import Console, finish, resumable
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
     gc.freeze()  # what was imported stays: the collector need not look at it again
-    console = Console(names_folder=not args.resume)
+    console = Console(names_folder=not args.resume, one_process_a_wave=True)
     with resumable():
         if args.resume:
-            return show(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
+            return finish(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
         result = evaluate.evaluate(
             args.task,
             args.candidates,
@@ -194,7 +201,7 @@ def _main(words: list[str]) -> int:
             reporter=console,
             stop=console.stop,
         )
-    return show(result)
+        return finish(result)
 
 
 if __name__ == "__main__":
