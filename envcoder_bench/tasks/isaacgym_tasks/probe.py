@@ -16,7 +16,7 @@ from envcoder_bench.tasks.isaacgym_tasks.driver import make_driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
-from envcoder_bench.tasks.isaacgym_tasks.task import make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.isaac_task import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
 from envcoder_bench.tasks.sim_task import PROGRESS, actions
 
@@ -47,8 +47,7 @@ def probe(source: Source) -> Facts:
         scene = Scene(gym, task.sim, NUM_ENVS, source.address)
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            driver.reset(torch.arange(NUM_ENVS))
-            driver.observe()
+            driver.first()
             before, numbers = _values(task), tensors.constants_of(task, NUM_ENVS)
             for step in range(3):
                 driver.act(2.0 * torch.rand(NUM_ENVS, driver.num_actions) - 1.0)

@@ -70,8 +70,7 @@ class IsaacTask(Task):
         self._draws.wrap(self.isaac)
         self.driver: Driver = make_driver(self.isaac, self._gym)
         with self._draws.call("reset", None, True):  # some tasks make tensors where they observe
-            self.driver.reset(torch.arange(num_envs, device=self.device))
-            self.driver.observe()
+            self.driver.first()
         self.scene = Scene(self._gym, self.isaac.sim, num_envs, self.source.address)
         self.num_dofs, self.dt = self.scene.num_dofs, self.driver.dt
         self.dof_names, self.body_names = self.scene.dof_names, self.scene.body_names
