@@ -51,6 +51,9 @@ class Driver:
         length = getattr(task, "max_episode_length", None)
         self.max_episode_length = int(task.cfg["env"]["episodeLength"] if length is None else length)
 
+    def place(self, lanes: Tensor) -> None:
+        """Put environments where they are in a group alone, if that depends on how many there are."""
+
     def act(self, actions: Tensor) -> None:
         """Apply actions ``(num_envs, num_actions)`` and simulate one control step."""
         with self._without("reset_idx"):
@@ -161,6 +164,14 @@ class LeggedDriver(Driver):
         self.dt, self.max_episode_length = float(task.dt), int(task.max_episode_length)
         if not getattr(task, "custom_origins", True):
             task.env_origins.zero_()  # a grid on a plane: a place in it depends on how many environments there are
+
+    def place(self, lanes: Tensor) -> None:
+        """Put environments on the terrain as a group of theirs alone would be."""
+        task = self.task
+        if getattr(task, "custom_origins", False) and hasattr(task, "terrain_types"):
+            share = (int(lanes.max()) + 1) / task.cfg.terrain.num_cols
+            task.terrain_types.copy_(torch.div(lanes, share, rounding_mode="floor"))
+            task.env_origins.copy_(task.terrain_origins[task.terrain_levels, task.terrain_types])
 
     def act(self, actions: Tensor) -> None:
         with self._without("reset_idx", "post_physics_step"):

@@ -168,6 +168,7 @@ class IsaacTask(Task):
             if _writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
                 own = x.reshape(self.num_envs, row.repeats, *x.shape[1:])[lanes]
                 x.copy_(own.reshape(x.shape))
+        self.driver.place(lanes)
         self.scene.make_alike(lanes)
         self._first = self.get_state()
 
