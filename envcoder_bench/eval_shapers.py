@@ -47,6 +47,8 @@ examples:
   COMMAND --task Anymal --check
   # what candidates of a task find in state_dict, what they may define, and what fitness measures
   COMMAND --task Ant --describe
+  # a task of a checkout of IsaacGymEnvs, named by ISAACGYMENVS_PATH
+  COMMAND --task isaacgymenvs:Ant --candidates my_rewards/
   # go on with a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
 
@@ -58,7 +60,11 @@ or written; 130 stopped by Ctrl-C (128 + its number for another signal), resumab
 def build_parser() -> Parser:
     parser = Parser("eval-shapers", __doc__ or "", EPILOG)
     what = parser.add_argument_group("what to evaluate")
-    what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole")
+    what.add_argument(
+        "--task",
+        help="the robot task: a name, e.g. Anymal; the folder or module:Class of your own; or a task of Isaac Gym code,"
+        " isaacgymenvs:NAME, legged_gym:NAME or file.py:Class (docs/isaacgym.md)",
+    )
     what.add_argument(
         "--describe", action="store_true", help="print the task's state, functions and fitness, and do nothing else"
     )

@@ -119,7 +119,7 @@ class Driver:
             observe()
 
     def _refresh_base(self) -> None:
-        """Compute what legged tasks observe of the base: they leave that of the last episode in the next one's start."""
+        """Compute what legged tasks observe of the base: they leave that of the last episode in a new one."""
         task = self.task
         if not all(hasattr(task, name) for name in ("root_states", "gravity_vec", *_BASE)):
             return

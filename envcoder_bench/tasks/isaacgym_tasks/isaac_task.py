@@ -31,6 +31,11 @@ def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: st
     config = {key: value for key, value in _as_dict(cfg).items() if key != "name" or "name" in source.config}
     if "name" in config:
         config["name"] = source.config["name"]
+    if config.get("task", {}).get("randomize"):
+        raise ValueError(
+            f"{source.address}: task.randomize is True, but domain randomization is not available here: give"
+            " task.task.randomize=false"
+        )
     draws = Draws(num_envs, torch.device(device))
     with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True):
         task = source.make(config, num_envs, device)
