@@ -47,8 +47,6 @@ examples:
   COMMAND --task Anymal --check
   # what candidates of a task find in state_dict, what they may define, and what fitness measures
   COMMAND --task Ant --describe
-  # a task of a checkout of IsaacGymEnvs, named by ISAACGYMENVS_PATH
-  COMMAND --task isaacgymenvs:Ant --candidates my_rewards/
   # go on with a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
 

@@ -171,7 +171,9 @@ class LeggedDriver(Driver):
         if getattr(task, "custom_origins", False) and hasattr(task, "terrain_types"):
             share = (int(lanes.max()) + 1) / task.cfg.terrain.num_cols
             task.terrain_types.copy_(torch.div(lanes, share, rounding_mode="floor"))
-            task.env_origins.copy_(task.terrain_origins[task.terrain_levels, task.terrain_types])
+            origins = task.terrain_origins[task.terrain_levels, task.terrain_types]
+            task.root_states[:, :3] += origins - task.env_origins  # the curriculum measures how far they have come
+            task.env_origins.copy_(origins)
 
     def act(self, actions: Tensor) -> None:
         with self._without("reset_idx", "post_physics_step"):

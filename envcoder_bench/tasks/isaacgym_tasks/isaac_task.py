@@ -10,7 +10,7 @@ from typing import Any, Callable, ClassVar, Mapping
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
@@ -203,7 +203,7 @@ class IsaacTask(Task):
             self.driver.act(actions)
             ends = self.driver.judge(self._progress)
         except Exception as error:
-            raise RuntimeError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
+            raise UserError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
         self._progress += 1
         self._sync()
         self.state["reset_buf"].copy_(ends)
@@ -232,7 +232,7 @@ class IsaacTask(Task):
             with self._draws.call("observe", None, True):
                 self.driver.observe()
         except Exception as error:
-            raise RuntimeError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
+            raise UserError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
         kept.restore(mask)
         self._progress.masked_fill_(mask, 0)
         self._sync()
