@@ -22,6 +22,7 @@ from envcoder_bench.command_line import (
     as_words,
     common_overrides,
     shown_messages,
+    take_config,
 )
 from envcoder_bench.core.errors import Stopped, UserError, user_input
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
@@ -142,6 +143,7 @@ def _main(argv: Sequence[str] | None) -> int:
                 "who writes the candidates? Give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help"
             )
         if not args.resume:
+            take_config(args)
             with user_input():
                 check_task_name(args.task)
         return _search(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.run.run_result import RunResult
 
 log = logging.getLogger(__name__)
+NEXT_PROCESS = "the next candidate's process"
 _HANG_UP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
@@ -27,14 +29,16 @@ class Console(Reporter):
 
     Args:
         names_folder: whether to print the run's folder when it begins.
+        one_process_a_wave: stop an isolated run after every wave, for ``finish`` to go on in another process.
 
     Attributes:
         stop: the StopRequest for the runs, which a signal calls while a wave trains. At other times signals have their
             default effect, so that Ctrl-C interrupts a file with an endless loop.
     """
 
-    def __init__(self, names_folder: bool = True) -> None:
+    def __init__(self, names_folder: bool = True, one_process_a_wave: bool = False) -> None:
         self.stop = StopRequest()
+        self._one_process_a_wave, self._isolated = one_process_a_wave, False
         self._names_folder = names_folder
         self._progress: Progress | None = None
         self._handlers: dict[signal.Signals, Any] = {}
@@ -42,6 +46,11 @@ class Console(Reporter):
     def run_began(self, folder: Path) -> None:
         if self._names_folder:
             log.info("folder: %s", shown(folder))
+        if self._one_process_a_wave:
+            import yaml
+
+            config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+            self._isolated = config.get("isolate") == "process"
 
     def wave_began(self, number: int, waves: int, iteration: int, iterations: int) -> None:
         self._progress = Progress(iterations, iteration, wave=number, waves=waves)
@@ -57,6 +66,8 @@ class Console(Reporter):
         self._progress = None
         for name, handler in self._handlers.items():
             signal.signal(name, handler)
+        if self._isolated:
+            self.stop(NEXT_PROCESS)
 
     def _ask_to_stop(self, number: int, _frame: Any) -> None:
         if number != _HANG_UP:  # a closing terminal may send two, from the system and from the shell
@@ -89,6 +100,20 @@ def resumable() -> Iterator[None]:
         if stop.folder is not None:
             how = f"go on with: {resume_command(stop.folder)}"
         raise KeyboardInterrupt(f"stopped{f' {stop}' if str(stop) else ''}; {how}") from None
+
+
+def finish(result: RunResult) -> int:
+    """As ``show``; an isolated run goes on with its next wave in a new process, in the place of this one."""
+    if result.complete or result.stopped_by != NEXT_PROCESS:
+        return show(result)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parent.parent), *_python_path()])
+    os.execv(sys.executable, [sys.executable, "-m", "envcoder_bench.eval_shapers", "--resume", str(result.folder)])
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
 def show(result: RunResult) -> int:

@@ -58,7 +58,11 @@ or written; 130 stopped by Ctrl-C (128 + its number for another signal), resumab
 def build_parser() -> Parser:
     parser = Parser("eval-shapers", __doc__ or "", EPILOG)
     what = parser.add_argument_group("what to evaluate")
-    what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole")
+    what.add_argument(
+        "--task",
+        help="the robot task: a name, e.g. Anymal; the folder or module:Class of your own; or a task of Isaac Gym code,"
+        " isaacgymenvs:NAME, legged_gym:NAME or file.py:Class (docs/isaacgym.md)",
+    )
     what.add_argument(
         "--describe", action="store_true", help="print the task's state, functions and fitness, and do nothing else"
     )
@@ -92,6 +96,12 @@ def build_parser() -> Parser:
         help="for candidates that nobody has read: check and trace them in a confined process, and run only the traces",
     )
     add_fitness(what)
+    what.add_argument(
+        "--isolate",
+        choices=("process",),
+        help="train each candidate by itself, in a process of its own, one after the other: for tasks of Isaac Gym code"
+        " that mix environments (docs/isaacgym.md)",
+    )
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines")
 
     add_files(what)
@@ -120,6 +130,7 @@ def config_overrides(args: argparse.Namespace) -> list[str]:
         "baseline": args.baseline,
         "untrusted": "true" if args.untrusted else None,
         "baselines": "false" if args.no_baselines else None,
+        "isolate": args.isolate,
         "profile": "true" if args.profile else None,
     }
     return [*as_words({**common_overrides(args), **own}), *args.overrides]
@@ -176,14 +187,14 @@ def _main(words: list[str]) -> int:
         return _describe(args.task, config_overrides(args))
     if args.check:
         return _check(args)
-    from envcoder_bench.console import Console, resumable, show
+    from envcoder_bench.console import Console, finish, resumable
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
-    console = Console(names_folder=not args.resume)
+    console = Console(names_folder=not args.resume, one_process_a_wave=True)
     with resumable():
         if args.resume:
-            return show(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
+            return finish(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
         result = evaluate.evaluate(
             args.task,
             args.candidates,
@@ -194,7 +205,7 @@ def _main(words: list[str]) -> int:
             reporter=console,
             stop=console.stop,
         )
-    return show(result)
+        return finish(result)
 
 
 if __name__ == "__main__":

@@ -192,7 +192,8 @@ def _joint(element: ET.Element, links: dict[str, Link], path: Path) -> Joint:
     axis, limit, dynamics = element.find("axis"), element.find("limit"), element.find("dynamics")
     direction = np.array([1.0, 0.0, 0.0] if axis is None else _numbers(axis.get("xyz", "1 0 0")))
     limits = None
-    if kind != "continuous" and limit is not None:
+    # ANYmal's files have limits of effort and velocity alone, and bend their joints
+    if kind != "continuous" and limit is not None and {"lower", "upper"} & set(limit.keys()):
         limits = (_number(limit, "lower", 0.0), _number(limit, "upper", 0.0))
     return Joint(
         name=name,

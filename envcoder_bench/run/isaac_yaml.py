@@ -76,7 +76,7 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
         raise UserError(f"--task_config {file} is for {own['name']}, and --task is {task}")
     if own.get("task.randomize") is True and not foreign:
         raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
-    used, ignored = used_keys(task_class), ignored_keys(task_class)
+    used, ignored = used_keys(task_class), () if foreign else ignored_keys(task_class)
     values = {key: value for key, value in own.items() if covers(used, key) and key != "name"}
     without = [key for key in ignored if any(covers((key,), one) for one in own) and not covers(tuple(values), key)]
     for key in own:

@@ -128,8 +128,8 @@ class MemoryPlanner:
         """
         for group in groups:
             self._refuse_beyond(_widths(group), group.name)
-        waves: list[list[Group]] = []
-        for count in range(1, len(groups) + 1):
+        waves: list[list[Group]] = [[group] for group in groups] if self._cfg.get("isolate") else []
+        for count in range(1, len(groups) + 1) if not waves else ():
             waves = split(groups, count)
             if max(map(self._needed, waves)) <= self.available:
                 break

@@ -1,5 +1,7 @@
 """Tasks of Isaac Gym code as tasks of the registry, on a pendulum in the style of IsaacGymEnvs."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,45 @@ def test_a_task_that_mixes_environments_is_found_out():
     measured = measure_isolation(cfg, human, other, steps=5, iterations=1)
     assert not measured.clean and measured.rollout == 1
     assert "differs from step 1" in str(measured)
+
+
+FITNESS = '''"""Pointing: 0 to 1"""
+def compute_fitness(dof_pos, commands):
+    return 0.5 + 0.5 * torch.cos(dof_pos[:, 0] - commands[:, 0])
+'''
+
+
+@pytest.mark.slow
+def test_an_isolated_run_gives_each_candidate_a_process(tmp_path):
+    """The task mixes environments; by itself a candidate learns the same whatever others the run has."""
+    (tmp_path / "fitness.py").write_text(FITNESS)
+    for name in ("one", "two"):
+        factor = {"one": 1.0, "two": -1.0}[name]
+        (tmp_path / f"{name}.py").write_text(f"def compute_reward(rew_buf):\n    return {factor} * rew_buf\n")
+
+    def rows(folder, *names):
+        words = [f"--task={COUPLED}", "--candidates", *(f"{name}.py" for name in names), "--fitness", "fitness.py"]
+        words += ["--no_baselines", "--isolate", "process", "--learning_iterations", "2", "--output_dir", folder]
+        words += [*SETTINGS, "evaluation.points=1", "evaluation.num_envs=4", "evaluation.final_episodes=4"]
+        command = [sys.executable, "-m", "envcoder_bench.eval_shapers", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        lines = (tmp_path / folder / "results.csv").read_text().splitlines()[1:]
+        return {line.split(",")[0]: line.split(",")[3] for line in lines}, done.stderr
+
+    both, said = rows("both", "one", "two")
+    alone, _ = rows("alone", "two")
+    assert set(both) == {"one", "two"} and both["two"] == alone["two"]
+    assert said.count("open implementation on MuJoCo") == 2  # of each process
+
+
+def test_a_tasks_own_fault_in_a_step_is_one_line():
+    cfg = config()
+    env = environment(cfg, groups(cfg)[0])
+    env.reset()
+    env.task.isaac.weights = [1.0]
+    with pytest.raises(UserError, match=r"pendulum.py:\d+: IndexError: list index out of range"):
+        list(played(env, 1))
 
 
 def test_a_checkpoint_goes_on_as_if_uninterrupted():

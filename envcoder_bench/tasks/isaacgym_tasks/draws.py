@@ -54,7 +54,8 @@ class _Rows(stream.use):
             self.owner.shared.add(self.owner.inside[-1])
             first = 0 if self.rows is None or not len(self.rows) else int(self.rows[0])
             return _signed(int(seed) + int(self.owner.seeds[first]) * _SPREAD), rows
-        return seed + self.owner.seeds[own].unsqueeze(1) * _SPREAD, self.owner.lanes[own]
+        seeds, lanes = (x[own].to(device) for x in (self.owner.seeds, self.owner.lanes))
+        return seed + seeds.unsqueeze(1) * _SPREAD, lanes
 
 
 _SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits

@@ -14,6 +14,9 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
+from envcoder_bench.torch_utils import quat_rotate_inverse
+
+_BASE = ("base_quat", "base_lin_vel", "base_ang_vel", "projected_gravity")
 
 
 class Driver:
@@ -47,6 +50,9 @@ class Driver:
         self.dt = float(task.sim_params.dt) * self.repeats
         length = getattr(task, "max_episode_length", None)
         self.max_episode_length = int(task.cfg["env"]["episodeLength"] if length is None else length)
+
+    def place(self, lanes: Tensor) -> None:
+        """Put environments where they are in a group alone, if that depends on how many there are."""
 
     def act(self, actions: Tensor) -> None:
         """Apply actions ``(num_envs, num_actions)`` and simulate one control step."""
@@ -92,12 +98,36 @@ class Driver:
         getattr(self.task, self.clock)[env_ids] = 0
         self.task.reset_buf[env_ids] = 0
 
+    def first(self) -> None:
+        """Begin the first episodes. Some tasks can observe only after a step."""
+        everyone = torch.arange(self.num_envs, device=self.device)
+        self.reset(everyone)
+        try:
+            self.observe()
+        except (AttributeError, RuntimeError, IndexError, TypeError):
+            self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
+            self.judge(torch.zeros_like(everyone))
+            self.reset(everyone)
+            self.observe()
+
     def observe(self) -> None:
         """Compute the observations of the state as it is now."""
         self.refresh()
+        self._refresh_base()
         observe = getattr(self.task, "compute_observations", None) or getattr(self.task, "_compute_observations", None)
         if observe is not None:
             observe()
+
+    def _refresh_base(self) -> None:
+        """Compute what legged tasks observe of the base: they leave that of the last episode in a new one."""
+        task = self.task
+        if not all(hasattr(task, name) for name in ("root_states", "gravity_vec", *_BASE)):
+            return
+        roots = task.root_states
+        turn = roots[:, 3:7]
+        vectors = (roots[:, 7:10], roots[:, 10:13], task.gravity_vec)
+        for name, x in zip(_BASE, (turn, *(quat_rotate_inverse(turn, vector) for vector in vectors))):
+            getattr(task, name).copy_(x)
 
     def refresh(self) -> None:
         """Read everything that was acquired anew."""
@@ -132,6 +162,18 @@ class LeggedDriver(Driver):
         numbers = task.cfg.normalization
         self.clip_actions, self.clip_observations = float(numbers.clip_actions), float(numbers.clip_observations)
         self.dt, self.max_episode_length = float(task.dt), int(task.max_episode_length)
+        if not getattr(task, "custom_origins", True):
+            task.env_origins.zero_()  # a grid on a plane: a place in it depends on how many environments there are
+
+    def place(self, lanes: Tensor) -> None:
+        """Put environments on the terrain as a group of theirs alone would be."""
+        task = self.task
+        if getattr(task, "custom_origins", False) and hasattr(task, "terrain_types"):
+            share = (int(lanes.max()) + 1) / task.cfg.terrain.num_cols
+            task.terrain_types.copy_(torch.div(lanes, share, rounding_mode="floor"))
+            origins = task.terrain_origins[task.terrain_levels, task.terrain_types]
+            task.root_states[:, :3] += origins - task.env_origins  # the curriculum measures how far they have come
+            task.env_origins.copy_(origins)
 
     def act(self, actions: Tensor) -> None:
         with self._without("reset_idx", "post_physics_step"):
@@ -139,25 +181,10 @@ class LeggedDriver(Driver):
 
     def observe(self) -> None:
         self.refresh()
-        task = self.task
-        if all(hasattr(task, name) for name in ("base_quat", "base_lin_vel", "base_ang_vel", "projected_gravity")):
-            # legged_gym leaves those of the last episode in the first observation of the next one
-            roots = task.root_states
-            task.base_quat[:] = roots[:, 3:7]
-            for name, vectors in (
-                ("base_lin_vel", roots[:, 7:10]),
-                ("base_ang_vel", roots[:, 10:13]),
-                ("projected_gravity", task.gravity_vec),
-            ):
-                getattr(task, name)[:] = _into_frame(task.base_quat, vectors)
-        task.compute_observations()
-
-
-def _into_frame(quat: Tensor, vector: Tensor) -> Tensor:
-    """Vectors of the world in the frame of a quaternion xyzw, ``(n, 3)``."""
-    from envcoder_bench.torch_utils import quat_rotate_inverse
-
-    return quat_rotate_inverse(quat, vector)
+        self._refresh_base()
+        if getattr(self.task.cfg.terrain, "measure_heights", False):
+            self.task.measured_heights = self.task._get_heights()
+        self.task.compute_observations()
 
 
 def make_driver(task: Any, gym: GymProxy) -> Driver:

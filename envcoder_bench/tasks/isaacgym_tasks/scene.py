@@ -130,6 +130,20 @@ class Scene:
                     properties["driveMode"] = np.where(properties["stiffness"] > 0, POS, properties["driveMode"])
                 self._gym.set_actor_dof_properties(env, actor, properties)
 
+    def make_alike(self, lanes: Tensor) -> None:
+        """Give every environment the frictions and masses of the environment whose number is its lane."""
+        gym, first = self._gym, lanes.tolist()
+        for actor in self._actors:
+            shapes = [[s.friction for s in gym.get_actor_rigid_shape_properties(env, actor)] for env in self._envs]
+            bodies = [[b.mass for b in gym.get_actor_rigid_body_properties(env, actor)] for env in self._envs]
+            for k, lane in enumerate(first):
+                if shapes[k] != shapes[lane]:
+                    own = gym.get_actor_rigid_shape_properties(self._envs[lane], actor)
+                    gym.set_actor_rigid_shape_properties(self._envs[k], actor, own)
+                if bodies[k] != bodies[lane]:
+                    own = gym.get_actor_rigid_body_properties(self._envs[lane], actor)
+                    gym.set_actor_rigid_body_properties(self._envs[k], actor, own, False)
+
     def get_state(self) -> dict[str, Tensor]:
         """What the simulation goes on from. With another engine than this project's: positions and velocities."""
         engine = getattr(self._sim, "engine", None)

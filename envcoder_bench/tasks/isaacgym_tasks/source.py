@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import re
 from dataclasses import dataclass
@@ -151,6 +152,9 @@ def _legged_gym(address: str, name: str) -> Source:
     folders = () if folder is None else (folder,)
     with isaac_imports(*folders), settings_kept():
         try:
+            importlib.import_module(
+                "legged_gym.envs"
+            )  # first, for its own imports are circular; it registers the tasks
             from legged_gym.utils import helpers  # type: ignore[import-not-found]
             from legged_gym.utils.task_registry import task_registry  # type: ignore[import-not-found]
         except Exception as error:

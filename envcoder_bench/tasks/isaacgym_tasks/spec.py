@@ -17,9 +17,9 @@ from torch import Tensor
 
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
+from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
 from envcoder_bench.tasks.isaacgym_tasks.source import Source, find_source
-from envcoder_bench.tasks.isaacgym_tasks.task import SOLVED, IsaacTask
 from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
@@ -144,6 +144,8 @@ def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
     if lost:
         log.warning("%s: its PPO config has %s, which grouped training leaves out", address, ", ".join(lost))
     kept = {key: network[key] for key in ("mlp", "space") if key in network}
+    if config.get("lr_schedule") == "constant":
+        config = {**config, "lr_schedule": "identity"}  # rl_games has both words
     left_out = ("central_value_config", "player", "mixed_precision", "use_diagnostics")
     return {"params": {"network": kept, "config": {k: v for k, v in config.items() if k not in left_out}}}
 

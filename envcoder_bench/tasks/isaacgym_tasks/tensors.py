@@ -96,9 +96,12 @@ class Unmasked:
             if now.dim() == 0 or len(own) != now.shape[0]:  # it had a row for each environment by chance
                 continue
             own = own.view(-1, *[1] * (now.dim() - 1))
-            now.copy_(torch.where(own, now, self._saved[id(before)][1]))
+            whole = torch.where(own, now, self._saved[id(before)][1])
+            if before.is_inference():  # nobody may write to it any more
+                write(self._task, place, whole)
+                continue
+            before.copy_(whole)  # views of the tensor that was there stay right
             if now is not before:
-                before.copy_(now)  # views of the tensor that was there stay right
                 write(self._task, place, before)
 
 

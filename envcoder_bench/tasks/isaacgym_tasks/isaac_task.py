@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from types import SimpleNamespace
 from typing import Any, Callable, ClassVar, Mapping
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.core import noise, stream
-from envcoder_bench.core.errors import near_matches
+from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
@@ -22,6 +22,7 @@ from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
 
 ENV_BYTES = 160 * 1024  # of one environment in the physics engine, about; its tensors come on top
+_NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # of actors and bodies in the whole simulation
 SOLVED = "solved_before"  # the state's key of a fitness that counts once
 
 
@@ -30,7 +31,13 @@ def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: st
     config = {key: value for key, value in _as_dict(cfg).items() if key != "name" or "name" in source.config}
     if "name" in config:
         config["name"] = source.config["name"]
-    with isaac_imports(*source.folders), proxied() as made, stream.seeded(noise.stream_seed(0, 0, 0), device):
+    if config.get("task", {}).get("randomize"):
+        raise ValueError(
+            f"{source.address}: task.randomize is True, but domain randomization is not available here: give"
+            " task.task.randomize=false"
+        )
+    draws = Draws(num_envs, torch.device(device))
+    with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True):
         task = source.make(config, num_envs, device)
     if not made:
         raise ValueError(f"{source.address} acquires no gym: it is no task of Isaac Gym")
@@ -68,8 +75,7 @@ class IsaacTask(Task):
         self._draws.wrap(self.isaac)
         self.driver: Driver = make_driver(self.isaac, self._gym)
         with self._draws.call("reset", None, True):  # some tasks make tensors where they observe
-            self.driver.reset(torch.arange(num_envs, device=self.device))
-            self.driver.observe()
+            self.driver.first()
         self.scene = Scene(self._gym, self.isaac.sim, num_envs, self.source.address)
         self.num_dofs, self.dt = self.scene.num_dofs, self.driver.dt
         self.dof_names, self.body_names = self.scene.dof_names, self.scene.body_names
@@ -93,6 +99,7 @@ class IsaacTask(Task):
         self.constants = {key: found[key] for key in self.constant_names if key in found}
         self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
         self.default_state = {key: x.clone() for key, x in self.state.items() if key in self.scene.keys}
+        self._first = self.get_state()
         everyone = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         self.attach(
             EnvGroups(
@@ -105,7 +112,6 @@ class IsaacTask(Task):
             )
         )
         self._begun: Tensor | None = None
-        self._first = self.get_state()
 
     def _make_state(self) -> None:
         for key, place in self.keys.items():
@@ -150,6 +156,26 @@ class IsaacTask(Task):
         self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)
+        self._make_groups_alike()
+
+    def _make_groups_alike(self) -> None:
+        """Give every environment what the task's making drew or placed for the first one of its lane.
+
+        Frictions, masses, origins and terrain levels are then those that a group meets alone.
+        """
+        lanes = self._groups.lanes
+        if bool((lanes == torch.arange(self.num_envs, device=self.device)).all()):
+            return
+        for place, row in self.rows.items():
+            x = tensors.read(self.isaac, place)
+            if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != self.num_envs * row.repeats:
+                continue
+            if _writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
+                own = x.reshape(self.num_envs, row.repeats, *x.shape[1:])[lanes]
+                x.copy_(own.reshape(x.shape))
+        self.driver.place(lanes)
+        self.scene.make_alike(lanes)
+        self._first = self.get_state()
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self._gym.effort = effort
@@ -177,7 +203,7 @@ class IsaacTask(Task):
             self.driver.act(actions)
             ends = self.driver.judge(self._progress)
         except Exception as error:
-            raise RuntimeError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
+            raise UserError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
         self._progress += 1
         self._sync()
         self.state["reset_buf"].copy_(ends)
@@ -206,7 +232,7 @@ class IsaacTask(Task):
             with self._draws.call("observe", None, True):
                 self.driver.observe()
         except Exception as error:
-            raise RuntimeError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
+            raise UserError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
         kept.restore(mask)
         self._progress.masked_fill_(mask, 0)
         self._sync()
@@ -298,7 +324,7 @@ class IsaacTask(Task):
                 attribute, _, entry = name.partition(".")
                 place = (attribute, entry)
                 own = tensors.read(self.isaac, place)
-                if isinstance(own, Tensor) and own.shape == x.shape and 0 not in own.stride():
+                if isinstance(own, Tensor) and own.shape == x.shape and _writable(own):
                     own.copy_(x)
                 else:
                     tensors.write(self.isaac, place, x.to(self.device, copy=True))
@@ -322,6 +348,10 @@ def _exact(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
         elif isinstance(value, (bool, int)) and abs(value) < 2**62:
             made[name] = torch.tensor(value)
     return made
+
+
+def _writable(x: Tensor) -> bool:
+    return 0 not in x.stride() and not x.is_inference()
 
 
 def _numel(shape: tuple[int, ...]) -> int:
