@@ -167,6 +167,15 @@ def add_fitness(group: Any) -> None:
     )
 
 
+def take_config(args: argparse.Namespace) -> None:
+    """Make ``--task_config`` a part of the task's address where the task is a Python file, which has no other YAML."""
+    from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK, FILE
+
+    match = FILE.fullmatch(args.task or "")
+    if match and not match["config"] and args.task_config is not None:
+        args.task, args.task_config = f"{args.task}{CONFIG_MARK}{args.task_config}", None
+
+
 def common_overrides(args: argparse.Namespace) -> dict[str, object]:
     """Return the values of the flags above as keys of cfg/config.yaml; None for flags that were not given."""
     if args.gpu_id is not None and args.device not in (None, "auto"):

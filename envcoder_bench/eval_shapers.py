@@ -23,6 +23,7 @@ from envcoder_bench.command_line import (
     command,
     common_overrides,
     listed,
+    take_config,
 )
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
@@ -168,6 +169,7 @@ def _main(words: list[str]) -> int:
     elif not args.task:
         raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
     else:
+        take_config(args)
         with user_input():
             check_task_name(args.task)
     if args.describe:

@@ -138,10 +138,18 @@ def quat_unit(a: Tensor) -> Tensor:
 
 
 def quat_apply(a: Tensor, b: Tensor) -> Tensor:
-    """Rotate vectors ``(..., 3)`` by unit quaternions ``(..., 4)``: v + w t + u x t with t = 2 u x v."""
+    """Rotate vectors ``(..., 3)`` by unit quaternions ``(..., 4)``: v + w t + u x t with t = 2 u x v.
+
+    Quaternions of another number of dimensions, such as ``(n * points, 4)`` for vectors ``(n, points, 3)``, are taken
+    in the vectors' order.
+    """
+    shape = b.shape
+    if a.dim() != b.dim():
+        a, b = a.reshape(-1, 4), b.reshape(-1, 3)
     u = a[..., :3]
     t = 2.0 * torch.cross(u, b, dim=-1)
-    return b + a[..., 3:] * t + torch.cross(u, t, dim=-1)
+    turned = b + a[..., 3:] * t + torch.cross(u, t, dim=-1)
+    return turned.view(shape) if b.dim() != len(shape) else turned
 
 
 def quat_rotate(q: Tensor, v: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ MEASUREMENTS = {
     "scaling": ("scaling", "training, bare physics, memory and startup for numbers of candidates"),
     "processes": ("processes", "several processes at once, each training one candidate"),
     "dispatch": ("dispatch", "microseconds per call of a candidate function, batched and in a Python loop"),
-    "learner": ("learner", "acting and learning, all candidates in one batch and in a loop of modules"),
-    "startup": ("startup", "eval_shapers.py from the command to its first iteration"),
-    "run": ("startup", "a whole run of eval_shapers.py"),
+    "learner": ("learner", "acting and learning, all candidates in one batch and one after another"),
+    "startup": ("startup", "a run from the command to its first iteration"),
+    "run": ("startup", "a whole run"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
     "finer": ("finer", "what a policy is worth when the physics takes finer steps than it was trained with"),
 }
@@ -98,7 +98,6 @@ def build_parser() -> argparse.ArgumentParser:
         option(name, "--warmup", 3, "iterations before, which compile and capture")
     added["scaling"].add_argument("--dispatch", action="store_true", help="time the candidate functions too")
     option("learner", "--loop_candidates", 0, "", help="candidates in the loop, fewer if it is slow (default: all)")
-    option("learner", "--loop_iterations", 1, "iterations of the loop after its first one")
     option("run", "--iterations", 300, "iterations")
     added["learning"].add_argument("--task", required=True, help="e.g. Ant")
     option("learning", "--candidates", ["human", "unshaped"], "baselines", nargs="+", choices=["human", "unshaped"])

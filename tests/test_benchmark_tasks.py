@@ -13,7 +13,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import benchmark as script  # noqa: E402
-from bench import finer, learning, records, scaling, task_plots, task_tables  # noqa: E402
+from bench import finer, learning, plots, records, scaling, task_tables  # noqa: E402
 from bench.report import report  # noqa: E402
 from bench.session import Session  # noqa: E402
 from bench.tables import table  # noqa: E402
@@ -206,12 +206,12 @@ def test_curves_are_told_apart_and_fit_their_picture():
     alone = [point("Ant", "human", 1, [2.0, 3.0], together="human", policies=2)]
     other = [point("Ant", name, 1, [0.1, 0.2], together=name) for name in ("a", "b")]
     own = task_tables.curves(ant() + alone + other)
-    looks = task_plots._looks(own)
+    looks = plots._looks(own)
     assert len({(look["color"], look["linestyle"]) for look in looks}) == len({look["label"] for look in looks}) == 5
-    low, high = task_plots._limits(own, 5.0)
+    low, high = plots._limits(own, 5.0)
     assert low < 0.0 and high > 6.0  # the best mean
     failed = [[point("Ant", "human", 1, [None, None])], [point("Ant", "unshaped", 1, [0.0, 0.0])]]
-    low, high = task_plots._limits(failed, None)
+    low, high = plots._limits(failed, None)
     assert low < 0.0 < high < 10.0
 
 

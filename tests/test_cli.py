@@ -67,7 +67,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole --max_memory 0", "--max_memory must be a size such as 24GiB"),
         ("--task Cartpole --max_memory it's", "must be a size such as 24GiB, 24000MB or 24 (GiB), got it's"),
         ("--task Cartpole --max_memory 1MB", "one candidate with 256 environments needs about"),
-        ("--task Cartpole max_memory=1MB", "lower --num_envs_per_candidate or raise --max_memory"),
+        ("--task Cartpole max_memory=1MB", "the program alone takes 655 MiB: raise --max_memory"),
         (
             "--task Cartpole shaper_types=[compute_rewrd]",
             "unknown shaper type 'compute_rewrd' (did you mean compute_reward",

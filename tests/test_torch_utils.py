@@ -247,3 +247,8 @@ def test_a_row_does_not_depend_on_its_neighbours_and_the_helpers_trace():
     graph = make_fx(everything)(q, p, v)
     assert torch.equal(graph(p, q, v), everything(p, q, v))
     torch.testing.assert_close(everything(q[7:8], p[7:8], v[7:8]), whole[7:8])
+
+
+def test_quaternions_in_another_shape_are_taken_in_the_vectors_order():
+    q, v = torch.nn.functional.normalize(torch.randn(5, 7, 4), dim=-1), torch.randn(5, 7, 3)
+    torch.testing.assert_close(tu.quat_apply(q.view(35, 4), v), tu.quat_apply(q, v))

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import envcoder_bench
 from envcoder_bench.compile.program import Node, Output, Program
+from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.tasks.registry import outside_tasks
@@ -33,12 +34,6 @@ _KNOWN_MODULES = {
     "__future__", "abc", "collections", "contextlib", "copy", "dataclasses", "enum", "envcoder_bench", "functools",
     "itertools", "logging", "math", "numbers", "numpy", "operator", "torch", "typing", "typing_extensions", "warnings",
 }  # fmt: skip
-
-
-def cache_folder() -> Path:
-    """Return the folder of the cache."""
-    root = os.environ.get("ENVCODER_BENCH_CACHE")
-    return Path(root) if root else Path.home() / ".cache" / "envcoder_bench"
 
 
 class ProgramCache:

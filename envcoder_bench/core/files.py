@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
@@ -89,3 +90,13 @@ def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> N
         raise ValueError(f"{flag} {shown} already holds a {kind}; go on with it by --resume, or give a new folder")
     if names:
         raise ValueError(f"{flag} {shown} is not empty; give a new folder")
+
+
+def stamped_folder(parent: str, name: str) -> Path:
+    """``parent/<name>_<time>``, with a number behind it where two are made in one second."""
+    path = first = Path(parent) / f"{name}_{time.strftime('%Y%m%d-%H%M%S')}"
+    count = 1
+    while path.exists():
+        count += 1
+        path = first.with_name(f"{first.name}_{count}")
+    return path

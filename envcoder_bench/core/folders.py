@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -11,3 +12,9 @@ def project_folder(name: str) -> Path:
     """Return the path of ``cfg`` or ``user_functions``: beside the package in a checkout, inside it in a wheel."""
     beside = _PACKAGE.parent / name
     return beside if beside.is_dir() else _PACKAGE / name
+
+
+def cache_folder() -> Path:
+    """Where results of earlier processes are kept: ``ENVCODER_BENCH_CACHE``, or ``~/.cache/envcoder_bench``."""
+    root = os.environ.get("ENVCODER_BENCH_CACHE")
+    return Path(root) if root else Path.home() / ".cache" / "envcoder_bench"

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 Counter = Union[int, Tensor]  # a Tensor (0-d int64, on the device) where the value changes inside a captured graph
+# how many lanes, counted from 0, or which ones: int64 ``(n,)``; then a seed may be ``(n, 1)``, one for each lane
+Lanes = Union[int, Tensor]
 
 PURPOSES = 16  # number of purposes; two different purposes never share random numbers
 # exploration; commands and draws while functions are loaded and checked. The other purposes are in shaping/kinds.py
@@ -45,14 +47,15 @@ def _mix_numpy(x: np.ndarray) -> np.ndarray:
     return x ^ (x >> _SHIFTS[31])
 
 
-def _hash(seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, device: torch.device) -> Tensor:
+def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: torch.device) -> Tensor:
     """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on the sizes."""
-    if device.type == "cpu" and isinstance(seed, int) and isinstance(step, int):
+    if device.type == "cpu" and isinstance(seed, int) and isinstance(step, int) and isinstance(lanes, int):
         return _hash_numpy(seed, step * PURPOSES + purpose, lanes, columns)
     golden = _SIGNED[_GOLDEN]
     key = _mix(torch.zeros((), dtype=torch.int64, device=device) + seed + golden)
     key = _mix(key + step * PURPOSES + purpose + golden)
-    lane = torch.arange(1, lanes + 1, dtype=torch.int64, device=device).unsqueeze(1)
+    lane = torch.arange(lanes, dtype=torch.int64, device=device) if isinstance(lanes, int) else lanes
+    lane = lane.unsqueeze(1) + 1
     column = torch.arange(1, columns + 1, dtype=torch.int64, device=device)
     return _mix(_mix(key + lane * golden) + column * golden)
 
@@ -68,7 +71,7 @@ def _hash_numpy(seed: int, counter: int, lanes: int, columns: int) -> Tensor:
 
 
 def uniform(
-    seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, device: str | torch.device = "cpu"
+    seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: str | torch.device = "cpu"
 ) -> Tensor:
     """Draw uniform numbers in [0, 1): ``(lanes, columns)`` float32."""
     bits = _shift_right(_hash(seed, step, purpose, lanes, columns, torch.device(device)), 40)
@@ -76,7 +79,7 @@ def uniform(
 
 
 def normal(
-    seed: Counter, step: Counter, purpose: int, lanes: int, columns: int, device: str | torch.device = "cpu"
+    seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: str | torch.device = "cpu"
 ) -> Tensor:
     """Draw standard normal numbers, ``(lanes, columns)`` float32, by the Box-Muller transform."""
     bits = _hash(seed, step, purpose, lanes, columns, torch.device(device))
@@ -89,7 +92,7 @@ def integers(
     seed: Counter,
     step: Counter,
     purpose: int,
-    lanes: int,
+    lanes: Lanes,
     columns: int,
     low: int,
     high: int,

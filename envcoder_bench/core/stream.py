@@ -51,6 +51,10 @@ class use:  # lower case, because it reads as a statement: with stream.use(seed,
         self.calls += 1
         return _signed(self.seed + offset) if isinstance(self.seed, int) else self.seed + offset
 
+    def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
+        """Seed and lanes of the next call, which draws for ``rows`` environments."""
+        return self.next_seed(), rows
+
 
 def _signed(x: int) -> int:
     return (x + (1 << 63)) % (1 << 64) - (1 << 63)
@@ -73,7 +77,8 @@ def uniform(shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
     if stream is None:
         return torch.rand(tuple(shape), device=device)
     lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
-    return noise.uniform(stream.next_seed(), stream.step, stream.purpose, lanes, columns, device).reshape(tuple(shape))
+    seed, which = stream.next(lanes, device)
+    return noise.uniform(seed, stream.step, stream.purpose, which, columns, device).reshape(tuple(shape))
 
 
 def normal(shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
@@ -82,7 +87,8 @@ def normal(shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
     if stream is None:
         return torch.randn(tuple(shape), device=device)
     lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
-    return noise.normal(stream.next_seed(), stream.step, stream.purpose, lanes, columns, device).reshape(tuple(shape))
+    seed, which = stream.next(lanes, device)
+    return noise.normal(seed, stream.step, stream.purpose, which, columns, device).reshape(tuple(shape))
 
 
 def integers(low: int, high: int, shape: Sequence[int], device: str | torch.device = "cpu") -> Tensor:
@@ -91,7 +97,8 @@ def integers(low: int, high: int, shape: Sequence[int], device: str | torch.devi
     if stream is None:
         return torch.randint(low, high, tuple(shape), device=device)
     lanes, columns = (shape[0], math.prod(shape[1:])) if len(shape) else (1, 1)
-    drawn = noise.integers(stream.next_seed(), stream.step, stream.purpose, lanes, columns, low, high, device)
+    seed, which = stream.next(lanes, device)
+    drawn = noise.integers(seed, stream.step, stream.purpose, which, columns, low, high, device)
     return drawn.reshape(tuple(shape))
 
 

@@ -14,7 +14,7 @@ from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
-from envcoder_bench.tasks.base import Task
+from envcoder_bench.tasks.base import EnvGroups, Task
 
 
 class GroupedVecTask:
@@ -48,9 +48,28 @@ class GroupedVecTask:
             self.views[group]["actions"] = self.actions[layout.slice(group), :width]
         self.dispatch = Dispatcher(layout, shapings, self.views, task.constants, task, self.group_seeds, self.device)
         self.stats = EpisodeStats(layout, self.device)
+        self._attach(shapings)
         effort = torch.tensor([shaping.effort for shaping in shapings], device=self.device)
         task.set_drive_mode(layout.per_env(effort))
         self.step_count = 0
+
+    def _attach(self, shapings: Sequence[Shaping]) -> None:
+        """Tell the task what the groups are."""
+        layout = self.layout
+
+        def per_env(values: Sequence[Any]) -> Tensor:
+            return layout.per_env(torch.tensor(values, device=self.device))
+
+        self.task.attach(
+            EnvGroups(
+                seeds=per_env(self.group_seeds),
+                lanes=torch.arange(layout.envs_per_group, device=self.device).repeat(layout.num_groups),
+                actions=self.actions,
+                commands=per_env(["command" in shaping.functions for shaping in shapings]),
+                initial_states=per_env(["initial_state" in shaping.functions for shaping in shapings]),
+                goals=per_env(["goal" in shaping.functions for shaping in shapings]),
+            )
+        )
 
     # one control step
 
@@ -97,6 +116,7 @@ class GroupedVecTask:
         limit = self.task.clip_actions
         torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
         command = self.dispatch.command(self.actions, self.step_count, mask)
+        self.task.step_count = self.step_count
         with span("physics"):
             self.task.step(command)
         self.progress_buf += 1
@@ -109,14 +129,17 @@ class GroupedVecTask:
     def begin_all(self, step_count: int) -> Tensor:
         """Restart every environment with the random numbers of ``step_count`` and return the observations."""
         self.step_count = step_count
+        self.task.restart()
         return self.reset()
 
     def begin_episodes(self, mask: Tensor) -> None:
         """Begin episodes where ``mask`` ``(num_envs,)`` is True, and set a new goal where the task requests one."""
+        self.task.step_count = self.step_count
         ask = self.device.type == "cpu"  # CUDA resets by mask, without a sync
         if not ask or bool(mask.any()):
             self.progress_buf.masked_fill_(mask, 0)
             self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
+            self.task.prepare_reset(mask)
             self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})
         if self.task.new_goal is not None:
             mask = mask | self.task.new_goal

@@ -164,7 +164,7 @@ class Stage:
                 rows.copy_(self.rest[key][self.layout.slice(group)])
 
     def non_finite(self) -> dict[int, int]:
-        """Return the number of non-finite entries of each group with any; one reduction if none has (syncs CUDA)."""
+        """Count NaN and infinities of each group that has any; one reduction if none has (syncs CUDA)."""
         # a sum is the cheapest test; a sum of finite numbers may overflow, hence the exact test below
         if all(math.isfinite(self.buffers[key].sum().item()) for key in self._floating):
             return {}

@@ -22,10 +22,11 @@ from envcoder_bench.isaacgym.properties import (
     TendonProperties,
     body_properties,
 )
-from envcoder_bench.isaacgym.transforms import Transform, pose_object
+from envcoder_bench.isaacgym.transforms import Transform, pose_array, pose_object
 from envcoder_bench.isaacgym.urdf import AssetError, Joint, Shape
 
 _HINGE, _SLIDE, _FREE = (int(t) for t in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE, 0))
+_MESH = int(mujoco.mjtGeom.mjGEOM_MESH)
 _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_AFFINE)
 
 
@@ -47,6 +48,7 @@ class Asset:
         self.options = copy.deepcopy(options)
         self.fixed = bool(options.fix_base_link)
         self.sensors: list[tuple[int, Transform]] = []
+        self._bodies: list[RigidBodyProperties] | None = None
         tell_ignored("AssetOptions", options.ignored())
         try:
             self.model = self.rooted().compile()
@@ -81,12 +83,27 @@ class Asset:
         return spec
 
     def body_properties(self) -> list[RigidBodyProperties]:
-        """Return mass, centre and inertia of each body."""
-        m = self.model
-        return [
-            body_properties(m.body_mass[b], m.body_ipos[b], m.body_iquat[b], m.body_inertia[b])
-            for b in range(1, m.nbody)
-        ]
+        """Return mass, centre and inertia of each body: a copy."""
+        if self._bodies is None:
+            m = self.model
+            parts = (m.body_mass, m.body_ipos, m.body_iquat, m.body_inertia)
+            self._bodies = [body_properties(*(part[b] for part in parts)) for b in range(1, m.nbody)]
+        return copy.deepcopy(self._bodies)
+
+    def structure(self) -> tuple:
+        """Return what must agree of two assets that different environments hold in the same place.
+
+        Sizes, places, masses and properties may differ, of meshes only those that are the same file's.
+        """
+        m, o = self.model, self.options
+        meshes = [m.mesh(int(d)).name if t == _MESH else "" for t, d in zip(m.geom_type, m.geom_dataid)]
+        kinds = (m.body_parentid, m.geom_type, m.geom_bodyid, m.geom_contype, m.geom_conaffinity, m.jnt_type)
+        frames = [(body, tuple(pose_array(pose))) for body, pose in self.sensors]
+        return (
+            *(tuple(values.tolist()) for values in kinds),
+            *(tuple(names) for names in (self.body_names, self.dof_names, self.tendon_names, meshes, frames)),
+            (self.fixed, o.disable_gravity, o.max_linear_velocity, o.max_angular_velocity),
+        )
 
     def rest_poses(self) -> list[Transform]:
         """Return the bodies' poses in the root's frame where all joints are at zero."""

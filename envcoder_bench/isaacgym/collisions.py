@@ -1,4 +1,4 @@
-"""Which shapes may touch: Isaac Gym's groups and filters as MuJoCo's contype and conaffinity.
+"""Which shapes may touch: Isaac Gym's groups and filters, within an actor as MuJoCo's contype and conaffinity.
 
 In Isaac Gym two shapes of one environment touch if their actors' groups are equal or one is -1, and if their filters
 have no bit in common. MuJoCo's masks have the opposite polarity: a bit in common lets two geoms touch. So shapes that
@@ -46,24 +46,30 @@ def may_touch(a: ShapeClass, b: ShapeClass) -> bool:
     return (max(a.filter, 0) & max(b.filter, 0)) == 0
 
 
-def masks(classes: Sequence[ShapeClass]) -> dict[ShapeClass, tuple[int, int]]:
-    """Return ``(contype, conaffinity)`` for each class, so that exactly the pairs that may touch have a bit in common.
+def masks(actors: Sequence[Sequence[ShapeClass]]) -> list[dict[ShapeClass, tuple[int, int]]]:
+    """Return ``(contype, conaffinity)`` of the classes of each actor's shapes.
+
+    Exactly the pairs of one actor that may touch have a bit in common, and no shapes of two actors have.
 
     Raises:
-        NotImplementedError: more than 31 pairs of classes may touch.
+        NotImplementedError: the actors need more than 31 bits.
     """
-    distinct = list(dict.fromkeys(classes))
-    contype, conaffinity = dict.fromkeys(distinct, 0), dict.fromkeys(distinct, 0)
-    pairs = [(a, b) for k, a in enumerate(distinct) for b in distinct[k:] if may_touch(a, b)]
-    # classes with the same partners can share one bit: all partners of a class get it at once
-    partners: dict[ShapeClass, frozenset[ShapeClass]] = {
-        a: frozenset(b for b in distinct if may_touch(a, b)) for a in distinct
-    }
-    groups = list(dict.fromkeys(p for p in partners.values() if p))
-    if len(groups) > MAX_BITS:
-        raise NotImplementedError(f"{len(pairs)} pairs of collision classes may touch; at most {MAX_BITS} masks exist")
-    for bit, group in enumerate(groups):
-        for a in distinct:
-            contype[a] |= (partners[a] == group) << bit
-            conaffinity[a] |= (a in group) << bit
-    return {a: (contype[a], conaffinity[a]) for a in distinct}
+    assigned, used = [], 0
+    for shapes in actors:
+        distinct = list(dict.fromkeys(shapes)) if len(shapes) > 1 else []
+        # classes with the same partners share one bit: all partners of a class get it at once
+        partners = {a: frozenset(b for b in distinct if may_touch(a, b)) for a in distinct}
+        groups = list(dict.fromkeys(p for p in partners.values() if p))
+        contype, conaffinity = dict.fromkeys(shapes, 0), dict.fromkeys(shapes, 0)
+        for bit, group in enumerate(groups, start=used):
+            for a in distinct:
+                contype[a] |= (partners[a] == group) << bit
+                conaffinity[a] |= (a in group) << bit
+        used += len(groups)
+        assigned.append({a: (contype[a], conaffinity[a]) for a in contype})
+    if used > MAX_BITS:
+        raise NotImplementedError(
+            f"the shapes of {len(actors)} actors that may touch shapes of their own actor need {used} masks; at most "
+            f"{MAX_BITS} exist"
+        )
+    return assigned

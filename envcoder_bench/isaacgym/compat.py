@@ -29,7 +29,9 @@ NUMPY_NAMES = {
     "unicode_": np.str_,
 }
 # modules that single tasks import at their top, beside what everything needs
-OPTIONAL = ("pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay")
+OPTIONAL = (
+    "pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay", "tkinter"
+)  # fmt: skip
 
 
 class Missing(ModuleType):
@@ -74,11 +76,11 @@ def old_code() -> Iterator[None]:
     finders: list[MetaPathFinder] = []
     if find_spec("gym") is None and find_spec("gymnasium") is not None:
         finders.append(Redirect("gym", "gymnasium"))
-    stubs = [name for name in OPTIONAL if find_spec(name) is None]
+    stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]
     finders.append(_Stubs(stubs))
     for name, value in added.items():
         setattr(np, name, value)
-    sys.meta_path += finders
+    sys.meta_path[:0] = finders  # Python may come with tkinter and without its library
     try:
         yield
     finally:

@@ -13,6 +13,14 @@ from torch import Tensor
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import ActorPlace, Layout
+from envcoder_bench.isaacgym.numerics import (
+    dofs_above,
+    drives,
+    first_state,
+    least_weights,
+    mass_addresses,
+    principal_axes,
+)
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.isaacgym.transforms import pose_array
 from envcoder_bench.sim.mujoco_log import collected
@@ -35,6 +43,8 @@ class CpuEngine(Engine):
         self.velocity_targets = torch.zeros(self.num_envs, self.num_dofs)
         self.efforts = torch.zeros(self.num_envs, self.num_dofs)
         self.forces = torch.zeros(self.num_envs, self.num_bodies, 6)
+        self.blown = torch.zeros(self.num_envs, dtype=torch.bool)
+        self.dof_actors = torch.from_numpy(layout.dof_actors)
 
         self._batch = batch = Batch(model, self.num_envs, num_threads or usable_cpus())
         batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
@@ -49,6 +59,8 @@ class CpuEngine(Engine):
         self._force_range = batch.expand("actuator_forcerange")
         self._stiffness, self._damping = batch.expand("jnt_stiffness"), batch.expand("dof_damping")
         self._armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
+        self._gravity = batch.expand("opt.gravity")
+        self._least_weights = least_weights(model)
         self._outputs: dict[str, np.ndarray] = {}
         self._constants_changed = True  # the armature counts in them
 
@@ -59,69 +71,60 @@ class CpuEngine(Engine):
         self._inertia = np.broadcast_to(model.body_inertia, (self.num_envs, model.nbody, 3))
         self._iquat = np.broadcast_to(model.body_iquat, (self.num_envs, model.nbody, 4))
         self._sensor_frames = [(layout.bodies[body], pose_array(pose)) for body, pose in layout.sensors]
-        for k, place in enumerate(layout.places):
-            self._put(np.arange(self.num_envs), place, poses[:, k])
-        lower, upper = model.jnt_range[layout.dof_joint].T
-        limited = model.jnt_limited[layout.dof_joint].astype(bool)
-        # joints start at zero, or at the limit next to it
-        self._qpos[:, layout.dof_qpos] = np.where(limited, np.clip(0.0, lower, upper), 0.0)
+        qpos, mocap_pos, mocap_quat = first_state(layout, poses)
+        self._qpos[...] = qpos
+        if self._mocap is not None:
+            self._mocap[0][...], self._mocap[1][...] = mocap_pos, mocap_quat
         self._first_state = batch.state.copy()
         batch.forward(stage=_VEL)
+        self._stepped = batch.state.copy()
         self._contact = np.zeros((self.num_envs, self.num_bodies, 3))
         self._force = np.zeros((self.num_envs, self.num_dofs))
-        self._sensor = np.zeros((self.num_envs, len(layout.sensors), 6))
+        self._accelerations, self._sensor = (np.zeros((self.num_envs, len(layout.sensors), 6)) for _ in "12")
 
     def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         rows = slice(None) if env is None else env
         joints, qvel = self._layout.dof_joint[dofs], self._layout.dof_qvel[dofs]
-        mode = properties["driveMode"]
-        position, velocity = mode == DOF_MODE_POS, mode == DOF_MODE_VEL
-        driven = position | velocity
-        stiffness, damping = properties["stiffness"].astype(float), properties["damping"].astype(float)
+        new = drives(properties)
         for name in self._drive:
             self._drive[name][rows, dofs] = properties[name]
-        # a drive is an actuator: force = ctrl - stiffness q - damping qdot, within the effort limit
-        self._bias[rows, dofs, 1] = np.where(position, -stiffness, 0.0)
-        self._bias[rows, dofs, 2] = np.where(driven, -damping, 0.0)
-        limit = np.where(driven, np.minimum(np.abs(properties["effort"]), 1e30), 1e30)
-        self._force_range[rows, dofs] = np.stack([-limit, limit], axis=-1)
-        # without a drive both act on the joint, as a spring to zero and a damper
-        if env is None:
-            self._spring(slice(None), joints, qvel, np.where(driven, 0.0, stiffness), np.where(driven, 0.0, damping))
-        else:
-            self._spring(env, joints, qvel, np.where(driven, 0.0, stiffness), np.where(driven, 0.0, damping))
-        self._armature[rows, qvel] = properties["armature"]
-        lower, upper = properties["lower"].astype(float), properties["upper"].astype(float)
-        self._range[rows, joints] = np.stack([lower, np.maximum(upper, lower + 1e-6)], axis=-1)
-        limit = properties["velocity"].astype(float)
-        self._max_velocity[rows, dofs] = np.where(limit > 0, limit, np.inf)
-        self._constants_changed = True
-
-    def _spring(self, rows, joints: np.ndarray, qvel: np.ndarray, stiffness: np.ndarray, damping: np.ndarray) -> None:
-        for field, ids, values in ((self._stiffness, joints, stiffness), (self._damping, qvel, damping)):
+        self._bias[rows, dofs, 1], self._bias[rows, dofs, 2] = new.bias_position, new.bias_velocity
+        self._force_range[rows, dofs] = np.stack([-new.force_limit, new.force_limit], axis=-1)
+        for field, ids, values in ((self._stiffness, joints, new.spring), (self._damping, qvel, new.damper)):
             linear = field if field.ndim == 2 else field[..., 0]
             linear[rows, ids] = values
+        self._armature[rows, qvel] = new.armature
+        self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
+        self._max_velocity[rows, dofs] = new.max_velocity
+        self._constants_changed = True
 
     def set_body_mass(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         if not self._mass.flags.writeable:
             self._mass, self._inertia = self._batch.expand("body_mass"), self._batch.expand("body_inertia")
             self._ipos, self._iquat = self._batch.expand("body_ipos"), self._batch.expand("body_iquat")
         b = self._layout.bodies[body]
-        moments, axes = np.linalg.eigh(inertia)
-        axes[:, 2] *= np.sign(np.linalg.det(axes))
         self._mass[env, b], self._ipos[env, b] = mass, com
-        self._inertia[env, b] = np.maximum(moments, 1e-12)
-        mujoco.mju_mat2Quat(self._iquat[env, b], np.ascontiguousarray(axes).ravel())
+        self._inertia[env, b], self._iquat[env, b] = principal_axes(inertia)
         self._constants_changed = True
 
     def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
-        bodies = self._layout.bodies[self._layout.places[actor].bodies]
-        geoms = np.flatnonzero(np.isin(self._layout.model.geom_bodyid, bodies))
-        self._batch.expand("geom_friction")[env, geoms, 0] = friction
+        self._batch.expand("geom_friction")[env, self._layout.geoms(actor), 0] = friction
+
+    def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        for name, (ids, values) in fields.items():
+            rows = self._batch.expand(name)
+            rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            self._constants_changed |= name in mujoco.MjModel._setconst_inputs
+
+    def set_gravity(self, gravity: np.ndarray) -> None:
+        self._gravity[...] = gravity
+        self._constants_changed = True
 
     def step(self) -> None:
         if self._constants_changed:
             self._batch.set_const()
+            weights = self._batch.expand("body_invweight0")
+            np.maximum(weights[:, :, 0], self._least_weights * weights[:, :, 1], out=weights[:, :, 0])
             self._constants_changed = False
         mode, stiffness, damping = self._drive.values()
         position, velocity = self.position_targets.numpy(), self.velocity_targets.numpy()
@@ -144,11 +147,14 @@ class CpuEngine(Engine):
             bad |= ~((np.abs(self._qpos) <= _MAX_POSITION).all(axis=1) & np.isfinite(self._qvel).all(axis=1))
             if bad.any():
                 self._batch.state[bad] = self._first_state[bad]
-                self._contact[bad], self._force[bad], self._sensor[bad] = 0.0, 0.0, 0.0
+                self._contact[bad], self._force[bad] = 0.0, 0.0
                 self.blow_ups += int(bad.sum())
+            self.blown.copy_(torch.from_numpy(bad))
             late = np.flatnonzero(clamped | bad)
             if late.size:  # their derived numbers are those of before
                 self._batch.forward(ids=late, stage=_VEL)
+            self._read_sensors(bad)
+        self._stepped = self._batch.state.copy()
         self.efforts.zero_()
         self.forces.zero_()
 
@@ -157,13 +163,16 @@ class CpuEngine(Engine):
         contacts = 3 * self.num_bodies
         self._contact[...] = -self._sensordata[:, :contacts].reshape(self._contact.shape)
         self._force[...] = self._qfrc[:, self._layout.dof_qvel]
+        self._accelerations[...] = self._sensordata[:, contacts:].reshape(self._accelerations.shape)
+        self._accelerations[:, :, :3] += self._gravity[:, None]
+
+    def _read_sensors(self, blown: np.ndarray) -> None:
+        """Turn accelerations of the last substep and the state at its end into the sensors' forces and torques."""
         for number, (body, frame) in enumerate(self._sensor_frames):
-            first = contacts + 6 * number
-            acceleration = self._sensordata[:, first : first + 3] + self._layout.model.opt.gravity
-            force = self._mass[:, body, None] * acceleration
+            force = self._mass[:, body, None] * self._accelerations[:, number, :3]
             turn = _matrices(_multiply(self._xquat[:, body], self._iquat[:, body]))  # principal axes
             spin = np.einsum("nji,nj->ni", turn, self._cvel[:, body, :3])
-            change = np.einsum("nji,nj->ni", turn, self._sensordata[:, first + 3 : first + 6])
+            change = np.einsum("nji,nj->ni", turn, self._accelerations[:, number, 3:])
             inertia = self._inertia[:, body]
             torque = np.einsum("nij,nj->ni", turn, inertia * change + np.cross(spin, inertia * spin))
             pose = _matrices(self._xquat[:, body])
@@ -172,6 +181,7 @@ class CpuEngine(Engine):
             axes = pose @ _matrices(frame[None, 3:])[0]
             self._sensor[:, number, :3] = np.einsum("nji,nj->ni", axes, force)
             self._sensor[:, number, 3:] = np.einsum("nji,nj->ni", axes, torque)
+        self._sensor[blown] = 0.0
 
     def _limit_velocities(self) -> np.ndarray:
         """Apply velocity limits; tell which environments they changed."""
@@ -193,21 +203,21 @@ class CpuEngine(Engine):
                     changed |= fast
         return changed
 
-    def write_roots(self, rows: Tensor, states: Tensor) -> None:
-        envs, actors = np.divmod(rows.numpy(), self.num_actors)
-        values = states.detach().numpy().astype(float)
+    def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
+        written = mask.numpy().reshape(self.num_envs, self.num_actors)
+        values = states.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
         for k, place in enumerate(self._layout.places):
-            own = actors == k
-            if not own.any():
+            ids = np.flatnonzero(written[:, k])
+            if ids.size == 0:
                 continue
-            ids, state = envs[own], values[own]
+            state = values[ids, k].astype(float)
             self._put(ids, place, np.concatenate([state[:, :3], state[:, [6, 3, 4, 5]]], axis=1))
             if not place.fixed:
                 turn, spin = _matrices(self._qpos[ids, place.qpos + 3 : place.qpos + 7]), state[:, 10:13]
                 arm = np.einsum("nij,nj->ni", turn, self._ipos[ids, place.root])
                 self._qvel[ids, place.qvel : place.qvel + 3] = state[:, 7:10] - np.cross(spin, arm)
                 self._qvel[ids, place.qvel + 3 : place.qvel + 6] = np.einsum("nji,nj->ni", turn, spin)
-        self._warmstart[envs] = 0.0
+        self._warmstart[written.any(axis=1)] = 0.0
 
     def _put(self, ids: np.ndarray, place: ActorPlace, pose: np.ndarray) -> None:
         """Place a root in some environments by position and quaternion wxyz, ``(n, 7)``."""
@@ -219,15 +229,15 @@ class CpuEngine(Engine):
             self._qpos[ids, place.qpos : place.qpos + 3] = pose[:, :3]
             self._qpos[ids, place.qpos + 3 : place.qpos + 7] = quat
 
-    def write_dofs(self, rows: Tensor, states: Tensor) -> None:
-        envs, actors = np.divmod(rows.numpy(), self.num_actors)
+    def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
+        written = mask.numpy().reshape(self.num_envs, self.num_actors)
         values = states.detach().numpy().reshape(self.num_envs, self.num_dofs, 2)
         for k, place in enumerate(self._layout.places):
-            ids = envs[actors == k]
+            ids = np.flatnonzero(written[:, k])
             if ids.size and place.dofs.stop > place.dofs.start:
                 self._qpos[ids[:, None], self._layout.dof_qpos[place.dofs]] = values[ids, place.dofs, 0]
                 self._qvel[ids[:, None], self._layout.dof_qvel[place.dofs]] = values[ids, place.dofs, 1]
-        self._warmstart[envs] = 0.0
+        self._warmstart[written.any(axis=1)] = 0.0
 
     def read_roots(self, out: Tensor) -> None:
         states = out.numpy().reshape(self.num_envs, self.num_actors, 13)
@@ -268,6 +278,25 @@ class CpuEngine(Engine):
     def read_force_sensors(self, out: Tensor) -> None:
         out.numpy()[...] = self._sensor.reshape(-1, 6)
 
+    def _kept(self) -> dict[str, np.ndarray]:
+        """What a step and the readers depend on, beside the state of the last step: all of it is written in place."""
+        last = {"state": self._batch.state, "contact": self._contact, "force": self._force, "sensor": self._sensor}
+        own = ("position_targets", "velocity_targets", "efforts", "forces", "blown")
+        return {**last, **{name: getattr(self, name).numpy() for name in own}}
+
+    def get_state(self) -> dict[str, Tensor]:
+        kept = {name: torch.from_numpy(np.array(x)) for name, x in {**self._kept(), "stepped": self._stepped}.items()}
+        return {**kept, "blow_ups": torch.tensor(self.blow_ups)}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        # poses and velocities of bodies are those of the last step, whatever was written since
+        self._stepped = state["stepped"].numpy().copy()
+        self._batch.state[...] = self._stepped
+        self._batch.forward(stage=_VEL)
+        for name, x in self._kept().items():
+            x[...] = state[name].numpy()
+        self.blow_ups = int(state["blow_ups"])
+
     def _bound(self, name: str) -> np.ndarray:
         """Return an output that only some tasks read; it is copied out from the first call on."""
         if name not in self._outputs:
@@ -282,7 +311,7 @@ class CpuEngine(Engine):
         columns = self._layout.dof_qvel[place.dofs]
         first = place.bodies.start + int(place.fixed)
         for row, body in enumerate(self._layout.bodies[first : place.bodies.stop]):
-            moved = np.isin(columns, _dofs_above(model, int(body)))
+            moved = np.isin(columns, dofs_above(model, int(body)))
             arm = self._xipos[:, body] - self._com[:, model.body_rootid[body]]
             spin = motion[:, columns, :3] * moved[:, None]
             linear = motion[:, columns, 3:] * moved[:, None] + np.cross(spin, arm[:, None])
@@ -292,26 +321,8 @@ class CpuEngine(Engine):
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:
         model, place = self._layout.model, self._layout.places[actor]
         values = self._bound("M")
-        columns = self._layout.dof_qvel[place.dofs].tolist()
-        out.zero_()
-        matrix = out.numpy()
-        for row, dof in enumerate(columns):
-            start = int(model.M_rowadr[dof])
-            for address in range(start, start + int(model.M_rownnz[dof])):
-                other = int(model.M_colind[address])
-                if other in columns:
-                    column = columns.index(other)
-                    matrix[:, row, column] = matrix[:, column, row] = values[:, address]
-
-
-def _dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
-    """List the degrees of freedom that move a body."""
-    found: list[int] = []
-    while body:
-        first = int(model.body_dofadr[body])
-        found += range(first, first + int(model.body_dofnum[body]))
-        body = int(model.body_parentid[body])
-    return found
+        addresses = mass_addresses(model, self._layout.dof_qvel[place.dofs])
+        out.numpy()[...] = np.where(addresses >= 0, values[:, addresses], 0.0)
 
 
 def _matrices(quat: np.ndarray) -> np.ndarray:

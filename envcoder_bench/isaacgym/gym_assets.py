@@ -26,6 +26,19 @@ def tell_unused_shape_properties(properties: list[RigidShapeProperties]) -> None
     tell_ignored("RigidShapeProperties", [n for n in names if any(vars(p)[n] != default[n] for p in properties)])
 
 
+def tell_unused_tendon_properties(new: list[TendonProperties], old: list[TendonProperties]) -> None:
+    """Log, once, those properties of tendons that a task changed and that have no effect."""
+    names = ("limit_stiffness", "fixed_spring_rest_length", "lower_limit", "upper_limit")
+    changed = [n for n in names if any(vars(a)[n] != vars(b)[n] for a, b in zip(new, old))]
+    tell_ignored("TendonProperties", changed)
+
+
+def check_force_sensor(method: str, properties: ForceSensorProperties | None) -> None:
+    """Raise where a sensor is to leave something out."""
+    if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
+        raise NotImplementedError(f"{method}: only the default ForceSensorProperties are supported")
+
+
 class AssetMethods:
     """Loading assets and asking for their parts."""
 
@@ -107,9 +120,8 @@ class AssetMethods:
         return copied(asset.tendons)
 
     def set_asset_tendon_properties(self, asset: Asset, properties: list[TendonProperties]) -> bool:
-        """Set the tendons' damping; the stiffness of their limits stays MuJoCo's."""
-        stiff = any(p.limit_stiffness != old.limit_stiffness for p, old in zip(properties, asset.tendons))
-        tell_ignored("set_asset_tendon_properties", ["limit_stiffness"] if stiff else [])
+        """Set the tendons' damping and stiffness; the stiffness of their limits stays MuJoCo's."""
+        tell_unused_tendon_properties(properties, asset.tendons)
         asset.tendons = copied(properties)
         return True
 
@@ -126,8 +138,7 @@ class AssetMethods:
         self, asset: Asset, body: int, pose: Transform, properties: ForceSensorProperties | None = None
     ) -> int:
         """Add a sensor of the net force and torque on a body, for actors created later."""
-        if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
-            raise NotImplementedError("create_asset_force_sensor: only the default ForceSensorProperties are supported")
+        check_force_sensor("create_asset_force_sensor", properties)
         if not 0 <= body < len(asset.body_names):
             raise IndexError(f"create_asset_force_sensor: {asset.name} has {len(asset.body_names)} bodies, no {body}")
         asset.sensors.append((body, copy.deepcopy(pose)))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 
 import numpy as np
+import torch
 
+from envcoder_bench.isaacgym import terrain
 from envcoder_bench.isaacgym.asset import Asset
-from envcoder_bench.isaacgym.gym_assets import find, tell_unused_shape_properties
+from envcoder_bench.isaacgym.gym_assets import check_force_sensor, find
 from envcoder_bench.isaacgym.layout import Actor
 from envcoder_bench.isaacgym.params import (
     AXIS_ALL,
@@ -17,26 +19,34 @@ from envcoder_bench.isaacgym.params import (
     INVALID_HANDLE,
     SIM_PHYSX,
     AttractorProperties,
+    ForceSensorProperties,
+    HeightFieldParams,
     PlaneParams,
     SimParams,
+    TriangleMeshParams,
     tell_ignored,
 )
-from envcoder_bench.isaacgym.properties import DOF_PROPERTIES, RigidBodyProperties, RigidShapeProperties
-from envcoder_bench.isaacgym.simulation import Env, Simulation, copied, new_env
-from envcoder_bench.isaacgym.transforms import Transform, Vec3
+from envcoder_bench.isaacgym.simulation import Env, Simulation, new_env
+from envcoder_bench.isaacgym.transforms import Quat, Transform, Vec3
 
 
 class SceneMethods:
     """Recording a scene. Everything here runs before the simulation is compiled, unless its text says otherwise."""
 
     def create_sim(self, compute_device: int, graphics_device: int, engine: int, params: SimParams) -> Simulation:
-        """Return an empty simulation."""
+        """Return an empty simulation; with the GPU pipeline it is on the CUDA device ``compute_device``."""
         if engine != SIM_PHYSX:
             raise NotImplementedError("create_sim: SIM_FLEX is not supported; use SIM_PHYSX")
-        if params.use_gpu_pipeline:
-            raise NotImplementedError("create_sim: there is no CUDA engine yet; use the CPU pipeline (pipeline=cpu)")
         tell_ignored("SimParams", params.ignored())
-        return Simulation(params)
+        if not params.use_gpu_pipeline:
+            return Simulation(params)
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not 0 <= compute_device < count:
+            raise RuntimeError(
+                f"create_sim: the GPU pipeline was asked for on CUDA device {compute_device}, but torch "
+                f"{torch.__version__} sees {count}; use the CPU pipeline (sim_device=cpu pipeline=cpu)"
+            )
+        return Simulation(params, f"cuda:{compute_device}")
 
     def destroy_sim(self, sim: Simulation) -> None:
         sim.envs.clear()
@@ -45,17 +55,31 @@ class SceneMethods:
         return copy.deepcopy(sim.params)
 
     def set_sim_params(self, sim: Simulation, params: SimParams) -> None:
-        """Replace the parameters; once compiled, dt, substeps and gravity must stay."""
-        fixed = [(p.dt, p.substeps, tuple(p.gravity)) for p in (sim.params, params)]
+        """Replace the parameters. Once compiled, the gravity may change; dt and substeps must stay."""
+        fixed = [(p.dt, p.substeps) for p in (sim.params, params)]
         if sim.compiled and fixed[0] != fixed[1]:
-            raise NotImplementedError("set_sim_params: dt, substeps and gravity cannot change after prepare_sim")
-        sim.params = params
+            raise NotImplementedError("set_sim_params: dt and substeps cannot change after prepare_sim")
+        before, sim.params = sim.params, copy.deepcopy(params)
+        if sim.compiled and tuple(params.gravity) != tuple(before.gravity):
+            sim.engine.set_gravity(np.array(list(params.gravity)))
 
     def add_ground(self, sim: Simulation, params: PlaneParams) -> None:
         """Add a plane."""
         sim.record("add_ground")
         tell_ignored("PlaneParams", params.ignored())
         sim.planes.append(copy.deepcopy(params))
+
+    def add_heightfield(self, sim: Simulation, samples: np.ndarray, params: HeightFieldParams) -> None:
+        """Add ground from samples in units of ``vertical_scale``; the first axis lies along x."""
+        sim.record("add_heightfield")
+        sim.terrains.append(terrain.from_heightfield(samples, copy.deepcopy(params)))
+
+    def add_triangle_mesh(
+        self, sim: Simulation, vertices: np.ndarray, triangles: np.ndarray, params: TriangleMeshParams
+    ) -> None:
+        """Add ground from the upper surface of a mesh."""
+        sim.record("add_triangle_mesh")
+        sim.terrains.append(terrain.from_triangles(vertices, triangles, copy.deepcopy(params)))
 
     def prepare_sim(self, sim: Simulation) -> bool:
         """Compile the scene."""
@@ -108,9 +132,9 @@ class SceneMethods:
     ) -> int:
         """Place an asset in an environment; returns its number there."""
         env.sim.record("create_actor")
-        properties = asset.dof_properties.copy()
-        shapes, tendons = copied(asset.shapes), copied(asset.tendons)
-        env.actors.append(Actor(asset, name, copy.deepcopy(pose), group, filter, properties, shapes, tendons))
+        # shapes and tendons are the asset's until a task sets others: nobody changes these lists
+        own = (asset.dof_properties.copy(), asset.shapes, asset.tendons)
+        env.actors.append(Actor(asset, name, Transform(Vec3(*pose.p), Quat(*pose.r)), group, filter, *own))
         return len(env.actors) - 1
 
     def create_rigid_body_attractor(self, env: Env, properties: AttractorProperties) -> int:
@@ -120,6 +144,16 @@ class SceneMethods:
             raise NotImplementedError("create_rigid_body_attractor: only axes=AXIS_TRANSLATION is supported")
         env.attractors.append(copy.deepcopy(properties))
         return len(env.attractors) - 1
+
+    def create_force_sensor(
+        self, env: Env, body: int, pose: Transform, properties: ForceSensorProperties | None = None
+    ) -> int:
+        """Add a sensor of the net force and torque on a body of the environment, after those of the assets."""
+        env.sim.record("create_force_sensor")
+        check_force_sensor("create_force_sensor", properties)
+        env.body(body)  # raises where there is none
+        env.force_sensors.append((body, copy.deepcopy(pose)))
+        return sum(len(actor.asset.sensors) for actor in env.actors) + len(env.force_sensors) - 1
 
     def get_actor_count(self, env: Env) -> int:
         return len(env.actors)
@@ -139,7 +173,7 @@ class SceneMethods:
     def get_actor_index(self, env: Env, actor: int, domain: int) -> int:
         if domain in (DOMAIN_ACTOR, DOMAIN_ENV):
             return actor
-        return sum(len(e.actors) for e in env.sim.envs[: env.index]) + actor
+        return env.index * len(env.sim.envs[0].actors) + actor  # all environments have the same list
 
     def find_actor_index(self, env: Env, name: str, domain: int) -> int:
         actor = self.find_actor_handle(env, name)
@@ -182,7 +216,7 @@ class SceneMethods:
         body = find(env.actors[actor].asset.body_names, name)
         if body < 0 or domain == DOMAIN_ACTOR:
             return body
-        before = 0 if domain == DOMAIN_ENV else sum(self.get_env_rigid_body_count(e) for e in env.sim.envs[: env.index])
+        before = 0 if domain == DOMAIN_ENV else env.index * self.get_env_rigid_body_count(env.sim.envs[0])
         return before + env.first_body(actor) + body
 
     def find_actor_dof_handle(self, env: Env, actor: int, name: str) -> int:
@@ -192,60 +226,12 @@ class SceneMethods:
         dof = find(env.actors[actor].asset.dof_names, name)
         if dof < 0 or domain == DOMAIN_ACTOR:
             return dof
-        before = 0 if domain == DOMAIN_ENV else sum(self.get_env_dof_count(e) for e in env.sim.envs[: env.index])
+        before = 0 if domain == DOMAIN_ENV else env.index * self.get_env_dof_count(env.sim.envs[0])
         return before + env.first_dof(actor) + dof
 
     def get_rigid_transform(self, env: Env, body: int) -> Transform:
         """Return a body's pose: where it was placed, or after the last ``simulate``."""
         return env.sim.body_pose(env, body)
-
-    def get_actor_dof_properties(self, env: Env, actor: int) -> np.ndarray:
-        return env.actors[actor].dof_properties.copy()
-
-    def set_actor_dof_properties(self, env: Env, actor: int, properties: np.ndarray) -> bool:
-        """Set drives, limits and armature of an actor's DOFs, at any time; friction has no effect."""
-        rows = np.array(properties, dtype=DOF_PROPERTIES)
-        if rows.shape != env.actors[actor].dof_properties.shape:
-            expected = env.actors[actor].dof_properties.shape[0]
-            raise ValueError(f"set_actor_dof_properties: {rows.shape[0]} rows for {expected} DOFs")
-        tell_ignored("set_actor_dof_properties", ["friction"] if rows["friction"].any() else [])
-        env.actors[actor].dof_properties = rows
-        if env.sim.compiled:
-            first = env.first_dof(actor)
-            env.sim.engine.set_dof_properties(env.index, slice(first, first + len(rows)), rows)
-        return True
-
-    def get_actor_rigid_body_properties(self, env: Env, actor: int) -> list[RigidBodyProperties]:
-        record = env.actors[actor]
-        return record.asset.body_properties() if record.bodies is None else copied(record.bodies)
-
-    def set_actor_rigid_body_properties(
-        self, env: Env, actor: int, properties: list[RigidBodyProperties], recomputeInertia: bool = False
-    ) -> bool:
-        """Set masses, centres and inertias, at any time. A new mass alone scales the inertia."""
-        env.actors[actor].bodies = copied(properties)
-        if env.sim.compiled:
-            env.sim.set_bodies(env, actor, env.actors[actor].bodies or [])
-        return True
-
-    def get_actor_rigid_shape_properties(self, env: Env, actor: int) -> list[RigidShapeProperties]:
-        return copied(env.actors[actor].shapes)
-
-    def set_actor_rigid_shape_properties(self, env: Env, actor: int, properties: list[RigidShapeProperties]) -> bool:
-        """Set friction, at any time, and filters, before the scene is compiled; the rest has no effect."""
-        if env.sim.compiled:
-            if [p.filter for p in properties] != [p.filter for p in env.actors[actor].shapes]:
-                raise NotImplementedError("set_actor_rigid_shape_properties: filters cannot change after prepare_sim")
-            env.sim.engine.set_friction(env.index, actor, np.array([np.ravel(p.friction)[0] for p in properties]))
-        tell_unused_shape_properties(properties)
-        env.actors[actor].shapes = copied(properties)
-        return True
-
-    def set_actor_scale(self, env: Env, actor: int, scale: float) -> bool:
-        """Accept a scale of 1; others are not supported."""
-        if scale != 1.0:
-            raise NotImplementedError("set_actor_scale: scales other than 1 are not supported")
-        return True
 
     def enable_actor_dof_force_sensors(self, env: Env, actor: int) -> bool:
         """Do nothing: all DOFs report their drives' forces."""

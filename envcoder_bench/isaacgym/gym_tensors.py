@@ -102,19 +102,17 @@ class TensorMethods:
         return True
 
     def set_actor_root_state_tensor(self, sim: Simulation, states: Tensor) -> bool:
-        engine = sim.engine
-        engine.write_roots(torch.arange(engine.num_envs * engine.num_actors), states.view(-1, 13))
+        sim.engine.write_roots_masked(_everyone(sim), states)
         return True
 
     def set_actor_root_state_tensor_indexed(self, sim: Simulation, states: Tensor, ids: Tensor, count: int) -> bool:
         """Set the roots of the actors ``ids`` (int32, over all environments) from the whole tensor."""
         rows = _rows(sim, ids, count, "set_actor_root_state_tensor_indexed")
-        sim.engine.write_roots(rows, states.view(-1, 13)[rows])
+        sim.engine.write_roots(rows, states)
         return True
 
     def set_dof_state_tensor(self, sim: Simulation, states: Tensor) -> bool:
-        engine = sim.engine
-        engine.write_dofs(torch.arange(engine.num_envs * engine.num_actors), states)
+        sim.engine.write_dofs_masked(_everyone(sim), states)
         return True
 
     def set_dof_state_tensor_indexed(self, sim: Simulation, states: Tensor, ids: Tensor, count: int) -> bool:
@@ -173,11 +171,17 @@ def _rows(sim: Simulation, ids: Tensor, count: int, method: str) -> Tensor:
     """Return the first ``count`` of the actors' numbers, checked."""
     if ids.dtype != torch.int32:
         raise TypeError(f"{method}: actor indices are int32, got {ids.dtype}")
-    rows = ids.reshape(-1)[:count].long()
+    rows = ids.reshape(-1)[:count]
     last = sim.engine.num_envs * sim.engine.num_actors
-    if rows.numel() and not (int(rows.min()) >= 0 and int(rows.max()) < last):
+    # on a device the check would wait for it; there indices out of range are ignored
+    if rows.device.type == "cpu" and rows.numel() and not (int(rows.min()) >= 0 and int(rows.max()) < last):
         raise IndexError(f"{method}: actor indices run from 0 to {last - 1}")
     return rows
+
+
+def _everyone(sim: Simulation) -> Tensor:
+    engine = sim.engine
+    return torch.ones(engine.num_envs, engine.num_actors, dtype=torch.bool, device=engine.device)
 
 
 def _command(sim: Simulation, held: Tensor, given: Tensor, rows: Tensor | None = None) -> bool:
@@ -185,8 +189,6 @@ def _command(sim: Simulation, held: Tensor, given: Tensor, rows: Tensor | None =
     values = given.detach().reshape(held.shape)
     if rows is None:
         held.copy_(values)
-        return True
-    for env, actor in zip((rows // sim.engine.num_actors).tolist(), (rows % sim.engine.num_actors).tolist()):
-        dofs = sim.layout.places[actor].dofs
-        held[env, dofs] = values[env, dofs]
+    else:
+        sim.engine.write_commands(held, rows, values)
     return True

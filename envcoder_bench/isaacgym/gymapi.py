@@ -8,6 +8,7 @@ from typing import Any
 from envcoder_bench.isaacgym import params as _params
 from envcoder_bench.isaacgym.asset import Asset, AssetError  # noqa: F401
 from envcoder_bench.isaacgym.gym_assets import AssetMethods
+from envcoder_bench.isaacgym.gym_properties import PropertyMethods
 from envcoder_bench.isaacgym.gym_scene import SceneMethods
 from envcoder_bench.isaacgym.gym_tensors import TensorMethods
 from envcoder_bench.isaacgym.gym_viewer import ViewerMethods
@@ -30,7 +31,7 @@ for _number, _key in enumerate(KEY_NAMES):
     setattr(sys.modules[__name__], _key, _number)
 
 
-class Gym(AssetMethods, SceneMethods, TensorMethods, ViewerMethods):
+class Gym(AssetMethods, SceneMethods, PropertyMethods, TensorMethods, ViewerMethods):
     """All methods. One that is not there raises ``NotImplementedError`` with its name when it is called."""
 
     def __getattr__(self, name: str) -> Any:

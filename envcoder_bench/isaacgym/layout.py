@@ -4,21 +4,26 @@
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mujoco
 import numpy as np
 
+from envcoder_bench.isaacgym import contacts
 from envcoder_bench.isaacgym.asset import Asset
-from envcoder_bench.isaacgym.collisions import GROUND, ShapeClass, masks
+from envcoder_bench.isaacgym.collisions import ShapeClass, masks
+from envcoder_bench.isaacgym.contacts import Pairs
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
 from envcoder_bench.isaacgym.properties import RigidBodyProperties, RigidShapeProperties, TendonProperties
-from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array
+from envcoder_bench.isaacgym.terrain import Terrain
+from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
 
 _FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
 _NET_FORCE = 3  # MJCF's reduce="netforce"
 _BODY = mujoco.mjtObj.mjOBJ_BODY
 _SENSORS = mujoco.mjtSensor
+_GROUND_DEPTH = 1.0  # m, of the ground below the lowest point of a terrain
 
 
 @dataclass
@@ -34,6 +39,7 @@ class Actor:
     shapes: list[RigidShapeProperties]
     tendons: list[TendonProperties]
     bodies: list[RigidBodyProperties] | None = None  # only where a task set them
+    scale: float = 1.0
 
 
 @dataclass
@@ -61,6 +67,7 @@ class Layout:
         dof_qpos, dof_qvel, dof_joint: for each DOF, its addresses in qpos and qvel, and its joint.
         sensors: for each force sensor, the index in ``bodies`` and its pose in the body's frame.
         poses: ``(actors, 7)`` position and quaternion wxyz that the model was compiled with.
+        pairs: contacts between actors and with the ground.
     """
 
     model: mujoco.MjModel
@@ -73,10 +80,26 @@ class Layout:
     sensors: list[tuple[int, Transform]]
     poses: np.ndarray
     max_velocity: list[tuple[float, float]]  # linear and angular, of each actor's root
+    pairs: Pairs
+
+    @property
+    def dof_actors(self) -> np.ndarray:
+        """The actor of each DOF."""
+        counts = [place.dofs.stop - place.dofs.start for place in self.places]
+        return np.repeat(np.arange(len(self.places)), counts)
+
+    def geoms(self, actor: int) -> np.ndarray:
+        """Return MuJoCo's ids of an actor's shapes."""
+        return np.flatnonzero(np.isin(self.model.geom_bodyid, self.bodies[self.places[actor].bodies]))
 
 
 def build(
-    actors: list[Actor], attractors: list[AttractorProperties], params: SimParams, planes: list[PlaneParams]
+    actors: list[Actor],
+    attractors: list[AttractorProperties],
+    params: SimParams,
+    planes: list[PlaneParams],
+    terrains: Sequence[Terrain] = (),
+    force_sensors: Sequence[tuple[int, Transform]] = (),
 ) -> Layout:
     """Compile one environment.
 
@@ -85,11 +108,20 @@ def build(
     """
     spec = _world(params)
     classes = [_shape_classes(k, actor) for k, actor in enumerate(actors)]
-    assigned = masks([GROUND, *(c for actor in classes for c in actor)])
-    for plane in planes:
-        _add_plane(spec, plane, assigned[GROUND])
+    assigned = masks(classes)
+    surfaces, friction = [], []
     for k, actor in enumerate(actors):
-        _add_actor(spec, k, actor, classes[k], assigned)
+        surfaces += _add_actor(spec, k, actor, classes[k], assigned[k])
+        friction += [shape.friction for shape in actor.shapes]
+    first_ground = len(surfaces)
+    for number, plane in enumerate(planes):
+        surfaces.append(_add_plane(spec, number, plane))
+        friction.append(plane.dynamic_friction)
+    for number, terrain in enumerate(terrains):
+        surfaces.append(_add_terrain(spec, number, terrain))
+        friction.append(terrain.friction)
+    touching = contacts.touching(classes, len(surfaces) - first_ground)
+    pair_names = contacts.add_pairs(spec, surfaces, touching, friction)
     names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.body_names]
     for name in names:
         spec.add_sensor(type=_SENSORS.mjSENS_CONTACT, objtype=_BODY, objname=name, intprm=[_FORCE, _NET_FORCE, 1])
@@ -98,6 +130,7 @@ def build(
     for actor in actors:
         sensors += [(first + body, pose) for body, pose in actor.asset.sensors]
         first += len(actor.asset.body_names)
+    sensors += force_sensors
     for body, _ in sensors:
         for kind in (_SENSORS.mjSENS_FRAMELINACC, _SENSORS.mjSENS_FRAMEANGACC):
             spec.add_sensor(type=kind, objtype=_BODY, objname=names[body])
@@ -108,7 +141,13 @@ def build(
     model = spec.compile()
     for number, attractor in enumerate(attractors):
         model.eq_data[number, 3:6] = list(attractor.target.p)
-    return _describe(model, actors, sensors, params)
+    pairs = Pairs(
+        surfaces=np.array(touching, dtype=np.int64).reshape(-1, 2),
+        ids=np.array([model.pair(name).id for name in pair_names], dtype=np.int64),
+        grounds=friction[first_ground:],
+        first_shape=[sum(len(a.shapes) for a in actors[:k]) for k in range(len(actors))],
+    )
+    return _describe(model, actors, sensors, params, pairs)
 
 
 def _world(params: SimParams) -> mujoco.MjSpec:
@@ -124,19 +163,41 @@ def _world(params: SimParams) -> mujoco.MjSpec:
     return spec
 
 
-def _add_plane(spec: mujoco.MjSpec, plane: PlaneParams, mask: tuple[int, int]) -> None:
+def _add_plane(spec: mujoco.MjSpec, number: int, plane: PlaneParams) -> str:
+    """Add a plane; returns its name. What it touches are explicit pairs."""
+    name = f"plane {number}"
     normal = plane.normal.normalize()
     up = Vec3(0, 0, 1)
     axis, cosine = up.cross(normal), up.dot(normal)
-    geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+    geom = spec.worldbody.add_geom(
+        name=name, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=0, conaffinity=0
+    )
     if axis.length() > 1e-9:
         quat = np.array([1.0 + cosine, axis.x, axis.y, axis.z])
         geom.quat = quat / np.linalg.norm(quat)
     elif cosine < 0:
         geom.quat = [0, 1, 0, 0]
     geom.pos = list(normal * -plane.distance)
-    geom.friction = [plane.dynamic_friction, 0.005, 0.0001]
-    geom.contype, geom.conaffinity = mask
+    return name
+
+
+def _add_terrain(spec: mujoco.MjSpec, number: int, terrain: Terrain) -> str:
+    """Add an hfield: rows along y, heights between 0 and 1 above the geom, which lies in the field's middle.
+
+    Returns the geom's name. What it touches are explicit pairs.
+    """
+    lowest, highest = float(terrain.heights.min()), float(terrain.heights.max())
+    relief = max(highest - lowest, 1e-3)
+    nx, ny = terrain.heights.shape
+    half = 0.5 * (nx - 1) * terrain.spacing[0], 0.5 * (ny - 1) * terrain.spacing[1]
+    name = f"terrain {number}"
+    added = spec.add_hfield(name=name, nrow=ny, ncol=nx, size=[*half, relief, _GROUND_DEPTH])
+    added.userdata = ((terrain.heights - lowest) / relief).T.ravel()
+    pose = pose_array(terrain.pose * pose_object(np.array([*half, lowest, 1.0, 0.0, 0.0, 0.0])))
+    kind = mujoco.mjtGeom.mjGEOM_HFIELD
+    geom = spec.worldbody.add_geom(name=name, type=kind, hfieldname=name, contype=0, conaffinity=0)
+    geom.pos, geom.quat = pose[:3], pose[3:]
+    return name
 
 
 def _shape_classes(number: int, actor: Actor) -> list[ShapeClass]:
@@ -156,7 +217,8 @@ def _shape_classes(number: int, actor: Actor) -> list[ShapeClass]:
 
 def _add_actor(
     spec: mujoco.MjSpec, number: int, actor: Actor, classes: list[ShapeClass], assigned: dict[ShapeClass, tuple]
-) -> None:
+) -> list[str]:
+    """Add an actor with its drives; returns the names of its shapes."""
     child = actor.asset.rooted()
     for actuator in list(child.actuators):
         child.delete(actuator)
@@ -165,8 +227,10 @@ def _add_actor(
     base.pos, base.quat = pose[:3], pose[3:]
     for body in child.bodies[1:]:  # MuJoCo lets bodies that a joint connects not touch, as Isaac Gym does
         body.gravcomp = float(actor.asset.options.disable_gravity)
+        body.simple = False  # its mass, centre and inertia may change, which MuJoCo refuses for simple ones
     geoms = [geom for body in child.bodies[1:] for geom in body.geoms]
-    for geom, shape, kind in zip(geoms, actor.shapes, classes):
+    for index, (geom, shape, kind) in enumerate(zip(geoms, actor.shapes, classes)):
+        geom.name = geom.name or f"shape {index}"
         geom.contype, geom.conaffinity = assigned[kind]
         geom.friction = [shape.friction, 0.005, 0.0001]
         # the file's contact parameters are MuJoCo's own, which Isaac Gym does not read
@@ -177,6 +241,7 @@ def _add_actor(
         joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
     for tendon, properties in zip(child.tendons, actor.tendons):
         tendon.damping = [float(properties.damping), 0.0, 0.0]
+    names = [f"{number}/{geom.name}" for geom in geoms]
     spec.attach(child, frame=spec.worldbody.add_frame(), prefix=f"{number}/")
     for name in actor.asset.dof_names:
         spec.add_actuator(
@@ -189,10 +254,11 @@ def _add_actor(
             forcelimited=mujoco.mjtLimited.mjLIMITED_TRUE,
             forcerange=[-1e30, 1e30],
         )
+    return names
 
 
 def _describe(
-    model: mujoco.MjModel, actors: list[Actor], sensors: list[tuple[int, Transform]], params: SimParams
+    model: mujoco.MjModel, actors: list[Actor], sensors: list[tuple[int, Transform]], params: SimParams, pairs: Pairs
 ) -> Layout:
     places, bodies, joints = [], [], []
     for k, actor in enumerate(actors):
@@ -222,6 +288,7 @@ def _describe(
         sensors=sensors,
         poses=np.array([pose_array(actor.pose) for actor in actors]),
         max_velocity=[(o.max_linear_velocity, o.max_angular_velocity) for o in options],
+        pairs=pairs,
     )
 
 

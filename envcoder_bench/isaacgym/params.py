@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from envcoder_bench.isaacgym.transforms import Transform, Vec3
@@ -174,12 +175,18 @@ class AssetOptions(Params):
     def __init__(self) -> None:
         super().__init__(vhacd_params=VhacdParams())
 
+    def ignored(self) -> list[str]:
+        without = find_spec("vhacdx") is None
+        names = ("vhacd_enabled (install vhacdx)" if n == "vhacd_enabled" else n for n in super().ignored())
+        return [n for n in names if without or not n.startswith("vhacd_enabled")]
+
 
 class VhacdParams(Params):
     pass
 
 
 class TriangleMeshParams(Params):
+    HONOURED = frozenset(("nb_vertices", "nb_triangles", "static_friction", "dynamic_friction", "transform"))
     DEFAULTS: ClassVar[dict[str, Any]] = {
         "nb_vertices": 0,
         "nb_triangles": 0,
@@ -194,6 +201,7 @@ class TriangleMeshParams(Params):
 
 
 class HeightFieldParams(TriangleMeshParams):
+    HONOURED = TriangleMeshParams.HONOURED | {"nbRows", "nbColumns", "row_scale", "column_scale", "vertical_scale"}
     DEFAULTS: ClassVar[dict[str, Any]] = {
         "nbRows": 0,
         "nbColumns": 0,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -37,9 +39,34 @@ class Mat33:
     def of(values: np.ndarray) -> Mat33:
         return Mat33(*(Vec3(*row) for row in values))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mat33) and (self.x, self.y, self.z) == (other.x, other.y, other.z)
+
+    def __hash__(self) -> int:
+        return hash((self.x, self.y, self.z))
+
+    def __deepcopy__(self, memo: dict) -> Mat33:
+        return Mat33(Vec3(*self.x), Vec3(*self.y), Vec3(*self.z))
+
+
+class Scalars:
+    """Properties whose numbers may be set from arrays and tensors of one element, as task code does."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(getattr(type(self), name, None), (float, int)):  # the field's default
+            value = type(getattr(type(self), name))(value.item() if hasattr(value, "item") else value)
+        object.__setattr__(self, name, value)
+
+    def __deepcopy__(self, memo: dict) -> Scalars:
+        """Copy quickly: tasks copy the properties of thousands of actors."""
+        new = object.__new__(type(self))
+        for name, value in vars(self).items():
+            new.__dict__[name] = value if isinstance(value, (int, float)) else copy.deepcopy(value, memo)
+        return new
+
 
 @dataclass
-class RigidBodyProperties:
+class RigidBodyProperties(Scalars):
     """Mass, kg; centre of mass in the body's frame, m; inertia about it along the body's axes, kg m^2."""
 
     mass: float = 0.0
@@ -51,7 +78,7 @@ class RigidBodyProperties:
 
 
 @dataclass
-class RigidShapeProperties:
+class RigidShapeProperties(Scalars):
     friction: float = 1.0
     rolling_friction: float = 0.0
     torsion_friction: float = 0.0
@@ -64,7 +91,7 @@ class RigidShapeProperties:
 
 
 @dataclass
-class TendonProperties:
+class TendonProperties(Scalars):
     stiffness: float = 0.0
     damping: float = 0.0
     limit_stiffness: float = 1.0
@@ -74,7 +101,7 @@ class TendonProperties:
 
 
 @dataclass
-class ActuatorProperties:
+class ActuatorProperties(Scalars):
     control_limited: bool = False
     force_limited: bool = False
     lower_control_limit: float = 0.0

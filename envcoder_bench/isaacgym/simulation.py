@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import dataclass, field
 from typing import Callable
 
@@ -10,12 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envcoder_bench.isaacgym import actor_properties
 from envcoder_bench.isaacgym import layout as layouts
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Actor, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
-from envcoder_bench.isaacgym.properties import RigidBodyProperties
+from envcoder_bench.isaacgym.terrain import Terrain
 from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
+
+ENGINE_VARIABLE = "ENVCODER_BENCH_ISAACGYM_ENGINE"  # "warp" runs MuJoCo Warp on the CPU, for tests
 
 
 @dataclass
@@ -27,6 +31,7 @@ class Env:
     origin: Vec3
     actors: list[Actor] = field(default_factory=list)
     attractors: list[AttractorProperties] = field(default_factory=list)
+    force_sensors: list[tuple[int, Transform]] = field(default_factory=list)  # beside those of the assets
 
     def first_body(self, actor: int) -> int:
         """Return the index in the environment of an actor's root body."""
@@ -38,10 +43,11 @@ class Env:
 
     def body(self, handle: int) -> tuple[int, int]:
         """Return the actor of a body of the environment, and the body's index in it."""
+        index = handle
         for k, actor in enumerate(self.actors):
-            if handle < len(actor.asset.body_names):
-                return k, handle
-            handle -= len(actor.asset.body_names)
+            if 0 <= index < len(actor.asset.body_names):
+                return k, index
+            index -= len(actor.asset.body_names)
         raise IndexError(f"environment {self.index} has no body {handle}")
 
 
@@ -52,9 +58,10 @@ class Simulation:
     as one layout, and ``engine`` is there. Tensors are allocated once and filled by ``refresh``.
     """
 
-    def __init__(self, params: SimParams) -> None:
-        self.params = params
+    def __init__(self, params: SimParams, device: str = "cpu") -> None:
+        self.params, self.device = params, device
         self.planes: list[PlaneParams] = []
+        self.terrains: list[Terrain] = []
         self.envs: list[Env] = []
         self.frame = 0
         self._layout: Layout | None = None
@@ -85,26 +92,41 @@ class Simulation:
             raise RuntimeError(f"{what} after prepare_sim, or after a tensor was acquired: the scene is compiled")
 
     def _compile(self) -> None:
-        from envcoder_bench.isaacgym.engine_cpu import CpuEngine
-
         if not self.envs or not self.envs[0].actors:
             raise RuntimeError("the simulation has no actor: call create_env and create_actor before prepare_sim")
         first = self.envs[0]
         for env in self.envs[1:]:
             self._check_alike(first, env)
-        self._layout = layouts.build(first.actors, first.attractors, self.params, self.planes)
+        self._layout = layouts.build(
+            first.actors, first.attractors, self.params, self.planes, self.terrains, first.force_sensors
+        )
         poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
-        self._engine = engine = CpuEngine(self._layout, poses)
+        self._engine = engine = self._make_engine(self._layout, poses)
         rows = [np.concatenate([actor.dof_properties for actor in env.actors]) for env in self.envs]
         if engine.num_dofs:
             engine.set_dof_properties(None, slice(0, engine.num_dofs), np.stack(rows))
         for env in self.envs:
-            for k, actor in enumerate(env.actors):
-                if actor.bodies is not None:
-                    self.set_bodies(env, k, actor.bodies)
-                own = [shape.friction for shape in actor.shapes]
-                if own != [shape.friction for shape in first.actors[k].shapes]:
-                    engine.set_friction(env.index, k, np.array(own))
+            for k, (actor, model) in enumerate(zip(env.actors, first.actors)):
+                if actor.scale != 1.0 or actor.asset is not model.asset:
+                    actor_properties.apply_sizes(env, k)
+                if actor.asset is not model.asset:
+                    actor_properties.apply_bodies(env, k)
+                elif actor.bodies is not None:
+                    actor_properties.apply_bodies(env, k, actor.asset.body_properties())
+                if [s.friction for s in actor.shapes] != [s.friction for s in model.shapes]:
+                    actor_properties.apply_shapes(env, k)
+                if actor.tendons != model.tendons or any(t.stiffness for t in actor.tendons):
+                    actor_properties.apply_tendons(env, k)
+
+    def _make_engine(self, layout: Layout, poses: np.ndarray) -> Engine:
+        """Return MuJoCo Warp's engine for a CUDA device, or where ``ENGINE_VARIABLE`` asks for it, else the CPU's."""
+        if self.device == "cpu" and os.environ.get(ENGINE_VARIABLE, "") != "warp":
+            from envcoder_bench.isaacgym.engine_cpu import CpuEngine
+
+            return CpuEngine(layout, poses)
+        from envcoder_bench.isaacgym.engine_warp import WarpEngine
+
+        return WarpEngine(layout, poses, self.device)
 
     @staticmethod
     def _check_alike(first: Env, env: Env) -> None:
@@ -113,12 +135,16 @@ class Simulation:
                 f"environment {env.index} has {len(env.actors)} actors, the first {len(first.actors)}; all "
                 "environments need the same list of assets"
             )
+        sensors = [[(body, *pose_array(pose)) for body, pose in e.force_sensors] for e in (first, env)]
+        if sensors[0] != sensors[1]:
+            raise NotImplementedError(f"environment {env.index} has other force sensors than the first environment")
         relations = [[[a.group == b.group for b in e.actors] for a in e.actors] for e in (first, env)]
         for k, (a, b) in enumerate(zip(first.actors, env.actors)):
-            if a.asset is not b.asset:
+            if a.asset is not b.asset and a.asset.structure() != b.asset.structure():
                 raise NotImplementedError(
                     f"actor {b.name!r} of environment {env.index} has the asset {b.asset.name}, in the first "
-                    f"environment {a.asset.name}; all environments need the same list of assets"
+                    f"environment {a.asset.name}; all environments need the same list of assets, or assets that differ "
+                    "in sizes and masses alone"
                 )
             filters = [[actor.filter, *(s.filter for s in actor.shapes)] for actor in (a, b)]
             if filters[0] != filters[1] or relations[0][k] != relations[1][k]:
@@ -126,16 +152,6 @@ class Simulation:
                     f"actor {b.name!r} of environment {env.index} has another collision filter or group than in the "
                     "first environment"
                 )
-
-    def set_bodies(self, env: Env, actor: int, bodies: list[RigidBodyProperties]) -> None:
-        """Give an actor's bodies masses, centres and inertias where they differ from the asset's."""
-        first = env.first_body(actor)
-        for number, (new, old) in enumerate(zip(bodies, env.actors[actor].asset.body_properties())):
-            inertia = [np.array([list(m.x), list(m.y), list(m.z)]) for m in (new.inertia, old.inertia)]
-            mass = float(np.ravel(new.mass)[0])
-            if mass != old.mass and np.allclose(inertia[0], inertia[1], rtol=1e-6, atol=0):
-                inertia[0] = inertia[0] * (mass / old.mass)  # recomputed, as Isaac Gym does where it was not given
-            self.engine.set_body_mass(env.index, first + number, mass, np.array(list(new.com)), inertia[0])
 
     def tensor(self, shape: tuple[int, ...], read: Callable[[Tensor], None], *key: object) -> Tensor:
         """Return the tensor of a kind, allocated and filled at the first call."""
@@ -151,7 +167,7 @@ class Simulation:
     def body_pose(self, env: Env, handle: int) -> Transform:
         """Return the pose of a body of an environment: as recorded, or of the last step where it is compiled."""
         if self.compiled:
-            out = torch.zeros(self.engine.num_envs * self.engine.num_bodies, 13)
+            out = torch.zeros(self.engine.num_envs * self.engine.num_bodies, 13, device=self.engine.device)
             self.engine.read_bodies(out)
             x, y, z, qx, qy, qz, qw = out[env.index * self.engine.num_bodies + handle, :7].tolist()
             return pose_object(np.array([x, y, z, qw, qx, qy, qz]))

@@ -43,6 +43,13 @@ def _middle(terrain: SubTerrain, platform_size: float) -> tuple[slice, slice]:
     return slice(max(0, x - half), x + half), slice(max(0, y - half), y + half)
 
 
+def sloped_terrain(terrain: SubTerrain, slope: float = 1.0) -> SubTerrain:
+    """Add a plane that rises by ``slope`` along x from the first edge; negative falls."""
+    rise = slope * terrain.horizontal_scale / terrain.vertical_scale
+    terrain.height_field_raw += (np.arange(terrain.width) * rise).astype(np.int16)[:, None]
+    return terrain
+
+
 def pyramid_sloped_terrain(terrain: SubTerrain, slope: float = 1.0, platform_size: float = 1.0) -> SubTerrain:
     """Add a pyramid that rises by ``slope`` from the edges to a flat top of ``platform_size`` m; negative digs."""
     top = max(0, min(terrain.width, terrain.length) // 2 - _cells(terrain, platform_size) // 2)
@@ -72,6 +79,22 @@ def random_uniform_terrain(
     along = np.linspace(0, rows - 1, terrain.width)
     full = np.stack([np.interp(along, np.arange(rows), column) for column in wide.T], axis=1)
     terrain.height_field_raw += np.rint(full).astype(np.int16)
+    return terrain
+
+
+def wave_terrain(terrain: SubTerrain, num_waves: float = 1, amplitude: float = 1.0) -> SubTerrain:
+    """Add ``num_waves`` waves along each axis; the field goes from ``-amplitude`` to ``amplitude`` m."""
+    turns = [2 * np.pi * num_waves * np.arange(count) / count for count in (terrain.width, terrain.length)]
+    heights = 0.5 * amplitude * np.add.outer(np.cos(turns[0]), np.sin(turns[1]))
+    terrain.height_field_raw += (heights / terrain.vertical_scale).astype(np.int16)
+    return terrain
+
+
+def stairs_terrain(terrain: SubTerrain, step_width: float, step_height: float) -> SubTerrain:
+    """Add stairs that rise by ``step_height`` m every ``step_width`` m along x, from the first edge; negative falls."""
+    width = max(1, _cells(terrain, step_width))
+    steps = 1 + np.arange(terrain.width) // width
+    terrain.height_field_raw += (steps * int(step_height / terrain.vertical_scale)).astype(np.int16)[:, None]
     return terrain
 
 

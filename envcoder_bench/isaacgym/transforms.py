@@ -18,6 +18,9 @@ class Vec3:
     def __iter__(self):
         return iter((self.x, self.y, self.z))
 
+    def __deepcopy__(self, memo: dict) -> Vec3:
+        return Vec3(self.x, self.y, self.z)
+
     def __add__(self, other: Vec3) -> Vec3:
         return Vec3(self.x + other.x, self.y + other.y, self.z + other.z)
 

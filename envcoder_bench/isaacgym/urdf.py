@@ -21,12 +21,16 @@ class AssetError(ValueError):
 
 @dataclass
 class Shape:
-    """A collision shape of a link: ``kind`` box (half sizes), sphere, cylinder, capsule or mesh (scale)."""
+    """A collision shape of a link: ``kind`` box (half sizes), sphere, cylinder, capsule or mesh (scale).
+
+    ``part`` holds the vertices ``(n, 3)`` of a convex part of the mesh, scaled already; None is the whole mesh.
+    """
 
     kind: str
     size: list[float]
     frame: np.ndarray
     mesh: Path | None = None
+    part: np.ndarray | None = None
 
 
 @dataclass
@@ -69,6 +73,7 @@ def read(path: Path, asset_root: Path, capsules: bool) -> Link:
 
     Raises:
         AssetError: the file is not a URDF of one tree, or names a mesh that is missing.
+        NotImplementedError: a collision shape is a signed distance field.
     """
     try:
         robot = ET.parse(path).getroot()
@@ -140,6 +145,11 @@ def _link(element: ET.Element, path: Path, folders: list[Path], capsules: bool) 
         geometry = collision.find("geometry")
         if geometry is None or not len(geometry):
             raise AssetError(f"{path}: a <collision> of link {element.get('name')} has no <geometry>")
+        if collision.find("sdf") is not None:
+            raise NotImplementedError(
+                f"load_asset: {path}: link {element.get('name')} collides by a signed distance field (<sdf>), which is "
+                "not supported; its convex hull would mean nothing in contacts such as those of nuts, gears and pegs"
+            )
         shapes.append(_shape(geometry[0], _frame(collision.find("origin")), path, folders, capsules))
     return Link(element.get("name", ""), _inertial(element.find("inertial")), shapes)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from envcoder_bench.isaacgym import urdf
+from envcoder_bench.isaacgym import decompose, urdf
 from envcoder_bench.isaacgym.params import AssetOptions
 from envcoder_bench.isaacgym.urdf import Inertial, Joint, Link, Shape
 
@@ -28,6 +28,8 @@ _HINGE, _SLIDE = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
 def load(path: Path, asset_root: Path, options: AssetOptions) -> tuple[mujoco.MjSpec, dict[str, Joint]]:
     """Return the specification of a URDF file, whose first body is the root link, and its moving joints by name."""
     root = urdf.read(path, asset_root, options.replace_cylinder_with_capsule)
+    if options.vhacd_enabled and decompose.available():
+        decompose.decompose(root, options)
     weigh(root, options)
     if options.collapse_fixed_joints:
         urdf.collapse(root)
@@ -84,9 +86,14 @@ def add_shape(spec: mujoco.MjSpec, body: mujoco.MjsBody, shape: Shape, density: 
     if shape.mesh is None:
         geom.size = shape.size
         return
+    convex = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
+    if shape.part is not None:
+        name = f"{shape.mesh}/part {len(spec.meshes)}"
+        spec.add_mesh(name=name, uservert=shape.part.ravel(), inertia=convex, maxhullvert=MAX_HULL)
+        geom.meshname = name
+        return
     name = "/".join([str(shape.mesh), *(f"{s:g}" for s in shape.size)])
     if not any(mesh.name == name for mesh in spec.meshes):
-        convex = mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
         spec.add_mesh(name=name, file=str(shape.mesh), scale=shape.size, inertia=convex, maxhullvert=MAX_HULL)
     geom.meshname = name
 

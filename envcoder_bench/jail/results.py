@@ -11,7 +11,8 @@ from typing import Mapping, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from envcoder_bench.compile.cache import cache_folder, own_code
+from envcoder_bench.compile.cache import own_code
+from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.jail import wire
 from envcoder_bench.jail.client import Answer, Failure, JailClient
 from envcoder_bench.jail.confine import Limits

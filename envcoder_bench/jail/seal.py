@@ -34,10 +34,11 @@ class Seal:
 
 
 def _owners() -> Iterator[Any]:
-    for name, module in list(sys.modules.items()):
+    # copies: an import, also of another thread or a finalizer, changes the originals
+    for name, module in sys.modules.copy().items():
         if name.split(".")[0] == _PACKAGE:
             yield module
-            yield from (x for x in vars(module).values() if isinstance(x, type) and x.__module__ == name)
+            yield from (x for x in vars(module).copy().values() if isinstance(x, type) and x.__module__ == name)
     yield torch.Tensor
 
 

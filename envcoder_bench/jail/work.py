@@ -139,8 +139,8 @@ def _hold_against(function: CandidateFunction, shaping: Shaping, kind: Kind, sam
     exact = [0] if knows_size(shaping.programs[kind.stage]) else []
     if not set(made) <= set(parts) or disagreeing(*_rows(parts, made, sample.rows), 1, sample.rows, exact):
         message = (
-            f"untrusted code must be traceable: what was traced gives other numbers with {sample.rows} environments; a"
-            " function may not branch on their number (x.shape[0], len(x)) nor on what another call has left"
+            f"untrusted code must be traceable: with {sample.rows} environments the function returned other numbers"
+            " than its trace: do not let it depend on how many there are (x.shape[0], len(x)) or on earlier calls"
         )
         raise CandidateError(message, FILE, function.line, function.type)
 
@@ -157,7 +157,7 @@ def _no_drives(*_: object) -> Tensor:
 def _libraries(outside: Sequence[str]) -> dict[str, frozenset[str]]:
     """The modules of this package that files may import from: the helpers, and every task's baselines."""
     found = {name: redirect.helper_names() for name in HELPERS}
-    shipped = [file.parent.name for file in sorted(Path(tasks.__file__).parent.glob("*/task.py"))]
+    shipped = [file.parent.name for file in sorted(Path(tasks.__file__).parent.glob("*/human.py"))]
     for folder in (*shipped, *outside):
         for baseline in BASELINES:
             name = f"{tasks.__name__}.{folder}.{baseline}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Sequence
 
 from envcoder_bench.core.profiling import EVALUATION, REST, RESULTS
 from envcoder_bench.report.progress import si
-from envcoder_bench.report.table import shorten
+from envcoder_bench.report.table import shorten, wrap
 from envcoder_bench.shaping.kinds import STAGES, in_words
 
 # the parts in the order of a control step; the candidates' functions by kind
@@ -217,11 +216,4 @@ def _candidates(b: Breakdown, width: int) -> list[str]:
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    return wrap(text, width, indent, f"{indent}  ").splitlines()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, field
 from typing import Sequence, Tuple
 
-from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, shorten, split_place
+from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, places, shorten, wrap
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 _PREFIX = "compute_"
@@ -53,14 +52,14 @@ def render_check(rows: Sequence[Checked], width: int, compiles: bool, num_envs: 
     if any(row.reward for row in rows):
         text = f"rewards: one step of {num_envs:,} environments with random actions"
         sections.append("\n".join([text, *_rewards(rows, width)]))
-    sections += _places("not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width)
-    sections += _places("notes", [(row.name, row.notes) for row in rows], width)
+    sections += places("not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width)
+    sections += places("notes", [(row.name, row.notes) for row in rows], width)
     failed = [(row.name, [row.error]) for row in rows if row.status == FAILED]
-    sections += _places(f"failed ({len(failed)} of {len(rows)})", failed, width)
+    sections += places(f"failed ({len(failed)} of {len(rows)})", failed, width)
     skipped = [row.name for row in rows if row.status == SKIPPED]
     if skipped:
         text = f"skipped, because they define none of the functions asked for: {', '.join(skipped)}"
-        sections.append(_wrap(text, width))
+        sections.append(wrap(text, width, then=""))
     return "\n\n".join(sections) + "\n"
 
 
@@ -104,7 +103,7 @@ def _lay_out(columns: list[list[str]], width: int) -> list[str]:
     lines: list[str] = []
     for cells in zip(*columns):
         head = "".join(cell.ljust(n) + GAP for cell, n in zip(cells, widths))
-        wrapped = _wrap(cells[-1], max(24, width - indent), "").splitlines() or [""]
+        wrapped = wrap(cells[-1], max(24, width - indent), then="").splitlines() or [""]
         lines += [f"{head}{wrapped[0]}".rstrip(), *(" " * indent + line for line in wrapped[1:])]
     return [lines[0], "-" * min(width, max(map(len, lines))), *lines[1:]]
 
@@ -130,22 +129,3 @@ def _aligned(spreads: Sequence[Spread | None]) -> list[str]:
 
 def _number(value: float) -> str:
     return f"{value + 0.0:.4g}"  # no minus before a zero
-
-
-def _places(title: str, found: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
-    """A section with each candidate's texts: a place on a line of its own, the message below. None without texts."""
-    lines: list[str] = []
-    for name, texts in found:
-        if texts:
-            lines.append(f"  {shorten(name, width - 2)}")
-        for text in texts:
-            place, message = split_place(text)
-            indent = "      " if place else "    "
-            lines += [f"    {place}"] * bool(place) + [_wrap(message, width, indent, indent)]
-    return ["\n".join([f"{title}:", *lines])] if lines else []
-
-
-def _wrap(text: str, width: int, first: str = "", then: str = "") -> str:
-    return textwrap.fill(
-        text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False, break_long_words=False
-    )

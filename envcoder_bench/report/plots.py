@@ -43,7 +43,7 @@ def plot_learning_curves(
     drawn = [r for r in ranked if r.candidate in set(measured["candidate"])]
     over_seeds = measured.groupby(["candidate", "env_steps"])["fitness"].agg(["mean", "min", "max"])
     band = "; band: range of the seeds" if measured["seed"].nunique() > 1 else ""
-    figure, axes, top = new_figure(10.0, 6.0, f"{task}: learning curves", fitness_meaning)
+    figure, (axes,), top = new_figure(10.0, 6.0, f"{task}: learning curves", f"fitness: {fitness_meaning}")
     styles = _styles(drawn)
     scale, unit = _step_unit(float(measured["env_steps"].max()) if drawn else 0.0)
     labels, bands = [], []
@@ -101,7 +101,7 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
         remarks.append((f"{len(without) - MAX_FAILED} more", "without fitness, see results.csv"))
     rows = max(len(names) + len(remarks), 1)
     height = 1.9 + (0.3 if rows <= 30 else 0.25) * max(rows, 4)
-    figure, axes, top = new_figure(10.0, height, f"{task}: ranking", fitness_meaning)
+    figure, (axes,), top = new_figure(10.0, height, f"{task}: ranking", f"fitness: {fitness_meaning}")
 
     intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
     texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
@@ -150,25 +150,28 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
     return save_figure(figure, path)
 
 
-def new_figure(width: float, height: float, title: str, subtitle: str) -> tuple[Any, Any, float]:
+def new_figure(
+    width: float, height: float, title: str, subtitle: str, rows: int = 1, columns: int = 1
+) -> tuple[Any, list[Any], float]:
     """A figure with its title and subtitle, its axes, and where they end below the subtitle (figure fraction)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)  # no pyplot: nothing global, and no display is looked for
-    lines = textwrap.wrap(f"fitness: {subtitle}", 130)[:3]
+    lines = textwrap.wrap(subtitle, round(13 * width))[:3]
     figure.text(0.02, 1 - 0.16 / height, plain(title), fontsize=14, fontweight="bold", va="top")
     figure.text(0.02, 1 - 0.46 / height, plain("\n".join(lines)), fontsize=10, color=DARK, va="top", linespacing=1.3)
-    axes: Any = figure.add_subplot()
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(GREY)
-    axes.tick_params(color=GREY, labelsize=10)
-    axes.xaxis.label.set_size(11)
-    axes.yaxis.label.set_size(11)
-    return figure, axes, 1 - (0.62 + 0.19 * len(lines)) / height
+    panels: list[Any] = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in panels:
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        for side in ("left", "bottom"):
+            axes.spines[side].set_color(GREY)
+        axes.tick_params(color=GREY, labelsize=10)
+        axes.xaxis.label.set_size(11)
+        axes.yaxis.label.set_size(11)
+    return figure, panels, 1 - (0.62 + 0.19 * len(lines)) / height
 
 
 def save_figure(figure: Any, path: str | Path) -> Path:

@@ -40,11 +40,11 @@ def render_table(
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
     sections = ["\n".join(lines)]
     if notes:
-        told = "\n".join(_wrap(note, width) for note in _notes(shown))
-        sections = [_wrap(f"fitness: {fitness_meaning}", width), *sections, told]
+        told = "\n".join(wrap(note, width) for note in _notes(shown))
+        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, told]
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
-        sections.append(_wrap(text, width))
+        sections.append(wrap(text, width))
     return "\n\n".join(s for s in [*sections, render_failures(ranked, width).rstrip()] if s) + "\n"
 
 
@@ -54,19 +54,22 @@ def render_failures(ranked: Sequence[Ranked], width: int = 100) -> str:
     Empty where no candidate failed.
     """
     failed = [r for r in ranked if r.errors]
-    if not failed:
-        return ""
     every = len(failed) == len(ranked) and all(r.rank is None for r in failed)
-    lines = ["every candidate failed:" if every else f"failed ({len(failed)} of {len(ranked)} candidates):"]
-    for row in failed:
-        lines.append(f"  {row.candidate}" if row.status == "failed" else f"  {row.candidate} ({row.status})")
-        for error in row.errors:
-            place, message = split_place(error)
-            if place:
-                lines.append(f"    {place}")
+    title = "every candidate failed" if every else f"failed ({len(failed)} of {len(ranked)} candidates)"
+    named = [(r.candidate if r.status == "failed" else f"{r.candidate} ({r.status})", r.errors) for r in failed]
+    return "".join(f"{section}\n" for section in places(title, named, width))
+
+
+def places(title: str, found: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
+    """A section with each candidate's texts: a place on a line of its own, the message below. None without texts."""
+    lines: list[str] = []
+    for name, texts in found:
+        lines += [f"  {shorten(name, width - 2)}"] if texts else []
+        for text in texts:
+            place, message = split_place(text)
             indent = "      " if place else "    "
-            lines.append(_wrap(message, width, indent, indent))
-    return "\n".join(lines) + "\n"
+            lines += [f"    {place}"] * bool(place) + [wrap(message, width, indent, indent)]
+    return ["\n".join([f"{title}:", *lines])] if lines else []
 
 
 def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
@@ -170,5 +173,8 @@ def split_place(error: str) -> tuple[str, str]:
     return (match.group(1), match.group(2)) if match else ("", error)
 
 
-def _wrap(text: str, width: int, first: str = "", then: str = "  ") -> str:
-    return textwrap.fill(text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False)
+def wrap(text: str, width: int, first: str = "", then: str = "  ") -> str:
+    """Break a text into lines, but no word."""
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False, break_long_words=False
+    )

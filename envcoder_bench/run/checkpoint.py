@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -116,6 +117,10 @@ def _without_agent(training: dict[str, Any]) -> dict[str, Any]:
 def _load(path: Path) -> Any:
     if not path.stat().st_size:
         raise _NotACheckpoint("it is empty")
+    with zipfile.ZipFile(path) as parts:  # torch.load does not compare the checksums that torch.save writes
+        changed = parts.testzip()
+    if changed is not None:
+        raise _NotACheckpoint(f"the checksum of {changed} is wrong")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:

@@ -16,7 +16,7 @@ from yaml import YAMLError
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.tasks.sim_task import covers, used_keys
+from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
 from envcoder_bench.tasks.spec import TaskSpec
 
 DEFAULT_TRAIN = "Anymal"  # the task whose PPO config is used by outside tasks without one
@@ -82,8 +82,16 @@ def train_defaults(spec: TaskSpec) -> DictConfig:
         return base
     own = load_yaml(spec.train)
     known = [*config_keys(base), *OPTIONAL_TRAIN_KEYS]
+    foreign = not issubclass(spec.task_class, SimTask)
     for key in config_keys(own):
-        if key not in known:
+        if key in known and not (foreign and key == "params.config.mixed_precision"):
+            continue
+        if foreign:  # rl_games' own file: what has no effect here is left out
+            parent, _, name = key.rpartition(".")
+            node = OmegaConf.select(own, parent) if parent else own
+            if isinstance(node, DictConfig) and name in node:
+                del node[name]
+        else:
             hint = near_matches(key, known)
             raise ValueError(f"{spec.train}: unknown key '{key}'{hint}; for IsaacGymEnvs' files see --train_config")
     merged = OmegaConf.merge(base, own)

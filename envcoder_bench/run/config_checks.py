@@ -86,6 +86,8 @@ def check_task(cfg: DictConfig) -> None:
 
 def _check_node(shipped: Any, given: Any, key: str) -> None:
     """Compare the type of a value with the shipped value's: a mapping, a list of numbers, or a number."""
+    if given == shipped:
+        return
     if isinstance(shipped, DictConfig):
         if not isinstance(given, DictConfig):
             raise UserError(f"{key} must hold the keys {', '.join(map(str, shipped))}, got {given}")

@@ -63,6 +63,8 @@ def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
 
 def _returns(kind: Kind, task: type[SimTask]) -> str:
     """What a function returns for n environments of a task."""
+    if kind.name in task.refusals:
+        return f"cannot be used: {task.refusals[kind.name]}"
     keys = [f"{key} {_shape(task, key)}" for key in (kind.keys(task) if kind.keys else ()) if key in task.fields]
     if kind.keys is not None and not keys:
         return f"not called: this task has no {kind.stage.replace('_', ' ')}"

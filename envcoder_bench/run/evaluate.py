@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -12,7 +11,7 @@ import torch
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import DiskError, Stopped, UserError, user_input
-from envcoder_bench.core.files import disk_trouble, refuse_taken
+from envcoder_bench.core.files import disk_trouble, refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.run import results
@@ -72,13 +71,13 @@ def evaluate(
     given = None if output_dir is None else Path(output_dir)
     with user_input():
         name = get_spec(task).name
-        refuse_taken((given or _new_folder(name)).absolute())  # first, because the rest takes a while
+        refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept():
         with _stoppable(None), ALONE:
             cfg, sources, fitness, saved, plan = _ready(task, words, candidates, candidate_idx, num_envs)
-            folder = RunFolder.create((given or _new_folder(name)).absolute(), cfg, sources, fitness)
+            folder = RunFolder.create((given or stamped_folder("runs", name)).absolute(), cfg, sources, fitness)
         messages.open(folder.path)
         with _at_work(folder), folder.locked():
             reporter.run_began(folder.path)
@@ -225,13 +224,3 @@ def _and_others(count: int) -> str:
 def _use_one_torch_thread(cfg: DictConfig) -> None:
     if cfg.device == "cpu":
         torch.set_num_threads(1)  # the threads are used by the simulator and the learners
-
-
-def _new_folder(task: str) -> Path:
-    """Return ``runs/<task>_<time>``, with a number appended if that exists."""
-    path = first = Path("runs") / f"{task}_{time.strftime('%Y%m%d-%H%M%S')}"
-    count = 1
-    while path.exists():
-        count += 1
-        path = first.with_name(f"{first.name}_{count}")
-    return path

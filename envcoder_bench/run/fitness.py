@@ -23,6 +23,11 @@ def read_fitness(cfg: DictConfig) -> CandidateSource | None:
         UserError: it cannot be read or loaded, or lacks ``compute_fitness`` or a docstring.
     """
     if cfg.fitness is None:
+        if not get_spec(cfg.task.name).task_class.fitness_meaning:
+            raise UserError(
+                f"{cfg.task.name} has no fitness of its own, by which candidates could be ranked: write one and give it"
+                " with --fitness FILE (docs/candidates.md#a-fitness-of-your-own)"
+            )
         return None
     path = Path(cfg.fitness)
     if not path.is_file():

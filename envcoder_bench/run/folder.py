@@ -3,7 +3,7 @@
 ::
 
     config.yaml          the whole config of the run; --resume reads it
-    run.json             versions and device of the run, and its config when it began
+    run.json             versions, device, config and digests of the sources when it began
     run.log              all messages of the run
     results.csv          a row per candidate and seed
     summary.json         the ranking
@@ -21,6 +21,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from contextlib import contextmanager
@@ -89,17 +90,18 @@ class RunFolder:
             refuse_taken(path)
         folder = cls(path)
         listed = [{"name": c.name, "file": c.file} for c in sources]
+        texts = {folder.source(c.name): c.source.encode("utf-8", _BYTES) for c in sources}
+        if fitness is not None:
+            texts[folder.fitness] = fitness.source.encode("utf-8", _BYTES)
         there = path.is_dir()
         try:
             path.mkdir(parents=True, exist_ok=True)
-            for candidate in sources:
-                home = folder.candidate(candidate.name)
-                home.mkdir(parents=True, exist_ok=True)
-                write_atomic(home / "source.py", candidate.source.encode("utf-8", _BYTES))
-            if fitness is not None:
-                write_atomic(folder.fitness, fitness.source.encode("utf-8", _BYTES))
+            for file, text in texts.items():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(file, text)
             config = OmegaConf.to_yaml({**cfg, "candidates": listed})
-            folder.provenance = Provenance.new(config, cfg.device)
+            digests = {file.relative_to(path).as_posix(): _digest(text) for file, text in texts.items()}
+            folder.provenance = Provenance.new(config, cfg.device, digests)
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
@@ -150,6 +152,10 @@ class RunFolder:
         """Return the folder of a candidate."""
         return self.path / "candidates" / name
 
+    def source(self, name: str) -> Path:
+        """Return the copy of a candidate's file."""
+        return self.candidate(name) / "source.py"
+
     @property
     def complete(self) -> bool:
         """Whether the run is complete."""
@@ -169,12 +175,26 @@ class RunFolder:
         cfg = self._config()
         sources = []
         for listed in cfg.candidates:
-            file = self.candidate(listed.name) / "source.py"
-            try:
-                sources.append(CandidateSource(listed.name, listed.file, file.read_text("utf-8", _BYTES)))
-            except OSError as error:
-                raise self._damaged(f"{file}: {error.strerror}") from error
+            sources.append(CandidateSource(listed.name, listed.file, self._text(self.source(listed.name))))
         return cfg, sources
+
+    def _text(self, file: Path) -> str:
+        """The text of a file of user code, which must be as it was when the run began."""
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise self._damaged(f"{file}: {error.strerror}") from error
+        digests = self.provenance.sources if self.provenance is not None else {}
+        known = digests.get(file.relative_to(self.path).as_posix())
+        if known not in (None, _digest(text)):
+            if not self.complete:
+                raise UserError(
+                    f"{file} was changed since the run began: undo that, or begin a new run with what it is"
+                )
+            self.notes.append(
+                f"{file.relative_to(self.path)} was changed after the run: these are results of the text before"
+            )
+        return text.decode("utf-8", _BYTES)
 
     def _config(self) -> DictConfig:
         try:
@@ -241,10 +261,7 @@ class RunFolder:
         """
         if cfg.get("fitness") is None:
             return None
-        try:
-            return CandidateSource(FITNESS_NAME, cfg.fitness, self.fitness.read_text("utf-8", _BYTES))
-        except OSError as error:
-            raise self._damaged(f"{self.fitness}: {error.strerror}") from error
+        return CandidateSource(FITNESS_NAME, cfg.fitness, self._text(self.fitness))
 
     def load_checkpoint(self) -> Checkpoint | None:
         """Return the last checkpoint, on the CPU, or None if there is none yet.
@@ -252,7 +269,11 @@ class RunFolder:
         Raises:
             UserError: it is damaged, or has a newer format.
         """
-        return checkpoint.load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
+        return checkpoint.load_checkpoint(self.checkpoint) if self.checkpoint.exists() else None
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
 
 
 def _load_config(text: str) -> DictConfig:

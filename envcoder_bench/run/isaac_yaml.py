@@ -16,7 +16,7 @@ from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys, train_defaults
 from envcoder_bench.run.config_checks import check_task
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.tasks.sim_task import check_only, covers, ignored_keys, used_keys
+from envcoder_bench.tasks.sim_task import SimTask, check_only, covers, ignored_keys, used_keys
 from envcoder_bench.trainers.ppo.hyperparameters import check_supported
 from envcoder_bench.trainers.ppo.ranges import check_ranges
 
@@ -68,11 +68,14 @@ def file_overrides(task: str, task_config: str | None, train_config: str | None)
 def _task_values(task: str, file: str, own: Leaves) -> Leaves:
     if not own or any(key.startswith("params.") for key in own):
         raise UserError(f"--task_config {file} is {'not a task YAML: see --train_config' if own else 'empty'}")
+    task_class = get_spec(task).task_class
+    foreign = not issubclass(task_class, SimTask)  # it reads its YAML itself
+    if foreign:
+        own = {key: value for key, value in own.items() if key != "name" and not _refers(value)}
     if own.get("name", task) != task:
         raise UserError(f"--task_config {file} is for {own['name']}, and --task is {task}")
-    if own.get("task.randomize") is True:
+    if own.get("task.randomize") is True and not foreign:
         raise UserError(f"--task_config {file}: task.randomize is True, but domain randomization is not available here")
-    task_class = get_spec(task).task_class
     used, ignored = used_keys(task_class), ignored_keys(task_class)
     values = {key: value for key, value in own.items() if covers(used, key) and key != "name"}
     without = [key for key in ignored if any(covers((key,), one) for one in own) and not covers(tuple(values), key)]
@@ -83,7 +86,7 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
         check_only(_nested(own), task_class.only)
     except ValueError as error:
         raise UserError(f"--task_config {file}: {error}") from error
-    if any(covers(("physics_engine", "sim.physx"), key) for key in own) and "sim.substeps" in values:
+    if not foreign and any(covers(("physics_engine", "sim.physx"), key) for key in own) and "sim.substeps" in values:
         del values["sim.substeps"]
         without.append("sim.substeps (for PhysX; see task.sim.substeps)")
     _refuse_references(file, "--task_config", values)

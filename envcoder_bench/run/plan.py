@@ -105,10 +105,19 @@ class MemoryPlanner:
         envs, needed = self._cfg.num_envs_per_candidate, self.bytes([widths])
         if needed > self.available:
             fit = max(0, int(envs * (self.available - self._program) / (needed - self._program)))
+            limited = self._cfg.get("max_memory") is not None
+            if fit:
+                remedy = (
+                    f": about {fit} environments fit; lower --num_envs_per_candidate"
+                    + " or raise --max_memory" * limited
+                )
+            else:
+                remedy = f"; the program alone takes {_size(self._program)}: " + (
+                    "raise --max_memory" if limited else "end other programs"
+                )
             raise UserError(
                 f"{who} with {envs} environments needs about {_size(needed)}, and {_size(self.available)} may be used"
-                f" on {self._cfg.device}: about {fit} environments fit; lower --num_envs_per_candidate"
-                + ("" if self._cfg.get("max_memory") is None else " or raise --max_memory")
+                f" on {self._cfg.device}{remedy}"
             )
 
     def plan(self, groups: Sequence[Group], begun: Sequence[Group] = ()) -> Plan:

@@ -6,7 +6,7 @@ import json
 import platform
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Mapping, Tuple
@@ -44,19 +44,22 @@ class Provenance:
         software: versions, commit and device, as ``software`` returns them: those at the beginning, then those of each
             resumption that differ.
         config: the text of config.yaml when the run began.
+        sources: the SHA-256 of each file of user code in the folder, by its path there; empty in older runs.
     """
 
     begun: str | None
     software: list[dict[str, str | None]]
     config: str
+    sources: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, config: str, device: str) -> Provenance:
-        return cls(time.strftime("%Y-%m-%dT%H:%M:%S%z"), [{**software(device), **_task(config)}], config)
+    def new(cls, config: str, device: str, sources: Mapping[str, str]) -> Provenance:
+        begun = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        return cls(begun, [{**software(device), **_task(config)}], config, dict(sources))
 
     def write(self, path: Path) -> None:
         """Write run.json atomically."""
-        content = {"format": FORMAT, "begun": self.begun, "software": self.software, "config": self.config}
+        content = {"format": FORMAT, **asdict(self)}
         write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     def resumed(self, device: str) -> str:
@@ -86,8 +89,9 @@ def read_provenance(path: Path) -> Provenance | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         refuse_newer(int(content["format"]), path)
-        record = Provenance(content["begun"], content["software"], content["config"])
-        if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in record.software)):
+        record = Provenance(content["begun"], content["software"], content["config"], content.get("sources", {}))
+        dicts = [*record.software, record.sources]
+        if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
             raise ValueError("it is not the record of a run")
         return record
     except (ValueError, KeyError, TypeError, IndexError) as error:

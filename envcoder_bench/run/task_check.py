@@ -13,6 +13,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.isolation import measure_isolation
 from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.binding import bind
@@ -24,6 +25,7 @@ from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
 from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task
+from envcoder_bench.tasks.sim_task import SimTask
 
 OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
 UNSTABLE = 0.001  # largest share of unstable steps with random actions
@@ -58,6 +60,7 @@ class TaskCheck:
         self.name = self.spec.name
         self.cfg = compose_config(self.name, ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
         self.cfg.sim, self.cfg.device = self.sim, self.device = pick_simulator(sim, device)
+        self.foreign = not issubclass(self.spec.task_class, SimTask)
         self.human = self._baseline(HUMAN)
 
     def _baseline(self, which: str) -> Shaping:
@@ -80,7 +83,7 @@ class TaskCheck:
             elif (field.shape is None) != (key in task.constants):
                 yield f"'{key}' is in {'state' if key in task.state else 'constants'}, and its shape is {field.shape}"
             else:
-                yield from _tensor_faults(key, keys[key], field.shape, task)
+                yield from _tensor_faults(key, keys[key], field.shape, task, self.foreign)
             if "|" in field.unit + field.meaning:
                 yield f"'{key}': '|' in its unit or meaning breaks tables"
         if task.fields["dof_pos"].shape != (task.num_dofs,):
@@ -220,18 +223,25 @@ class TaskCheck:
         if bool(env.take_contact_overflows().any()):
             yield "the model's contact buffers are too small: see max_contacts in docs/add_a_task.md"
 
+    def isolation(self) -> Iterator[str]:
+        """A candidate beside others learns what it learns alone, bit by bit; measured on a CPU alone."""
+        if self.device != "cpu":
+            return
+        groups, faults = prepare(self.cfg, baseline_sources(self.name))
+        yield from (f"{name}.py: {error}" for name, error in faults.items())
+        if not faults:
+            own, other = (next(group for group in groups if group.name == name) for name in (HUMAN, UNSHAPED))
+            measured = measure_isolation(self.cfg, own, other)
+            if not measured.clean:
+                yield f"{measured}: use --isolate process"
+
     def findings(self) -> list[str]:
         """Return the violations found by all checks."""
         found: list[str] = []
-        for check in (
-            self.fields,
-            self.fitness,
-            self.rollout,
-            self.reset,
-            self.restore,
-            self.paired,
-            self.random_actions,
-        ):
+        checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
+        if self.foreign:  # what its code leaves of the past is its own, and some of it needs two environments
+            checks = [own for own in checks if own not in (self.reset, self.paired)] + [self.isolation]
+        for check in checks:
             try:
                 found += check()
             except (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError) as error:
@@ -322,7 +332,7 @@ def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overri
         raise TaskFaults(check.name, findings)
 
 
-def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Task) -> Iterator[str]:
+def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Task, any_kind: bool) -> Iterator[str]:
     if shape is None:
         if x.device.type != "cpu":
             yield f"the constant '{key}' must be on the CPU"
@@ -331,7 +341,7 @@ def _tensor_faults(key: str, x: Tensor, shape: tuple[int, ...] | None, task: Tas
         yield f"'{key}' is declared as (n, *{shape}), but with n = {task.num_envs} its tensor is {tuple(x.shape)}"
     elif x.device != task.device:
         yield f"'{key}' is on {x.device}: it must be on {task.device}"
-    elif not x.is_floating_point():
+    elif not x.is_floating_point() and not any_kind:
         yield f"'{key}' is {x.dtype}: it must be floating point"
     elif not x[0].is_contiguous():
         yield f"'{key}' is not contiguous, as kernels require: make it a copy, refreshed in step and reset"

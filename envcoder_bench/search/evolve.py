@@ -1,4 +1,4 @@
-"""Candidates without a language model: change and recombine the best ones by their syntax trees.
+"""Candidates without a language model: change and recombine the best ones.
 
 What any language model must beat. A start from the baselines alone is the fair one; candidates of the user's own can be
 given as a better start.
@@ -7,15 +7,14 @@ given as a better start.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from random import Random
 from typing import Iterable, Mapping, Sequence
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.search.genome import Genome, Unsuitable, require_unparse
-from envcoder_bench.search.mutate import mutate
-from envcoder_bench.search.recombine import RECOMBINATIONS
+from envcoder_bench.report.results import OK
+from envcoder_bench.search.genome import Genome, Unsuitable
 from envcoder_bench.search.records import Archive, Attempt, Proposal, proposal_name
+from envcoder_bench.search.vary import mutate, recombine
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
 TOURNAMENT = 3  # parents are the best of so many drawn at random
@@ -24,14 +23,6 @@ RECOMBINED = 0.4  # share of proposals with two parents
 MORE = 0.5  # chance of one more mutation, up to MAX_MUTATIONS
 MAX_MUTATIONS = 4
 TRIES = 200  # to find a proposal that the archive does not hold
-
-
-@dataclass(frozen=True)
-class Individual:
-    """A possible parent."""
-
-    name: str
-    genome: Genome
 
 
 class EvolveProposer:
@@ -52,9 +43,8 @@ class EvolveProposer:
             starts: sources of candidates by name, which are the first proposals of the first round.
 
         Raises:
-            UserError: a start is not what can be changed; this Python is too old.
+            UserError: a start is not what can be changed.
         """
-        require_unparse()
         self._types: tuple[str, ...] = tuple(shaper_types or SHAPER_TYPES)
         self._seed = seed
         self._starts: dict[str, Genome] = {}
@@ -63,7 +53,7 @@ class EvolveProposer:
                 genome = Genome(source, self._types)
             except Unsuitable as error:
                 raise UserError(f"evolve cannot start from {name}: {error}") from None
-            if not genome.definitions:
+            if not genome.shapers():
                 raise UserError(f"evolve cannot start from {name}: it defines none of {', '.join(self._types)}")
             self._starts[name] = genome
 
@@ -73,20 +63,20 @@ class EvolveProposer:
         Raises:
             UserError: there is nothing to change: neither a baseline nor a start defines an asked function.
         """
-        known = self._known(archive)
+        known = self._known(_all(archive))
         proposals: list[Proposal] = []
-        if round == 1:
-            for name, genome in list(self._starts.items())[:count]:
-                if genome.fingerprint() not in known:
-                    known.add(genome.fingerprint())
-                    own = proposal_name(round, len(proposals))
-                    text = genome.source(f"{own}: a start of the search, {name}.")
-                    proposals.append(Proposal(own, text, (), f"start: {name}"))
+        for name, genome in list(self._starts.items())[:count] if round == 1 else []:
+            if genome.fingerprint() not in known:
+                known.add(genome.fingerprint())
+                own = proposal_name(round, len(proposals))
+                text = genome.titled(f"{own}: a start of the search, {name}.")
+                proposals.append(Proposal(own, text, (), f"start: {name}"))
         population = self._population(archive)
+        names = list(population)
         while len(proposals) < count:
             name = proposal_name(round, len(proposals))
             elite = len(proposals) < math.ceil(ELITE * count)
-            made = self._make(name, population, known, self._rng(name), population[:1] if elite else population)
+            made = self._make(name, population, names[:1] if elite else names, known, self._rng(name))
             if made is None:
                 break
             proposals.append(made)
@@ -94,105 +84,92 @@ class EvolveProposer:
 
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
         """Another variant of the same parents for each proposal that failed."""
-        known = self._known(archive)
-        for proposal, _ in failures:
-            known |= self._fingerprints([proposal.source])
+        known = self._known([*_all(archive), *(proposal for proposal, _ in failures)])
         population = self._population(archive)
         repaired = []
         for proposal, error in failures:
-            parents = [i for i in population if i.name in proposal.parents[:1]] or population
+            parents = [name for name in proposal.parents[:1] if name in population] or list(population)
             rng = self._rng(f"{proposal.name} {proposal.source} {error}")
-            repaired.append(self._make(proposal.name, population, known, rng, parents))
+            repaired.append(self._make(proposal.name, population, parents, known, rng))
         return repaired
 
     def _rng(self, what: str) -> Random:
         return Random(f"{self._seed} {what}")  # a text seeds by its SHA-512, the same in every process
 
     def _make(
-        self, name: str, population: list[Individual], known: set[str], rng: Random, parents: list[Individual]
+        self, name: str, population: Mapping[str, Genome], parents: Sequence[str], known: set[str], rng: Random
     ) -> Proposal | None:
         """A new variant of one of ``parents``, which are in order of rank, or None if none was found."""
+        every = list(population)
         for _ in range(TRIES):
-            parent = parents[min(rng.randrange(len(parents)) for _ in range(TOURNAMENT))]
-            other = population[min(rng.randrange(len(population)) for _ in range(TOURNAMENT))]
-            made = vary(parent, other, rng)
-            if made is None or made[0].fingerprint() in known:
+            parent, other = (
+                names[min(rng.randrange(len(names)) for _ in range(TOURNAMENT))] for names in (parents, every)
+            )
+            try:
+                genome, changes, used = _vary(population, parent, other, rng)
+            except Unsuitable:
                 continue
-            genome, changes, names = made
+            if not changes or genome.fingerprint() in known:
+                continue
             known.add(genome.fingerprint())
-            origin = f"{' and '.join(names)}: {'; '.join(changes)}"
-            return Proposal(name, genome.source(f"{name}, evolved from {origin}."), names, origin)
+            origin = f"{' and '.join(used)}: {'; '.join(changes)}"
+            return Proposal(name, genome.titled(f"{name}, evolved from {origin}."), used, origin)
         return None
 
-    def _population(self, archive: Archive) -> list[Individual]:
+    def _population(self, archive: Archive) -> dict[str, Genome]:
         """Possible parents in the order of ``Archive.order``, no two with the same code; the unmeasured come last."""
         order = {name: place for place, name in enumerate(archive.order())}
-        found: list[tuple[int, Individual]] = []
-        for attempt in _all(archive):
-            individual = self._individual(attempt, attempt.name in archive.baselines)
-            if individual is not None:
-                found.append((order.get(attempt.name, len(order)), individual))
+        measured = [
+            a for a in archive.attempts if a.status == OK and a.fitness is not None and not math.isnan(a.fitness)
+        ]
+        ranked = sorted([*archive.baselines.values(), *measured], key=lambda a: order.get(a.name, len(order)))
+        found = {a.name: genome for a in ranked if (genome := self._genome(a)) is not None}
         if not found and not self._starts:
             raise UserError(
                 f"evolve has nothing to change: neither baseline defines {' or '.join(self._types)};"
                 " give it candidates to start from, or other --shaper_types"
             )
-        ranked = [individual for _, individual in sorted(found, key=lambda pair: pair[0])]
-        ranked += [Individual(name, genome) for name, genome in self._starts.items() if not archive.attempts]
-        first: dict[str, Individual] = {}
-        for individual in ranked:
-            first.setdefault(individual.genome.fingerprint(), individual)
-        return list(first.values())
+        found.update(self._starts if not archive.attempts or not found else {})
+        first: dict[str, str] = {}
+        for name, genome in found.items():
+            first.setdefault(genome.fingerprint(), name)
+        return {name: found[name] for name in first.values()}
 
-    def _individual(self, attempt: Attempt, baseline: bool) -> Individual | None:
-        if not baseline and (attempt.status != "ok" or attempt.fitness is None or math.isnan(attempt.fitness)):
-            return None
+    def _genome(self, written: Attempt | Proposal) -> Genome | None:
+        """What can be changed of it; None: nothing."""
         try:
-            genome = Genome(attempt.source, self._types)
+            genome = Genome(written.source, self._types)
         except Unsuitable:
             return None
-        return Individual(attempt.name, genome) if genome.definitions else None
+        return genome if genome.shapers() else None
 
-    def _known(self, archive: Archive) -> set[str]:
-        return self._fingerprints([attempt.source for attempt in _all(archive)])
-
-    def _fingerprints(self, sources: Sequence[str]) -> set[str]:
-        found = set()
-        for source in sources:
-            try:
-                found.add(Genome(source, self._types).fingerprint())
-            except Unsuitable:
-                continue
-        return found
+    def _known(self, written: Sequence[Attempt | Proposal]) -> set[str]:
+        return {genome.fingerprint() for genome in map(self._genome, written) if genome is not None}
 
 
 def _all(archive: Archive) -> list[Attempt]:
     return [*archive.baselines.values(), *archive.attempts]
 
 
-def vary(parent: Individual, other: Individual, rng: Random) -> tuple[Genome, list[str], tuple[str, ...]] | None:
-    """A changed copy of ``parent``, perhaps with something of ``other``.
+def _vary(
+    population: Mapping[str, Genome], parent: str, other: str, rng: Random
+) -> tuple[Genome, list[str], tuple[str, ...]]:
+    """A changed copy of a parent, perhaps with something of another, what was changed, and the names of its parents.
 
-    Returns:
-        The copy, what was changed, and the names of its parents; None if nothing could be changed.
+    Raises Unsuitable where a change does not suit.
     """
-    genome, changes = parent.genome.copy(), []
-    names: tuple[str, ...] = (parent.name,)
-    if other.name != parent.name and rng.random() < RECOMBINED:
-        recombine = rng.choices([x for x, _ in RECOMBINATIONS], [weight for _, weight in RECOMBINATIONS])[0]
-        try:
-            change = recombine(genome, other.genome, other.name, rng)
-        except Unsuitable:
-            return None
-        if change is None:
-            return None
-        changes.append(change)
-        names = (parent.name, other.name)
+    genome, changes, names = population[parent], [], (parent,)
+    if other != parent and rng.random() < RECOMBINED:
+        made = recombine(genome, population[other], other, rng)
+        if made is None:
+            return genome, [], names
+        genome, changes, names = made[0], [made[1]], (parent, other)
     mutations = 0 if changes and rng.random() < 0.5 else 1
     while mutations and mutations < MAX_MUTATIONS and rng.random() < MORE:
         mutations += 1
     for _ in range(mutations):
-        change = mutate(genome, rng)
-        changes += [change] if change else []
-    genome.prune()
-    return (genome, changes, names) if changes else None
+        made = mutate(genome, rng)
+        if made is not None:
+            genome = made[0]
+            changes.append(made[1])
+    return genome.pruned(), changes, names

@@ -26,19 +26,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.files import refuse_taken, write_atomic
+from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.records import Archive, Proposal, read_archive, write_archive
 
 PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # what it keeps of the user's files
-
-
-def shown(path: Path) -> Path:
-    """A path as a person would write it: relative where it is below the working folder."""
-    here = Path.cwd()
-    return path.relative_to(here) if here in path.parents else path
 
 
 @dataclass
@@ -71,7 +66,7 @@ class SearchFolder:
         self.archive = path / "archive.json"
         self.best = path / "best.py"
         self.final = path / "final"
-        self.command = f"auto-shape --resume {shown(path)}"
+        self.command = resume_command(path, "auto-shape")
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], files: Mapping[str, str]) -> SearchFolder:
@@ -80,11 +75,8 @@ class SearchFolder:
         Raises:
             UserError: the path is a file or a folder that is not empty, or cannot be written.
         """
-        if path.is_file():
-            raise UserError(f"--output_dir {path} is a file; give a new folder")
-        if path.is_dir() and any(path.iterdir()):
-            held = "already holds a search; go on with it by --resume, or" if _is_search(path) else "is not empty;"
-            raise UserError(f"--output_dir {path} {held} give a new folder")
+        with user_input():
+            refuse_taken(path, kind="search")
         folder = cls(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -185,7 +177,3 @@ class SearchFolder:
 
 def _proposal(row: dict[str, Any]) -> Proposal:
     return Proposal(**{**row, "parents": tuple(row["parents"])})
-
-
-def _is_search(path: Path) -> bool:
-    return (path / "config.yaml").exists()

@@ -1,77 +1,87 @@
-"""A candidate as its top-level definitions, so that functions can be taken out, changed and put together anew."""
+"""A candidate's text with its syntax tree. Changes replace parts of the text, and so keep its layout and comments."""
 
 from __future__ import annotations
 
 import ast
 import copy
-import sys
+import re
 import textwrap
-from typing import Iterable, Sequence, Union
+from typing import Iterable, Sequence, Tuple
 
-from envcoder_bench.core.errors import UserError
-from envcoder_bench.search.layout import WIDTH, to_source
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES
 
 ACTION_DIM = "ACTION_DIM"
-Import = Union[ast.Import, ast.ImportFrom]
+Edit = Tuple[int, int, str]  # bytes from, to, and the text that takes their place
+
+_WIDTH = 100  # of the docstring
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_BINDING = (*_IMPORTS, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+_ATOMS = (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Dict, ast.Starred)
 
 
 class Unsuitable(ValueError):
-    """A source that is no plain list of imports, definitions and constants."""
-
-
-def require_unparse() -> None:
-    """Raise UserError where this Python cannot turn a syntax tree into text."""
-    if sys.version_info < (3, 9):
-        raise UserError("evolve needs Python 3.9 or newer, for ast.unparse")
+    """A source that is no plain list of imports, definitions and constants, or one that a change does not suit."""
 
 
 class Genome:
-    """The functions of some shaper types in a source, with all that they need of it.
+    """The functions of some shaper types in a source, with all that they need of it. It never changes.
 
     Attributes:
         types: the shaper types that it may define.
-        imports: import statements of one name each, by that name.
-        definitions: functions, classes and constants by name, in their order; a statement that binds several names is
-            there several times.
+        source: its text.
+        definitions: statements at the top level, imports too, by the names that they bind.
     """
 
-    def __init__(self, source: str, types: Iterable[str]) -> None:
-        """Parse ``source``; raises Unsuitable."""
+    def __init__(self, source: str, types: Iterable[str], prune: bool = True) -> None:
+        """Parse ``source``, and unless told otherwise drop what no function of ``types`` needs; raises Unsuitable."""
         self.types = tuple(t for t in SHAPER_TYPES if t in set(types))
-        self.imports: dict[str, Import] = {}
-        self.definitions: dict[str, ast.stmt] = {}
+        self._parse(source)
+        if prune:
+            self._parse(self._applied(self._plain()))
+        while prune:
+            edits = [self._lines(statement) for statement in self._unread()]
+            if not edits:
+                break
+            self._parse(self._applied(edits))
+
+    def _parse(self, source: str) -> None:
+        self.source, self._bytes = source, source.encode("utf-8", "replace")
         try:
-            tree = ast.parse(source)
+            self._tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise Unsuitable(f"does not parse: {error}") from None
-        for statement in tree.body:
-            self._add(statement)
-        for alias, name in ALIASES.items():
-            function = self.definitions.pop(alias, None)
-            if isinstance(function, ast.FunctionDef):
-                function.name = name
-                self.definitions[name] = function
-        self.prune()
+        self._rows = self._bytes.splitlines(keepends=True)
+        self._starts = [0]
+        for row in self._rows:
+            self._starts.append(self._starts[-1] + len(row))
+        self.definitions: dict[str, ast.stmt] = {}
+        for statement in self._tree.body:
+            is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            if not isinstance(statement, _BINDING) and not is_docstring:
+                raise Unsuitable(f"line {statement.lineno}: {type(statement).__name__} at the top level")
+            self.definitions.update(dict.fromkeys(_bound(statement), statement))
 
-    def _add(self, statement: ast.stmt) -> None:
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            return  # a docstring
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            for alias in statement.names:
-                one = copy.copy(statement)
-                one.names = [alias]
-                self.imports[alias.asname or alias.name.split(".")[0]] = one
-        elif isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-            if isinstance(statement, ast.FunctionDef):
-                # as plain Python it computes the same, and may be changed to what TorchScript does not know
-                statement.decorator_list = [d for d in statement.decorator_list if not _is_script(d)]
-            self.definitions[statement.name] = statement
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
-            for name in _stored(statement):
-                self.definitions[name] = statement
-        else:
-            raise Unsuitable(f"line {statement.lineno}: {type(statement).__name__} at the top level")
+    # what is where
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """The bytes of a node, without parentheses around it."""
+        x: ast.expr = node  # type: ignore[assignment]
+        start, end = self._starts[x.lineno - 1] + x.col_offset, self._starts[(x.end_lineno or 0) - 1]
+        return start, end + (x.end_col_offset or 0)
+
+    def text(self, node: ast.AST) -> str:
+        """The text of a node."""
+        start, end = self.span(node)
+        return self._bytes[start:end].decode()
+
+    def operand(self, node: ast.expr) -> str:
+        """The text of an expression, in parentheses where it needs some beside an operator."""
+        return self.text(node) if isinstance(node, _ATOMS) else f"({self.text(node)})"
+
+    def block(self, statements: Iterable[ast.stmt]) -> str:
+        """The lines of whole statements, without their indentation. Raises Unsuitable."""
+        spans = [self._lines(statement) for statement in statements]
+        return textwrap.dedent("".join(self._bytes[start:end].decode() for start, end, _ in spans))
 
     def function(self, name: str) -> ast.FunctionDef | None:
         """The function of this name, if there is one."""
@@ -82,9 +92,6 @@ class Genome:
         """The functions of the shaper types, in the contract's order."""
         return [f for f in map(self.function, self.types) if f is not None]
 
-    def copy(self) -> Genome:
-        return copy.deepcopy(self)
-
     def reachable(self, roots: Iterable[str]) -> list[str]:
         """Names of definitions that ``roots`` and what they use stand for, in their order."""
         found: set[str] = set()
@@ -94,83 +101,126 @@ class Genome:
             if name not in found:
                 found.add(name)
                 # a statement that binds several names is there as a whole
-                todo += [other for other, s in self.definitions.items() if s is self.definitions[name]]
-                todo += loaded(self.definitions[name]) & set(self.definitions)
+                todo += (loaded(self.definitions[name]) | {*_bound(self.definitions[name])}) & set(self.definitions)
         return [name for name in self.definitions if name in found]
-
-    def prune(self) -> None:
-        """Drop definitions that no function needs, and assignments within functions that nothing reads."""
-        for definition in self.definitions.values():
-            if isinstance(definition, ast.FunctionDef):
-                drop_unread(definition)
-        roots = [function.name for function in self.shapers()]
-        if set(roots) & set(ACTION_TYPES):
-            roots.append(ACTION_DIM)
-        self.definitions = {name: self.definitions[name] for name in self.reachable(roots)}
-
-    def take(self, donor: Genome, roots: Sequence[str], rename: dict[str, str]) -> None:
-        """Add copies of the donor's definitions that ``roots`` need; what is called as something else here is renamed.
-
-        Args:
-            rename: new names for some of the donor's definitions.
-
-        Raises:
-            Unsuitable: both import different things under one name.
-        """
-        names = donor.reachable(roots)
-        rename = {**rename}
-        for name in names:
-            if name in rename or name in roots or name not in self.definitions:
-                continue
-            if not same(self.definitions[name], donor.definitions[name]):
-                rename[name] = self.free_name(name, set(names) | set(rename.values()))
-        copies = copy.deepcopy({name: donor.definitions[name] for name in names})
-        parameters = {x.arg for s in copies.values() for x in ast.walk(s) if isinstance(x, ast.arg)}
-        if not parameters.isdisjoint(rename):
-            raise Unsuitable("a parameter is called as a function that must be renamed")
-        for name, statement in copies.items():
-            _Renamer(rename).visit(statement)
-            self.definitions[rename.get(name, name)] = statement
-        for name in sorted(set().union(*(loaded(s) for s in copies.values())) & set(donor.imports)):
-            mine = self.imports.setdefault(name, donor.imports[name])
-            # the same helper may come from Isaac Gym's module or from ours
-            if mine.names[0].name != donor.imports[name].names[0].name:
-                raise Unsuitable(f"imports {name} differently")
-
-    def free_name(self, wanted: str, taken: Iterable[str] = ()) -> str:
-        """``wanted``, or with a number behind it, which nothing here is called."""
-        used = {*taken, *self.imports, *self.definitions}
-        for definition in self.definitions.values():
-            used |= {x.id for x in ast.walk(definition) if isinstance(x, ast.Name)}
-            used |= {x.arg for x in ast.walk(definition) if isinstance(x, ast.arg)}
-        name, count = wanted, 1
-        while name in used:
-            count += 1
-            name = f"{wanted}_{count}"
-        return name
-
-    def source(self, docstring: str) -> str:
-        """The text of a candidate file that begins with ``docstring``."""
-        statements: list[ast.stmt] = []
-        for statement in self.definitions.values():
-            if all(statement is not other for other in statements):
-                statements.append(statement)
-        statements.sort(key=_order)
-        text, gap = _docstring(docstring) + _import_lines(self.imports, statements), "\n"
-        for statement in statements:
-            is_block = isinstance(statement, (ast.FunctionDef, ast.ClassDef))
-            text += ("\n\n" if is_block else gap) + to_source(statement) + "\n"
-            gap = "\n\n" if is_block else ""
-        return text
 
     def fingerprint(self) -> str:
         """The same for all sources that say the same, whatever their layout, comments and docstrings."""
-        return "\n".join(sorted({name + ast.dump(_undocumented(s)) for name, s in self.definitions.items()}))
+        own = {name + _said(s) for name, s in self.definitions.items() if not isinstance(s, _IMPORTS)}
+        return "\n".join(sorted(own))
 
+    def titled(self, docstring: str) -> str:
+        """The text of a candidate file that begins with ``docstring``."""
+        plain = " ".join(docstring.replace("\\", "/").replace('"""', "'''").split()).rstrip('"')
+        title = textwrap.fill(plain + '"""', _WIDTH, initial_indent="   ", break_on_hyphens=False).lstrip()
+        old = [self._lines(s) for s in self._tree.body if isinstance(s, ast.Expr)]
+        rest = re.sub(r"\n{4,}", "\n\n\n", self._applied(old).strip("\n"))
+        return f'"""{title}\n\n{rest}\n'
 
-def same(a: ast.AST, b: ast.AST) -> bool:
-    """Whether two pieces of code say the same."""
-    return ast.dump(_undocumented(a)) == ast.dump(_undocumented(b))
+    # changes
+
+    def place(self, node: ast.expr, text: str) -> Edit:
+        """The edit that puts another expression where one is, in parentheses where it needs some."""
+        start, end = self.span(node)
+        around = self._bytes[:start].rstrip()[-1:] + self._bytes[end:].lstrip()[:1]
+        plain = around == b"()" or isinstance(ast.parse(f"({text})", mode="eval").body, _ATOMS)
+        return start, end, text if plain else f"({text})"
+
+    def edited(self, *edits: Edit) -> Genome:
+        """A copy with other texts in some places; raises Unsuitable where that is no Python."""
+        return Genome(self._applied(edits), self.types, prune=False)
+
+    def pruned(self) -> Genome:
+        """A copy without what no function needs. Raises Unsuitable."""
+        return Genome(self.source, self.types)
+
+    def without(self, names: Iterable[str]) -> Genome:
+        """A copy that lacks some definitions. Raises Unsuitable."""
+        return self.edited(*(self._lines(self.definitions[name]) for name in names if name in self.definitions))
+
+    def joined(self, donor: Genome, roots: Sequence[str]) -> Genome:
+        """A copy with the donor's definitions ``roots`` and all that they need, which is renamed where names clash.
+
+        Raises:
+            Unsuitable: an import clashes, or a name cannot be changed.
+        """
+        clash = [
+            name for name in donor.reachable(roots)
+            if name in self.definitions and not _same(name, self.definitions[name], donor.definitions[name])
+        ]  # fmt: skip
+        used = set(re.findall(r"\w+", self.source + donor.source))
+        renames = {name: next(new for k in range(2, 10**6) if (new := f"{name}_{k}") not in used) for name in clash}
+        if any(isinstance(source.definitions[name], _IMPORTS) for name in clash for source in (self, donor)):
+            raise Unsuitable(f"{', '.join(clash)}: imported by one, and something else for the other")
+        donor = donor.edited(*(edit for name, new in renames.items() for edit in donor._renamed(name, new)))
+        roots = [renames.get(root, root) for root in roots]
+        needed = set(donor.reachable(roots)) - set(self.definitions)
+        new = [statement for statement in donor._tree.body if needed & {*_bound(statement)}]
+        imports = donor.block(s for s in new if isinstance(s, _IMPORTS))
+        others = "".join(f"\n\n{donor.block([s])}" for s in new if not isinstance(s, _IMPORTS))
+        first = next((s for s in self._tree.body if not isinstance(s, ast.Expr)), None)
+        top = self._lines(first)[0] if first else len(self._bytes)
+        imports += "\n\n" if imports and not isinstance(first, _IMPORTS) else ""
+        return self.edited((top, top, imports), (len(self._bytes), len(self._bytes), f"\n{others}"))
+
+    def _applied(self, edits: Iterable[Edit]) -> str:
+        text = self._bytes
+        for start, end, new in sorted(set(edits), reverse=True):
+            text = text[:start] + new.encode() + text[end:]
+        return text.decode()
+
+    def _lines(self, statement: ast.stmt) -> Edit:
+        """The edit that removes a statement's lines, those of its decorators, and of the comment above it."""
+        first = min([statement.lineno, *(x.lineno for x in getattr(statement, "decorator_list", []))])
+        while first > 1 and self._rows[first - 2].lstrip().startswith(b"#"):
+            first -= 1
+        end = self._starts[statement.end_lineno or first]
+        head = self._rows[statement.lineno - 1][: statement.col_offset].strip()
+        if head or self._bytes[self.span(statement)[1] : end].strip()[:1] not in (b"", b"#"):
+            raise Unsuitable(f"line {statement.lineno}: several statements in a line")
+        return self._starts[first - 1], end, ""
+
+    def _renamed(self, name: str, new: str) -> list[Edit]:
+        edits: list[Edit] = []
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.arg) and node.arg == name:
+                raise Unsuitable(f"{name} is a parameter, too")
+            if isinstance(node, ast.Name) and node.id == name:
+                edits.append((*self.span(node), new))
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
+                start = self._bytes.index(name.encode(), self.span(node)[0] + len("def"))
+                edits.append((start, start + len(name.encode()), new))
+        if any(self._bytes[start:end] != name.encode() for start, end, _ in edits):  # within an f-string
+            raise Unsuitable(f"{name} cannot be renamed")
+        return edits
+
+    def _plain(self) -> list[Edit]:
+        """The edits that give functions their first names, and take them out of TorchScript."""
+        edits: list[Edit] = []
+        for alias, name in ALIASES.items():
+            edits += self._renamed(alias, name) if self.function(alias) and name not in self.definitions else []
+        for statement in self._tree.body:
+            for decorator in getattr(statement, "decorator_list", []):
+                # it computes the same without, and may be changed to what TorchScript does not know
+                if isinstance(decorator, ast.Attribute) and decorator.attr == "script":
+                    start, end = self.span(decorator)
+                    edits.append((self._bytes.rindex(b"@", 0, start), end, ""))
+        return edits
+
+    def _unread(self) -> list[ast.stmt]:
+        """Definitions that no function needs, and assignments within functions to names that are never read."""
+        roots = [function.name for function in self.shapers()]
+        roots += [ACTION_DIM] if set(roots) & set(ACTION_TYPES) else []
+        needed = {id(self.definitions[name]) for name in self.reachable(roots)}
+        found = [s for s in self._tree.body if _bound(s) and id(s) not in needed]
+        for function in self._tree.body:
+            if isinstance(function, ast.FunctionDef) and id(function) in needed:
+                read = {
+                    x.id for x in ast.walk(function) if isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Store)
+                }
+                read |= {name for s in ast.walk(function) if isinstance(s, ast.AugAssign) for name in _bound(s)}
+                found += [s for s in function.body if _only_binds(s) and read.isdisjoint(_bound(s))]
+        return found
 
 
 def loaded(node: ast.AST) -> set[str]:
@@ -178,21 +228,13 @@ def loaded(node: ast.AST) -> set[str]:
     return {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
 
 
-def drop_docstring(function: ast.FunctionDef) -> None:
-    """Remove what a changed function said of itself."""
-    if len(function.body) > 1 and ast.get_docstring(function) is not None:
-        del function.body[0]
-
-
-def drop_unread(function: ast.FunctionDef) -> None:
-    """Remove the function's own assignments to names that it never reads."""
-    while True:
-        used = {x.id for x in ast.walk(function) if isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Store)}
-        used |= {name for s in ast.walk(function) if isinstance(s, ast.AugAssign) for name in _stored(s)}
-        kept = [s for s in function.body if not (_only_binds(s) and used.isdisjoint(_stored(s)))]
-        if len(kept) == len(function.body):
-            return
-        function.body = kept
+def _bound(statement: ast.AST) -> list[str]:
+    """Names that a statement binds."""
+    if isinstance(statement, _IMPORTS):
+        return [alias.asname or alias.name.split(".")[0] for alias in statement.names]
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return [statement.name]
+    return [x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
 
 
 def _only_binds(statement: ast.stmt) -> bool:
@@ -203,47 +245,16 @@ def _only_binds(statement: ast.stmt) -> bool:
     return all(isinstance(node, (ast.Name, ast.Tuple, ast.expr_context)) for node in nodes)
 
 
-def _stored(statement: ast.stmt) -> list[str]:
-    return [x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
+def _same(name: str, a: ast.stmt, b: ast.stmt) -> bool:
+    """Whether two definitions of a name say the same; a helper may come from Isaac Gym's module or from ours."""
+    if isinstance(a, _IMPORTS) and isinstance(b, _IMPORTS):
+        of = [[x.name for x in s.names if (x.asname or x.name.split(".")[0]) == name] for s in (a, b)]
+        return of[0] == of[1]
+    return _said(a) == _said(b)
 
 
-def _is_script(decorator: ast.expr) -> bool:
-    return isinstance(decorator, ast.Attribute) and decorator.attr == "script"
-
-
-def _order(statement: ast.stmt) -> int:
-    """Shaper functions last, in the contract's order: what they use must be there before."""
-    name = getattr(statement, "name", None)
-    return 1 + SHAPER_TYPES.index(name) if name in SHAPER_TYPES else 0
-
-
-def _undocumented(node: ast.AST) -> ast.AST:
+def _said(node: ast.AST) -> str:
     if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
         node = copy.copy(node)
         node.body = node.body[1:]
-    return node
-
-
-def _docstring(text: str) -> str:
-    """A module's docstring; nothing within may end it."""
-    plain = " ".join(text.replace("\\", "/").replace('"""', "'''").split()).rstrip('"')
-    return '"""' + textwrap.fill(plain + '"""', WIDTH, initial_indent="   ", break_on_hyphens=False).lstrip() + "\n"
-
-
-def _import_lines(imports: dict[str, Import], statements: Sequence[ast.stmt]) -> str:
-    """Import lines of the names that statements use."""
-    used: set[str] = set().union(*(loaded(s) for s in statements))
-    return "".join(sorted(to_source(imports[name]) + "\n" for name in used & set(imports)))
-
-
-class _Renamer(ast.NodeTransformer):
-    def __init__(self, names: dict[str, str]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self.names.get(node.id, node.id)
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.name = self.names.get(node.name, node.name)
-        return self.generic_visit(node)
+    return ast.dump(node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -10,7 +9,8 @@ from typing import Any, Mapping, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.shell import quoted
+from envcoder_bench.core.files import stamped_folder
+from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
@@ -21,7 +21,7 @@ from envcoder_bench.run.plan import MemoryPlanner
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
-from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder, shown
+from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt import Prompts, load_templates, system_prompt
@@ -175,7 +175,7 @@ def start(
     if task_description is None and isinstance(provider, ReplayProvider):
         asked = replace(asked, task_description=provider.meta.get("task_description", DESCRIPTION))
     asked.check(cfg, provider)
-    path = (output_dir or _new_folder(task)).resolve()
+    path = (output_dir or stamped_folder("searches", task)).resolve()
     files = {f"{PROMPT}/{name}": text for name, text in asked.templates.items()}
     files.update({f"{START}/{name}.py": text for name, text in asked.starts.items()})
     fitness = read_fitness(cfg)
@@ -277,13 +277,3 @@ def _read_starts(task: str, candidates: Sequence[Path] | None) -> dict[str, str]
             return {path.stem: load_source(path) for path in find_candidates(candidates, task, Path())}
     except OSError as error:
         raise UserError(f"a candidate cannot be read: {error}") from error
-
-
-def _new_folder(task: str) -> Path:
-    """``searches/<task>_<time>``, with a number behind it where two begin in one second."""
-    path = first = Path("searches") / f"{task}_{time.strftime('%Y%m%d-%H%M%S')}"
-    count = 1
-    while path.exists():
-        count += 1
-        path = first.with_name(f"{first.name}_{count}")
-    return path

@@ -53,35 +53,21 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
         panels.append((f"above {archive.reference}, without the luck", above))
     height = HEIGHTS[len(panels)]
     title = visible(f"{task}: search" if task else "search")
-    figure, axes, top = new_figure(WIDTH, height, title, visible(fitness_meaning))
-    room = (top - BOTTOM / height - (len(panels) - 1) * GAP / height) / len(panels)
-    figure.subplots_adjust(left=LEFT, right=RIGHT, bottom=top - room, top=top)
+    figure, every, top = new_figure(WIDTH, height, title, f"fitness: {visible(fitness_meaning)}", len(panels))
+    gap = GAP * len(panels) / (height * top - BOTTOM - GAP * (len(panels) - 1))  # of a panel's height
+    figure.subplots_adjust(left=LEFT, right=RIGHT, bottom=BOTTOM / height, top=top, hspace=gap)
     if not rounds:
-        say(axes, "no round is done yet")
+        say(every[0], "no round is done yet")
         return save_figure(figure, path)
-    for label, value in panels:
-        last = value is panels[-1][1]
-        if value is not fitness:
-            axes = _another(figure, axes, (LEFT, BOTTOM / height, RIGHT - LEFT, room))
+    for axes, (label, value) in zip(every, panels):
+        last = axes is every[-1]
         _draw(axes, archive, rounds, value, last)
         axes.set_ylabel(label)
         _mark_rounds(axes, archive, rounds, last)
-    axes.set_xlabel("round")
+    every[-1].set_xlabel("round")
     words = "dots: candidates   blue line: the best so far"
     figure.text(0.98, 0.13 / height, words, fontsize=9, color=GREY, ha="right")
     return save_figure(figure, path)
-
-
-def _another(figure: Any, axes: Any, place: tuple[float, float, float, float]) -> Any:
-    """Axes that look as others do."""
-    new = figure.add_axes(place)
-    for side, spine in axes.spines.items():
-        new.spines[side].set_visible(spine.get_visible())
-        new.spines[side].set_color(spine.get_edgecolor())
-    new.tick_params(color=GREY, labelsize=10)
-    new.xaxis.label.set_size(11)
-    new.yaxis.label.set_size(11)
-    return new
 
 
 def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: bool) -> None:

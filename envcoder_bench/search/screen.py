@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
+from envcoder_bench.core.shell import shown
 from envcoder_bench.report.progress import duration
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.table import render_table
@@ -14,7 +15,7 @@ from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.search.feedback import explain, idea
-from envcoder_bench.search.folder import Round, shown
+from envcoder_bench.search.folder import Round
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.providers.budget import Spent
 from envcoder_bench.search.records import NO_CODE, Archive, Attempt, best_of, difference
@@ -171,4 +172,4 @@ def verdict(ranked: Sequence[Ranked], name: str) -> str:
 
 def paths(found: Iterable[Path]) -> str:
     """Where the files are."""
-    return "\n".join(str(shown(path)) for path in found)
+    return "\n".join(shown(path) for path in found)

@@ -54,6 +54,10 @@ def check(
 
 def _check(shaping: Shaping, trial: TrialState, task: AnyTask) -> Shaping:
     widths, components = {}, ()
+    for function in shaping.functions.values():
+        if function.type in task.refusals:
+            message = f"cannot be used: {task.refusals[function.type]}"
+            raise CandidateError(message, function.file, function.line, function.type)
     with torch.no_grad():
         trial.action_dim = _action_dim(shaping, trial, task)
         for function in shaping.functions.values():

@@ -217,7 +217,7 @@ def _describe(
     effort = np.zeros(len(dof_names))
     effort[actuated] = np.where(model.actuator_forcelimited.astype(bool), model.actuator_forcerange[:, 1], np.inf)
 
-    pairs = _touching_pairs(model)
+    pairs = touching_pairs(model)
     all_at_once = sum(pairs.values())
     declared = [int(model.numeric(k).data[0]) for k in range(model.nnumeric) if model.numeric(k).name == "max_contacts"]
     max_contacts = min([all_at_once, *declared])
@@ -238,7 +238,7 @@ def _describe(
         damping=kd,
         max_pairs=len(pairs),
         max_contacts=max_contacts,
-        max_constraints=_max_constraints(model, pairs, max_contacts),
+        max_constraints=max_constraints(model, pairs, max_contacts),
     )
 
 
@@ -309,7 +309,7 @@ def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:
     return joint
 
 
-def _touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
+def touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
     """Return the pairs of geoms that can touch by MuJoCo's collision filters, and the most contact points of each."""
     contype, conaffinity, body = model.geom_contype, model.geom_conaffinity, model.geom_bodyid
     weld = model.body_weldid
@@ -327,7 +327,7 @@ def _touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
     return {(g1, g2): mujoco.mj_maxContact(model, g1, g2, -1) for g1, g2 in pairs}
 
 
-def _max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], max_contacts: int) -> int:
+def max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], max_contacts: int) -> int:
     """Return the most rows of the constraint solver that one robot can need."""
     condims = [int(max(model.geom_condim[g1], model.geom_condim[g2])) for g1, g2 in pairs] + model.pair_dim.tolist()
     condim = max(condims, default=0)

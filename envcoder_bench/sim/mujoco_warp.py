@@ -10,8 +10,7 @@ device, one world after the other.
 from __future__ import annotations
 
 import copy
-from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any
 
 import mujoco
 import mujoco_warp as mjw
@@ -32,13 +31,14 @@ from envcoder_bench.sim.mujoco_warp_kernels import (
     write,
 )
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
+from envcoder_bench.sim.torch_stream import TorchStream
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
 
 # Flags of a step that dropped contacts or constraint rows, or could not search for them. Other flags mean that an
 # iteration reached its limit, which is normal, or belong to sensors, which are off.
 _OVERFLOW = mjw.OverflowType
-_DROPPING = int(
+DROPPING = int(
     _OVERFLOW.NEFC
     | _OVERFLOW.NJMAX_NNZ
     | _OVERFLOW.BROADPHASE
@@ -69,7 +69,6 @@ class MujocoWarp(Simulator):
         self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
         self.effort_limits = robot.effort_limits
         self._robot = robot
-        self._streams: dict[int, wp.Stream] = {}
         self._graph: Any | None = None
         self._site_graph: Any | None = None
 
@@ -91,7 +90,8 @@ class MujocoWarp(Simulator):
         self._command = torch.zeros(num_envs, dofs, device=self.device)
 
         wp.init()
-        self._wp_device = wp.device_from_torch(self.device)
+        self._on_torch_stream = TorchStream(self.device)
+        self._wp_device = self._on_torch_stream.device
         with wp.ScopedDevice(self._wp_device):
             self._build()
             self._warm_up()
@@ -273,7 +273,7 @@ class MujocoWarp(Simulator):
                 data.qfrc_actuator,
                 robot.first_qpos,
                 robot.first_qvel,
-                _DROPPING,
+                DROPPING,
             ],
             outputs=[
                 *self._state,
@@ -303,16 +303,3 @@ class MujocoWarp(Simulator):
             inputs=[self._sensor_bodies, data.xquat],
             outputs=[self._forces[2]],
         )
-
-    @contextmanager
-    def _on_torch_stream(self) -> Iterator[None]:
-        """Launch Warp's kernels on torch's current stream, in order with torch's work."""
-        if not self._wp_device.is_cuda:
-            with wp.ScopedDevice(self._wp_device):
-                yield
-            return
-        handle = torch.cuda.current_stream(self.device).cuda_stream
-        if handle not in self._streams:
-            self._streams[handle] = wp.stream_from_torch(self.device)
-        with wp.ScopedStream(self._streams[handle], sync_enter=False):
-            yield

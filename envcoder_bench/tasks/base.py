@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Callable, Tuple, Union
+from typing import Any, Callable, Mapping, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -32,6 +32,25 @@ class Field:
     unit: str
     meaning: str
     source: FieldSource = None
+
+
+@dataclass(frozen=True)
+class EnvGroups:
+    """The groups that share a task's environments; tensors are ``(num_envs, ...)``.
+
+    Attributes:
+        seeds, lanes: int64, the seed of each environment's group, and its index in the group.
+        actions: the policies' actions, clipped, live, as wide as the widest group's.
+        commands, initial_states, goals: bool, whether a function of the group computes commands, initial states, goals;
+            otherwise the task's own do.
+    """
+
+    seeds: Tensor
+    lanes: Tensor
+    actions: Tensor
+    commands: Tensor
+    initial_states: Tensor
+    goals: Tensor
 
 
 class Task(ABC):
@@ -63,6 +82,9 @@ class Task(ABC):
         contact_overflows: ``(num_envs,)`` int32, number of control steps in which the simulator dropped contacts or
             constraints of an environment; ``step`` adds to it, and the reader may reset it to 0.
         engine_warnings: number of the simulator's warnings in all environments, by text.
+        refusals: functions that candidates of this task cannot define, with the reason.
+        step_count: the environment's counter, which it sets before it calls ``step``, ``prepare_reset`` and ``reset``:
+            random numbers of the task's own depend on it, on the seed and on the lane.
     """
 
     name: str
@@ -86,6 +108,8 @@ class Task(ABC):
     unstable: Tensor
     contact_overflows: Tensor
     engine_warnings: dict[str, int]
+    refusals: Mapping[str, str] = {}
+    step_count: int = 0
 
     @property
     @abstractmethod
@@ -95,6 +119,18 @@ class Task(ABC):
     @abstractmethod
     def set_drive_mode(self, effort: Tensor) -> None:
         """Set per environment ``(num_envs,)`` bool whether commands are efforts (True) or position targets."""
+
+    def attach(self, groups: EnvGroups) -> None:  # noqa: B027
+        """Receive the groups, before ``set_drive_mode``; by default it does nothing."""
+
+    def prepare_reset(self, mask: Tensor) -> None:  # noqa: B027
+        """Update ``default_state`` where ``mask`` is True and episodes begin, if it is not constant.
+
+        It is called before the groups' functions compute initial states, and ``reset`` follows.
+        """
+
+    def restart(self) -> None:  # noqa: B027
+        """Reset state that outlives episodes, such as a curriculum; a reset of all environments follows."""
 
     @abstractmethod
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:

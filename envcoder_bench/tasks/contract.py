@@ -34,7 +34,7 @@ class TaskContract:
         constants, values: keys without one, and their numbers.
         default_state: default values of the keys that ``compute_initial_state`` may set.
         goal_keys, object_keys, default_action_dim, clip_actions, clip_observations, fitness_meaning,
-            fitness_reduction, bytes_per_env: as ``Task`` has them.
+            fitness_reduction, bytes_per_env, refusals: as ``Task`` has them.
         joints, bodies, sensors, sites: names, in the order of the state's axes.
         dof_limits_lower, dof_limits_upper, effort_limits: of each joint, rad or m, and N m or N.
         drives: gains of the position drives that the config sets, e.g. ``stiffness``: 85.
@@ -65,6 +65,7 @@ class TaskContract:
     effort_limits: tuple[float, ...]
     drives: Mapping[str, Any]
     bytes_per_env: int
+    refusals: Mapping[str, str]
 
     @classmethod
     def of(cls, task: Task) -> TaskContract:
@@ -109,6 +110,7 @@ class TaskContract:
             effort_limits=limits("effort_limits"),
             drives={name: control[name] for name in ("stiffness", "damping") if name in control},
             bytes_per_env=task.bytes_per_env,
+            refusals=dict(task.refusals),
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -163,6 +165,10 @@ class TaskSnapshot:
     def object_keys(self) -> Names:
         return self.contract.object_keys
 
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        return self.contract.refusals
+
 
 AnyTask = Union[Task, TaskSnapshot]
 
@@ -181,8 +187,8 @@ def task_contract(cfg: Mapping[str, Any]) -> TaskContract:
     Raises:
         ValueError: as ``make_task``.
     """
-    # one environment on the CPU, because all simulators run the same model
-    return TaskContract.of(make_task(cfg["name"], cfg, 1, "mujoco_cpu", "cpu"))
+    # on the CPU, because all simulators run the same model; some Isaac Gym tasks need two environments
+    return TaskContract.of(make_task(cfg["name"], cfg, 2, "mujoco_cpu", "cpu"))
 
 
 def shown(value: Any) -> str:

@@ -1,6 +1,7 @@
 """The registry of tasks: shipped tasks, tasks of installed packages, and outside tasks.
 
-A task is given by its registered name, its folder, or ``module:Class``. Installed packages register tasks by entry
+A task is given by its registered name, its folder, ``module:Class``, or the address of an Isaac Gym task
+(``isaacgymenvs:Ant``, ``legged_gym:a1``, ``file.py:Class``); installed packages register tasks by entry
 points of the group ``envcoder_bench.tasks``, whose name is the task's and whose value is ``module:Class``.
 """
 
@@ -29,6 +30,7 @@ _SHIPPED = {  # the folder of each
     "Humanoid": "humanoid",
 }
 _found: dict[str, TaskSpec] = {}  # so far, by name
+_by_address: dict[str, TaskSpec] = {}  # Isaac Gym tasks
 
 
 def task_names() -> list[str]:
@@ -52,7 +54,11 @@ def get_spec(task: str) -> TaskSpec:
     if task not in _installed() and not os.path.isdir(task) and ":" not in task:
         raise ValueError(_unknown(task))
     from envcoder_bench.tasks import outside
+    from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
     from envcoder_bench.tasks.spec import digest
+
+    if is_isaac_address(task):
+        return _isaac(task)
 
     for spec in outside_tasks().values():
         if spec.source in (task, os.path.abspath(task)) and spec.digest == digest(spec.folder):
@@ -69,6 +75,19 @@ def get_spec(task: str) -> TaskSpec:
     from envcoder_bench.tasks.sim_task import YAML_FILES
 
     _found[spec.name] = spec
+    YAML_FILES[spec.name] = str(spec.config)
+    return spec
+
+
+def _isaac(task: str) -> TaskSpec:
+    """An Isaac Gym task, known by its address as well, so that it is probed once."""
+    from envcoder_bench.tasks.isaacgym_tasks.spec import isaac_spec, mount_isaac
+    from envcoder_bench.tasks.sim_task import YAML_FILES
+
+    spec = _by_address.get(task) or _checked(isaac_spec(task))
+    mount_isaac(spec)  # of several configs of one class the last one that was asked for has the name
+    _found[spec.name] = spec
+    _by_address[task] = _by_address[spec.address] = spec
     YAML_FILES[spec.name] = str(spec.config)
     return spec
 
@@ -144,10 +163,20 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         ValueError: an unknown task or simulator, or an unknown or missing key of ``cfg``.
     """
     from envcoder_bench.sim import make_simulator  # here, because names of tasks need no torch
-    from envcoder_bench.tasks.sim_task import check_config, control_timing, ignored_keys, read, used_keys, yaml_file
+    from envcoder_bench.tasks.sim_task import (
+        SimTask,
+        check_config,
+        control_timing,
+        ignored_keys,
+        read,
+        used_keys,
+        yaml_file,
+    )
 
     spec = get_spec(name)
     task_class = spec.task_class
+    if not issubclass(task_class, SimTask):
+        return task_class(cfg, num_envs, device)  # it brings its own simulation
     check_config(cfg, used_keys(task_class), ignored_keys(task_class))
     dt, substeps = control_timing(cfg)
     control = read(cfg, "env").get("control", {})

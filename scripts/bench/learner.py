@@ -1,4 +1,4 @@
-"""The learner alone, all groups in one batch, against a loop of one module and one Adam per candidate."""
+"""The learner alone: all candidates in one batch, against the same learner once for each candidate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from statistics import median
 from typing import Any, Iterator
 
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 from tqdm import tqdm
 
@@ -17,7 +16,6 @@ from envcoder_bench.run.session import make_trainer
 from envcoder_bench.trainers.base import train_iteration
 
 from . import records
-from .ppo_loop import Learner
 from .records import Record
 from .session import make_config, now
 
@@ -55,46 +53,29 @@ def learner(args: Namespace) -> Iterator[Record]:
     The loop's time is linear in its candidates, so ``--loop_candidates`` of them may stand for all.
     """
     cfg = make_config(args, num_envs_per_candidate=args.envs)
-    steps = cfg.train.params.config.horizon_length
-    env: Any = Playback(args.candidates, args.envs, steps, cfg.device)
-    trainer, obs = make_trainer(cfg, env), env.reset()
-    batched: list[float] = []
-    for _ in tqdm(
-        range(args.warmup + args.iterations), desc="one batch", unit=" iterations", leave=False, disable=None
-    ):
-        began = now(cfg.device)
-        obs, _ = train_iteration(trainer, env, obs)
-        batched.append(now(cfg.device) - began)
-    del trainer
     count = min(args.loop_candidates or args.candidates, args.candidates)
-    looped = _loop(cfg, Playback(count, args.envs, steps, cfg.device), args.loop_iterations)
+    batched = _seconds(args, cfg, [args.candidates], "one batch")
+    looped = _seconds(args, cfg, [1] * count, "a loop over candidates")
     yield {
         "kind": "learner",
         "candidates": args.candidates,
         "envs": args.envs,
-        "batched_s": median(batched[args.warmup :]),
+        "batched_s": batched,
         "loop_candidates": count,
         "loop_s": looped * args.candidates / count,
         **records.describe(cfg.device),
     }
 
 
-def _loop(cfg: Any, env: Playback, iterations: int) -> float:
-    """Median seconds of an iteration of plain learners, one after another; the first iteration is not counted."""
-    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
-    n = env.layout.envs_per_group
-    learners = [Learner(params, OBS_DIM, ACTION_DIM, n, cfg.device) for _ in range(env.layout.num_groups)]
+def _seconds(args: Namespace, cfg: Any, sizes: list[int], what: str) -> float:
+    """Median seconds of an iteration of trainers with so many candidates each, one after another."""
+    steps = cfg.train.params.config.horizon_length
+    shared: Any = Playback(sizes[0], args.envs, steps, cfg.device)
+    trainers = [make_trainer(cfg, shared) for _ in sizes]
     seconds: list[float] = []
-    for _ in tqdm(range(1 + iterations), desc="a loop over candidates", unit=" iterations", leave=False, disable=None):
+    for _ in tqdm(range(args.warmup + args.iterations), desc=what, unit=" iterations", leave=False, disable=None):
         began = now(cfg.device)
-        for t in range(len(env.obs)):
-            split = [env.layout.split(x) for x in (env.obs[t], env.rewards[t], env.dones[t], env.time_outs[t])]
-            for k, one in enumerate(learners):
-                obs, reward, done, time_out = (x[k] for x in split)
-                one.act(obs)
-                one.observe(reward, done, time_out)
-        last = env.layout.split(env.obs[0])
-        for k, one in enumerate(learners):
-            one.update(last[k])
+        for trainer in trainers:
+            train_iteration(trainer, shared, shared.obs[shared.t])
         seconds.append(now(cfg.device) - began)
-    return median(seconds[1:])
+    return median(seconds[args.warmup :])

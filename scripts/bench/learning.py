@@ -35,16 +35,33 @@ def learning(args: Namespace) -> Iterator[Record]:
     sources = [source for source in baseline_sources(args.task) if source.name in args.candidates]
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
     evaluation = _evaluation(session.cfg, session.groups, args.episodes)
+    about, began = records.describe(session.cfg.device), time.strftime("%Y-%m-%d %H:%M:%S")
+    what = ", ".join(
+        [f"{args.task}: {' and '.join(args.candidates)}, {args.seeds} seeds x {args.envs:,}", *args.overrides]
+    )
+    size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "policies": len(session.groups)}
+    size.update(episodes=args.episodes, overrides=list(args.overrides), what=what)
     warm_up(session)
-    progress = _Progress(args, session)
-    while progress.seconds < args.seconds:
-        progress.train_to_next_point()
-        episodes = run_episodes(evaluation, session.trainer.policy(evaluation.layout), 1, EVALUATION_STEP)
-        _end_failed(session, evaluation)
-        yield from progress.point(episodes)
+    seconds, iteration, number = 0.0, 0, 0
+    with tqdm(total=args.seconds, desc="training", unit="s", leave=False, disable=None) as bar:
+        while seconds < args.seconds:
+            due = next(t for t in _due(args.seconds, args.points) if t > seconds)
+            while seconds < due:
+                seconds += session.iterate()
+                iteration += 1
+                bar.n = min(round(seconds, 1), args.seconds)
+                bar.refresh()
+            episodes = run_episodes(evaluation, session.trainer.policy(evaluation.layout), 1, EVALUATION_STEP)
+            _end_failed(session, evaluation)
+            number += 1
+            when = {"run": began, "point": number, "seconds": seconds, "iteration": iteration}
+            when["env_steps"] = iteration * args.envs * session.trainer.horizon
+            for name in dict.fromkeys(group.name for group in session.groups):
+                scores = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
+                yield {"kind": "learning", "candidate": name, **size, **when, **scores, **about}
     _export(args, session, episodes)
     if args.transfer:
-        yield from _transfer(args, session, episodes, progress.about)
+        yield from _transfer(args, session, episodes, about)
 
 
 def warm_up(session: Session) -> None:
@@ -64,49 +81,6 @@ def _end_failed(session: Session, evaluation: GroupedVecTask) -> None:
             if other.alive[g]:
                 print(f"{session.groups[g].name} (seed {session.groups[g].seed}) failed: {error}", file=sys.stderr)
                 other.dispatch.fail(g, error)
-
-
-class _Progress:
-    """Where a training is.
-
-    Attributes:
-        run: when it began, which tells trainings apart.
-        seconds, iteration, number: of training, and how many points there were.
-    """
-
-    def __init__(self, args: Namespace, session: Session) -> None:
-        self._args, self._session = args, session
-        self.about = records.describe(session.cfg.device)
-        self.run = time.strftime("%Y-%m-%d %H:%M:%S")
-        self.seconds, self.iteration, self.number = 0.0, 0, 0
-
-    def train_to_next_point(self) -> None:
-        """Train until the next evaluation is due."""
-        total = self._args.seconds
-        due = next(t for t in _due(total, self._args.points) if t > self.seconds)
-        with tqdm(
-            total=total, initial=round(self.seconds, 1), desc="training", unit="s", leave=False, disable=None
-        ) as bar:
-            while self.seconds < due:
-                self.seconds += self._session.iterate()
-                self.iteration += 1
-                bar.n = min(round(self.seconds, 1), total)
-                bar.refresh()
-
-    def point(self, episodes: Episodes) -> Iterator[Record]:
-        """A record for each candidate, with its seeds' mean fitness; None stands for one that failed."""
-        args, session = self._args, self._session
-        self.number += 1
-        horizon = session.cfg.train.params.config.horizon_length
-        what = f"{args.task}: {' and '.join(args.candidates)}, {args.seeds} seeds x {args.envs:,}"
-        what = ", ".join([what, *args.overrides])
-        size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "policies": len(session.groups)}
-        size.update(episodes=episodes.fitness.shape[1], overrides=list(args.overrides))
-        when = {"run": self.run, "point": self.number, "seconds": self.seconds, "iteration": self.iteration}
-        when["env_steps"] = self.iteration * args.envs * horizon
-        for name in dict.fromkeys(group.name for group in session.groups):
-            scores = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
-            yield {"kind": "learning", "what": what, "candidate": name, **size, **when, **scores, **self.about}
 
 
 def _due(seconds: float, points: int) -> list[float]:

@@ -1,91 +1,78 @@
-"""The pictures of docs/benchmarks.md: env-steps/s and memory against the number of candidates."""
+"""The pictures of docs/: speed and memory over the number of candidates, and how the baselines of a task learn."""
 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import cycle
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Sequence
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import EngFormatter, LogLocator
+
+from envcoder_bench.report.plots import COLOURS, GREY, new_figure, save_figure
+from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .records import Record, latest
+from .task_tables import FRACTIONS, TARGETS, UNITS, Points, curves, mean_fitness, measured, name
 
-# as in the ranking's pictures: Okabe and Ito's colours, which colour-blind readers tell apart
-TOOL, PROCESSES, PHYSICS = "#0072B2", "#D55E00", "#606060"
-GRID, MUTED, DPI = "#E4E4E4", "#606060", 150
-PANEL = 6.5  # inches, the names of the lines included
-Series = List[Tuple[float, float]]
+TOOL, PROCESSES = COLOURS[:2]
+GRID: dict[str, Any] = {"color": "#E4E4E4", "linewidth": 0.8}
 
 
-def plot_scaling(records: list[Record], path: Path) -> None:
+def plot_scaling(records: list[Record], path: Path) -> Path:
     """Draw env-steps/s over candidates, a panel per machine: physics, this tool, a process per candidate."""
     rows = _rows(records)
-    labels = sorted({row["label"] for row in rows}, key=lambda label: -max(r["physics"] for r in _of(rows, label)))
-    width = PANEL * len(labels)
-    figure = _figure(width, 4.9, "Training speed over the number of candidates")
-    what = "ANYmal C; simulation, candidate functions and PPO included"
-    what += "\n" if len(labels) == 1 else "; "
-    figure.text(0.25 / width, 0.915, f"{what}percentages are of the physics alone", fontsize=10, color=MUTED, va="top")
-    for i, label in enumerate(labels):
-        axes: Any = figure.add_subplot(1, len(labels), i + 1)
+    labels = sorted(_labels(rows), key=lambda label: -max(row["physics"] for row in _of(rows, label)))
+    about = "ANYmal C; simulation, candidate functions and PPO included; percentages are of the physics alone"
+    figure, panels, top = new_figure(6.5 * len(labels), 4.9, "Training speed", about, columns=len(labels))
+    for axes, label in zip(panels, labels):
         own = _of(rows, label)
-        most = max(row["candidates"] for row in own)
-        style(axes, f"{label}, {own[0]['envs']} environments per candidate")
-        tool: Series = [(row["candidates"], row["training"]) for row in own]
-        physics: Series = [(row["candidates"], row["physics"]) for row in own]
-        axes.plot(*zip(*physics), "--", color=PHYSICS, linewidth=1.6, marker="o", markersize=4)
-        axes.plot(*zip(*tool), color=TOOL, linewidth=2.6, marker="o", markersize=6, zorder=4)
-        for row in own:
-            text = f"{row['training'] / row['physics']:.0%}"
-            place = {"xytext": (0, -16), "textcoords": "offset points", "ha": "center", "zorder": 5}
-            note = axes.annotate(text, (row["candidates"], row["training"]), color=TOOL, fontsize=9, **place)
-            note.set_path_effects([withStroke(linewidth=3, foreground="white")])
-        ends = [(physics[-1][1], PHYSICS, "physics alone"), (tool[-1][1], TOOL, "EnvCoderBench")]
+        counts = [row["candidates"] for row in own]
+        axes.set_title(f"{label}, {own[0]['envs']} environments per candidate", loc="left", fontsize=10, color=GREY)
+        axes.plot(counts, [row["physics"] for row in own], "--o", color=GREY, markersize=4, label="physics alone")
+        training = [row["training"] for row in own]
+        axes.plot(counts, training, "-o", color=TOOL, linewidth=2.6, zorder=4, label="EnvCoderBench")
+        for x, y, row in zip(counts, training, own):
+            place: Any = {"xytext": (0, -16), "textcoords": "offset points", "ha": "center", "zorder": 5}
+            axes.annotate(f"{y / row['physics']:.0%}", (x, y), color=TOOL, fontsize=9, **place)
         alone = [r for r in latest(records, "processes", "envs", "processes") if r["label"] == label]
-        separate: Series = [(r["processes"], r["total"]) for r in alone if r["envs"] == own[0]["envs"]]
-        if separate:
-            count, rate = separate[-1]
-            axes.plot(*zip(*separate), color=PROCESSES, linewidth=2, marker="s", markersize=5)
-            axes.plot((count, most), (rate, rate), ":", color=PROCESSES, linewidth=2)
-            ends.append((rate, PROCESSES, f"a process each,\n{count} at a time"))
-        axes.set_yscale("log")
-        values = [y for _, y in [*tool, *physics, *separate]]
-        axes.set_ylim(0.6 * min(values), 1.5 * max(values))
+        alone = [r for r in alone if r["envs"] == own[0]["envs"]]
+        rates = [row["physics"] for row in own] + training + [r["total"] for r in alone]
+        if alone:
+            xs, ys = [r["processes"] for r in alone], [r["total"] for r in alone]
+            style: Any = {"color": PROCESSES, "label": f"a process each, {xs[-1]} at a time"}
+            axes.plot(xs, ys, "-s", markersize=5, **style)
+            axes.plot((xs[-1], counts[-1]), (ys[-1], ys[-1]), ":", color=PROCESSES)
+        axes.set(xscale="log", yscale="log", xlabel="candidates", ylabel="env-steps/s")
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.set_ylabel("env-steps/s")
-        axes.yaxis.set_major_formatter(FuncFormatter(_si))
-        axes.set_xscale("log")
-        axes.set_xticks([x for x, _ in tool], [f"{x:,}" for x, _ in tool])
-        axes.set_xlabel("candidates")
+        axes.yaxis.set_major_formatter(EngFormatter())
         axes.minorticks_off()
-        _label_ends(axes, most, ends)
-        axes.set_position(((PANEL * i + 0.8) / width, 0.12, 4.0 / width, 0.65))
-    figure.savefig(path)
+        axes.set_ylim(0.6 * min(rates), 1.5 * max(rates))
+        axes.grid(**GRID)
+        axes.legend(fontsize=9, edgecolor="none")
+    figure.subplots_adjust(left=0.95 / figure.get_figwidth(), right=0.98, bottom=0.12, top=top - 0.06, wspace=0.23)
+    return save_figure(figure, path)
 
 
-def plot_memory(records: list[Record], path: Path) -> bool:
-    """Draw GPU memory over candidates; False if nothing was measured on a GPU."""
+def plot_memory(records: list[Record], path: Path) -> Path | None:
+    """Draw GPU memory over candidates; None if nothing was measured on a GPU."""
     rows = [row for row in _rows(records) if row["device"] == "cuda"]
     if not rows:
-        return False
-    figure = _figure(6.8, 4.6, "GPU memory over the number of candidates")
-    axes: Any = figure.add_subplot()
+        return None
     own = _of(rows, rows[0]["label"])
-    style(axes, f"{own[0]['label']}, ANYmal C, {own[0]['envs']} environments per candidate; all of the process")
+    about = f"{own[0]['label']}, ANYmal C, {own[0]['envs']} environments per candidate; all of the process"
+    figure, (axes,), top = new_figure(6.8, 4.6, "GPU memory", about)
     points = [(row["candidates"], row["memory_gib"]) for row in own]
-    axes.plot(*zip(*points), color=TOOL, linewidth=2.6, marker="o", markersize=6)
+    axes.plot(*zip(*points), "-o", color=TOOL, linewidth=2.6)
     for x, y in (point for point in points if point[0] >= 0.2 * points[-1][0]):
         axes.annotate(f"{x:,}: {y:.1f} GiB", (x, y), xytext=(-4, 8), textcoords="offset points", ha="right", color=TOOL)
-    axes.set_ylim(0, 1.15 * max(y for _, y in points))
-    axes.set_xlim(0, 1.05 * points[-1][0])
-    axes.set_ylabel("GiB")
-    axes.set_xlabel("candidates")
-    figure.subplots_adjust(left=0.1, right=0.96, bottom=0.13, top=0.82)
-    figure.savefig(path)
-    return True
+    axes.set(xlim=(0, 1.05 * points[-1][0]), ylim=(0, 1.15 * max(y for _, y in points)))
+    axes.set(xlabel="candidates", ylabel="GiB")
+    axes.grid(**GRID)
+    figure.subplots_adjust(left=0.1, right=0.96, bottom=0.13, top=top)
+    return save_figure(figure, path)
 
 
 def _rows(records: list[Record]) -> list[Record]:
@@ -103,34 +90,80 @@ def _labels(rows: Sequence[Record]) -> list[str]:
     return sorted({row["label"] for row in rows})
 
 
-def _figure(width: float, height: float, title: str) -> Any:
-    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)  # no pyplot: nothing global, and no display is looked for
-    figure.text(0.25 / width, 0.94, title, fontsize=14, fontweight="bold")
-    return figure
+# how the baselines learn, over env-steps and over time
 
 
-def style(axes: Any, title: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10, color=MUTED)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=9, color=MUTED)
+def pictures(records: Sequence[Record]) -> dict[str, list[Points]]:
+    """For each task the curves of its picture: those from a GPU, where there are any."""
+    by_task: dict[str, list[Points]] = {}
+    for points in curves(records):
+        by_task.setdefault(points[0]["task"], []).append(points)
+    for task, own in by_task.items():
+        by_task[task] = [points for points in own if points[0]["device"] == "cuda"] or own
+    return by_task
 
 
-def _label_ends(axes: Any, x: float, ends: list[tuple[float, str, str]]) -> None:
-    """Name the lines at their right ends, moved apart where they would overlap."""
-    low, high = axes.get_ylim()
-    gap = (high / low) ** 0.08  # a line of text and some, on the logarithmic axis
-    y = 0.0
-    for value, colour, text in sorted(ends):
-        y = max(value, y * gap)
-        axes.annotate(
-            text, (x, y), xytext=(10, 0), textcoords="offset points", va="center", color=colour, fontsize=9.5,
-            fontweight="bold" if colour == TOOL else "normal", annotation_clip=False,
-        )  # fmt: skip
+def file_name(task: str) -> str:
+    return f"{task.lower()}_training.png"
 
 
-def _si(value: float, _: Any = None) -> str:
-    return f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e3 else f"{value:g}"
+def plot_learning(records: Sequence[Record], images: Path) -> list[Path]:
+    """Draw a picture for each task; returns the files."""
+    return [_plot(task, own, images / file_name(task)) for task, own in pictures(records).items()]
+
+
+def _plot(task: str, own: list[Points], path: Path) -> Path:
+    about = f"{own[0][0]['label']}; mean of the seeds and 95 % interval; fitness: {UNITS.get(task, '')}"
+    figure, panels, top = new_figure(11.0, 4.4, f"{task}: how the baselines learn", about, columns=2)
+    target, within = TARGETS.get(task, (None, None))
+    own = sorted(own, key=lambda points: points[0]["policies"])
+    longest = max(points[-1]["seconds"] for points in own)
+    unit, scale = ("minutes", 60.0) if longest > 180 else ("seconds", 1.0)
+    spans = (("env_steps", 1e6, "env-steps of each policy, millions"), ("seconds", scale, f"{unit} of training"))
+    for axes, (key, scale, label) in zip(panels, spans):
+        for points, look in zip(own, _looks(own)):
+            _draw(axes, points, key, scale, look)
+        axes.set(xlabel=label, ylim=_limits(own, target))
+        axes.set_xlim(left=0)
+        axes.grid(**GRID)
+        if target is not None:
+            axes.axhline(target, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+            if key == "seconds" and within is not None and within <= longest:
+                axes.plot(within / scale, target, "*", color=GREY, markersize=11, zorder=1, clip_on=False)
+    panels[0].set_ylabel("fitness")
+    panels[0].legend(fontsize=9, edgecolor="none", framealpha=0.8, loc="upper left")
+    figure.subplots_adjust(left=0.07, right=0.97, bottom=0.13, top=top, wspace=0.14)
+    return save_figure(figure, path)
+
+
+def _limits(own: list[Points], target: float | None) -> tuple[float, float]:
+    """Of the fitness: all means, and room around them; an interval of few seeds may reach far beyond."""
+    means = [mean_fitness(p) for points in own for p in points if measured(p["fitness"])]
+    top = max([*means, target or 0.0]) or 1.0
+    return min([*means, 0.0]) - 0.05 * top, (1.1 + 0.09 * len(own)) * top  # the legend stands above
+
+
+def _looks(own: list[Points]) -> list[dict[str, Any]]:
+    """Colour, line and label of each curve: a colour for each name, lines for the trainings of one."""
+    others = sorted({name(points[0]) for points in own} - {HUMAN, UNSHAPED})
+    colors = {HUMAN: TOOL, UNSHAPED: PROCESSES, **dict(zip(others, cycle(COLOURS[2:])))}
+    lines = {key: cycle(("-", "--", ":")) for key in colors}
+    several = [key for key in colors if sum(name(points[0]) == key for points in own) > 1]
+    looks = []
+    for first in (points[0] for points in own):
+        key = name(first)
+        label = f"{key}, {first['seeds']} seeds x {first['envs']:,}"
+        label += f" ({first['policies']} policies at once)" if key in several else ""
+        looks.append({"color": colors[key], "linestyle": next(lines[key]), "label": label})
+    return looks
+
+
+def _draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any]) -> None:
+    x = [p[key] / scale for p in points]
+    bounds = [mean_interval(measured(p["fitness"])) for p in points]
+    axes.plot(x, [mean_fitness(p) for p in points], linewidth=2.2, **look)
+    if points[0]["seeds"] > 2:  # of two seeds the interval is wider than the picture
+        low, high = [b[1] for b in bounds], [b[2] for b in bounds]
+        if points[0]["task"] in FRACTIONS:
+            low, high = [max(x, 0.0) for x in low], [min(x, 1.0) for x in high]
+        axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)

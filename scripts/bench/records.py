@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import time
 from importlib.metadata import version
@@ -13,6 +12,8 @@ from typing import Any, Dict
 
 import torch
 
+from envcoder_bench.run.provenance import device_name
+
 Record = Dict[str, Any]
 
 
@@ -20,7 +21,12 @@ def describe(device: str) -> Record:
     """What every record says of how it came to be: ``label`` for plots, ``machine``, ``date`` and ``command``."""
     if device == "cpu":
         label = f"{os.cpu_count()} CPU cores"
-        parts = [_processor(), label, f"torch {torch.__version__}", f"MuJoCo {version('mujoco')}"]
+        parts = [
+            device_name(device).replace("(R)", ""),
+            label,
+            f"torch {torch.__version__}",
+            f"MuJoCo {version('mujoco')}",
+        ]
     else:
         label = torch.cuda.get_device_name(device).replace("NVIDIA ", "")
         parts = [label, f"{os.cpu_count()} CPU cores", f"CUDA {torch.version.cuda}", f"torch {torch.__version__}"]
@@ -63,12 +69,3 @@ def latest(records: list[Record], kind: str, *keys: str) -> list[Record]:
         if record["kind"] == kind:
             found[(record["label"], *(record[key] for key in keys))] = record
     return [found[key] for key in sorted(found)]
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":")[1].strip().replace("(R)", "")
-    return platform.processor() or platform.machine()

@@ -7,10 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Sequence
 
-from .plots import plot_memory, plot_scaling
+from .plots import file_name, pictures, plot_learning, plot_memory, plot_scaling
 from .records import Record, read
 from .tables import select, table
-from .task_plots import file_name, pictures, plot_learning
 
 CORES = re.compile(r", \d+ CPU cores")  # what a policy learns on a GPU does not depend on them
 BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -29,13 +28,11 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
     for page in pages:
         text = page.read_text(encoding="utf-8")
         page.write_text(BLOCK.sub(lambda m: m[1] + _block(measured, m[2], m[3]) + m[4], text), encoding="utf-8")
-    written = [*pages, *drawn]
     if any(record["kind"] == "scaling" for record in measured):
-        plot_scaling(measured, images / "scaling.png")
-        written.append(images / "scaling.png")
-    if plot_memory(measured, images / "memory.png"):
-        written.append(images / "memory.png")
-    return written
+        drawn += filter(
+            None, [plot_scaling(measured, images / "scaling.png"), plot_memory(measured, images / "memory.png")]
+        )
+    return [*pages, *drawn]
 
 
 def _block(measured: list[Record], kind: str, device: str) -> str:

@@ -27,6 +27,7 @@ def interpret(program, state):
     return Interpreter(program)(state, action)
 
 
+@pytest.mark.slow
 def test_the_table_of_operators_as_torch_computes_it():
     differ, count = [], 0
     for body in TABLE:

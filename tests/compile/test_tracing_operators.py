@@ -82,6 +82,7 @@ def test_a_kernel_gives_what_torch_gives(body, recorded, on_cpu):
         compare(want, got)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [x for x in TABLE if x not in EXTREME and x not in SOLVERS])
 def test_nan_and_infinity_come_out_where_torch_has_them(body, on_cpu):
     for want, got in on_cpu.pairs(body, special=True):
@@ -106,6 +107,7 @@ def test_arithmetic_is_rounded_after_every_operation():
     assert rounded_after_every_operation("cpu") == [True] * 4
 
 
+@pytest.mark.slow
 def test_every_rule_is_in_the_table(recorded, monkeypatch):
     used = set()
     for name in list(RULES):

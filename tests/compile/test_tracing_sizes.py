@@ -63,6 +63,7 @@ def programs(number, kind):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ("i64", "i32", "f32", "f64"))
 @pytest.mark.parametrize("name", list(NUMBERS))
 def test_usual_numbers_of_environments_are_formulas(name, kind):

@@ -87,6 +87,7 @@ def test_compiled_is_eager(n, deferred):
     assert compiled.dispatch.failures == {} and compiled.dispatch.alive == [True] * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", (1, 7, 64))
 def test_a_compiled_group_does_not_depend_on_its_neighbours_to_the_last_bit(n):
     alone = Groups([NARROW], n=n, seeds=[3], compiled=True)
@@ -214,6 +215,7 @@ UNSEEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", list(UNSEEN))
 @pytest.mark.parametrize("deferred", (False, True))
 def test_a_function_that_its_kernel_cannot_stand_for_is_taken_back(stage, deferred):

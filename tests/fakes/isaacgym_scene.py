@@ -1,10 +1,14 @@
 """Small scenes for the tests: files written here, and a simulation of a few environments."""
 
+import pytest
 import torch
 
 from envcoder_bench.isaacgym import gymapi
 
 gym = gymapi.acquire_gym()
+
+cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+ENGINES = ["cpu", pytest.param("warp", marks=pytest.mark.slow), pytest.param("cuda", marks=cuda)]
 
 # links in an order that is neither theirs nor alphabetical; joints are declared against the sorted order
 TREE = """
@@ -99,9 +103,23 @@ def pose(x=0.0, y=0.0, z=0.0):
 class Scene:
     """``num_envs`` equal environments; ``actors`` are (asset, pose) or (asset, pose, group, filter)."""
 
-    def __init__(self, *actors, num_envs=2, dt=0.01, substeps=1, gravity=-9.81, ground=False, friction=1.0, props=None):
+    device = "cpu"
+
+    def __init__(
+        self,
+        *actors,
+        num_envs=2,
+        dt=0.01,
+        substeps=1,
+        gravity=-9.81,
+        ground=False,
+        friction=1.0,
+        props=None,
+        attractor=None,
+    ):
         params = gymapi.SimParams()
         params.dt, params.substeps, params.gravity = dt, substeps, gymapi.Vec3(0, 0, gravity)
+        params.use_gpu_pipeline = self.device != "cpu"
         self.sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
         if ground:
             plane = gymapi.PlaneParams()
@@ -117,6 +135,8 @@ class Scene:
                     for name, value in props.items():
                         rows[name] = value
                     gym.set_actor_dof_properties(env, number, rows)
+            if attractor is not None:
+                gym.create_rigid_body_attractor(env, attractor)
             self.envs.append(env)
         gym.prepare_sim(self.sim)
         self.root = gym.acquire_actor_root_state_tensor(self.sim)
@@ -127,11 +147,17 @@ class Scene:
     def step(self, count=1, effort=None, target=None):
         for _ in range(count):
             if effort is not None:
-                gym.set_dof_actuation_force_tensor(self.sim, torch.full((len(self.dof),), float(effort)))
+                gym.set_dof_actuation_force_tensor(self.sim, self.dofs_full(effort))
             if target is not None:
-                gym.set_dof_position_target_tensor(self.sim, torch.full((len(self.dof),), float(target)))
+                gym.set_dof_position_target_tensor(self.sim, self.dofs_full(target))
             gym.simulate(self.sim)
         self.refresh()
+
+    def tensor(self, values):
+        return torch.tensor(values, dtype=torch.float32, device=self.device)
+
+    def dofs_full(self, value):
+        return self.tensor([float(value)] * len(self.dof))
 
     def refresh(self):
         gym.refresh_actor_root_state_tensor(self.sim)
@@ -141,9 +167,10 @@ class Scene:
 
     def set_roots(self, states, actors=None):
         ids = torch.arange(len(self.root)) if actors is None else torch.tensor(actors)
+        ids = ids.to(self.device)
         gym.set_actor_root_state_tensor_indexed(self.sim, states, ids.to(torch.int32), len(ids))
 
     def set_dofs(self, position, velocity=0.0):
         self.dof[:, 0], self.dof[:, 1] = position, velocity
-        ids = torch.arange(len(self.root), dtype=torch.int32)
+        ids = torch.arange(len(self.root), dtype=torch.int32, device=self.device)
         gym.set_dof_state_tensor_indexed(self.sim, self.dof, ids, len(ids))

@@ -148,3 +148,14 @@ def test_numpy_is_as_it_was():
         assert np.Inf == np.inf
         raise KeyError
     assert set(np.__dict__) == before
+
+
+def test_a_python_without_tk_imports_what_old_code_takes_from_tkinter(monkeypatch):
+    from envcoder_bench.isaacgym import compat
+
+    found = compat.find_spec
+    monkeypatch.setattr(compat, "find_spec", lambda name: None if name == "_tkinter" else found(name))
+    with compat.old_code():
+        from tkinter import W
+    with pytest.raises(ImportError, match=r"tkinter\.W is used, and tkinter is not installed"):
+        W()

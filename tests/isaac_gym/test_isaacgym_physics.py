@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from isaacgym_scene import ARM, LOPSIDED, PENDULUM, SLIDER, Scene, gym, load, options, pose
+from isaacgym_scene import ARM, ENGINES, LOPSIDED, PENDULUM, SLIDER, Scene, gym, load, options, pose
 
 from envcoder_bench.isaacgym import gymapi
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
 G = 9.81
+# MuJoCo Warp on the CPU takes seconds for each scene: test_engine_warp.py holds it against the CPU's engine
+pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[::2], indirect=True)]
 
 
 def ball(**values):
@@ -83,7 +85,7 @@ def test_the_effort_limit_holds_for_drives(tmp_path):
 def test_a_velocity_drive_and_efforts(tmp_path):
     asset = load(tmp_path, SLIDER, fix_base_link=True)
     scene = Scene((asset, pose()), props=drive(gymapi.DOF_MODE_VEL, effort=1e6))
-    gym.set_dof_velocity_target_tensor(scene.sim, torch.full((2,), 1.5))
+    gym.set_dof_velocity_target_tensor(scene.sim, torch.full((2,), 1.5, device=scene.device))
     scene.step(200)
     assert scene.dof[0, 1].item() == pytest.approx(1.5, rel=1e-3)
     for mode in (gymapi.DOF_MODE_EFFORT, gymapi.DOF_MODE_NONE):
@@ -127,8 +129,8 @@ def test_velocities_of_free_bodies_are_limited_and_damped():
 def test_a_bodys_velocity_is_that_of_its_centre_of_mass(tmp_path):
     scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.001)
     states = scene.root.clone()
-    states[:, 3:7] = torch.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])  # the centre is at y = 0.2
-    states[:, 7:10], states[:, 12] = torch.tensor([1.0, 2.0, 3.0]), 5.0
+    states[:, 3:7] = scene.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])  # the centre is at y = 0.2
+    states[:, 7:10], states[:, 12] = scene.tensor([1.0, 2.0, 3.0]), 5.0
     scene.set_roots(states)
     gym.refresh_actor_root_state_tensor(scene.sim)
     assert scene.root[0].tolist() == pytest.approx(states[0].tolist(), abs=1e-6)
@@ -136,7 +138,7 @@ def test_a_bodys_velocity_is_that_of_its_centre_of_mass(tmp_path):
     assert scene.root[0, 7:13].tolist() == pytest.approx([1, 2, 3, 0, 0, 5], abs=2e-3)  # about z, a principal axis
     assert scene.bodies[0].tolist() == pytest.approx(scene.root[0].tolist(), abs=1e-5)
     angle = math.pi / 2 + 0.5
-    centre = scene.root[0, :2] + 0.2 * torch.tensor([math.cos(angle), math.sin(angle)])
+    centre = scene.root[0, :2] + 0.2 * scene.tensor([math.cos(angle), math.sin(angle)])
     assert centre.tolist() == pytest.approx([0.1, 0.4], abs=1e-3)  # it went straight: from (0, 0.2) by 0.1 s
 
 
@@ -202,7 +204,7 @@ def test_a_fixed_actor_stays_where_it_is_put_and_stops_others():
     scene.step(100)
     assert scene.root[1, 2].item() == pytest.approx(1.2, abs=2e-3)
     states = scene.root.clone()
-    states[0, :3] = torch.tensor([5.0, 0.0, 1.0])
+    states[0, :3] = scene.tensor([5.0, 0.0, 1.0])
     scene.set_roots(states, [0])
     scene.step(100)
     assert scene.root[0, :3].tolist() == [5.0, 0.0, 1.0]
@@ -217,7 +219,7 @@ def test_setters_write_the_given_actors_and_leave_body_states_stale(tmp_path):
     roots, dofs = scene.root.clone(), scene.dof.clone()
     roots[:, 2] += 1.0
     dofs[:, 0] = 0.5
-    ids = torch.tensor([3, 0], dtype=torch.int32)  # the second environment's ball, the first one's arm
+    ids = torch.tensor([3, 0], dtype=torch.int32).to(scene.device)  # the second environment's ball, the first one's arm
     gym.set_actor_root_state_tensor_indexed(scene.sim, roots, ids, 1)
     gym.set_dof_state_tensor_indexed(scene.sim, dofs, ids, 2)
     scene.refresh()
@@ -232,10 +234,10 @@ def test_setters_write_the_given_actors_and_leave_body_states_stale(tmp_path):
 def test_forces_act_once_at_the_centre_of_mass_in_either_frame(tmp_path):
     scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.01)
     states = scene.root.clone()
-    states[:, 3:7] = torch.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])
+    states[:, 3:7] = scene.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])
     scene.set_roots(states)
     scene.step()
-    force = torch.zeros(2, 1, 3)
+    force = torch.zeros(2, 1, 3, device=scene.device)
     force[..., 0] = 6.0
     gym.apply_rigid_body_force_tensors(scene.sim, force, None, gymapi.ENV_SPACE)
     scene.step(3)
@@ -255,7 +257,7 @@ def test_a_force_sensor_reads_the_net_force():
     gym.create_asset_force_sensor(asset, 0, turned)
     scene = Scene((asset, pose(0, 0, 0.4)), ground=True, dt=0.01)
     sensors = gym.acquire_force_sensor_tensor(scene.sim)
-    push = torch.tensor([2.0, 0.0, 0.0]).repeat(2, 1)
+    push = scene.tensor([2.0, 0.0, 0.0]).repeat(2, 1)
     gym.apply_rigid_body_force_tensors(scene.sim, push, None, gymapi.ENV_SPACE)
     scene.step()
     gym.refresh_force_sensor_tensor(scene.sim)
@@ -287,7 +289,7 @@ def test_the_jacobian_by_finite_differences(tmp_path):
         return np.stack([turn @ [0.2, 0.05, 0], elbow + turn @ bend @ [0.1, 0, 0.1]])
 
     q = np.array([0.7, -0.4])
-    scene.set_dofs(torch.tensor([*q, *q], dtype=torch.float32))
+    scene.set_dofs(scene.tensor([*q, *q]))
     gym.refresh_jacobian_tensors(scene.sim)
     stale = jacobian.clone()
     scene.step()
@@ -296,15 +298,15 @@ def test_the_jacobian_by_finite_differences(tmp_path):
     for dof in range(2):
         step = np.eye(2)[dof] * 1e-5
         expected = (centres(q + step) - centres(q - step)) / 2e-5
-        assert jacobian[0, :, :3, dof].numpy() == pytest.approx(expected, abs=1e-4)
-    assert jacobian[0, 1, 3:].T.numpy() == pytest.approx(
+        assert jacobian[0, :, :3, dof].cpu().numpy() == pytest.approx(expected, abs=1e-4)
+    assert jacobian[0, 1, 3:].T.cpu().numpy() == pytest.approx(
         np.array([[0, 0, 1], [-math.sin(0.7), math.cos(0.7), 0]]), abs=1e-4
     )
 
 
 def test_jacobian_times_velocity_is_the_bodies_velocity_and_the_mass_matrix_gives_the_energy(tmp_path):
     scene, jacobian, mass = arm_scene(tmp_path)
-    scene.set_dofs(torch.tensor([0.7, -0.4, 0.1, 0.2]), torch.tensor([1.0, -2.0, 3.0, 0.5]))
+    scene.set_dofs(scene.tensor([0.7, -0.4, 0.1, 0.2]), scene.tensor([1.0, -2.0, 3.0, 0.5]))
     scene.step()
     gym.refresh_jacobian_tensors(scene.sim)
     gym.refresh_mass_matrix_tensors(scene.sim)
@@ -316,7 +318,7 @@ def test_jacobian_times_velocity_is_the_bodies_velocity_and_the_mass_matrix_give
     for link, (m, moments) in enumerate([(2, [0.01, 0.03, 0.03]), (1, [0.01, 0.02, 0.02])]):
         state = bodies[:, link]
         spin = quat_rotate_inverse(state[:, 3:7], state[:, 10:13])
-        energy += m * (state[:, 7:10] ** 2).sum(dim=1) + (torch.tensor(moments) * spin**2).sum(dim=1)
+        energy += m * (state[:, 7:10] ** 2).sum(dim=1) + (scene.tensor(moments) * spin**2).sum(dim=1)
     assert torch.allclose(torch.einsum("ni,nij,nj->n", speed, mass, speed), energy, rtol=1e-3)
 
 
@@ -326,7 +328,7 @@ def test_an_attractor_pins_a_point():
     scene_props.stiffness, scene_props.axes, scene_props.rigid_handle = 5e7, gymapi.AXIS_TRANSLATION, 0
     scene_props.target.p, scene_props.offset.p = gymapi.Vec3(0, 0, 1.1), gymapi.Vec3(0, 0, 0.1)
     params = gymapi.SimParams()
-    params.gravity, params.dt = gymapi.Vec3(0, 0, -G), 0.01
+    params.gravity, params.dt, params.use_gpu_pipeline = gymapi.Vec3(0, 0, -G), 0.01, Scene.device != "cpu"
     sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
     env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
     gym.create_actor(env, asset, pose(0, 0, 1), "ball", 0, 0)
@@ -363,3 +365,23 @@ def test_environments_are_alone_bit_by_bit(tmp_path):
     for scene in (few, many):
         scene.step(50, effort=0.1)
     assert torch.equal(few.bodies[:3], many.bodies[12:])
+
+
+def test_a_sensor_of_an_environment_comes_after_those_of_its_assets():
+    asset = box()
+    gym.create_asset_force_sensor(asset, 0, gymapi.Transform())
+    sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
+    sim.params.gravity = gymapi.Vec3(0, 0, -G)
+    turned = gymapi.Transform(gymapi.Vec3(), gymapi.Quat.from_axis_angle(gymapi.Vec3(1, 0, 0), np.pi))
+    for _ in range(2):
+        env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
+        gym.create_actor(env, asset, pose(0, 0, 5), "box", 0, 0)
+        assert gym.create_force_sensor(env, 0, turned) == 1
+        with pytest.raises(IndexError, match="no body 1"):
+            gym.create_force_sensor(env, 1, turned)
+    gym.prepare_sim(sim)
+    sensors = gym.acquire_force_sensor_tensor(sim)
+    gym.simulate(sim)
+    gym.refresh_force_sensor_tensor(sim)
+    weight = gym.get_actor_rigid_body_properties(env, 0)[0].mass * G
+    assert sensors[:, 2].tolist() == pytest.approx([-weight, weight] * 2, rel=1e-4)

@@ -58,3 +58,30 @@ def test_steep_steps_become_vertical_walls():
     points = vertices.reshape(4, 4, 3)
     assert points[:, 1, 0].tolist() == pytest.approx([0, 0.2, 0.2, 0.3])  # the foot of the wall is under its top
     assert points[:, 1, 2].tolist() == pytest.approx([0, 0, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("slope", [0.25, -0.25])
+def test_a_slope_rises_along_x_alone(slope):
+    heights = terrains.sloped_terrain(flat(30, 20), slope).height_field_raw * 0.005
+    assert heights[:, 0].tolist() == pytest.approx((slope * 0.1 * np.arange(30)).tolist(), abs=0.0051)
+    assert not np.diff(heights, axis=1).any()
+
+
+def test_straight_stairs_have_one_height_a_step():
+    heights = terrains.stairs_terrain(flat(12, 4), 0.31, 0.1).height_field_raw
+    assert heights[:, 2].tolist() == [20] * 3 + [40] * 3 + [60] * 3 + [80] * 3
+
+
+def test_waves_stay_within_their_amplitude_and_repeat():
+    heights = terrains.wave_terrain(flat(40, 40), num_waves=2, amplitude=1.0).height_field_raw * 0.005
+    assert np.abs(heights).max() == pytest.approx(1.0, abs=0.01)
+    np.testing.assert_allclose(heights[:20], heights[20:], atol=0.0051)
+
+
+def test_generators_add_to_what_is_there_and_return_the_terrain():
+    terrain = terrains.pyramid_sloped_terrain(flat(), 0.2)
+    before = terrain.height_field_raw.copy()
+    np.random.seed(0)
+    assert terrains.random_uniform_terrain(terrain, -0.05, 0.05, step=0.005, downsampled_scale=0.2) is terrain
+    assert np.abs(terrain.height_field_raw - before).max() <= 10 and (terrain.height_field_raw != before).any()
+    assert terrain.height_field_raw.dtype == np.int16

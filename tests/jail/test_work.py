@@ -30,9 +30,7 @@ def test_a_program_that_gives_other_numbers_is_no_answer(examiner, monkeypatch):
     trace = work.trace
     monkeypatch.setattr(work, "trace", wrong)
     told = examiner.judge(REWARD, scan=False)["error"]  # else what is patched here would be the reason
-    assert told["message"].startswith(
-        "untrusted code must be traceable: what was traced gives other numbers with 6 env"
-    )
+    assert told["message"].startswith("untrusted code must be traceable: with 6 env")
     assert (told["line"], told["function"]) == (1, "compute_reward")
 
 

@@ -50,6 +50,7 @@ def draw(folder, ranked, curves):
     return sizes
 
 
+@pytest.mark.slow
 @NO_WARNINGS
 @pytest.mark.parametrize(
     "count, seeds, failed", [(1, 1, 0), (2, 1, 0), (2, 2, 1), (60, 2, 12)], ids=["1", "2", "failed", "60"]
@@ -76,6 +77,7 @@ def test_nothing_measured(tmp_path):
     draw(tmp_path, [], empty)
 
 
+@pytest.mark.slow
 @NO_WARNINGS
 def test_a_thousand_candidates_fit_in_a_picture(tmp_path):
     ranked, _ = run([*(f"c{i}" for i in range(998)), "human", "unshaped"], 1)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+import zipfile
 
 import pytest
 import torch
@@ -59,9 +60,27 @@ def files(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def flip(path):
+    """Change one byte of the numbers of a checkpoint's largest tensor."""
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as parts:
+        part = parts.read(max(parts.infolist(), key=lambda info: info.file_size))
+    assert content.count(part) == 1
+    content[content.index(part) + len(part) // 2] ^= 1
+    path.write_bytes(content)
+
+
 ENDS = {  # what is done to a killed run: what is said
     "checkpoint cut": (lambda f: cut(f / "checkpoint.pth", 9000), r"checkpoint\.pth is damaged \(it is truncated"),
     "checkpoint empty": (lambda f: cut(f / "checkpoint.pth", 0), r"checkpoint\.pth is damaged \(it is empty\)"),
+    "checkpoint with one other byte": (
+        lambda f: flip(f / "checkpoint.pth"),
+        r"checkpoint\.pth is damaged \(the checksum of \S+ is wrong\): restore it from a copy; or delete it",
+    ),
+    "checkpoint a folder": (
+        lambda f: ((f / "checkpoint.pth").unlink(), (f / "checkpoint.pth").mkdir()),
+        r"checkpoint\.pth is damaged",
+    ),
     "checkpoint foreign": (
         lambda f: torch.save({"a": 1}, f / "checkpoint.pth"),
         r"checkpoint\.pth is damaged \(it is not a checkpoint of a run\): restore it from a copy; or delete it",
@@ -99,6 +118,10 @@ ENDS = {  # what is done to a killed run: what is said
     "newer": (
         lambda f: replace(f / "run.json", '"format": 3', '"format": 9'),
         r"run\.json has format 9, and this version of EnvCoderBench reads formats up to 3: use the version",
+    ),
+    "source edited": (
+        lambda f: replace(f / "candidates" / "good" / "source.py", "return", "return 1.0 *"),
+        r"good/source\.py was changed since the run began: undo that, or begin a new run",
     ),
     "source gone": (
         lambda f: (f / "candidates" / "good" / "source.py").unlink(),

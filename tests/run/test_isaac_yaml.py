@@ -86,6 +86,7 @@ def test_values_of_both_files_take_the_place_of_the_shipped_ones(tmp_path, caplo
         assert key not in train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", registry.task_names())
 def test_the_shipped_files_are_such_files(tmp_path, capsys, name):
     shipped = compose_config(name)

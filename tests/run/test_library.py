@@ -84,6 +84,7 @@ def result(tmp_path_factory):
     return cartpole(tmp_path_factory.mktemp("library") / "run", seeds=2)
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_command(result, of_command):
     assert files(result.folder) == files(of_command)
     for place in (of_command / "candidates").rglob("*.pth"):
@@ -91,6 +92,7 @@ def test_the_numbers_are_those_of_the_command(result, of_command):
         assert_same_weights(own, torch.load(place, weights_only=False)["model"])
 
 
+@pytest.mark.slow
 def test_the_result_is_what_the_files_say(result):
     assert isinstance(result, RunResult) and result.complete and result.trained and result.stopped_by is None
     summary = json.loads((result.folder / "summary.json").read_text())
@@ -113,6 +115,7 @@ def test_the_result_is_what_the_files_say(result):
     assert "rows=" not in repr(result)
 
 
+@pytest.mark.slow
 def test_a_complete_run_is_read_and_not_trained_again(result):
     before = {path: path.stat().st_mtime_ns for path in result.folder.rglob("*") if path.is_file()}
     again = resume(str(result.folder))

@@ -95,6 +95,7 @@ def test_a_plan_has_the_fewest_waves_that_fit(count):
     assert (f"{waves} waves" if waves > 1 else "one wave") in str(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("obs, act", [(20_000, 12), (48, 6_000)])
 def test_a_candidate_whose_width_pads_all_is_named_with_what_it_costs(obs, act):
     wide = Group("wide", Width(obs, act))
@@ -114,6 +115,7 @@ def test_a_candidate_of_an_ordinary_width_is_not_named():
     assert planner().plan(GROUPS[3:4]).wide == ()
 
 
+@pytest.mark.slow
 def test_one_group_that_does_not_fit_is_named_with_what_it_needs():
     alone = max(planned_bytes([group]) for group in GROUPS)
     tight = planner("Anymal", f"max_memory={alone - 1}B")

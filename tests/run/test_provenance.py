@@ -12,7 +12,7 @@ from envcoder_bench.run.provenance import Provenance, changes, missing, read_pro
 
 @pytest.mark.slow
 def test_a_record_is_read_as_it_was_written(tmp_path):
-    record = Provenance.new("seeds: 1\nlimit: .inf\n", "cpu")
+    record = Provenance.new("seeds: 1\nlimit: .inf\n", "cpu", {"fitness.py": "12ab"})
     record.write(tmp_path / "run.json")
     assert read_provenance(tmp_path / "run.json") == record
     strict = json.loads((tmp_path / "run.json").read_text(), parse_constant=pytest.fail)  # no Infinity
@@ -44,7 +44,7 @@ def test_a_checkout_has_a_commit_and_marks_changes(tmp_path):
 
 @pytest.mark.slow
 def test_going_on_with_the_same_software_says_nothing_and_with_other_says_what():
-    record = Provenance.new("", "cpu")
+    record = Provenance.new("", "cpu", {})
     assert record.resumed("cpu") == "" and len(record.software) == 1
     record.software[0]["torch"] = "1.0"
     now = software("cpu")

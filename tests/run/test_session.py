@@ -191,6 +191,7 @@ def weights(session):
     return {f"{g}.{key}": x for g, own in enumerate(exported) for key, x in own.items()}
 
 
+@pytest.mark.slow
 def test_iterating_by_hand_is_training(tmp_path):
     ears = Ears()
     by_hand, evaluated, _ = make_session(tmp_path / "a")
@@ -206,6 +207,7 @@ def test_iterating_by_hand_is_training(tmp_path):
     assert again.fitness.shape == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mine", [(), MINE])
 def test_a_session_that_is_stopped_saves_a_state_with_which_another_goes_on(tmp_path, mine):
     class After(Reporter):

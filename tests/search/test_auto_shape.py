@@ -1,6 +1,7 @@
 """The outer loop from end to end: three rounds with a model behind a server, once more from its transcript, resumed."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from llm_server import LLMServer, answer, status
 from omegaconf import OmegaConf
 
 from envcoder_bench import auto_shape
+from envcoder_bench.core.shell import resume_command
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.providers.complete import Retry
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, OK, read_archive
@@ -241,7 +243,7 @@ def test_a_search_that_is_stopped_again_and_again_ends_as_if_uninterrupted(serve
     # Ctrl-C in a round's training: the run saves where it is, and the command is this one, not that of the run
     code, told = stop(["--resume", output], output, "training", signal.SIGINT)
     assert code == 130
-    assert f"auto-shape --resume {output}" in told and "eval-shapers --resume" not in told
+    assert re.search(rf"auto.shape(\.py)? --resume {output}", told) and not re.search("eval.shapers", told)
     assert (output / "rounds" / "2" / "run" / "checkpoint.pth").exists()
     assert stop(["--resume", output], output, "final", signal.SIGKILL)[0] == -signal.SIGKILL
     assert not (output / "final" / "summary.json").exists()
@@ -301,7 +303,7 @@ def test_ctrl_c_while_the_model_writes_and_every_candidate_failing(tmp_path, cap
     with monkeypatch.context() as patch:
         patch.setattr(LLMProposer, "propose", Mock(side_effect=KeyboardInterrupt))
         folder = run(tmp_path / "search", *words, expect=130)
-    assert f"stopped; go on with: auto-shape --resume {folder}" in capsys.readouterr().out
+    assert f"stopped; go on with: {resume_command(folder, 'auto-shape')}" in capsys.readouterr().out
     assert auto_shape.main(["--resume", str(folder)]) == 1
     server.close()
     assert "no candidate could be trained" in capsys.readouterr().out
@@ -318,5 +320,5 @@ def test_a_model_that_does_not_answer_ends_the_search_for_now(tmp_path, capsys, 
     server.close()
     told = capsys.readouterr().err
     assert told.startswith("auto-shape: error: no request was answered: ")
-    assert told.endswith(f"nothing is lost, go on with: auto-shape --resume {folder}\n")
+    assert told.endswith(f"nothing is lost, go on with: {resume_command(folder, 'auto-shape')}\n")
     assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew

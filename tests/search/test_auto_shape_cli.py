@@ -50,7 +50,7 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --candidates {{folder}}/nowhere.py", "nowhere.py does not exist"),
         (f"{EVOLVE} --candidates {{starts}} --shapers_per_iter 2", "gives 3 files, and a round has 2"),
         (f"{EVOLVE} --num_envs_per_candidate 2000000000", "environments fit; lower --num_envs_per_candidate"),
-        (f"{EVOLVE} --max_memory 1MB", "lower --num_envs_per_candidate or raise --max_memory"),
+        (f"{EVOLVE} --max_memory 1MB", "the program alone takes 655 MiB: raise --max_memory"),
         (f"{EVOLVE} --device cuda:97", "cuda:97"),
         (f"{EVOLVE} train.params.config.mini_epochs=0", "params.config.mini_epochs: must be a whole number"),
         (f"{EVOLVE} --output_dir {{folder}}", "{folder} is not empty; give a new folder"),

@@ -67,8 +67,6 @@ def test_proposals_are_new_readable_and_of_known_parents(task):
         assert told and " ".join(told.split()) == f"{proposal.name}, evolved from {proposal.origin}."
         assert proposal.origin.startswith(" and ".join(proposal.parents) + ": ")
         assert 1 <= len(proposal.parents) <= 2 and all(archive.find(parent) for parent in proposal.parents)
-        code = [line for line in proposal.source.splitlines() if '"""' not in line]
-        assert max(map(len, code)) <= 120
 
 
 def test_names_go_on_through_the_round_and_the_best_has_many_children():
@@ -120,6 +118,7 @@ def told(archive, seed=0, round=4, count=12):
     return [(p.name, p.source, p.parents, p.origin) for p in EvolveProposer(seed=seed).propose(archive, round, count)]
 
 
+@pytest.mark.slow
 def test_the_same_archive_round_and_seed_give_the_same_proposals():
     archive = with_shipped("Ant")
     first = told(archive)

@@ -155,6 +155,7 @@ def test_the_history_has_a_line_for_each_with_score_parents_and_idea():
     assert history_line(known.attempts[0], known) == "r1_00: 0.9 (+0.8 against unshaped); Idea of r1_00."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_the_limit_is_kept_and_the_oldest_goes_first(seed):
     known = random_archive(seed)

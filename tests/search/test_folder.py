@@ -1,10 +1,13 @@
 """A search on disk: what is written is read again, and what is damaged is named."""
 
+from pathlib import Path
+
 import pytest
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.shell import resume_command
 from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.search.folder import Round, SearchFolder, shown
+from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.records import FAILED_AT_LOAD, Archive, Attempt, Proposal
 
@@ -74,8 +77,8 @@ def test_a_run_that_was_killed_before_it_began_makes_room(tmp_path):
     folder.clear_unfinished(RunFolder(folder.final))  # there is none
 
 
-def test_paths_are_shown_as_a_person_would_write_them(tmp_path, monkeypatch):
+def test_the_command_that_goes_on_has_a_short_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert str(shown(tmp_path / "searches" / "a")) == "searches/a"
-    assert shown(tmp_path.parent / "b") == tmp_path.parent / "b"
-    assert SearchFolder(tmp_path / "searches" / "a").command == "auto-shape --resume searches/a"
+    folder = SearchFolder(tmp_path / "searches" / "a")
+    assert folder.command == resume_command(Path("searches/a"), "auto-shape")
+    assert folder.command.endswith(" --resume searches/a")

@@ -93,6 +93,7 @@ def test_other_keys_of_the_reward_shaper_are_told():
     assert "normalizes" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("baseline", BASELINES)
 @pytest.mark.parametrize("task", task_names())
 def test_without_the_baseline_nothing_of_it_is_left(task, baseline):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
@@ -15,14 +16,16 @@ from envcoder_bench.search.providers.complete import Retry, complete_all
 from envcoder_bench.search.providers.prices import price_of, read_prices
 from envcoder_bench.search.providers.transcript import Transcript, read_records
 
+pytestmark = pytest.mark.slow  # the providers' own SDKs against a server of this machine
+
 MODELS = ("openai:m", "anthropic:m")
 LOGIN = raw(b"<html>\n<head><title>Sign in &amp; go on</title></head></html>", 200, "text/html; charset=utf-8")
 REQUEST = Request("You write rewards.", (Message("user", "Make it run"),), temperature=0.7, label="r1_00")
 
 
-def make(llm, server, timeout=20.0, **options):
+def make(llm, server, timeout=20.0):
     base_url = server.root + ("/v1" if llm.startswith("openai") else "")
-    return make_provider(llm, base_url, timeout, **options)
+    return make_provider(llm, base_url, timeout)
 
 
 def ask(provider, tmp_path, requests=(REQUEST,), **options):
@@ -235,7 +238,8 @@ def test_a_server_that_says_not_to_try_again_is_believed(llm, server, tmp_path):
 
 @pytest.mark.parametrize("llm", ["openai:gpt-6.2-sol", "anthropic:claude-opus-5-5"])
 def test_a_reply_may_be_as_long_as_models_write(llm, server):
-    assert make(llm, server, timeout=600.0, max_output_tokens=128_000).complete(REQUEST).finish == STOP
+    request = replace(REQUEST, max_output_tokens=128_000)
+    assert make(llm, server, timeout=600.0).complete(request).finish == STOP
     assert 128_000 in server.bodies[0].values()
 
 
@@ -382,7 +386,6 @@ def test_a_missing_sdk_is_said_with_the_remedy(llm, package, server, monkeypatch
         make_provider(llm)
 
 
-@pytest.mark.slow
 def test_choosing_imports_no_sdk():
     code = """
 import sys

@@ -18,6 +18,8 @@ from envcoder_bench.search.providers.prices import Price
 from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript, content_hash, read_records
 
+pytestmark = pytest.mark.slow  # the providers' own SDKs against a server of this machine
+
 META = {"task": "Anymal"}
 PRICES = {"m": Price(1e6, 2e6)}  # a dollar for a token of input, two for one of output
 

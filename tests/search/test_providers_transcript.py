@@ -23,6 +23,8 @@ from envcoder_bench.search.providers.prices import Price
 from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript, content_hash, read_records
 
+pytestmark = pytest.mark.slow  # the providers' own SDKs against a server of this machine
+
 META = {"task": "Anymal", "shaper_types": ("compute_reward",), "rounds": 3}
 
 
@@ -397,7 +399,6 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_whatever_ends_a_search_replies_that_came_are_on_disk(how, server, tmp_path):

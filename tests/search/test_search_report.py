@@ -171,6 +171,7 @@ def test_what_cannot_be_seen_is_shown_by_its_code():
     assert text("a\u200bb\x07\n\t<&>\U000e0041") == "a\\u200bb\\u0007\n\t&lt;&amp;&gt;\\U000e0041"
 
 
+@pytest.mark.slow
 @NO_WARNINGS
 @pytest.mark.parametrize("rounds, count", [(0, 0), (1, 1), (1, 10), (3, 5), (10, 16), (40, 2)])
 @pytest.mark.parametrize("kind", ["equal", "failed", "spread", "long"])

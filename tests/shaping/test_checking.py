@@ -299,6 +299,15 @@ def test_bad_goals(returned, message):
     assert fault(code) == f"mine.py:1: in compute_goal: {message}"
 
 
+@pytest.mark.parametrize("returned", ["{}", "{'commands': commands}"])
+def test_a_task_without_goals_has_nothing_to_set(returned):
+    task = FakeTask(4)
+    task.goal_keys = ()
+    code = f"def compute_goal(commands):\n    return {returned}\n"
+    told = "the task has nothing to set here: remove the function"
+    assert fault(code, task=task) == f"mine.py:1: in compute_goal: {told}"
+
+
 def test_bad_terminals():
     code = "def compute_terminal(dof_pos):\n    return {}\n"
     start = "mine.py:1: in compute_terminal: returned"

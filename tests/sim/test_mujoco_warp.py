@@ -40,6 +40,7 @@ def test_all_robots_on_the_ground_at_once_find_room_for_their_contacts(backend: 
     assert most >= 6 * 6, "the test needs many contacts"
 
 
+@pytest.mark.slow
 def test_memory_of_one_environment() -> None:
     """250,000 ANYmals must fit on one large GPU; the figure hardly depends on how many there are."""
     few, many = (Backend("mujoco_warp", "cpu", True).anymal(num_envs=n).bytes_per_env for n in (4, 64))

@@ -345,6 +345,7 @@ def test_relative_targets_hold_and_stay_in_range():
     torch.testing.assert_close(target, torch.tensor([[0.5], [1.0], [-0.3 - stroke]]).expand(3, 16))
 
 
+@pytest.mark.slow
 def test_half_of_the_hands_begin_cupped_and_keep_the_cube_more_often():
     task = make_task("AllegroHand", shipped("AllegroHand"), 256, "mujoco_cpu", "cpu")
     torch.manual_seed(0)

@@ -8,12 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
+from envcoder_bench import auto_shape, evaluate, resume
 from envcoder_bench.compile import cache
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.task_check import TaskFaults, check_task
+from envcoder_bench.search.launch import start
+from envcoder_bench.search.records import read_archive
+from envcoder_bench.search.screen import View
 from envcoder_bench.tasks import outside, registry
 from envcoder_bench.tasks.contract import TaskContract, task_contract
 
@@ -26,6 +32,7 @@ SMALL = [
     *("--num_envs_per_candidate", "4", "--learning_iterations", "2", "--sim", "mujoco_cpu", "--device", "cpu"),
     *("evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1", "task.env.episodeLength=12"),
 ]
+SEARCH = ["num_iters=2", "shapers_per_iter=2", "final_seeds=1"]
 CANDIDATE = """
 from envcoder_bench.tasks.Pendulum.human import compute_reward as human_reward
 def compute_reward(dof_pos, dof_vel, actions):
@@ -180,6 +187,7 @@ def test_two_tasks_cannot_have_one_name(folder, tmp_path):
     assert "Anymal is a shipped task's name: choose another" in refusal("other")
 
 
+@pytest.mark.slow
 def test_a_mistake_in_it_ends_the_command_with_one_line(folder, capsys):
     change(folder / "task.py", '"sim.dof_vel"', '"sim.dof_velocity"')
     assert main(["--task", "pendulum", "--describe"]) == 2
@@ -215,6 +223,72 @@ def test_it_trains_and_resumes_as_any_other(folder, tmp_path, capsys, untrusted)
     assert "using the new values" in capsys.readouterr().err
 
 
+def forget():
+    """As a process that has not seen the task yet."""
+    del registry._found["Pendulum"]
+    outside.unmount("Pendulum")
+
+
+class StopAfter(Reporter):
+    """Asks to stop after the first iteration."""
+
+    def __init__(self):
+        self.stop = StopRequest()
+
+    def iteration_done(self, iteration, env_steps, best):
+        self.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("untrusted", [False, True])
+def test_a_stopped_run_of_it_goes_on(folder, tmp_path, untrusted):
+    (tmp_path / "pendulum.yaml").write_text("name: Pendulum\nenv: {torque: 1.25, episodeLength: 9}\n", encoding="utf-8")
+    (tmp_path / "mine.py").write_text(CANDIDATE, encoding="utf-8")
+    words = ["--task", str(folder), "--task_config", "pendulum.yaml", "--candidates", "mine.py", *SMALL[:-1]]
+    words += ["--untrusted"] * untrusted
+    assert main([*words, "--output_dir", "whole"]) == 0
+    cfg = OmegaConf.load(tmp_path / "whole" / "config.yaml")
+    assert (cfg.task.env.torque, cfg.task.env.episodeLength, cfg.task_source) == (1.25, 9, str(folder))
+    watch = StopAfter()
+    given = ["evaluation.num_envs=2", "evaluation.final_episodes=2", "evaluation.points=1"]
+    given += ["task.env.torque=1.25", "task.env.episodeLength=9", f"untrusted={untrusted}"]
+    settings = {"num_envs_per_candidate": 4, "learning_iterations": 2, "sim": "mujoco_cpu", "device": "cpu"}
+    stopped = evaluate(
+        str(folder), ["mine.py"], overrides=given, output_dir="stopped", reporter=watch, stop=watch.stop, **settings
+    )
+    assert not stopped.complete
+    forget()
+    assert resume("stopped").complete
+    whole, again = ((tmp_path / run / "results.csv").read_text(encoding="utf-8") for run in ("whole", "stopped"))
+    assert whole == again and "mine" in whole and "failed" not in whole
+
+
+class KilledInRound2(View):
+    def say(self, text):
+        if "round 2 of" in text:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_a_search_shapes_it_and_goes_on(folder, tmp_path):
+    task = "pendulum.task:Pendulum"
+    words = ["--task", task, "--llm", "evolve", "--task_config", "pendulum/task.yaml", "task.env.torque=1.25", *SMALL]
+    assert auto_shape.main([*words, *SEARCH, "--output_dir", "search"]) == 0
+    archive = read_archive(tmp_path / "search" / "archive.json")
+    assert [attempt.status for attempt in archive.attempts] == ["ok"] * 4
+    assert all(len(archive.baselines[name].by_seed) == 2 for name in ("human", "unshaped"))
+    config = OmegaConf.load(tmp_path / "search" / "config.yaml")
+    assert config.task == task and "untrusted=true" in config.overrides
+    with pytest.raises(Stopped):
+        start(task, "evolve", overrides=config.overrides[:-1] + SEARCH, output_dir=Path("other"), view=KilledInRound2())
+    assert not (tmp_path / "other" / "rounds" / "2").exists()
+    forget()
+    assert auto_shape.main(["--resume", "other"]) == 0
+    one, other = ((tmp_path / name / "archive.json").read_text(encoding="utf-8") for name in ("search", "other"))
+    assert one == other
+
+
+@pytest.mark.slow
 def test_check_task_finds_what_is_wrong(folder):
     check_task("pendulum", "mujoco_cpu", "cpu")
     change(

@@ -106,6 +106,7 @@ def test_equals_stock_agents(case: str, tmp_path: Any) -> None:
         assert (rates.diff(dim=0) > 0).any() and (rates.diff(dim=0) < 0).any()  # the rate rose and fell
 
 
+@pytest.mark.slow
 def test_gradient_clip_and_value_clip_make_a_difference(tmp_path: Any) -> None:
     """Guards the cases above: were a clip never reached, they would prove nothing about it."""
     losses = {

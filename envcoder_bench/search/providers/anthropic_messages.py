@@ -19,7 +19,7 @@ class AnthropicMessages:
 
     recorded = False
 
-    def __init__(self, model: str, base_url: str | None, timeout: float, max_output_tokens: int | None = None) -> None:
+    def __init__(self, model: str, base_url: str | None, timeout: float) -> None:
         """Raises UserError where the key, the SDK or a sound address is missing."""
         url = sdk.read_base_url(base_url, "ANTHROPIC_BASE_URL")
         key = sdk.read_key("ANTHROPIC_API_KEY", url)
@@ -34,7 +34,7 @@ class AnthropicMessages:
         self._not_taken: set[str] = set()
         self.model = model
         self.name = sdk.provider_name("anthropic", model, url)
-        self.default_output_tokens = max_output_tokens or (4096 if _FIRST_GENERATIONS.match(model) else 32000)
+        self.default_output_tokens = 4096 if _FIRST_GENERATIONS.match(model) else 32000
 
     def complete(self, request: Request) -> Reply:
         """Ask once; see Provider."""

@@ -38,15 +38,12 @@ def kind_of(llm: str) -> str:
     )
 
 
-def make_provider(
-    llm: str, base_url: str | None = None, timeout: float = 600.0, max_output_tokens: int | None = None
-) -> Provider:
+def make_provider(llm: str, base_url: str | None = None, timeout: float = 600.0) -> Provider:
     """Make the provider that a value of ``--llm`` names; nothing is sent yet.
 
     Args:
         base_url: address of another server that speaks the provider's protocol.
         timeout: most seconds for one reply.
-        max_output_tokens: most tokens of a reply, for requests that do not say; None is what suits the model.
 
     Raises:
         UserError: unknown model, no key, a missing package, a bad address, or a transcript that cannot be played.
@@ -64,7 +61,7 @@ def make_provider(
     if kind == OPENAI:
         from envcoder_bench.search.providers.openai_chat import OpenAIChat
 
-        return OpenAIChat(model, base_url, timeout, max_output_tokens)
+        return OpenAIChat(model, base_url, timeout)
     from envcoder_bench.search.providers.anthropic_messages import AnthropicMessages
 
-    return AnthropicMessages(model, base_url, timeout, max_output_tokens)
+    return AnthropicMessages(model, base_url, timeout)

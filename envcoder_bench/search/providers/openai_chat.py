@@ -27,7 +27,7 @@ class OpenAIChat:
 
     recorded = False
 
-    def __init__(self, model: str, base_url: str | None, timeout: float, max_output_tokens: int | None = None) -> None:
+    def __init__(self, model: str, base_url: str | None, timeout: float) -> None:
         """Raises UserError where the key, the SDK or a sound address is missing."""
         url = sdk.read_base_url(base_url, "OPENAI_BASE_URL")
         key = sdk.read_key("OPENAI_API_KEY", url)
@@ -45,7 +45,7 @@ class OpenAIChat:
         self._limits = _LIMITS if reasons or not url else _LIMITS[::-1]
         self.model = model
         self.name = sdk.provider_name("openai", model, url)
-        self.default_output_tokens = max_output_tokens or (32768 if reasons else 4096)
+        self.default_output_tokens = 32768 if reasons else 4096
 
     @property
     def most_replies(self) -> int:

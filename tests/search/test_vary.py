@@ -6,13 +6,10 @@ from random import Random
 import pytest
 import torch
 
-from envcoder_bench.run.prepare import baseline_sources
-from envcoder_bench.search import expressions, mutate, mutate_reward, recombine
-from envcoder_bench.search import terms as where
+from envcoder_bench.search import vary
 from envcoder_bench.search.genome import Genome, Unsuitable
-from envcoder_bench.search.layout import WIDTH, to_source
+from envcoder_bench.search.pieces import pieces
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
-from envcoder_bench.tasks.registry import task_names
 
 STATE = {name: torch.linspace(-1.0, 2.0, 7).roll(k) for k, name in enumerate("abcd")}
 
@@ -56,7 +53,7 @@ def genome(source):
 def call(made, name="compute_reward", **more):
     """Run a function of a genome's text, its parameters bound by name."""
     functions = {"torch": torch}
-    exec(made.source("It."), functions)
+    exec(made.titled("It."), functions)
     function = functions[name]
     state = {**STATE, **more}
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
@@ -72,70 +69,41 @@ def shares(reward):
     return [round(x, 2) for x in solution.flatten().tolist()]
 
 
+def changed(mutation, made, seed, name="compute_reward"):
+    """The genome after a mutation, and what this did; the same genome where it does not apply."""
+    after, told = mutation(made, name, Random(seed)) or (made, "")
+    return after.pruned(), told
+
+
 @pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
 def test_the_terms_of_a_reward_are_found(source):
     made = genome(source)
     assert shares(call(made)) == [1.0, 1.0, 1.0]
-    assert len(where.terms(made.function("compute_reward"))) == 3
+    assert len(pieces(made, "compute_reward")) == 3
 
 
 def test_a_sum_that_is_subtracted_is_one_term():
     made = genome("def compute_reward(a, b, c):\n    return a - (3.0 * c - 2.0 * b)\n")
-    found = where.terms(made.function("compute_reward"))
-    assert [term.label for term in found] == ["a", "c"]
-    expressions.scale(found[1].value, 2.0)
-    assert shares(call(made)) == [1.0, 2.0, 2.0]
+    assert [piece.label for piece in pieces(made, "compute_reward")] == ["a", "c"]
+    for seed in range(10):
+        found = shares(call(changed(vary.reweight, made, seed)[0]))
+        assert found[1] == pytest.approx(found[2], abs=0.02)
 
 
 @pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
 def test_dropping_a_term_takes_it_out_and_nothing_else(source):
-    seen = set()
-    for seed in range(12):
-        made = genome(source)
-        assert mutate_reward.drop_term(made, "compute_reward", Random(seed))
-        made.prune()
-        seen.add(tuple(shares(call(made))))
+    seen = {tuple(shares(call(changed(vary.drop, genome(source), seed)[0]))) for seed in range(20)}
     assert seen == {(0.0, 1.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 0.0)}
 
 
 @pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
 def test_reweighting_scales_one_term_and_keeps_its_sign(source):
     for seed in range(12):
-        made = genome(source)
-        told = mutate_reward.reweight_term(made, "compute_reward", Random(seed))
-        changed = [share for share in shares(call(made)) if share != 1.0]
-        assert len(changed) <= 1 and all(share >= 0.0 for share in changed)
-        if changed:
-            assert changed[0] == pytest.approx(float(told.split()[0]), rel=0.05, abs=0.011)
-
-
-@pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
-@pytest.mark.parametrize("change", [mutate_reward.double_term, mutate_reward.reshape_term])
-def test_new_shapes_change_what_they_should(source, change):
-    """A copy or another shape of one term depends on that term alone: differences of the others are as before."""
-    for seed in range(10):
-        made = genome(source)
-        assert change(made, "compute_reward", Random(seed))
-        alone = []
-        for name in "abc":  # does the change stay the same where only other terms change?
-            others = {x: torch.rand(7) - 0.5 for x in "abc" if x != name}
-            moved = call(made, **others) - call(genome(source), **others)
-            alone.append(torch.allclose(moved, call(made) - call(genome(source)), atol=1e-4))
-        assert sum(alone) == 1, made.source("")
-
-
-@pytest.mark.parametrize("change", [mutate_reward.double_term, mutate_reward.reshape_term])
-def test_kernels_keep_the_direction_of_a_term(change):
-    """More of what costs still costs more, and more of what earns earns more."""
-    told = set()
-    for seed in range(300):
-        made = genome("def compute_reward(a, b):\n    return 0.5 * a - 2.0 * torch.abs(b)\n")
-        told.add(change(made, "compute_reward", Random(seed)))
-        lines = torch.linspace(0.1, 3.0, 20)
-        rising = call(made, a=lines, b=torch.zeros(20))
-        falling = call(made, a=torch.zeros(20), b=lines)
-        assert (rising.diff() > -1e-6).all() and (falling.diff() < 1e-6).all(), made.source("")
-    assert any("bonus" in words for words in told)
+        made, told = changed(vary.reweight, genome(source), seed)
+        different = [share for share in shares(call(made)) if share != 1.0]
+        assert len(different) <= 1 and all(share >= 0.0 for share in different)
+        if different:
+            assert different[0] == pytest.approx(float(told.split()[0]), rel=0.05, abs=0.011)
 
 
 def test_a_term_that_is_asked_for_by_its_name_is_not_dropped():
@@ -144,8 +112,7 @@ def test_a_term_that_is_asked_for_by_its_name_is_not_dropped():
             "def compute_reward(a, b, c):\n    parts = {'one': a, 'two': 2.0 * b, 'three': -3.0 * c}\n"
             "    return sum(parts.values()), {'seen': parts['two']}\n"
         )
-        assert mutate_reward.drop_term(made, "compute_reward", Random(seed)) != "without the term 'two'"
-        assert shares(call(made))[1] == 1.0
+        assert shares(call(changed(vary.drop, made, seed)[0]))[1] == 1.0
 
 
 @pytest.mark.parametrize("host", REWARDS)
@@ -154,43 +121,72 @@ def test_a_grafted_term_adds_the_donors_value(host, donor):
     other = REWARDS[donor].replace("* c", "* c * torch.cos(b)")
     other = genome(other.replace("state_dict['c']", "state_dict['c'] * torch.cos(state_dict['b'])"))
     for seed in range(6):
-        made = genome(REWARDS[host])
-        assert recombine.graft_term(made, other, "donor", Random(seed))
+        made, _ = vary.graft(genome(REWARDS[host]), other, "donor", Random(seed))
         added = call(made) - call(genome(REWARDS[host]))
         terms = [STATE["a"], STATE["b"], -STATE["c"] * torch.cos(STATE["b"])]
         ratios = [added[t.abs() > 0.01] / t[t.abs() > 0.01] for t in terms]
         fitting = [r for r in ratios if torch.allclose(r, r[0].expand_as(r), atol=1e-3)]
-        assert fitting and fitting[0][0] > 0, made.source("")
+        assert fitting and fitting[0][0] > 0, made.source
 
 
 def test_a_grafted_term_brings_all_the_steps_that_lead_to_it():
     donor = "def compute_reward(b):\n    x = torch.cos(b)\n    y = torch.zeros(7)\n    y[:] = x * x\n"
     host = genome("def compute_reward(a):\n    return a + 0.0\n")
-    assert recombine.graft_term(host, genome(donor + "    z = y + y\n    b = 0.0\n    return z\n"), "donor", Random(1))
+    host, _ = vary.graft(host, genome(donor + "    z = y + y\n    b = 0.0\n    return z\n"), "donor", Random(1))
     added = (call(host) - STATE["a"]) / torch.cos(STATE["b"]) ** 2
     assert added[0].abs() > 0.01 and torch.allclose(added, added[0].expand_as(added), atol=1e-5)
-    assert "b = 0.0" not in host.source("")
+    assert "b = 0.0" not in host.source
 
 
 def test_a_grafted_term_brings_its_helpers_without_taking_the_hosts():
     host = genome("K = 2.0\n\n\ndef f(x):\n    return K * x\n\n\ndef compute_reward(a):\n    return f(a) + 0.0 * a\n")
     donor = genome("K = 5.0\n\n\ndef f(x):\n    return K + x\n\n\ndef compute_reward(b):\n    return f(b) + f(b)\n")
     before = call(host)
-    assert recombine.graft_term(host, donor, "donor", Random(3))
-    added = call(host) - before
-    weight = added / (5.0 + STATE["b"])
+    host, _ = vary.graft(host, donor, "donor", Random(3))
+    weight = (call(host) - before) / (5.0 + STATE["b"])
     assert weight[0].abs() > 0.01
     assert torch.allclose(weight, weight[0].expand_as(weight))
+
+
+def test_imports_come_along_and_what_clashes_is_refused():
+    host = genome("from math import cos\n\n\ndef compute_reward(a):\n    return a + cos(1.0)\n")
+    donor = "def compute_reward(b):\n    return torch.exp(-b) * {0}(1.0) + b * {0}(1.0)\n"
+    made, _ = vary.graft(host, genome("from math import cos, sin\n\n\n" + donor.format("sin")), "donor", Random(0))
+    assert "import cos, sin" in made.source and (call(made) != call(host)).any()
+    for other in ("from cmath import cosh as cos\n\n\n", "def cos(x):\n    return 2.0 * x\n\n\n"):
+        with pytest.raises(Unsuitable):
+            vary.graft(host, genome(other + donor.format("cos")), "donor", Random(0))
 
 
 def test_a_whole_function_comes_with_its_action_width():
     torque = "ACTION_DIM = 1\n\n\ndef compute_torque(actions):\n    return actions\n"
     host = genome(torque + "\n\ndef compute_reward(a):\n    return a\n")
     donor = genome("ACTION_DIM = 3\n\n\ndef compute_dof_target(action):\n    return 2.0 * action\n")
-    assert recombine.take_function(host, donor, "donor", Random(0)) == "compute_dof_target of donor"
-    host.prune()
-    text = host.source("")
+    made, told = vary.take_function(host, donor, "donor", Random(0))
+    assert told == "compute_dof_target of donor"
+    text = made.pruned().source
     assert "ACTION_DIM = 3" in text and "compute_torque" not in text and "compute_reward" in text
+
+
+@pytest.mark.parametrize("name", ["compute_goal", "compute_initial_state"])
+def test_entries_are_dropped_and_grafted(name):
+    host = genome(f"def {name}(a, b):\n    return {{'one': a, 'two': b}}\n")
+    donor = genome(f"def {name}(c):\n    return {{'three': c}}\n")
+    for seed in range(6):
+        assert set(call(changed(vary.drop, host, seed, name)[0], name)) in ({"one"}, {"two"})
+        made, _ = vary.graft(host, donor, "donor", Random(seed))
+        assert set(call(made, name)) == {"one", "two", "three"} and torch.equal(call(made, name)["three"], STATE["c"])
+        assert vary.graft(made, donor, "donor", Random(seed)) is None
+
+
+def test_conditions_are_dropped_and_grafted():
+    host = genome("def compute_terminal(a, b):\n    return (a > 1.0) | (b < 0.0)\n")
+    donor = genome("def compute_terminal(c):\n    return c > 1.5\n")
+    name = "compute_terminal"
+    seen = {tuple(call(changed(vary.drop, host, seed, name)[0], name).tolist()) for seed in range(10)}
+    assert seen == {tuple((STATE["a"] > 1.0).tolist()), tuple((STATE["b"] < 0.0).tolist())}
+    made, _ = vary.graft(host, donor, "donor", Random(0))
+    assert torch.equal(call(made, name), call(host, name) | (STATE["c"] > 1.5))
 
 
 PARTS = {
@@ -209,25 +205,20 @@ def test_a_grafted_part_is_appended(host, donor):
     for seed in range(4):
         made = genome(PARTS[host])
         before, other = (call(genome(PARTS[x]), "compute_observation") for x in (host, donor))
-        assert recombine.graft_part(made, genome(PARTS[donor]), "donor", Random(seed))
+        made, _ = vary.graft(made, genome(PARTS[donor]), "donor", Random(seed))
         after = call(made, "compute_observation")
         assert torch.equal(after[:, : before.shape[1]], before)
         assert any(torch.equal(after[:, before.shape[1]], column) for column in other.unbind(-1))
 
 
 @pytest.mark.parametrize("source", PARTS.values(), ids=PARTS)
-def test_parts_of_an_observation_are_dropped_and_added(source):
+def test_parts_of_an_observation_are_dropped(source):
     before = call(genome(source), "compute_observation")
     for seed in range(4):
-        made = genome(source)
-        assert mutate.drop_part(made, "compute_observation", Random(seed))
-        made.prune()
+        made = changed(vary.drop, genome(source), seed, "compute_observation")[0]
         after = call(made, "compute_observation")
         assert 0 < after.shape[1] < before.shape[1]
         assert all(any(torch.equal(x, y) for y in before.unbind(-1)) for x in after.unbind(-1))
-        made = genome(source)
-        assert mutate.add_part(made, "compute_observation", Random(seed))
-        assert torch.equal(call(made, "compute_observation")[:, : before.shape[1]], before)
 
 
 def numbers_of(source):
@@ -244,32 +235,34 @@ def test_sizes_indices_and_exponents_are_left_alone():
         "    return torch.clamp(y - 0.5 * z * actions[:, 0:1], min=0.0) > 1\n"
     )
     made = genome(source)
-    found = {slot.node.value for slot, *_ in where.constants(made.function("compute_torque"))}
-    assert sorted(found, key=str) == [0.5, 1, 2, 3]
-    keep_int = [slot.node.value for slot, is_int, _ in where.constants(made.function("compute_torque")) if is_int]
-    assert keep_int == [3]
+    found = {node.value: is_int for node, is_int, _ in vary.numbers(made.function("compute_torque"))}
+    assert found == {0.5: False, 1: False, 2: False, 3: True}
     for seed in range(200):
-        changed = genome(source)
-        mutate.scale_constant(changed, "compute_torque", Random(seed))
-        before, after = numbers_of(source), numbers_of(changed.source(""))
-        different = [(x, y) for x, y in zip(before, after) if x != y]
-        assert len(before) == len(after) and len(different) == 1
-        (x, y), divides = different[0], " / 2" not in changed.source("")
+        after = changed(vary.scale_number, made, seed, "compute_torque")[0].source
+        different = [(x, y) for x, y in zip(numbers_of(source), numbers_of(after)) if x != y]
+        assert len(different) == 1
+        (x, y), divides = different[0], " / 2" not in after
         assert x in (0.5, 1, 2, 3) and y >= 0 and (y > 0 or not divides)
         assert x != 3 or isinstance(y, int)
 
 
-def test_signs_of_constants_stay():
+def test_signs_of_numbers_stay():
     for seed in range(50):
-        made = genome("def compute_reward(a):\n    return -0.3 * a\n")
-        mutate.scale_constant(made, "compute_reward", Random(seed))
+        made = changed(vary.scale_number, genome("def compute_reward(a):\n    return -0.3 * a\n"), seed)[0]
         assert (call(made) * STATE["a"] <= 0.0).all()
 
 
-def test_what_changed_no_longer_says_what_it_was():
-    made = genome('def compute_reward(a):\n    """Two times a."""\n    return 2.0 * a\n')
-    mutate.scale_constant(made, "compute_reward", Random(0))
-    assert "Two times" not in made.source("")
+def test_layout_and_comments_stay():
+    source = (
+        "import torch\n\nWIDTH = (\n    0.5  # m, \u00fcber alles\n)\n\n\ndef compute_reward(a, b):\n    # what earns\n"
+        "    first = torch.exp(\n        -a / WIDTH  # near\n    )\n    return first - 0.1 * b  # what costs\n"
+    )
+    assert genome(source).source == source
+    for seed in range(20):
+        made, _ = changed(vary.scale_number, genome(source), seed)
+        old, new = source.splitlines(), made.source.splitlines()
+        assert len(old) == len(new) and sum(x != y for x, y in zip(old, new)) == 1
+        assert made.titled("It.").startswith('"""It."""\n\nimport torch\n') and "\u00fcber" in made.source
 
 
 def test_what_nothing_reads_goes():
@@ -277,14 +270,14 @@ def test_what_nothing_reads_goes():
         "import math\nimport torch\nUNUSED = 1\n\n\ndef helper(x):\n    return x\n\n\ndef compute_reward(a, b):\n"
         "    x = helper(b)\n    y, z = x, x\n    k = 1\n    k += 1\n    return torch.abs(a)\n"
     )
-    assert made.source("It.") == (
-        '"""It."""\nimport torch\n\n\ndef compute_reward(a, b):\n    k = 1\n    k += 1\n    return torch.abs(a)\n'
+    assert made.titled("It.") == (
+        '"""It."""\n\nimport torch\n\n\ndef compute_reward(a, b):\n    k = 1\n    k += 1\n    return torch.abs(a)\n'
     )
 
 
 def test_the_docstring_can_hold_anything():
     for words in ('a "quoted" end"', 'three """ of them', "back\\slash", "x" * 300, "line\nbreak"):
-        assert ast.get_docstring(ast.parse(genome(REWARDS["chain"]).source(words)))
+        assert ast.get_docstring(ast.parse(genome(REWARDS["chain"]).titled(words)))
 
 
 @pytest.mark.parametrize("source", ["for x in y:\n    pass", "def f(:", "a.b()", "\x00"])
@@ -293,32 +286,12 @@ def test_what_is_no_list_of_definitions_is_refused(source):
         genome(source)
 
 
-@pytest.mark.parametrize("task", task_names())
-def test_layout_changes_no_meaning(task):
-    for baseline in baseline_sources(task):
-        for statement in ast.parse(baseline.source).body:
-            text = to_source(statement)
-            assert ast.dump(ast.parse(text).body[0]) == ast.dump(statement), text
-            assert to_source(ast.parse(text).body[0]) == text
-    long = f"x = {{'a': f({'a' * 30}, 'it, is', [1, 2, (3,)]), **k}} | g({'b' * 20} * {'c' * 20})\n"
-    text = to_source(ast.parse(long).body[0])
-    assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(long)) and max(map(len, text.splitlines())) <= WIDTH
+@pytest.mark.parametrize("body", ["x = a; y = a; return y", "x = a; y = a\n    return y"])
+def test_several_statements_in_a_line_are_refused_where_one_has_to_go(body):
+    with pytest.raises(Unsuitable, match="line 2: several statements in a line"):
+        genome(f"def compute_reward(a):\n    {body}\n")
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "x = (y := 3)",
-        "x = (1,)",
-        "return_ = (a, b)",
-        "x = (yield_ for yield_ in z)",
-        "s = 'it\\'s, \"so\", (or [not'",
-        "def f(a, b=(1, 2), *c, d: 'Dict[str, int]'=None, **e) -> 'Tuple[Tensor, ...]':\n    return (a, b)",
-        f"x = -({'a' * 40} * ({'b' * 40} - {'c' * 40}) ** 2 + 1e-05) if {'d' * 20} <= 3 else {'e' * 20}[:, 0:3]",
-        f"x = f'{{{'a' * 60}}}, {{{'b' * 60}}} (' + {'c' * 30}",
-        f"assert {'a' * 60} or {'b' * 60}, {'c' * 20}(1, 2)",
-    ],
-)
-def test_any_statement_is_laid_out(statement):
-    tree = ast.parse(statement).body[0]
-    assert ast.dump(ast.parse(to_source(tree)).body[0]) == ast.dump(tree), to_source(tree)
+def test_second_names_and_torchscript_become_plain():
+    made = genome("@torch.jit.script\ndef compute_done(a):\n    return a > 1.0\n")
+    assert made.source == "\ndef compute_terminal(a):\n    return a > 1.0\n"

@@ -1,0 +1,138 @@
+"""An actor's properties in one environment, as values of MuJoCo's model: friction, masses, tendons, scale.
+
+Nothing here depends on the engine. Everything works at any time after the scene is compiled.
+"""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+
+from envcoder_bench.isaacgym.layout import Actor, Layout
+from envcoder_bench.isaacgym.properties import Mat33, RigidBodyProperties
+from envcoder_bench.isaacgym.transforms import Vec3
+
+if TYPE_CHECKING:
+    from envcoder_bench.isaacgym.simulation import Env
+
+_MESH = int(mujoco.mjtGeom.mjGEOM_MESH)
+_SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)
+
+
+def matrix(inertia: Mat33) -> np.ndarray:
+    """Return an inertia as an array, ``(3, 3)``."""
+    return np.array([list(inertia.x), list(inertia.y), list(inertia.z)])
+
+
+def with_inertias(new: list[RigidBodyProperties], old: list[RigidBodyProperties]) -> list[RigidBodyProperties]:
+    """Copy ``new``; a body with another mass than in ``old`` but the same inertia gets that in proportion.
+
+    Isaac Gym recomputes inertias in the same way.
+    """
+    bodies = copy.deepcopy(new)
+    for body, before in zip(bodies, old):
+        if body.mass != before.mass and np.allclose(matrix(body.inertia), matrix(before.inertia), rtol=1e-6, atol=0):
+            body.inertia = Mat33.of(matrix(body.inertia) * (body.mass / before.mass))
+    return bodies
+
+
+def scaled(bodies: list[RigidBodyProperties], factor: float) -> list[RigidBodyProperties]:
+    """Return the properties of bodies of the same density whose lengths are ``factor`` times as large."""
+    bodies = copy.deepcopy(bodies)
+    for body in bodies:
+        body.mass *= factor**3
+        body.com = Vec3(*(factor * x for x in body.com))
+        body.inertia = Mat33.of(matrix(body.inertia) * factor**5)
+    return bodies
+
+
+def apply_bodies(env: Env, number: int, before: list[RigidBodyProperties] | None = None) -> None:
+    """Give the engine an actor's masses, centres and inertias: those that differ from ``before``, or all."""
+    actor = env.actors[number]
+    bodies = actor.asset.body_properties() if actor.bodies is None else actor.bodies
+    for index, body in enumerate(bodies):
+        if before is None or body != before[index]:
+            com = np.array(list(body.com))
+            place = env.first_body(number) + index
+            env.sim.engine.set_body_mass(env.index, place, body.mass, com, matrix(body.inertia))
+
+
+def apply_shapes(env: Env, number: int) -> None:
+    """Give the engine the friction of an actor's shapes."""
+    engine, pairs = env.sim.engine, env.sim.layout.pairs
+    own = [shape.friction for shape in env.actors[number].shapes]
+    engine.set_friction(env.index, number, np.array(own))  # of contacts within the actor
+    which = pairs.of_actor(number, len(own))
+    if len(which):
+        everyone = [shape.friction for actor in env.actors for shape in actor.shapes]
+        engine.set_model_fields(env.index, {"pair_friction": (pairs.ids[which], pairs.friction(which, everyone))})
+
+
+def apply_tendons(env: Env, number: int) -> None:
+    """Give the engine the damping and stiffness of an actor's tendons."""
+    actor, model = env.actors[number], env.sim.layout.model
+    ids = np.array([model.tendon(f"{number}/{name}").id for name in actor.asset.tendon_names], dtype=np.int64)
+    fields = {
+        "tendon_damping": (ids, np.array([t.damping for t in actor.tendons])),
+        "tendon_stiffness": (ids, np.array([t.stiffness for t in actor.tendons])),
+    }
+    if len(ids):
+        env.sim.engine.set_model_fields(env.index, fields)
+
+
+def check_scale(actor: Actor, scale: float) -> None:
+    """Raise where an actor cannot have a scale.
+
+    Raises:
+        ValueError: it is not positive.
+        NotImplementedError: the actor has collision meshes.
+    """
+    if not scale > 0:
+        raise ValueError(f"set_actor_scale: a scale is positive, got {scale:g}")
+    if scale != actor.scale and (actor.asset.model.geom_type == _MESH).any():
+        raise NotImplementedError(
+            f"set_actor_scale: {actor.asset.name} has collision meshes; only boxes, spheres, cylinders and capsules "
+            "can be scaled"
+        )
+
+
+def apply_sizes(env: Env, number: int) -> None:
+    """Give the engine the sizes and places of an actor's asset at its scale; ``apply_bodies`` sets the masses."""
+    actor = env.actors[number]
+    env.sim.engine.set_model_fields(env.index, sizes(env.sim.layout, number, actor.asset.model, actor.scale))
+
+
+def sizes(layout: Layout, number: int, asset: mujoco.MjModel, scale: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return MuJoCo's fields of an actor: sizes and places of shapes, places of bodies and joints.
+
+    ``asset`` is the actor's asset compiled alone; its shapes, bodies and joints are in the layout's order.
+    """
+    place = layout.places[number]
+    geoms, bodies = layout.geoms(number), layout.bodies[place.bodies]
+    joints = layout.dof_joint[place.dofs]
+    own = slice(len(asset.jnt_type) - len(joints), None)  # without the free joint
+    return {
+        "geom_size": (geoms, scale * asset.geom_size),
+        "geom_pos": (geoms, scale * asset.geom_pos),
+        "geom_quat": (geoms, asset.geom_quat),
+        "geom_rbound": (geoms, scale * asset.geom_rbound),
+        "geom_aabb": (geoms, scale * asset.geom_aabb),
+        "body_pos": (bodies[1:], scale * asset.body_pos[2:]),  # the root's place is the actor's pose
+        "body_quat": (bodies[1:], asset.body_quat[2:]),
+        "jnt_pos": (joints, scale * asset.jnt_pos[own]),
+        "jnt_axis": (joints, asset.jnt_axis[own]),
+    }
+
+
+def scaled_limits(properties: np.ndarray, actor: Actor, factor: float) -> np.ndarray:
+    """Return DOF properties with the limits of prismatic joints times ``factor``."""
+    model, rows = actor.asset.model, properties.copy()
+    slides = [int(model.joint(name).type[0]) == _SLIDE for name in actor.asset.dof_names]
+    for name in ("lower", "upper"):
+        rows[name][slides] *= factor
+    return rows

@@ -1,0 +1,168 @@
+"""Properties of MuJoCo Warp's worlds: one row for all worlds until one differs, then a row for each."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+import copy
+
+import mujoco
+import mujoco_warp as mjw
+import numpy as np
+import torch
+import warp as wp
+
+from envcoder_bench.isaacgym.layout import Layout
+from envcoder_bench.isaacgym.numerics import Drives, drives, least_weights, principal_axes
+from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
+
+# what mj_setConst computes from masses and armatures, and mujoco_warp reads
+_CONSTANTS = ("dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0", "body_subtreemass")
+_TENDON_FLAGS = {"tendon_damping": "has_tendon_damping", "tendon_stiffness": "has_tendon_stiffness"}
+_MASSES = ("body_mass", "body_ipos", "body_inertia", "body_iquat")
+
+
+class WarpProperties:
+    """Properties as set, on the host, and their copies on the device, which ``flush`` brings up to date.
+
+    Attributes:
+        mode, stiffness, damping, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds differ.
+    """
+
+    def __init__(self, host: mujoco.MjModel, model: mjw.Model, data: mjw.Data, layout: Layout) -> None:
+        self._host, self._model, self._data, self._layout = copy.copy(host), model, data, layout
+        self._dofs = np.zeros((1, len(layout.dof_qpos)), DOF_PROPERTIES)
+        self._own: dict[str, np.ndarray] = {}  # fields of which each world has a row
+        self._changed: set[str] = set()
+        self._least_weights = least_weights(host)
+        self._moved = True
+        self.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
+        self.stiffness, self.damping, self.max_velocity = (wp.zeros(self._dofs.shape, dtype=wp.float32) for _ in "123")
+
+    def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
+        """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
+        rows = np.asarray(properties)
+        alike = rows.ndim == 1 or bool((rows == rows[:1]).all())
+        if alike and len(self._dofs) == 1 and env is None:
+            self._dofs[0, dofs] = rows if rows.ndim == 1 else rows[0]
+        elif len(self._dofs) == 1 and env is not None and bool((self._dofs[0, dofs] == rows).all()):
+            return
+        else:
+            if len(self._dofs) == 1:
+                self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
+            self._dofs[slice(None) if env is None else env, dofs] = rows
+        self._changed |= {"dofs", "constants"}
+
+    def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
+        """Set a body's inertial properties in a world; ``body`` is MuJoCo's."""
+        moments, quat = principal_axes(inertia)
+        for name, value in zip(_MASSES, (mass, com, moments, quat)):
+            self._rows(name)[env, body] = value
+        self._changed.add("constants")
+
+    def set_friction(self, env: int, geoms: np.ndarray, friction: np.ndarray) -> None:
+        """Set the sliding friction of geoms in a world."""
+        self._rows("geom_friction")[env, geoms, 0] = friction
+
+    def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Set rows of fields of MuJoCo's model in a world: ``{field: (ids, values)}``."""
+        for name, (ids, values) in fields.items():
+            rows = self._rows(name)
+            rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            if name in mujoco.MjModel._setconst_inputs:
+                self._changed.add("constants")
+
+    def set_gravity(self, gravity: np.ndarray) -> None:
+        """Set the gravity of all worlds."""
+        target = wp.to_torch(self._model.opt.gravity)
+        target.copy_(torch.tensor(gravity, dtype=torch.float32), non_blocking=True)
+
+    def _rows(self, name: str) -> np.ndarray:
+        """Return a field's rows on the host to write into."""
+        if name not in self._own:
+            field = getattr(self._host, name).astype(np.float32)
+            self._own[name] = np.repeat(field[None], self._data.nworld, axis=0)
+        self._changed.add(name)
+        return self._own[name]
+
+    def flush(self) -> bool:
+        """Bring the device up to date; tell whether an array moved since the last call."""
+        if self._changed:
+            if "dofs" in self._changed:
+                self._flush_dofs(drives(self._dofs))
+            for name in self._changed & self._own.keys():
+                self._upload(name, self._own[name])
+            for name in _TENDON_FLAGS.keys() & self._changed:
+                self._raise_flag(_TENDON_FLAGS[name], bool(self._own[name].any()))
+            if "constants" in self._changed:
+                self._flush_constants()
+            self._changed.clear()
+        moved, self._moved = self._moved, False
+        return moved
+
+    def _flush_dofs(self, new: Drives) -> None:
+        host, layout, count = self._host, self._layout, len(self._dofs)
+
+        def filled(field: np.ndarray, ids: np.ndarray, values: np.ndarray) -> np.ndarray:
+            rows = np.repeat(field[None].astype(np.float32), count, axis=0)
+            rows[:, ids] = values
+            return rows
+
+        bias = np.repeat(host.actuator_biasprm[None].astype(np.float32), count, axis=0)
+        bias[:, :, 1], bias[:, :, 2] = new.bias_position, new.bias_velocity
+        springs = host.jnt_stiffness if host.jnt_stiffness.ndim == 1 else host.jnt_stiffness[:, 0]
+        dampers = host.dof_damping if host.dof_damping.ndim == 1 else host.dof_damping[:, 0]
+        self._upload("actuator_biasprm", bias)
+        self._upload("actuator_forcerange", np.stack([-new.force_limit, new.force_limit], axis=-1))
+        self._upload("jnt_stiffness", filled(springs, layout.dof_joint, new.spring))
+        self._upload("dof_damping", filled(dampers, layout.dof_qvel, new.damper))
+        self._upload("dof_armature", filled(host.dof_armature, layout.dof_qvel, new.armature))
+        limits = np.stack([new.lower, new.upper], axis=-1)
+        self._upload("jnt_range", filled(host.jnt_range, layout.dof_joint, limits))
+        self.mode = self._copied(self.mode, new.mode)
+        self.stiffness = self._copied(self.stiffness, new.stiffness)
+        self.damping = self._copied(self.damping, new.damping)
+        self.max_velocity = self._copied(self.max_velocity, np.minimum(new.max_velocity, 1e30))
+        # without drives the unconstrained acceleration is a single solve, with them an iteration
+        self._raise_flag("has_efm_actuator", bool(new.bias_position.any() or new.bias_velocity.any()))
+
+    def _raise_flag(self, name: str, value: bool) -> None:
+        """Let mujoco_warp do, from now on, what it leaves out where a model has no such thing."""
+        self._moved |= value and not getattr(self._model, name)
+        setattr(self._model, name, value or getattr(self._model, name))
+
+    def _flush_constants(self) -> None:
+        """Recompute what depends on masses and armatures, as ``mj_setConst`` does."""
+        if len(self._dofs) == 1 and not self._own.keys() & set(mujoco.MjModel._setconst_inputs):
+            self._host.dof_armature[self._layout.dof_qvel] = drives(self._dofs).armature[0]
+            mujoco.mj_setConst(self._host, mujoco.MjData(self._host))
+            weights = self._host.body_invweight0
+            weights[:, 0] = np.maximum(weights[:, 0], self._least_weights * weights[:, 1])
+            for name in _CONSTANTS:
+                self._upload(name, getattr(self._host, name)[None])
+            return
+        for name in _CONSTANTS:
+            field = getattr(self._model, name)
+            if field.shape[0] == 1 and field.size:
+                self._upload(name, np.repeat(field.numpy(), self._data.nworld, axis=0))
+        # not the kinematic constants: they would replace the attractors' targets
+        groups = int(mjw.SetConstGroup.FIXED | mjw.SetConstGroup.INERT0)
+        mjw.set_const(self._model, self._data, groups=groups)
+        weights = wp.to_torch(self._model.body_invweight0)
+        least = torch.tensor(self._least_weights, dtype=torch.float32).to(weights.device)
+        weights[..., 0] = torch.maximum(weights[..., 0], least * weights[..., 1])
+
+    def _upload(self, name: str, rows: np.ndarray) -> None:
+        """Replace the values of a field of the model by ``(1 or num_envs, ...)``."""
+        setattr(self._model, name, self._copied(getattr(self._model, name), rows))
+
+    def _copied(self, field: wp.array, rows: np.ndarray) -> wp.array:
+        """Copy rows into a field, or into a new one where their number differs."""
+        if rows.shape[0] != field.shape[0]:
+            field = wp.zeros((rows.shape[0], *field.shape[1:]), dtype=field.dtype, device=field.device)
+            self._moved = True
+        if field.size:
+            values = np.ascontiguousarray(rows, dtype=np.int32 if field.dtype == wp.int32 else np.float32)
+            target = wp.to_torch(field)
+            target.copy_(torch.from_numpy(values).view(target.shape), non_blocking=True)
+        return field

@@ -1,0 +1,214 @@
+"""What a function puts together: a reward's terms, an observation's parts, conditions that end an episode, entries."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Sequence
+
+from envcoder_bench.search.genome import Edit, Genome
+
+LONE, SUM, ENTRY, STACK, CAT = "lone", "sum", "entry", "stack", "cat"  # how a piece is part of the whole
+
+_PASS_ON = {"clamp", "clip", "clamp_min", "clamp_max", "relu", "nan_to_num", "tanh", "float", "squeeze"}
+_JOIN = {"cat": CAT, "concat": CAT, "concatenate": CAT, "hstack": CAT, "stack": STACK}
+_SKIPPED = {"torch", "state_dict", "math", "F", "self"}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of what a function returns.
+
+    Attributes:
+        node: the expression.
+        how: LONE: it is the whole; SUM: an operand of a sum or of ``|``; ENTRY: a value of a dict; STACK, CAT: an
+            element of a list that is joined.
+        holder: the operation, dict or list that it is in.
+        label: what to call it.
+    """
+
+    node: ast.expr
+    how: str
+    holder: ast.expr | None
+    label: str
+
+    @property
+    def subtracted(self) -> bool:
+        """Whether it is what a difference takes away."""
+        return (
+            isinstance(self.holder, ast.BinOp)
+            and isinstance(self.holder.op, ast.Sub)
+            and self.node is self.holder.right
+        )
+
+
+def pieces(genome: Genome, name: str) -> list[Piece]:
+    """The pieces of what a function returns, as far as names and usual wrappers lead to them; none without a return."""
+    function = genome.function(name)
+    last = function.body[-1] if function is not None else None
+    if function is None or not isinstance(last, ast.Return) or last.value is None:
+        return []
+    value = last.value
+    if isinstance(value, ast.Tuple) and value.elts:
+        value = value.elts[0]  # with the components of the reward
+    found = _below(genome, function, value, len(function.body) - 1)
+    return found or [Piece(value, LONE, None, _label(genome, value))]
+
+
+def _below(genome: Genome, function: ast.FunctionDef, node: ast.expr, line: int) -> list[Piece]:
+    """The pieces of an expression in the ``line``-th statement of a function; none where it has no parts."""
+
+    def below(node: ast.expr, line: int = line) -> list[Piece]:
+        return _below(genome, function, node, line)
+
+    def several(inner: Sequence[list[Piece]]) -> list[Piece]:
+        return max(inner, key=len, default=[])
+
+    if isinstance(node, ast.Name):
+        value, at = _assigned(function, node.id, line)
+        return [] if value is None else below(value, at)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.BitOr)):
+        sides = [node.left, node.right]
+        # what is in a sum that is subtracted would count the other way round
+        deep = [below(side) if side is node.left or not isinstance(node.op, ast.Sub) else [] for side in sides]
+        leaves = [Piece(side, SUM, node, _label(genome, side)) for side in sides]
+        return [piece for inner, leaf in zip(deep, leaves) for piece in (inner if len(inner) > 1 else [leaf])]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+        return several([below(node.left), below(node.right)])
+    if isinstance(node, ast.Dict):
+        return _entries(node)
+    if not isinstance(node, ast.Call):
+        return []
+    if callee(node) in _JOIN and node.args:
+        holder = _assigned(function, node.args[0].id, line)[0] if isinstance(node.args[0], ast.Name) else node.args[0]
+        how = _JOIN[callee(node)]
+        elements = holder.elts if isinstance(holder, (ast.Tuple, ast.List)) else []
+        return [Piece(x, how, holder, _label(genome, x)) for x in elements]
+    if callee(node) == "where" and len(node.args) == 3:
+        return several([below(node.args[1]), below(node.args[2])])  # the other one is what holds in a special case
+    if callee(node) == "sum" and node.args:
+        return _summed(function, node.args[0], line)
+    return below(_argument(node)) if callee(node) in _PASS_ON and (node.args or _is_method(node)) else []
+
+
+def _summed(function: ast.FunctionDef, node: ast.AST, line: int) -> list[Piece]:
+    """Entries of the dict in ``sum(components.values())``, or of the one whose values it scales."""
+    names = [
+        x.value.id for x in ast.walk(node)
+        if isinstance(x, ast.Attribute) and x.attr in ("values", "items") and isinstance(x.value, ast.Name)
+    ]  # fmt: skip
+    held, at = _assigned(function, names[0], line) if names else (None, line)
+    if isinstance(held, ast.DictComp):
+        return _summed(function, held.generators[0].iter, at)
+    return _entries(held) if isinstance(held, ast.Dict) else []
+
+
+def _entries(held: ast.Dict) -> list[Piece]:
+    keys = [key.value if isinstance(key, ast.Constant) else None for key in held.keys]
+    return [Piece(x, ENTRY, held, key) for key, x in zip(keys, held.values) if isinstance(key, str)]
+
+
+def _assigned(function: ast.FunctionDef, name: str, line: int) -> tuple[ast.expr | None, int]:
+    """What a name stands for in the ``line``-th statement, and in which one it was assigned; None if not plainly."""
+    for at in range(line - 1, -1, -1):
+        statement = function.body[at]
+        if name in writes(statement):
+            plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
+            is_plain = plain and isinstance(statement.targets[0], ast.Name)  # type: ignore[attr-defined]
+            return (statement.value, at) if is_plain else (None, at)  # type: ignore[attr-defined]
+    return None, -1
+
+
+def writes(statement: ast.stmt) -> set[str]:
+    """Names that a statement may bind, or whose objects it may change."""
+    targets: list[ast.AST] = [statement]
+    if isinstance(statement, ast.Assign):
+        targets = list(statement.targets)
+    elif isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
+        targets = [statement.target]
+    return {x.id for target in targets for x in ast.walk(target) if isinstance(x, ast.Name)}
+
+
+def callee(call: ast.AST) -> str:
+    """``f`` of ``a.b.f(...)`` and of ``f(...)``; empty for what is no call."""
+    f = call.func if isinstance(call, ast.Call) else None
+    return f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else ""
+
+
+def _is_method(call: ast.Call) -> bool:
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return of is not None and not (isinstance(of, (ast.Name, ast.Attribute)) and "torch" in ast.dump(of))
+
+
+def _argument(call: ast.Call) -> ast.expr:
+    """What ``torch.f(x, ...)`` or ``x.f(...)`` is of."""
+    return call.func.value if isinstance(call.func, ast.Attribute) and _is_method(call) else call.args[0]
+
+
+def _label(genome: Genome, node: ast.expr) -> str:
+    """The key that it is of, else the first name or key in it that tells something."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        return node.slice.value
+    words = re.findall(r"[^\W\d]\w*(?![\w]|\s*\()", genome.text(node))
+    return next((word for word in words if word not in _SKIPPED), "constant")
+
+
+# changes
+
+
+def dropped(genome: Genome, piece: Piece) -> list[Edit]:
+    """The edits that take a piece out; none where that cannot be done."""
+    holder = piece.holder
+    if isinstance(holder, ast.BinOp):
+        kept = holder.right if piece.node is holder.left else holder.left
+        negative = kept is holder.right and isinstance(holder.op, ast.Sub)
+        text = f"-{genome.operand(kept)}" if negative else genome.text(kept)
+        return [] if is_number(kept) else [genome.place(holder, text)]
+    if piece.how == LONE or len(_held(holder)) < 2:
+        return []
+    return [_rebuilt(genome, holder, [x for x in _held(holder) if x is not piece.node], [])]
+
+
+def added(genome: Genome, beside: Piece, text: str, label: str) -> tuple[list[Edit], str]:
+    """The edits that add the expression ``text`` where ``beside`` is, and what it is called there."""
+    holder = beside.holder
+    if isinstance(holder, ast.Dict):
+        keys = {key.value for key in holder.keys if isinstance(key, ast.Constant)}
+        label = next(x for x in (label, *(f"{label}_{k}" for k in range(2, 10**6))) if x not in keys)
+        return [_rebuilt(genome, holder, holder.values, [f'"{label}": {text}'])], label
+    if isinstance(holder, (ast.Tuple, ast.List)):
+        return [_rebuilt(genome, holder, holder.elts, [text])], label
+    whole = holder if holder is not None else beside.node
+    sign = "|" if isinstance(holder, ast.BinOp) and isinstance(holder.op, ast.BitOr) else "+"
+    return [genome.place(whole, f"{genome.text(whole)} {sign} {text}")], label
+
+
+def is_number(node: ast.AST) -> bool:
+    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
+
+
+def _held(holder: ast.AST | None) -> list[ast.expr]:
+    if isinstance(holder, ast.Dict):
+        return holder.values
+    return holder.elts if isinstance(holder, (ast.Tuple, ast.List)) else []
+
+
+def _rebuilt(genome: Genome, holder: ast.expr | None, kept: Sequence[ast.expr], more: Sequence[str]) -> Edit:
+    """The edit that leaves some of a dict's or list's elements and adds more."""
+    assert isinstance(holder, (ast.Dict, ast.Tuple, ast.List))
+    items = []
+    for k, x in enumerate(_held(holder)):
+        key = holder.keys[k] if isinstance(holder, ast.Dict) else None
+        head = f"{genome.text(key)}: " if key is not None else "**" if isinstance(holder, ast.Dict) else ""
+        items += [head + genome.operand(x)] if any(x is other for other in kept) else []
+    items += more
+    first = holder.elts[0] if not isinstance(holder, ast.Dict) else holder.keys[0] or holder.values[0]
+    gap, lead, tail = ", ", "", "," * (len(items) == 1)
+    if first.lineno > holder.lineno:  # one a line
+        gap, lead, tail = (
+            f"{comma}\n{' ' * column}"
+            for comma, column in ((",", first.col_offset), ("", first.col_offset), (",", max(first.col_offset - 4, 0)))
+        )
+    opening, closing = {ast.Dict: "{}", ast.Tuple: "()", ast.List: "[]"}[type(holder)]
+    return (*genome.span(holder), f"{opening}{lead}{gap.join(items)}{tail}{closing}")

@@ -1,0 +1,14 @@
+"""How ``--task`` names an Isaac Gym task; naming tasks loads neither torch nor a simulator."""
+
+from __future__ import annotations
+
+import re
+
+ISAACGYMENVS, LEGGED_GYM = PREFIXES = ("isaacgymenvs:", "legged_gym:")
+CONFIG_MARK = "@"  # between a file's class and its YAML: my_task.py:MyTask@my.yaml
+FILE = re.compile(r"(?P<file>[^:@]+\.py):(?P<name>\w+)(@(?P<config>.+))?")
+
+
+def is_isaac_address(task: str) -> bool:
+    """Whether a ``--task`` is ``isaacgymenvs:Ant``, ``legged_gym:a1`` or ``file.py:Class``."""
+    return task.startswith(PREFIXES) or FILE.fullmatch(task) is not None

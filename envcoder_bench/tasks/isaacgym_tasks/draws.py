@@ -1,0 +1,204 @@
+"""The random numbers of a task's own code: drawn from each environment's group, not from a shared generator.
+
+A method of the task that draws is wrapped. A tensor drawn with one row for each of its ``env_ids``, or for each
+environment, gives every environment its own numbers: those of (seed, lane, step, method, call, column), whoever else is
+reset in the same call. What is drawn in other shapes is the same in a run that is repeated, but depends on the other
+environments; ``Draws.shared`` names the methods that did so.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+import inspect
+import random
+import re
+import textwrap
+from typing import Any, Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envcoder_bench.core import noise, stream
+from envcoder_bench.core.random_calls import FromStream
+
+PURPOSE = 7  # of core.noise, beside the kinds of functions
+_DRAWS = re.compile(
+    r"torch_rand\w*|rand|randn|randint|rand_like|randn_like|randint_like|random|random_\w+|normal|uniform|bernoulli"
+    r"|multinomial|randperm|normal_|uniform_|bernoulli_|exponential_|sample|choice"
+)
+_EVERYTHING = re.compile(r"\bnp\.random\b|\bnumpy\.random\b|\brandom\.|\brandperm\b|\bsample\b|\bchoice\b")
+_ROWS = re.compile(r".*env.*(ids|idx|indices|idxs|indexes)$|^(ids|idx|idxs)$")
+
+
+class _Rows(stream.use):
+    """A stream whose draws belong to some environments."""
+
+    __slots__ = ("key", "owner", "rows")
+
+    def __init__(self, owner: Draws, rows: Tensor | None, key: int) -> None:
+        super().__init__(key, owner.step, PURPOSE)
+        self.owner, self.rows, self.key = owner, rows, key
+
+    def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
+        seed = self.next_seed()
+        own = None
+        if self.rows is not None and rows == len(self.rows):
+            own = self.rows
+        elif rows == len(self.owner.lanes):
+            own = slice(None)
+        if own is None:
+            self.owner.shared.add(self.owner.inside[-1])
+            first = 0 if self.rows is None or not len(self.rows) else int(self.rows[0])
+            return _signed(int(seed) + int(self.owner.seeds[first]) * _SPREAD), rows
+        return seed + self.owner.seeds[own].unsqueeze(1) * _SPREAD, self.owner.lanes[own]
+
+
+_SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
+
+
+def _signed(x: int) -> int:
+    return (x + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+class Draws:
+    """Where the methods of one task draw from.
+
+    Attributes:
+        seeds, lanes: ``(num_envs,)`` int64, of each environment's group and in it.
+        step: the environment's counter.
+        shared: methods that drew numbers which no environment owns.
+    """
+
+    def __init__(self, num_envs: int, device: torch.device) -> None:
+        self.seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self.lanes = torch.arange(num_envs, device=device)
+        self.step = 0
+        self.shared: set[str] = set()
+        self.inside: list[str] = []
+        self._counts: list[dict[str, int]] = [{}]
+
+    @contextlib.contextmanager
+    def call(self, name: str, rows: Tensor | None, everything: bool) -> Iterator[None]:
+        """Draw for one call of a method; ``everything``: also numpy, ``random`` and what torch cannot split."""
+        counts = self._counts[-1]
+        counts[name] = counts.get(name, 0) + 1
+        path = "/".join([*self.inside, f"{name}{counts[name]}"])
+        key = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little", signed=True)
+        self.inside.append(f"{name}{counts[name]}")
+        self._counts.append({})
+        try:
+            with contextlib.ExitStack() as stack:
+                if everything:
+                    seed = noise.stream_seed(key % (1 << 62), self.step, PURPOSE)
+                    stack.enter_context(stream.seeded(seed, self.lanes.device))
+                    stack.enter_context(_numpy_from_stream())
+                stack.enter_context(_Rows(self, rows, key))
+                if len(self.inside) == 1:
+                    stack.enter_context(FromStream())
+                yield
+        finally:
+            self._counts.pop()
+            self.inside.pop()
+
+    def begin_step(self, step: int) -> None:
+        """Count calls anew."""
+        self.step = step
+        self._counts[-1].clear()
+
+    def wrap(self, task: Any) -> list[str]:
+        """Wrap the methods of a task that draw; returns their names."""
+        found = drawing_methods(type(task))
+        for name, (rows_at, everything) in found.items():
+            setattr(task, name, self._wrapped(name, getattr(task, name), rows_at, everything))
+        return list(found)
+
+    def _wrapped(self, name: str, method: Any, rows_at: str | None, everything: bool) -> Any:
+        signature = inspect.signature(method)
+
+        @functools.wraps(method)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            rows = None
+            if rows_at is not None:
+                with contextlib.suppress(TypeError):
+                    given = signature.bind(*args, **kwargs).arguments.get(rows_at)
+                    if isinstance(given, Tensor) and given.dim() == 1 and not given.is_floating_point():
+                        rows = given.long()
+            with self.call(name, rows, everything):
+                return method(*args, **kwargs)
+
+        return wrapped
+
+
+def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
+    """Methods whose source draws random numbers, each with its parameter of environments' indices, if it has one."""
+    found: dict[str, tuple[str | None, bool]] = {}
+    for cls in reversed(task_class.__mro__):
+        for name, function in vars(cls).items():
+            if not inspect.isfunction(function) or name.startswith("__"):
+                continue
+            found.pop(name, None)
+            try:
+                tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+            except (OSError, TypeError, SyntaxError):
+                continue
+            called = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            drawn = [call for call in called if _DRAWS.fullmatch(call.rpartition(".")[2])]
+            if drawn:
+                rows_at = next((p for p in inspect.signature(function).parameters if _ROWS.match(p)), None)
+                found[name] = (rows_at, any(_EVERYTHING.search(call) for call in drawn))
+    for name in ("step", "create_sim", "_create_envs", "apply_randomizations"):
+        found.pop(name, None)
+    return found
+
+
+@contextlib.contextmanager
+def _numpy_from_stream() -> Iterator[None]:
+    """Let numpy's usual functions draw from the stream in use, as torch's do."""
+
+    def shape(size: Any) -> tuple[int, ...]:
+        return () if size is None else tuple(int(n) for n in np.atleast_1d(size))
+
+    def made(drawn: Tensor, size: Any) -> Any:
+        return float(drawn) if size is None else drawn.double().cpu().numpy()
+
+    def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        if size is None and (np.ndim(low) or np.ndim(high)):
+            size = np.broadcast_shapes(np.shape(low), np.shape(high))
+        return low + (high - low) * made(stream.uniform(shape(size)), size)
+
+    def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        if size is None and (np.ndim(loc) or np.ndim(scale)):
+            size = np.broadcast_shapes(np.shape(loc), np.shape(scale))
+        return loc + scale * made(stream.normal(shape(size)), size)
+
+    def randint(low: int, high: int | None = None, size: Any = None, dtype: Any = int) -> Any:
+        first, last = (0, low) if high is None else (low, high)
+        drawn = stream.integers(int(first), int(last), shape(size))
+        return int(drawn) if size is None else drawn.cpu().numpy().astype(dtype)
+
+    def by_shape(draw: Any) -> Any:
+        return lambda *size: draw(size=size or None)
+
+    own = {
+        "uniform": uniform, "normal": normal, "randint": randint, "rand": by_shape(uniform), "randn": by_shape(normal),
+        "random": lambda size=None: uniform(size=size), "random_sample": lambda size=None: uniform(size=size),
+        "standard_normal": lambda size=None: normal(size=size),
+    }  # fmt: skip
+    before: Sequence[tuple[Any, str, Any]] = [
+        *((np.random, name, getattr(np.random, name)) for name in own),
+        (random, "uniform", random.uniform),
+        (random, "random", random.random),
+    ]
+    try:
+        for name, function in own.items():
+            setattr(np.random, name, function)
+        random.uniform = lambda a, b: float(uniform(a, b))  # type: ignore[assignment]
+        random.random = lambda: float(uniform())  # type: ignore[assignment]
+        yield
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)

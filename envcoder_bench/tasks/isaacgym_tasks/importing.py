@@ -1,0 +1,179 @@
+"""Import code that was written for Isaac Gym, and keep it apart from what candidates import under the same names."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.machinery
+import importlib.util
+import io
+import logging
+import os
+import sys
+import threading
+import traceback
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Iterator
+
+from envcoder_bench.core.errors import near_matches
+from envcoder_bench.isaacgym.compat import Missing, old_code
+from envcoder_bench.isaacgym.install import install, uninstall
+
+log = logging.getLogger(__name__)
+# packages that exist inside the block alone: candidates get this project's helpers under the first two names
+PACKAGES = ("isaacgym", "isaacgymenvs", "legged_gym", "rsl_rl")
+_kept: dict[str, ModuleType] = {}  # their modules, between two blocks
+_lock = threading.RLock()
+_told: list[bool] = []  # not empty: which isaacgym is used was said
+
+
+@contextlib.contextmanager
+def isaac_imports(*folders: Path) -> Iterator[None]:
+    """Make ``isaacgym``, old names and the packages in ``folders`` importable inside the block.
+
+    What the code prints goes to the log (level DEBUG).
+    """
+    with _lock, _own_modules(), _own_isaacgym(), old_code(), _without_rsl_rl(), _quiet():
+        before = list(sys.path)
+        sys.path[:0] = [str(folder) for folder in folders]
+        try:
+            yield
+        finally:
+            sys.path[:] = before
+            _kept.update({name: module for name, module in sys.modules.items() if _covered(name)})
+
+
+@contextlib.contextmanager
+def _own_modules() -> Iterator[None]:
+    outside = {name: module for name, module in sys.modules.items() if _covered(name)}
+    for name in outside:
+        del sys.modules[name]
+    sys.modules.update(_kept)
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if _covered(name)]:
+            del sys.modules[name]
+        sys.modules.update(outside)
+
+
+@contextlib.contextmanager
+def _own_isaacgym() -> Iterator[None]:
+    """Install this project's ``isaacgym`` where there is no other; says which one it is, once."""
+    present = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "isaacgym"}
+    messages = logging.getLogger("envcoder_bench.isaacgym")
+    level = messages.level
+    if _told:
+        messages.setLevel(logging.ERROR)
+    try:
+        install()
+    finally:
+        messages.setLevel(level)
+        _told.append(True)
+    sys.modules.update(present)
+    try:
+        yield
+    finally:
+        uninstall()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    printed = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if printed.getvalue():
+            log.debug("%s", printed.getvalue())
+
+
+def _covered(name: str) -> bool:
+    return name.split(".")[0] in PACKAGES
+
+
+@contextlib.contextmanager
+def _without_rsl_rl() -> Iterator[None]:
+    """Stand in for the trainer that legged_gym imports, and that nothing here calls."""
+    if "rsl_rl" in sys.modules or importlib.util.find_spec("rsl_rl") is not None:
+        yield
+        return
+    names = ("rsl_rl", "rsl_rl.env", "rsl_rl.runners")
+    sys.modules.update({name: Missing(name) for name in names})
+    try:
+        yield
+    finally:
+        for name in names:
+            sys.modules.pop(name, None)
+
+
+def checkout(package: str, variable: str, address: str) -> Path | None:
+    """The folder that holds a package: of an environment variable, or None where Python finds it by itself.
+
+    Raises:
+        ValueError: there is neither; the message says how to get one.
+    """
+    given = os.environ.get(variable)
+    if given:
+        for folder in (Path(given), Path(given) / package, Path(given) / "python"):
+            if (folder / package / "__init__.py").is_file():
+                return folder.resolve()
+            if folder.name == package and (folder / "__init__.py").is_file():
+                return folder.resolve().parent
+        raise ValueError(f"{variable}={given}: there is no {package}/__init__.py below it; name the checkout's folder")
+    with _lock:
+        outside = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}
+        try:
+            spec = importlib.machinery.PathFinder.find_spec(package)
+        finally:
+            sys.modules.update(outside)
+    if spec is None or spec.origin is None:
+        raise ValueError(
+            f"--task {address}: {package} is neither importable nor named by {variable}. Get it with\n"
+            f"    git clone {_REPOSITORIES[package]}\n"
+            f"    export {variable}=$PWD/{_REPOSITORIES[package].rpartition('/')[2]}"
+        )
+    return None
+
+
+_REPOSITORIES = {
+    "isaacgymenvs": "https://github.com/isaac-sim/IsaacGymEnvs",
+    "legged_gym": "https://github.com/leggedrobotics/legged_gym",
+}
+
+
+def one_line(error: BaseException, folder: Path | None = None) -> str:
+    """What went wrong in a task's code, with the line of the task, e.g. ``ant.py:139: NotImplementedError: ...``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = Path(__file__).resolve().parents[2]
+    inside = [f for f in frames if own not in Path(f.filename).resolve().parents and "site-packages" not in f.filename]
+    if folder is not None:
+        inside = [f for f in inside if folder in Path(f.filename).resolve().parents] or inside
+    place = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
+    if isinstance(error, SyntaxError):
+        place = f"{error.filename}:{error.lineno}: "
+    reason = " ".join(str(error).split()) or "no message"
+    return f"{place}{type(error).__name__}: {reason}"
+
+
+def load_file(path: Path) -> ModuleType:
+    """Run a Python file as a module; modules beside it are importable. Raises what it raises."""
+    name = f"isaacgym_task_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # TorchScript and dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+def pick(names: Any, name: str, what: str) -> Any:
+    """The entry of a mapping. Raises ValueError with near matches."""
+    if name in names:
+        return names[name]
+    same = [known for known in names if known.lower() == name.lower()]
+    hint = f" (did you mean {same[0]}?)" if same else near_matches(name, list(names))
+    raise ValueError(f"{what} has no task '{name}'{hint}; there are {', '.join(sorted(names))}")

@@ -1,0 +1,149 @@
+"""Learn a task's facts from a small simulation of it: what its state is, what is constant, what its goals are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterator
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.tasks.base import Field
+from envcoder_bench.tasks.isaacgym_tasks import tensors
+from envcoder_bench.tasks.isaacgym_tasks.driver import make_driver
+from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
+from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
+from envcoder_bench.tasks.isaacgym_tasks.source import Source
+from envcoder_bench.tasks.isaacgym_tasks.task import make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
+from envcoder_bench.tasks.sim_task import PROGRESS, actions
+
+NUM_ENVS = 37  # a prime that is no count of joints, bodies or observations: axes of this length are environments
+_GOAL = re.compile(r"goal|target|command", re.IGNORECASE)
+_NO_GOAL = re.compile(r"init|default|prev|cur_|dof|reset|_buf|indices|displacement", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a class for a task is made of."""
+
+    keys: dict[str, Place]
+    rows: dict[Place, Row]
+    fields: dict[str, Field]
+    constants: tuple[str, ...]
+    goal_keys: tuple[str, ...]
+    object_keys: tuple[str, ...]
+    num_actions: int
+    refusals: dict[str, str]
+
+
+def probe(source: Source) -> Facts:
+    """Build a task, take some steps and read its tensors. Raises ValueError where its code raises."""
+    task, gym = make_isaac(source, source.config, NUM_ENVS, "cpu")
+    try:
+        driver = make_driver(task, gym)
+        scene = Scene(gym, task.sim, NUM_ENVS, source.address)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            driver.reset(torch.arange(NUM_ENVS))
+            driver.observe()
+            before, numbers = _values(task), tensors.constants_of(task, NUM_ENVS)
+            for step in range(3):
+                driver.act(2.0 * torch.rand(NUM_ENVS, driver.num_actions) - 1.0)
+                driver.judge(torch.full((NUM_ENVS,), step))
+    except Exception as error:
+        raise ValueError(f"{source.address} cannot be driven: {one_line(error, source.file.parent)}") from error
+    rows = tensors.rows_of(task, NUM_ENVS)
+    own = {*scene.keys, "actions", "progress_buf", "reset_buf"}
+    keys = {name: place for name, place in _named(rows) if name not in own and not name.startswith("_")}
+    now = tensors.constants_of(task, NUM_ENVS)
+    kept = [name for name in now if name in numbers and _same(now[name], numbers[name])]
+    constants = tuple(name for name in kept if name not in keys and name not in own)
+    changed = {place for place, x in before.items() if not _same(tensors.read(task, place), x)}
+    goals = tuple(name for name, place in keys.items() if _is_goal(name, place, rows[place], changed, task))
+    texts = _Texts(type(task))
+    fields: dict[str, Field] = {}
+    for key in scene.keys:
+        fields[key] = _scene_field(key, scene)
+    fields.update({key: Field(rows[place].shape, "-", texts.origin(place)) for key, place in keys.items()})
+    fields["reset_buf"] = Field((), "-", "1 where the task itself ends the episode, time-outs left out")
+    fields["actions"] = actions(driver.num_actions)
+    fields["progress_buf"] = PROGRESS
+    fields.update({key: Field(None, "-", texts.origin((key, ""))) for key in constants})
+    return Facts(keys, rows, fields, constants, goals, tuple(scene.objects), driver.num_actions, scene.refusals)
+
+
+def _values(task: Any) -> dict[Place, Tensor]:
+    return {place: x.clone() for place, x in tensors.tensors_of(task)}
+
+
+def _named(rows: dict[Place, Row]) -> Iterator[tuple[str, Place]]:
+    """State keys: attributes by their names, and what dicts hold by its key."""
+    taken = {place[0] for place in rows if not place[1]}
+    for place in rows:
+        name = place[1] or place[0]
+        if place[0] in _NO_STATE or name.endswith(_INDICES) or not name.isidentifier():
+            continue
+        if not place[1] or name not in taken:
+            yield name, place
+
+
+_INDICES = ("_indices", "_idxs", "_ids")  # of actors over the whole simulation, which no candidate can use
+_NO_STATE = ("extras", "obs_dict", "episode_sums", "randomize_buf", "timeout_buf", "time_out_buf", "states_buf")
+
+
+def _is_goal(name: str, place: Place, row: Row, changed: set[Place], task: Any) -> bool:
+    x = tensors.read(task, place)
+    if not row.dtype.is_floating_point or row.repeats > 1 or not isinstance(x, Tensor) or place[1]:
+        return False
+    if name != "commands" and (not _GOAL.search(name) or _NO_GOAL.search(name) or place in changed):
+        return False
+    # a part of another tensor of the task is not a goal beside it
+    others = [one for where, one in tensors.tensors_of(task) if where != place and one.numel() > x.numel()]
+    return not any(one.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for one in others)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape and bool(torch.equal(a, b))
+    return a == b
+
+
+_SCENE = {
+    "root_states": ("m, -, m/s, rad/s", "position, quaternion xyzw, world linear and angular velocity of the robot"),
+    "dof_pos": ("rad", "positions of all joints (m for slides)"),
+    "dof_vel": ("rad/s", "velocities of all joints (m/s for slides)"),
+}  # fmt: skip
+
+
+def _scene_field(key: str, scene: Scene) -> Field:
+    if key in ("dof_pos", "dof_vel"):
+        return Field((scene.num_dofs,), *_SCENE[key])
+    if key in _SCENE:
+        return Field((13,), *_SCENE[key])
+    return Field((13,), _SCENE["root_states"][0], f"the actor {key[: -len('_state')]}, as root_states")
+
+
+class _Texts:
+    """Where the task's code first sets an attribute."""
+
+    def __init__(self, task_class: type) -> None:
+        self._files: list[tuple[str, list[str]]] = []
+        for cls in task_class.__mro__:  # by their methods: their modules are not in sys.modules any more
+            codes = [getattr(own, "__code__", None) for own in vars(cls).values()]
+            names = dict.fromkeys(code.co_filename for code in codes if code is not None)
+            for file in map(Path, names):
+                if file.is_file():
+                    self._files.append((file.name, file.read_text(encoding="utf-8", errors="replace").splitlines()))
+
+    def origin(self, place: Place) -> str:
+        """``from ant.py:87``."""
+        name = place[0]
+        for pattern in (rf"self\.{name}\b.*=[^=]", rf"\b{name}\b\s*=[^=]"):
+            for file, lines in self._files:
+                for number, line in enumerate(lines, start=1):
+                    if re.search(pattern, line) and not line.lstrip().startswith("#"):
+                        return f"from {file}:{number}"
+        return f"from {self._files[0][0]}" if self._files else "from the task"

@@ -1,0 +1,161 @@
+"""The actors of an Isaac Gym simulation: names, limits, drives, and the states that candidates may set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
+
+POS, VEL, EFFORT = 1, 2, 3  # gymapi's DOF_MODE_*
+
+
+class Scene:
+    """What the environments of a simulation have in common, through ``gym`` alone.
+
+    Attributes:
+        num_dofs: of all actors of an environment.
+        dof_names, body_names: in the order of the tensors; with the actor's name in front where there are several.
+        objects: keys of the state for free actors beside the first, by their place in the environment.
+        keys: keys of the state that candidates' initial states may set.
+        limits: of the DOFs: ``dof_limits_lower``, ``dof_limits_upper``, ``effort_limits``.
+        refusals: functions that this scene cannot offer, with the reason.
+    """
+
+    def __init__(self, gym: GymProxy, sim: Any, num_envs: int, where: str) -> None:
+        self._gym, self._sim, self._num_envs = gym, sim, num_envs
+        envs = [gym.get_env(sim, k) for k in range(num_envs)]
+        self._envs = envs
+        first = envs[0]
+        self._actors = [gym.get_actor_handle(first, k) for k in range(gym.get_actor_count(first))]
+        names = [gym.get_actor_name(first, actor) for actor in self._actors]
+        counts = [gym.get_actor_dof_count(first, actor) for actor in self._actors]
+        self._dof_counts, self.num_dofs = counts, sum(counts)
+        driven = [name for name, count in zip(names, counts) if count]
+        self.dof_names = self._names("dof", names, len(driven) > 1)
+        self.body_names = self._names("rigid_body", names, len(names) > 1)
+        self._properties = [gym.get_actor_dof_properties(first, a) for a, n in zip(self._actors, counts) if n]
+        self._roots = gym.acquire_actor_root_state_tensor(sim)
+        self._roots = _torch(self._roots)
+        self._dofs = _torch(gym.acquire_dof_state_tensor(sim)) if self.num_dofs else None
+        gym.refresh_actor_root_state_tensor(sim)
+        if self._dofs is not None:
+            gym.refresh_dof_state_tensor(sim)
+        self.objects = self._free_objects(names)
+        self.keys = ("root_states", *(("dof_pos", "dof_vel") if self.num_dofs else ()), *self.objects)
+        self._mode_of: list[int] = [0] * num_envs
+        self._read_limits()
+
+    def _names(self, kind: str, actors: list[str], several: bool) -> tuple[str, ...]:
+        found: list[str] = []
+        for handle, actor in zip(self._actors, actors):
+            own = getattr(self._gym, f"get_actor_{kind}_names")(self._envs[0], handle)
+            found += [f"{actor}/{name}" if several else name for name in own]
+        return tuple(found)
+
+    def _free_objects(self, names: list[str]) -> dict[str, int]:
+        """Actors of one body beside the first: objects. What a task fixes to the world stays where it is."""
+        found: dict[str, int] = {}
+        for k, (actor, name) in enumerate(zip(self._actors, names)):
+            if k and self._gym.get_actor_rigid_body_count(self._envs[0], actor) == 1:
+                found[f"{name}_state" if f"{name}_state" not in found else f"{name}{k}_state"] = k
+        return found
+
+    def _read_limits(self) -> None:
+        rows = np.concatenate(self._properties) if self._properties else None
+        self.limits: dict[str, Tensor] = {}
+        self.refusals: dict[str, str] = {}
+        self._has_position_drives = rows is not None and bool((rows["stiffness"] > 0).any())
+        if rows is not None:
+            for key, name in (
+                ("dof_limits_lower", "lower"),
+                ("dof_limits_upper", "upper"),
+                ("effort_limits", "effort"),
+            ):
+                self.limits[key] = torch.tensor(rows[name].astype(float), dtype=torch.float32)
+        if rows is None:
+            why = "this task has no joints"
+            self.refusals = {"compute_torque": why, "compute_dof_target": why}
+        elif not self._has_position_drives:
+            self.refusals["compute_dof_target"] = (
+                "this task's joints have no position drives (their stiffness is 0): define compute_torque"
+            )
+
+    def read(self) -> dict[str, Tensor]:
+        """The states of ``keys``, live views ``(num_envs, ...)``."""
+        roots = self._roots.view(self._num_envs, -1, 13)
+        made = {"root_states": roots[:, 0]}
+        if self._dofs is not None:
+            dofs = self._dofs.view(self._num_envs, -1, 2)
+            made["dof_pos"], made["dof_vel"] = dofs[..., 0], dofs[..., 1]
+        made.update({key: roots[:, k] for key, k in self.objects.items()})
+        return made
+
+    def write(self, mask: Tensor, states: dict[str, Tensor]) -> None:
+        """Set the states of ``keys`` where ``mask`` is True; values for all environments."""
+        rows = mask.unsqueeze(1)
+        live = self.read()
+        for key in self.keys:
+            live[key].copy_(torch.where(rows, states[key], live[key]))
+        actors = torch.arange(self._num_envs * len(self._actors), dtype=torch.int32, device=mask.device)
+        actors = actors.view(self._num_envs, -1)[mask]
+        moved = actors[:, [0, *self.objects.values()]].flatten().contiguous()
+        self._gym.set_actor_root_state_tensor_indexed(self._sim, self._roots, moved, len(moved))
+        if self._dofs is not None:
+            with_dofs = [k for k, count in enumerate(self._dof_counts) if count]
+            moved = actors[:, with_dofs].flatten().contiguous()
+            self._gym.set_dof_state_tensor_indexed(self._sim, self._dofs, moved, len(moved))
+
+    def set_drives(self, commanded: Tensor, effort: Tensor) -> None:
+        """Give environments that candidates command the drives for it; the others keep the task's."""
+        for k, (own, motor) in enumerate(zip(commanded.tolist(), effort.tolist())):
+            mode = 0 if not own else EFFORT if motor else POS
+            if mode == self._mode_of[k]:
+                continue
+            self._mode_of[k] = mode
+            env = self._envs[k]
+            with_dofs = [actor for actor, count in zip(self._actors, self._dof_counts) if count]
+            for actor, asked in zip(with_dofs, self._properties):
+                properties = asked.copy()
+                if mode == EFFORT:
+                    # a drive's gains would act as a spring and a damper; those of other joints are the joints' own
+                    driven = np.isin(asked["driveMode"], (POS, VEL))
+                    for gain in ("stiffness", "damping"):
+                        properties[gain] = np.where(driven, 0.0, asked[gain])
+                    properties["driveMode"] = np.where(driven, EFFORT, asked["driveMode"])
+                elif mode == POS:
+                    properties["driveMode"] = np.where(properties["stiffness"] > 0, POS, properties["driveMode"])
+                self._gym.set_actor_dof_properties(env, actor, properties)
+
+    def get_state(self) -> dict[str, Tensor]:
+        """What the simulation goes on from. With another engine than this project's: positions and velocities."""
+        engine = getattr(self._sim, "engine", None)
+        if engine is not None:
+            try:
+                return engine.get_state()
+            except NotImplementedError:
+                pass
+        own = {"roots": self._roots.to("cpu", copy=True)}
+        return own if self._dofs is None else {**own, "dofs": self._dofs.to("cpu", copy=True)}
+
+    def set_state(self, state: dict[str, Tensor]) -> None:
+        """Take up what ``get_state`` returned."""
+        if "roots" not in state:
+            self._sim.engine.set_state(state)
+            return
+        self._roots.copy_(state["roots"])
+        self._gym.set_actor_root_state_tensor(self._sim, self._roots)
+        if self._dofs is not None:
+            self._dofs.copy_(state["dofs"])
+            self._gym.set_dof_state_tensor(self._sim, self._dofs)
+
+
+def _torch(tensor: Any) -> Tensor:
+    if isinstance(tensor, Tensor):
+        return tensor
+    from isaacgym import gymtorch  # type: ignore[import-not-found]
+
+    return gymtorch.wrap_tensor(tensor)

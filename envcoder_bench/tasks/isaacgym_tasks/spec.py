@@ -1,0 +1,207 @@
+"""Make a task of Isaac Gym code one of the registry's: a class of its facts, and a folder with its baselines."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Callable
+
+import yaml
+from torch import Tensor
+
+from envcoder_bench.core.folders import cache_folder
+from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
+from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
+from envcoder_bench.tasks.isaacgym_tasks.source import Source, find_source
+from envcoder_bench.tasks.isaacgym_tasks.task import SOLVED, IsaacTask
+from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
+from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
+from envcoder_bench.tasks.spec import TaskSpec
+
+log = logging.getLogger(__name__)
+FITNESS = Path(__file__).resolve().parent / "fitness"
+
+
+def isaac_spec(task: str) -> TaskSpec:
+    """Find and probe a task by its address, such as ``isaacgymenvs:Ant``. Raises ValueError."""
+    source = find_source(task)
+    facts = probe(source)
+    score = fitness_file(source)
+    made = make_class(source, facts, score)
+    digest = _digest(source, score)
+    folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{digest}"
+    _write(folder, source, made, score)
+    train = folder / "train.yaml"
+    return TaskSpec(folder, made, folder / "task.yaml", train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
+
+
+def mount_isaac(spec: TaskSpec) -> None:
+    """Make a task's baselines importable, instead of those of another task of the same name and origin."""
+    present = sys.modules.get(f"{PACKAGE}.{spec.name}")
+    if present is not None and Path(present.__path__[0]).parent == spec.folder.parent:
+        unmount(spec.name)
+    mount(spec.name, spec.folder)
+
+
+def make_class(source: Source, facts: Facts, score: Path | None) -> type[IsaacTask]:
+    """The task's class: its attributes are its facts."""
+    module: Any = None
+    if score is not None:
+        spec = importlib.util.spec_from_file_location(f"isaacgym_fitness_{score.stem}", score)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    function: Callable[..., Tensor] | None = getattr(module, "compute_fitness", None)
+    once = bool(getattr(module, "ONCE", False))
+    fields = dict(facts.fields)
+    if once:
+        fields[SOLVED] = Field((), "-", "1 where the episode has been solved before this step")
+    fields["max_episode_length"] = MAX_EPISODE_LENGTH
+    document = (source.task_class.__doc__ or "").strip().splitlines()
+    attributes: dict[str, Any] = {
+        "__doc__": f"{document[0] if document else source.task_class.__name__} ({source.address})",
+        "name": source.name,
+        "model": source.file.name,
+        "source": source,
+        "keys": facts.keys,
+        "rows": facts.rows,
+        "constant_names": facts.constants,
+        "fields": fields,
+        "goal_keys": facts.goal_keys,
+        "object_keys": facts.object_keys,
+        "default_action_dim": facts.num_actions,
+        "refusals": facts.refusals,
+        "fitness_meaning": _meaning(module) if module is not None else "",
+        "fitness_reduction": "sum" if once or getattr(module, "SUM", False) else "mean",
+        "once": once,
+        "score": None if function is None else staticmethod(function),
+        "config_keys": tuple(_leaves(source.config)),
+    }
+    return type(source.task_class.__name__, (IsaacTask,), attributes)
+
+
+def fitness_file(source: Source) -> Path | None:
+    """The shipped fitness of a task: by its class and those that it derives from, of tasks from a file by their own."""
+    package = source.task_class.__module__.split(".")[0]
+    for cls in source.task_class.__mro__:
+        name = "LeggedRobot" if cls.__name__ == "LeggedRobot" else cls.__name__
+        path = FITNESS / f"{name}.py"
+        own = package == "legged_gym" and name != "LeggedRobot"
+        if path.is_file() and not own:
+            return path
+    return None
+
+
+def _meaning(module: Any) -> str:
+    return " ".join((module.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _digest(source: Source, score: Path | None) -> str:
+    files = [source.file, *([] if score is None else [score])]
+    parts = [repr(source.config), *(file.read_text(encoding="utf-8", errors="replace") for file in files)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _leaves(node: Any, prefix: str = "") -> list[str]:
+    found: list[str] = []
+    for name, value in node.items():
+        found += _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) and value else [f"{prefix}{name}"]
+    return found
+
+
+def _write(folder: Path, source: Source, made: type[IsaacTask], score: Path | None) -> None:
+    """Write what a task's folder holds: both baselines and the YAML files."""
+    config = {**source.config, "name": source.name}
+    text = None if score is None else score.read_text(encoding="utf-8")
+    files = {
+        f"{HUMAN}.py": _HUMAN.format(address=source.address, file=source.file.name),
+        f"{UNSHAPED}.py": unshaped(source, text),
+        "task.yaml": yaml.safe_dump(config, sort_keys=False),
+    }
+    if source.train is not None:
+        files["train.yaml"] = yaml.safe_dump(_feedforward(source.train, source.address), sort_keys=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as scratch:
+            scratch.write(content)
+        os.replace(scratch.name, folder / name)
+
+
+def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
+    """What of an rl_games YAML makes a plain policy; what is left out and would matter is said."""
+    params = train.get("params") or {}
+    network, config = params.get("network") or {}, params.get("config") or {}
+    algorithm = (params.get("algo") or {}).get("name", "a2c_continuous")
+    lost = [f"params.network.{key}" for key in ("rnn", "cnn") if key in network]
+    lost += [f"params.config.{key}" for key in ("central_value_config",) if key in config]
+    lost += ["params.algo.name"] * (algorithm != "a2c_continuous")
+    if lost:
+        log.warning("%s: its PPO config has %s, which grouped training leaves out", address, ", ".join(lost))
+    kept = {key: network[key] for key in ("mlp", "space") if key in network}
+    left_out = ("central_value_config", "player", "mixed_precision", "use_diagnostics")
+    return {"params": {"network": kept, "config": {k: v for k, v in config.items() if k not in left_out}}}
+
+
+_HUMAN = '''"""{address}, the task's own shaping: what {file} computes, resets, and makes of actions."""
+
+
+def compute_reward(rew_buf):
+    """The task's own reward."""
+    return rew_buf
+
+
+def compute_observation(obs_buf):
+    """The task's own observation."""
+    return obs_buf
+
+
+def compute_terminal(reset_buf):
+    """The task's own end of an episode, without time-outs."""
+    return reset_buf
+'''
+
+_ALIVE = '''def compute_reward(reset_buf):
+    """1 for every step on which the task itself does not end the episode; it has no fitness of its own."""
+    return 1.0 - (reset_buf != 0).float()
+'''
+
+
+def unshaped(source: Source, fitness: str | None) -> str:
+    """The text of the unshaped baseline: the fitness as the reward; it ends episodes if the fitness says so."""
+    reward, ends = _ALIVE, True
+    head = ""
+    if fitness is not None:
+        tree = ast.parse(fitness)
+        lines = fitness.splitlines()
+        parts = [node for node in tree.body[1:] if not _is_switch(node, "ENDS", "ONCE", "SUM")]
+        ends = not any(_is_switch(node, "ENDS") and not ast.literal_eval(node.value) for node in tree.body)  # type: ignore[attr-defined]
+        imports = [node for node in parts if isinstance(node, (ast.Import, ast.ImportFrom))]
+        rest = [node for node in parts if node not in imports]
+        head = "\n".join("\n".join(lines[n.lineno - 1 : n.end_lineno]) for n in imports)
+        reward = "\n\n\n".join("\n".join(lines[n.lineno - 1 : n.end_lineno]) for n in rest)
+        reward = reward.replace("def compute_fitness(", "def compute_reward(") + "\n"
+    document = f'"""{source.address}, the unshaped baseline: the fitness is the reward; the rest is the task\'s own."""'
+    parts = [document, *([head] if head else []), "", reward.rstrip("\n"), "", "", _OBSERVATION]
+    if ends:
+        parts += ["", _TERMINAL]
+    return "\n".join(parts)
+
+
+_OBSERVATION = '''def compute_observation(obs_buf):
+    """The task's own observation."""
+    return obs_buf
+'''
+_TERMINAL = '''def compute_terminal(reset_buf):
+    """The task's own end of an episode, without time-outs."""
+    return reset_buf
+'''
+
+
+def _is_switch(node: ast.AST, *names: str) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in names

@@ -1,0 +1,140 @@
+"""A task's tensors by name: those with a row for each environment, those without, and its counters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Iterator, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MOST_NUMBERS = 512  # of a constant; larger tensors, such as terrains, are not offered
+# of VecTask and BaseTask: nothing that a formula needs
+_BOOKKEEPING = re.compile(
+    r"device|headless|graphics|render|record|frame|viewer|num_(environments|agents|observations|states|envs|obs)$|sim_|"
+    r"physics_engine|last_(step|rand)|first_randomization|control_(steps|freq)|debug|print|randomize|virtual|_handles?$"
+    r"|total_|enable_|init_done|force_render|plane_|clip_|aggregate|randomization_|counter|height_samples|custom_origins|privileged"
+)
+Place = Tuple[str, str]  # an attribute, and a key of the dict that it is, or ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What an environment has of a tensor: it is ``(num_envs * repeats, ...)``, or as a view ``(num_envs, ...)``."""
+
+    repeats: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def tensors_of(task: Any) -> Iterator[tuple[Place, Tensor]]:
+    """Every tensor that is an attribute of the task, or in a dict that is one."""
+    for name, value in list(vars(task).items()):
+        if isinstance(value, Tensor):
+            yield (name, ""), value
+        elif isinstance(value, dict):
+            for key, one in list(value.items()):
+                if isinstance(one, Tensor) and isinstance(key, str):
+                    yield (name, key), one
+
+
+def read(task: Any, place: Place) -> Any:
+    """The tensor at a place, None where there is none now."""
+    value = getattr(task, place[0], None)
+    return value.get(place[1]) if place[1] and isinstance(value, dict) else value
+
+
+def write(task: Any, place: Place, x: Tensor) -> None:
+    """Put another tensor at a place."""
+    if place[1]:
+        getattr(task, place[0])[place[1]] = x
+    else:
+        setattr(task, place[0], x)
+
+
+def rows_of(task: Any, num_envs: int) -> dict[Place, Row]:
+    """The tensors with rows for each environment; ``num_envs`` is a number that no other axis has."""
+    found: dict[Place, Row] = {}
+    for place, x in tensors_of(task):
+        if x.dim() == 0 or x.shape[0] == 0 or x.shape[0] % num_envs or x.numel() == 0:
+            continue
+        repeats = x.shape[0] // num_envs
+        shape = tuple(x.shape[1:]) if repeats == 1 else (repeats, *x.shape[1:])
+        found[place] = Row(repeats, shape, x.dtype)
+    return found
+
+
+def view(x: Tensor, row: Row, num_envs: int) -> Tensor:
+    """``(num_envs, ...)`` of a tensor."""
+    return x if row.repeats == 1 else x.reshape(num_envs, *row.shape)
+
+
+class Unmasked:
+    """Keeps the rows of environments that a reset must not touch, whatever the task's code writes to all rows."""
+
+    def __init__(self, task: Any, rows: dict[Place, Row]) -> None:
+        self._task, self._rows, self._saved = task, rows, {}
+        for place in rows:
+            x = read(task, place)
+            if isinstance(x, Tensor) and id(x) not in self._saved:
+                self._saved[id(x)] = (x, x.clone())
+        self._before = {place: read(task, place) for place in rows}
+
+    def restore(self, mask: Tensor) -> None:
+        """Put the rows back where ``mask`` ``(num_envs,)`` is False."""
+        done: set[int] = set()
+        for place, row in self._rows.items():
+            before, now = self._before[place], read(self._task, place)
+            if not (isinstance(before, Tensor) and isinstance(now, Tensor)) or now.shape != before.shape:
+                continue
+            if id(now) in done or 0 in now.stride():  # expanded: one row for all
+                continue
+            done.add(id(now))
+            own = mask if row.repeats == 1 else mask.repeat_interleave(row.repeats)
+            if now.dim() == 0 or len(own) != now.shape[0]:  # it had a row for each environment by chance
+                continue
+            own = own.view(-1, *[1] * (now.dim() - 1))
+            now.copy_(torch.where(own, now, self._saved[id(before)][1]))
+            if now is not before:
+                before.copy_(now)  # views of the tensor that was there stay right
+                write(self._task, place, before)
+
+
+def constants_of(task: Any, num_envs: int) -> dict[str, Tensor]:
+    """What a task has without rows for each environment, on the CPU, as far as it is small.
+
+    These are attributes that are numbers, lists of them, arrays or tensors, and numbers in dicts, as ``name_key``.
+    ``num_envs`` is as in ``rows_of``, or 0: then tensors with rows count, too.
+    """
+    found: dict[str, Any] = {}
+    for name, value in vars(task).items():
+        if isinstance(value, dict) and name not in ("cfg", "extras"):
+            found.update({f"{name}_{key}": x for key, x in value.items() if isinstance(x, (int, float))})
+        elif isinstance(value, Tensor):
+            if not (value.dim() and value.shape[0] == num_envs):
+                found[name] = value
+        elif _is_numbers(value):
+            found[name] = value
+    made: dict[str, Tensor] = {}
+    for name, value in found.items():
+        if name.startswith("_") or _BOOKKEEPING.search(name):
+            continue
+        x = value if isinstance(value, Tensor) else torch.tensor(value)
+        if 0 < x.numel() <= MOST_NUMBERS and bool(torch.isfinite(x).all()):
+            made[name] = x.detach().to("cpu", torch.float32 if x.is_floating_point() else x.dtype, copy=True)
+    return made
+
+
+def _is_numbers(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return 0 < len(value) <= MOST_NUMBERS and all(isinstance(one, (int, float)) for one in value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "fiub" and 0 < value.size <= MOST_NUMBERS
+    return isinstance(value, (int, float, np.number))
+
+
+def numbers_of(task: Any) -> dict[str, Any]:
+    """The counters and settings of a task: its attributes that are one number."""
+    return {name: value for name, value in vars(task).items() if isinstance(value, (int, float))}

@@ -1,0 +1,262 @@
+"""Tasks of Isaac Gym code as tasks of the registry, on a pendulum in the style of IsaacGymEnvs."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.describe import describe
+from envcoder_bench.run.fitness import read_fitness
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.isolation import measure_isolation
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.tasks.registry import get_spec
+
+FOLDER = Path(__file__).parent / "isaac_task"
+PENDULUM = f"{FOLDER}/pendulum.py:Rod"
+COUPLED = f"{FOLDER}/pendulum.py:Coupled"
+SETTINGS = ("num_envs_per_candidate=4", "compile_shapers=false", "device=cpu", "sim=mujoco_cpu")
+SMALL = (*SETTINGS, "train.params.config.horizon_length=8", "train.params.config.num_minibatches=1")
+
+
+def config(task=PENDULUM, *overrides):
+    return compose_config(task, [*SMALL, *overrides])
+
+
+def groups(cfg, **texts):
+    """The human baseline, and candidates by name."""
+    sources = baseline_sources(cfg.task.name)[:1]
+    sources += [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()]
+    made, faults = prepare(cfg, sources)
+    return made, faults
+
+
+def environment(cfg, made, seeds=None):
+    layout = GroupLayout(len(made), cfg.num_envs_per_candidate)
+    seeds = seeds or [0] * len(made)
+    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, [group.shaping for group in made], seeds)
+
+
+def played(env, steps, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        yield env.step(2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0)
+
+
+def test_the_state_is_the_tasks_own_tensors_by_name():
+    task = build_task(config(), 3)
+    assert tuple(task.state["dof_pos"].shape) == (3, 1) and tuple(task.state["obs_buf"].shape) == (3, 4)
+    assert tuple(task.state["last_angle"].shape) == (3,)
+    assert float(task.constants["max_effort"]) == 5.0 and task.constants["weights"].tolist() == pytest.approx(
+        [1.0, 0.1]
+    )
+    assert "commands" in task.goal_keys
+    assert task.fields["last_angle"].meaning.startswith("from pendulum.py:")
+    assert all(x[0].is_contiguous() for x in task.state.values())
+    assert "last_angle" in describe(PENDULUM)
+
+
+def test_the_human_baseline_is_what_the_task_computes():
+    cfg = config()
+    env = environment(cfg, groups(cfg)[0])
+    obs = env.reset()
+    angle, goal = env.task.state["dof_pos"][:, 0], env.task.state["commands"][:, 0]
+    for step in played(env, 5):
+        torch.testing.assert_close(obs[:, :2], torch.stack((torch.sin(obs[:, 2]), torch.cos(obs[:, 2])), dim=1))
+        expected = torch.cos(angle - goal) - 0.1 * env.actions[:, 0] ** 2
+        torch.testing.assert_close(step.reward, expected)
+        assert torch.equal(step.obs[:, 2], angle)
+        obs = step.obs
+
+
+def test_a_time_out_is_the_environments_and_an_end_the_tasks():
+    cfg = config()
+    env = environment(cfg, groups(cfg)[0])
+    env.reset()
+    steps = list(played(env, 59))
+    assert not any(bool(step.terminated.any()) for step in steps)
+    assert [k for k, step in enumerate(steps) if bool(step.truncated.all())] == [58]  # episodeLength - 1 steps
+    env.task.isaac.dof_vel[1] = 11.0  # the task ends the episode where the rod is fast
+    env.task.scene._gym.set_dof_state_tensor(env.task.isaac.sim, env.task.isaac.dof_state)
+    (step,) = played(env, 1)
+    assert step.terminated.tolist() == [False, True, False, False]
+
+
+def test_tensors_that_the_task_replaces_stay_where_they_are_in_the_state():
+    cfg = config()
+    env = environment(cfg, groups(cfg)[0])
+    env.reset()
+    place = env.state["obs_buf"].data_ptr()
+    last = env.state["obs_buf"].clone()
+    (step,) = played(env, 1)
+    assert env.state["obs_buf"].data_ptr() == place
+    assert torch.equal(env.state["last_angle"], last[:, 2])
+    assert torch.equal(env.state["obs_buf"], step.obs)
+
+
+def test_a_reset_leaves_the_other_environments_alone():
+    cfg = config()
+    env = environment(cfg, groups(cfg)[0])
+    env.reset()
+    list(played(env, 3))
+    before = {key: x.clone() for key, x in env.task.state.items()}
+    mask = torch.tensor([True, False, False, True])
+    env.begin_episodes(mask)
+    for key, x in env.task.state.items():
+        assert torch.equal(x[~mask], before[key][~mask]), key
+    assert not torch.equal(env.task.state["commands"][mask], before["commands"][mask])
+    assert env.task.state["last_angle"][mask].abs().max() < 1.0
+
+
+def test_groups_of_one_seed_meet_the_same_random_numbers():
+    cfg = config()
+    (human,) = groups(cfg)[0]
+    env = environment(cfg, [human, human, human], [0, 0, 1])
+    env.reset()
+    for key in ("dof_pos", "commands"):  # torch.rand and np.random of the task
+        first, second, other = env.layout.split(env.task.state[key])
+        assert torch.equal(first, second) and not torch.equal(first, other)
+        assert len(set(first.flatten().tolist())) == 4
+
+
+@pytest.mark.slow
+def test_a_candidate_learns_the_same_alone_and_beside_others():
+    cfg = config(PENDULUM, "num_envs_per_candidate=16")
+    human, other = groups(cfg, other="def compute_reward(rew_buf):\n    return -rew_buf\n")[0]
+    measured = measure_isolation(cfg, human, other, steps=130, iterations=2)
+    assert measured.clean and measured.episodes >= 16, str(measured)
+
+
+@pytest.mark.slow
+def test_a_task_that_mixes_environments_is_found_out():
+    cfg = config(COUPLED, "num_envs_per_candidate=16")
+    human, other = groups(cfg, other="def compute_observation(dof_pos):\n    return dof_pos\n")[0]
+    measured = measure_isolation(cfg, human, other, steps=5, iterations=1)
+    assert not measured.clean and measured.rollout == 1
+    assert "differs from step 1" in str(measured)
+
+
+def test_a_checkpoint_goes_on_as_if_uninterrupted():
+    cfg = config()
+    made = groups(
+        cfg, mine="def compute_initial_state(dof_pos):\n    return {'dof_pos': 0.1 * torch.rand_like(dof_pos)}\n"
+    )[0]
+    env, other = environment(cfg, made), environment(cfg, made)
+    env.reset()
+    list(played(env, 50))
+    other.set_state(env.get_state())
+    for one, two in zip(played(env, 40, seed=1), played(other, 40, seed=1)):
+        assert torch.equal(one.obs, two.obs) and torch.equal(one.reward, two.reward) and torch.equal(one.done, two.done)
+    for key, x in env.state.items():
+        assert torch.equal(x, other.state[key]), key
+
+
+TORQUE = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return {}\n"
+TARGET = "ACTION_DIM = 1\ndef compute_dof_target(action, dof_pos):\n    return 0.7 + 0.0 * dof_pos\n"
+
+
+def test_a_candidates_torque_acts_in_its_own_environments_alone():
+    cfg = config()
+    made, faults = groups(cfg, push=TORQUE.format("3.0 + 0.0 * dof_pos"), rest=TORQUE.format("0.0 * dof_pos"))
+    assert not faults
+    env, alone = environment(cfg, made), environment(cfg, made[:1])
+    env.reset()
+    alone.reset()
+    for _ in range(10):
+        actions = torch.full((12, 1), 0.5)
+        env.step(actions)
+        alone.step(actions[:4])
+    human, push, rest = env.layout.split(env.task.state["dof_vel"])
+    assert torch.equal(human, alone.task.state["dof_vel"])
+    # 3 N m against 2.5 N m of the task's own action, and none: the same starts
+    assert bool((push > human).all()) and bool((human > rest).all())
+
+
+def test_what_a_task_cannot_offer_is_refused_by_name():
+    error = groups(config(), aim=TARGET)[1]["aim"]
+    assert error.function == "compute_dof_target" and "no position drives" in str(error)
+
+
+def test_candidates_may_command_a_tasks_position_drives_or_take_them_over(tmp_path):
+    file = tmp_path / "driven.yaml"
+    own = (FOLDER / "pendulum.yaml").read_text()
+    file.write_text(own.replace("maxEffort: 5.0", "maxEffort: 5.0\n  drive: position"))
+    cfg = config(f"{FOLDER}/pendulum.py:Rod@{file}")
+    made, faults = groups(cfg, aim=TARGET, motor=TORQUE.format("0.0 * dof_pos"))
+    assert not faults
+    env = environment(cfg, made)
+    env.reset()
+    start = env.layout.split(env.task.state["dof_pos"])[2].clone()
+    for _ in range(40):
+        env.step(torch.full((12, 1), -0.7))
+    own, aim, motor = env.layout.split(env.task.state["dof_pos"])
+    # the rod's weight bends the spring of 40 N m/rad outwards
+    assert bool(((aim > 0.7) & (aim < 1.1)).all()) and bool(((own < -0.7) & (own > -1.1)).all())
+    assert bool((motor.abs() > 2.0 * start.abs()).all())  # without a torque it falls, whatever the drive was
+
+
+def test_initial_states_and_goals_are_laid_over_the_tasks_own():
+    cfg = config()
+    text = """
+def compute_initial_state(dof_pos):
+    return {"dof_pos": torch.full_like(dof_pos, 0.25)}
+def compute_goal(commands):
+    return {"commands": torch.full_like(commands, -0.5)}
+def compute_terminal(dof_pos):
+    return dof_pos[:, 0] > 0.24
+"""
+    env = environment(cfg, groups(cfg, mine=text)[0])
+    obs = env.reset()
+    assert torch.equal(obs[4:, 2:], torch.tensor([[0.25, -0.5]] * 4))  # the task's own observation shows them
+    assert not bool((env.task.state["commands"][:4] == -0.5).any())
+    (step,) = played(env, 1)
+    assert bool(step.terminated[4:].all()) and not bool(step.terminated[:4].any())
+
+
+def test_a_task_without_a_fitness_wants_one():
+    with pytest.raises(UserError, match=r"has no fitness of its own.*--fitness FILE"):
+        read_fitness(config())
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        (f"{FOLDER}/pendulum.py:Rodd", "did you mean Rod"),
+        (f"{FOLDER}/pendulun.py:Pendulum", "did you mean pendulum.py"),
+        (f"{FOLDER}/pendulum.py:Broken", r"pendulum.py:\d+: NotImplementedError: gym.make_coffee is not supported"),
+        (f"{FOLDER}/pendulum.py:Rod@nothing.yaml", "nothing.yaml is no file"),
+        (f"{FOLDER}/vec_task.py:VecTask", "neither pre_physics_step nor post_physics_step"),
+    ],
+)
+def test_what_is_wrong_with_a_task_is_one_line(task, told):
+    with pytest.raises(ValueError, match=told) as error:
+        get_spec(task)
+    assert "\n" not in str(error.value)
+
+
+def test_an_asset_that_is_missing_or_does_not_compile_is_named(tmp_path):
+    own = (FOLDER / "pendulum.yaml").read_text()
+    for asset, text in (("absent.urdf", None), ("bad.urdf", "<robot name='x'><link name='a'>")):
+        file = tmp_path / f"{asset}.yaml"
+        file.write_text(own.replace("pendulum.urdf", str(tmp_path / asset)))
+        if text is not None:
+            (tmp_path / asset).write_text(text)
+        with pytest.raises(ValueError, match=asset):
+            get_spec(f"{FOLDER}/pendulum.py:Rod@{file}")
+
+
+@pytest.mark.parametrize(
+    ("task", "variable"), [("isaacgymenvs:Ant", "ISAACGYMENVS_PATH"), ("legged_gym:a1", "LEGGED_GYM_PATH")]
+)
+def test_without_a_checkout_it_says_how_to_get_one(task, variable, monkeypatch, tmp_path):
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ValueError, match=f"git clone.*\n.*export {variable}"):
+        get_spec(task)
+    monkeypatch.setenv(variable, str(tmp_path))
+    with pytest.raises(ValueError, match="name the checkout's folder"):
+        get_spec(task)
