@@ -188,9 +188,7 @@ class RunFolder:
         known = digests.get(file.relative_to(self.path).as_posix())
         if known not in (None, _digest(text)):
             if not self.complete:
-                raise UserError(
-                    f"{file} was changed since the run began: undo that, or begin a new run with what it is"
-                )
+                raise UserError(f"{file} was changed since the run began: undo that, or begin a new run")
             self.notes.append(
                 f"{file.relative_to(self.path)} was changed after the run: these are results of the text before"
             )
