@@ -1,6 +1,7 @@
 """Tests keep traced programs in a folder of their own; those that start processes or runs are marked slow."""
 
 import atexit
+import contextlib
 import os
 import platform
 import shutil
@@ -14,6 +15,9 @@ atexit.register(shutil.rmtree, folder, ignore_errors=True)
 os.environ["ENVCODER_BENCH_CACHE"] = folder
 
 platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
+with contextlib.suppress(ImportError):
+    import mujoco  # noqa: F401, its first import starts a process
+
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
 _seen = []  # of them in the test that runs, if it is not marked slow
 _watching = False

@@ -87,7 +87,7 @@ def check_task(cfg: DictConfig) -> None:
 
 
 def _check_node(shipped: Any, given: Any, key: str) -> None:
-    """Compare the kind of a value with that of the shipped one: a mapping, a list of numbers, or a number."""
+    """Compare the type of a value with the shipped value's: a mapping, a list of numbers, or a number."""
     if given == shipped:
         return
     if isinstance(shipped, DictConfig):

@@ -71,7 +71,7 @@ def evaluate(
     given = None if output_dir is None else Path(output_dir)
     with user_input():
         name = get_spec(task).name
-        refuse_taken((given or stamped_folder("runs", name)).absolute())  # first: what follows takes a while
+        refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept():
@@ -223,4 +223,4 @@ def _and_others(count: int) -> str:
 
 def _use_one_torch_thread(cfg: DictConfig) -> None:
     if cfg.device == "cpu":
-        torch.set_num_threads(1)  # threads go to the simulator and to the learners, which run side by side
+        torch.set_num_threads(1)  # the threads are used by the simulator and the learners

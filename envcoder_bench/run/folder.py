@@ -2,9 +2,9 @@
 
 ::
 
-    config.yaml          everything the run was asked to do; --resume reads it
+    config.yaml          the whole config of the run; --resume reads it
     run.json             versions, device, config and digests of the sources when it began
-    run.log              everything that the run said
+    run.log              all messages of the run
     results.csv          a row per candidate and seed
     summary.json         the ranking
     curves.csv           learning curves
@@ -153,7 +153,7 @@ class RunFolder:
         return self.path / "candidates" / name
 
     def source(self, name: str) -> Path:
-        """The copy of one candidate's file."""
+        """Return the copy of a candidate's file."""
         return self.candidate(name) / "source.py"
 
     @property
@@ -188,9 +188,7 @@ class RunFolder:
         known = digests.get(file.relative_to(self.path).as_posix())
         if known not in (None, _digest(text)):
             if not self.complete:
-                raise UserError(
-                    f"{file} was changed since the run began: put back what it was, or begin a new run with what it is"
-                )
+                raise UserError(f"{file} was changed since the run began: undo that, or begin a new run")
             self.notes.append(
                 f"{file.relative_to(self.path)} was changed after the run: these are results of the text before"
             )

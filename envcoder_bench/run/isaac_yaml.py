@@ -67,7 +67,7 @@ def file_overrides(task: str, task_config: str | None, train_config: str | None)
 
 def _task_values(task: str, file: str, own: Leaves) -> Leaves:
     if not own or any(key.startswith("params.") for key in own):
-        raise UserError(f"--task_config {file} is no task's YAML{': see --train_config' if own else ', but empty'}")
+        raise UserError(f"--task_config {file} is {'not a task YAML: see --train_config' if own else 'empty'}")
     task_class = get_spec(task).task_class
     foreign = not issubclass(task_class, SimTask)  # it reads its YAML itself
     if foreign:

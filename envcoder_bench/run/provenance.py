@@ -58,7 +58,7 @@ class Provenance:
         return cls(begun, [{**software(device), **_task(config)}], config, dict(sources))
 
     def write(self, path: Path) -> None:
-        """Write it atomically."""
+        """Write run.json atomically."""
         content = {"format": FORMAT, **asdict(self)}
         write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
@@ -92,7 +92,7 @@ def read_provenance(path: Path) -> Provenance | None:
         record = Provenance(content["begun"], content["software"], content["config"], content.get("sources", {}))
         dicts = [*record.software, record.sources]
         if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
-            raise ValueError("it is no record of a run")
+            raise ValueError("it is not the record of a run")
         return record
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(f"{path.name} is damaged ({error})") from error

@@ -310,7 +310,7 @@ def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:
 
 
 def touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
-    """Pairs of geoms that can touch by MuJoCo's collision filters, and the most contact points of each."""
+    """Return the pairs of geoms that can touch by MuJoCo's collision filters, and the most contact points of each."""
     contype, conaffinity, body = model.geom_contype, model.geom_conaffinity, model.geom_bodyid
     weld = model.body_weldid
     excluded = set(model.exclude_signature.tolist())
@@ -328,7 +328,7 @@ def touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
 
 
 def max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], max_contacts: int) -> int:
-    """Rows of the constraint solver that one robot can need at once."""
+    """Return the most rows of the constraint solver that one robot can need."""
     condims = [int(max(model.geom_condim[g1], model.geom_condim[g2])) for g1, g2 in pairs] + model.pair_dim.tolist()
     condim = max(condims, default=0)
     pyramidal = model.opt.cone == int(mujoco.mjtCone.mjCONE_PYRAMIDAL)

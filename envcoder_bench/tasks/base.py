@@ -36,13 +36,13 @@ class Field:
 
 @dataclass(frozen=True)
 class EnvGroups:
-    """What a task may know of the groups that share its environments; tensors are ``(num_envs, ...)``.
+    """The groups that share a task's environments; tensors are ``(num_envs, ...)``.
 
     Attributes:
-        seeds, lanes: int64, the seed of each environment's group, and its place in the group.
+        seeds, lanes: int64, the seed of each environment's group, and its index in the group.
         actions: the policies' actions, clipped, live, as wide as the widest group's.
-        commands, initial_states, goals: bool, whether a function of the group makes commands, initial states, goals;
-            elsewhere the task's own do.
+        commands, initial_states, goals: bool, whether a function of the group computes commands, initial states, goals;
+            otherwise the task's own do.
     """
 
     seeds: Tensor
@@ -75,13 +75,13 @@ class Task(ABC):
         default_action_dim: width of the action for the task's own position drives; None if the task has none, so that
             a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
-        fitness_reduction: what an episode's fitness is of that of its steps: ``mean`` over a full episode (the steps
-            after an early end count 0), or ``sum``, for events that are counted.
-        unstable: ``(num_envs,)`` bool, environments whose physics blew up in the last step and want a reset. An initial
-            state beyond the simulator's limits is a blow-up of the episode's first step.
-        contact_overflows: ``(num_envs,)`` int32, control steps in which the simulator had no room for all contacts or
-            constraints of an environment; ``step`` adds to it, and whoever reads it may zero it.
-        engine_warnings: what the simulator warned of, by its text, and how often; of all environments together.
+        fitness_reduction: ``mean`` if an episode's fitness is the mean of its steps' over a full episode (the steps
+            after an early end count 0), ``sum`` if it is their sum, for events that are counted.
+        unstable: ``(num_envs,)`` bool, environments whose physics became unstable in the last step and that need a
+            reset. An initial state beyond the simulator's limits makes the episode's first step unstable.
+        contact_overflows: ``(num_envs,)`` int32, number of control steps in which the simulator dropped contacts or
+            constraints of an environment; ``step`` adds to it, and the reader may reset it to 0.
+        engine_warnings: number of the simulator's warnings in all environments, by text.
         refusals: functions that candidates of this task cannot define, with the reason.
         step_count: the environment's counter, which it sets before it calls ``step``, ``prepare_reset`` and ``reset``:
             random numbers of the task's own depend on it, on the seed and on the lane.
@@ -121,16 +121,16 @@ class Task(ABC):
         """Set per environment ``(num_envs,)`` bool whether commands are efforts (True) or position targets."""
 
     def attach(self, groups: EnvGroups) -> None:  # noqa: B027
-        """Learn what the groups are, before ``set_drive_mode``; tasks that need not know do nothing."""
+        """Receive the groups, before ``set_drive_mode``; by default it does nothing."""
 
     def prepare_reset(self, mask: Tensor) -> None:  # noqa: B027
-        """Make ``default_state`` what new episodes begin with where ``mask`` is True, if that is not always the same.
+        """Update ``default_state`` where ``mask`` is True and episodes begin, if it is not constant.
 
-        It is called before the groups' functions make initial states, and ``reset`` follows.
+        It is called before the groups' functions compute initial states, and ``reset`` follows.
         """
 
     def restart(self) -> None:  # noqa: B027
-        """Forget what outlives episodes, such as a curriculum; a reset of all environments follows."""
+        """Reset state that outlives episodes, such as a curriculum; a reset of all environments follows."""
 
     @abstractmethod
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:

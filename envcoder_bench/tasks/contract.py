@@ -187,7 +187,7 @@ def task_contract(cfg: Mapping[str, Any]) -> TaskContract:
     Raises:
         ValueError: as ``make_task``.
     """
-    # on the CPU, whatever trains: all simulators run the same model; some Isaac Gym tasks need two environments
+    # on the CPU, because all simulators run the same model; some Isaac Gym tasks need two environments
     return TaskContract.of(make_task(cfg["name"], cfg, 2, "mujoco_cpu", "cpu"))
 
 

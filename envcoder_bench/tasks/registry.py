@@ -1,8 +1,8 @@
 """The registry of tasks: shipped tasks, tasks of installed packages, and outside tasks.
 
-A task is named by its registered name, its folder, ``module:Class``, or the address of an Isaac Gym task
-(``isaacgymenvs:Ant``, ``legged_gym:a1``, ``file.py:Class``); installed packages add theirs by an entry point
-of the group ``envcoder_bench.tasks``, whose name is the task's and whose value is ``module:Class``.
+A task is given by its registered name, its folder, ``module:Class``, or the address of an Isaac Gym task
+(``isaacgymenvs:Ant``, ``legged_gym:a1``, ``file.py:Class``); installed packages register tasks by entry
+points of the group ``envcoder_bench.tasks``, whose name is the task's and whose value is ``module:Class``.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
     Raises:
         ValueError: an unknown task or simulator, or an unknown or missing key of ``cfg``.
     """
-    from envcoder_bench.sim import make_simulator  # here: naming tasks must load neither torch nor a physics engine
+    from envcoder_bench.sim import make_simulator  # here, because names of tasks need no torch
     from envcoder_bench.tasks.sim_task import (
         SimTask,
         check_config,

@@ -75,7 +75,7 @@ ENDS = {  # what is done to a killed run: what is said
     "checkpoint empty": (lambda f: cut(f / "checkpoint.pth", 0), r"checkpoint\.pth is damaged \(it is empty\)"),
     "checkpoint with one other byte": (
         lambda f: flip(f / "checkpoint.pth"),
-        r"checkpoint\.pth is damaged \(the checksum of \S+ is wrong\): put back a copy of it; or delete it",
+        r"checkpoint\.pth is damaged \(the checksum of \S+ is wrong\): restore it from a copy; or delete it",
     ),
     "checkpoint a folder": (
         lambda f: ((f / "checkpoint.pth").unlink(), (f / "checkpoint.pth").mkdir()),
@@ -121,7 +121,7 @@ ENDS = {  # what is done to a killed run: what is said
     ),
     "source edited": (
         lambda f: replace(f / "candidates" / "good" / "source.py", "return", "return 1.0 *"),
-        r"good/source\.py was changed since the run began: put back what it was, or begin a new run",
+        r"good/source\.py was changed since the run began: undo that, or begin a new run",
     ),
     "source gone": (
         lambda f: (f / "candidates" / "good" / "source.py").unlink(),
