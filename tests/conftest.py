@@ -24,7 +24,7 @@ _watching = False
 
 
 def _hook(event, args):
-    if _watching and event in _PROCESSES and "uname" not in args[:1]:  # of the platform module, once a process
+    if _watching and event in _PROCESSES:
         _seen.append(f"starts a process: {args[0] if args else event}")
     elif _watching and event == "open" and str(args[0]).endswith(".config.yaml.tmp"):  # of a run's folder
         _seen.append("begins a run")
