@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import inspect
+import os
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Iterator
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -44,7 +47,11 @@ class Source:
 
     def make(self, config: Config, num_envs: int, device: str) -> Any:
         """Build the task. Raises ValueError, in one line with the place, for whatever its code raises."""
-        with isaac_imports(*self.folders), settings_kept():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(isaac_imports(*self.folders))
+            stack.enter_context(settings_kept())
+            if self.address.startswith(ISAACGYMENVS):
+                stack.enter_context(_elsewhere())
             _forget_simulation(self.task_class)
             try:
                 return self.construct(copy.deepcopy(config), num_envs, device)
@@ -52,6 +59,18 @@ class Source:
                 raise ValueError(f"{self.address} cannot be built: {one_line(error, self.file.parent)}") from error
             except SystemExit as error:
                 raise ValueError(f"{self.address} cannot be built: its code called exit({error.code})") from error
+
+
+@contextlib.contextmanager
+def _elsewhere() -> Iterator[None]:
+    """Work in a folder that is deleted afterwards: Quadcopter, Ingenuity and BallBalance write their models there."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
 
 
 def find_source(task: str) -> Source:
