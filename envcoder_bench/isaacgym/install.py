@@ -59,6 +59,10 @@ def install() -> bool:
             del sys.modules[name]  # the package that holds torch_utils for candidates
         sys.meta_path.insert(0, Redirect("isaacgym", OURS, MODULES))
         _log.warning(NOTE)
+        import torch  # here: whoever asks for the tasks' names does without
+
+        # IsaacGymEnvs chooses TorchScript's old executor, whose fuser for CUDA aborts the process at its end
+        torch._C._jit_override_can_fuse_on_gpu(False)
     return True
 
 
