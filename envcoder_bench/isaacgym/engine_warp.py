@@ -299,7 +299,12 @@ class WarpEngine(Engine):
             for what in ("bodies", "mass"):
                 if {"bodies": "xpos", "mass": "M"}[what] in state:
                     self._want(what)
-        restore(self._live(), state)
+            known = {name: x for name, x in self._live().items() if name in state or name not in self._outputs.late()}
+            restore(known, state)
+            if len(known) < len(self._live()):  # outputs that were first read after the state was saved
+                self._properties.flush()
+                self._outputs.refresh(self._counters[0])
+                restore(known, state)  # the others may be older than the state
 
 
 def _rows(values: Tensor, width: int) -> wp.array:

@@ -62,11 +62,14 @@ class WarpOutputs:
 
     def derived(self) -> dict[str, Tensor]:
         """List what was computed in the last step and later reads show, by name."""
+        return {"contacts": self.contacts, "sensors": self.sensors, **self.late()}
+
+    def late(self) -> dict[str, Tensor]:
+        """List those of them that are computed from their first read on."""
         names = [*_DERIVED, "cdof", "M"] if "mass" in self._wanted else list(_DERIVED)
-        found = {"contacts": self.contacts, "sensors": self.sensors}
-        if "bodies" in self._wanted:
-            found.update({name: wp.to_torch(getattr(self._data, name)) for name in names})
-        return found
+        if "bodies" not in self._wanted:
+            return {}
+        return {name: wp.to_torch(getattr(self._data, name)) for name in names}
 
     def collect(self) -> None:
         """Launch what needs the last substep as it was: accelerations and contacts."""

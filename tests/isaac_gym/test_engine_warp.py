@@ -206,6 +206,19 @@ def test_it_goes_on_from_a_saved_state_as_if_uninterrupted(tmp_path, engine):
         other.sim.engine.set_state({**saved, "qpos": saved["qpos"][:2]})
 
 
+@marked(on_warp)
+def test_a_state_from_before_the_first_reading_of_bodies_is_restored(tmp_path, engine):
+    scene = mixed_scene(tmp_path)
+    run(scene, 5)
+    made, now = scene.sim.engine, numbers(scene)
+    unread = {name: x for name, x in made.get_state().items() if name not in made._outputs.late()}
+    assert len(unread) < len(made.get_state())
+    scene.step(7)
+    made.set_state(unread)
+    for a, b in zip(numbers(scene), now):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
 @marked(on_all)
 def test_masked_writes_change_the_masked_actors_alone(tmp_path, engine):
     scene = mixed_scene(tmp_path)
