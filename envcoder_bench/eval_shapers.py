@@ -22,6 +22,7 @@ from envcoder_bench.command_line import (
     as_words,
     command,
     common_overrides,
+    given_flags,
     listed,
 )
 from envcoder_bench.core.errors import UserError, user_input
@@ -46,6 +47,10 @@ examples:
   COMMAND --task Anymal --check
   # what candidates of a task find in state_dict, what they may define, and what fitness measures
   COMMAND --task Ant --describe
+  # two GPUs of this machine at a time; the GPUs of a running Ray cluster; four workers on the CPU
+  COMMAND --task Anymal --devices 0,1
+  COMMAND --task Anymal --ray auto
+  COMMAND --task Cartpole --devices cpu:4
   # go on with a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
 
@@ -109,7 +114,9 @@ def build_parser() -> Parser:
         help="show where the time goes: some early iterations are measured, two are traced; the results are the same",
     )
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")
-    where.add_argument("--resume", metavar="DIR", help="go on with the run in DIR; takes no other flag")
+    where.add_argument(
+        "--resume", metavar="DIR", help="go on with the run in DIR; takes no other flag, but --devices and --ray"
+    )
     return parser
 
 
@@ -163,8 +170,10 @@ def _main(words: list[str]) -> int:
         with user_input():
             refuse_taken(Path(args.output_dir))  # before anything is imported that takes seconds
     if args.resume:
-        if len(words) > (1 if words[0].startswith("--resume=") else 2):
-            raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
+        if set(given_flags(words)) - {"--resume", "--devices", "--ray"} or args.overrides:
+            raise UserError(
+                "--resume takes no other flag but --devices and --ray: config.yaml says how the run goes on"
+            )
     elif not args.task:
         raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
     else:
@@ -181,7 +190,8 @@ def _main(words: list[str]) -> int:
     console = Console(names_folder=not args.resume)
     with resumable():
         if args.resume:
-            return show(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
+            where = {"devices": args.devices, "ray": args.ray}
+            return show(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where))
         result = evaluate.evaluate(
             args.task,
             args.candidates,
