@@ -207,6 +207,8 @@ def _load(file: Path | io.BytesIO) -> Any:
         changed = parts.testzip()
     if changed is not None:
         raise _NotACheckpoint(f"the checksum of {changed} is wrong")
+    if not isinstance(file, Path):
+        file.seek(0)
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
