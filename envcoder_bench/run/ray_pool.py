@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -172,7 +171,7 @@ def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())
     if "node" in text.lower() and ("node has died" in text or "node died" in text or "node was dead" in text):
         return "its node is lost"
-    if "memory" in text.lower() and "OOM" in text:
+    if "running low on memory" in text:  # Ray's own watch killed it
         return "it ran out of main memory"
     if "creation" in text.lower() or "__init__" in text:
         return text[-300:]
@@ -186,19 +185,20 @@ def started(devices: Devices) -> Iterator[None]:
     Raises:
         UserError: Ray is not installed or too old, or the address does not answer.
     """
-    alone = devices.address is None
-    with _environment(_ALONE if alone and "ray" not in sys.modules else {}):
-        ray = import_ray()
-        if ray.is_initialized():
-            yield
-            return
+    ray = import_ray()
+    if devices.address is not None:
+        _refuse_silent(devices.address)
+    if ray.is_initialized():
+        yield
+        return
+    with _without_remarks(ray):
         try:
             with _signals_kept():
                 _init(ray, devices)
         except UserError:
             raise
         except Exception as error:
-            what = "Ray cannot be started" if alone else f"--ray {devices.address}: cannot connect"
+            what = "Ray cannot be started" if devices.address is None else f"--ray {devices.address}: cannot connect"
             raise UserError(f"{what}: {' '.join(str(error).split())[:600]}") from error
         try:
             yield
@@ -210,15 +210,42 @@ def started(devices: Devices) -> Iterator[None]:
 def _init(ray: Any, devices: Devices) -> None:
     quiet: dict[str, Any] = dict(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
     if devices.address is not None:
-        _refuse_silent(devices.address)
         ray.init(address=devices.address, **quiet)
         return
     gpus = ",".join(_visible(number) for number in devices.gpus)
-    with _environment({**_ALONE, "CUDA_VISIBLE_DEVICES": gpus} if devices.gpus else _ALONE):
+    with _environment({**_ALONE, **({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {})}), _on_loopback(ray):
         ray.init(
             address="local", num_cpus=max(devices.count or 1, usable_cpus()), num_gpus=len(devices.gpus),
             include_dashboard=False, object_store_memory=_object_store(), **quiet,
         )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _on_loopback(ray: Any) -> Iterator[None]:
+    """Let Ray take 127.0.0.1 for this machine's address, as it does where it knows no clusters.
+
+    Ray has no setting for it, and resolves 127.0.0.1 to an outer address; it has read its variable when it was imported.
+    """
+    constants = ray._private.ray_constants
+    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _without_remarks(ray: Any) -> Iterator[None]:
+    """Keep Ray from printing what it thinks of dead workers: stdout is for the ranking, and the head says it."""
+    module = ray._private.worker
+    before = getattr(module, "print_to_stdstream", None)
+    if before is not None:
+        module.print_to_stdstream = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        if before is not None:
+            module.print_to_stdstream = before
 
 
 def _object_store() -> int:
