@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig, ListConfig
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.sim import pick_simulator
 
 FORMS = "all, GPU numbers such as 0,1, or cpu:N"
 
@@ -66,6 +67,13 @@ def asked_devices(cfg: DictConfig) -> Devices | None:
     if cfg.sim not in ("auto", wanted):
         raise UserError(f"--sim {cfg.sim} does not run on these devices: leave it out, or give --sim {wanted}")
     return devices
+
+
+def choose_here(cfg: DictConfig) -> None:
+    """Let ``sim`` and ``device`` be those of this machine, where ``devices`` or ``ray`` are for others to train on."""
+    devices = asked_devices(cfg)
+    if devices is not None and devices.kind == "cuda":
+        cfg.sim, cfg.device = pick_simulator()
 
 
 def _words(value: Any) -> str:

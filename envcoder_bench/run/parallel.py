@@ -17,7 +17,7 @@ from envcoder_bench.core.run_log import note
 from envcoder_bench.report.results import FAILED, Result
 from envcoder_bench.run import results
 from envcoder_bench.run.checkpoint import GroupKey, SavedJob, pack_job, save_checkpoint
-from envcoder_bench.run.devices import Devices
+from envcoder_bench.run.devices import Devices, asked_devices
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.head import Head, Work
 from envcoder_bench.run.jobs import Job
@@ -53,6 +53,19 @@ def workers(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, 
             yield head
         finally:
             pool.close()
+
+
+@contextlib.contextmanager
+def kept(cfg: DictConfig) -> Iterator[None]:
+    """Start Ray once for all runs of the block, if they are to train on several devices."""
+    devices = asked_devices(cfg)
+    if devices is None:
+        yield
+        return
+    from envcoder_bench.run.ray_pool import started
+
+    with started(devices):
+        yield
 
 
 def cores(index: int, workers: int) -> tuple[int, ...] | None:

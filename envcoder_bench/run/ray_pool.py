@@ -224,7 +224,7 @@ def _init(ray: Any, devices: Devices) -> None:
 def _on_loopback(ray: Any) -> Iterator[None]:
     """Let Ray take 127.0.0.1 for this machine's address, as it does where it knows no clusters.
 
-    Ray has no setting for it, and resolves 127.0.0.1 to an outer address; it has read its variable when it was imported.
+    Ray has no setting for it, and resolves 127.0.0.1 to an outer address. Its variable is read at its import.
     """
     constants = ray._private.ray_constants
     before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
