@@ -12,7 +12,7 @@ from helpers import QUICK, results, run, write_candidates
 from envcoder_bench import eval_shapers
 from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.eval_shapers import main
-from envcoder_bench.run import training
+from envcoder_bench.run import session
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
@@ -205,7 +205,7 @@ def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypa
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(session, "GroupedVecTask", interrupted)
     (path,) = write_candidates(tmp_path / "files", {"a": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
     output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", path, *size, expect=130)

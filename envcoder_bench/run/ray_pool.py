@@ -12,7 +12,6 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator
 
-from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.devices import Devices
 from envcoder_bench.run.head import Lost, Pool
@@ -215,9 +214,13 @@ def _init(ray: Any, devices: Devices) -> None:
     gpus = ",".join(_visible(number) for number in devices.gpus)
     with _environment({**_ALONE, **({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {})}), _on_loopback(ray):
         ray.init(
-            address="local", num_cpus=max(devices.count or 1, usable_cpus()), num_gpus=len(devices.gpus),
-            include_dashboard=False, object_store_memory=_object_store(), **quiet,
-        )  # fmt: skip
+            address="local",
+            num_cpus=2 * (devices.count or 1),  # another worker may start while a silent one holds its own
+            num_gpus=len(devices.gpus),
+            include_dashboard=False,
+            object_store_memory=_object_store(),
+            **quiet,
+        )
 
 
 @contextlib.contextmanager
