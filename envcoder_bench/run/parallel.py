@@ -41,8 +41,9 @@ def workers(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, 
     """
     from envcoder_bench.run.ray_pool import RayPool, started  # here: a run in this process does without Ray
 
-    def setup(index: int, sharers: int | None) -> Setup:
-        return Setup(cfg, fitness, sharers or 1, None if sharers is None else cores(index, sharers))
+    def setup(index: int, sharers: int) -> Setup:
+        own = cores(index, sharers) if devices.kind == "cpu" and devices.address is None else None
+        return Setup(cfg, fitness, sharers, own)
 
     with started(devices):
         pool = RayPool(devices, groups, setup)

@@ -26,6 +26,7 @@ FAILED_STARTS = 2  # of one device: then it is not tried again
 LEAST = (2, 60)  # version of Ray
 INSTALL = "pip install 'ray>=2.60', or envcoder-bench[ray]"
 _OBJECTS = 256 * 2**20  # bytes of shared memory for messages, at least; what is more goes to the disk
+_TOKEN = "; if it asks for a token, set RAY_AUTH_MODE=token here, too: docs/scale.md"
 # of a Ray that is started here: no reports, all ports on the loopback
 _ALONE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
@@ -52,7 +53,7 @@ class _Slot:
 class RayPool(Pool):
     """One worker for each device; one that dies is replaced."""
 
-    def __init__(self, devices: Devices, limit: int, setup: Callable[[int, int | None], Setup]) -> None:
+    def __init__(self, devices: Devices, limit: int, setup: Callable[[int, int], Setup]) -> None:
         """Start the workers.
 
         Args:
@@ -70,7 +71,9 @@ class RayPool(Pool):
             log.info("%s devices, and %s groups to train: %s are used", there, limit, limit)
         size = min(there, limit)
         resources = {"num_gpus": 1, "num_cpus": 0} if devices.kind == "cuda" else {"num_gpus": 0, "num_cpus": 1}
-        sharers = size if devices.kind == "cpu" and devices.address is None else None
+        sharers = (
+            size if devices.kind == "cpu" else 1
+        )  # of a cluster it is not known where they are: as if on one machine
         actor = self._ray.remote(Worker).options(max_restarts=0, max_task_retries=0, max_concurrency=3, **resources)
         self._make = lambda index: actor.remote(setup(index, sharers))
         self._slots = [_Slot(index) for index in range(size)]
@@ -190,7 +193,9 @@ def started(devices: Devices) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    with _without_remarks(ray):
+    with _without_remarks(ray), contextlib.ExitStack() as after:
+        if "RAY_AUTH_MODE" not in os.environ:
+            after.callback(os.environ.pop, "RAY_AUTH_MODE", None)  # Ray sets it where it starts a cluster
         try:
             with _signals_kept():
                 _init(ray, devices)
@@ -198,7 +203,8 @@ def started(devices: Devices) -> Iterator[None]:
             raise
         except Exception as error:
             what = "Ray cannot be started" if devices.address is None else f"--ray {devices.address}: cannot connect"
-            raise UserError(f"{what}: {' '.join(str(error).split())[:600]}") from error
+            hint = "" if devices.address is None else _TOKEN
+            raise UserError(f"{what}: {' '.join(str(error).split())[:600]}{hint}") from error
         try:
             yield
         finally:
