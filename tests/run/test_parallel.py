@@ -41,7 +41,9 @@ ITERATIONS = 6
 SETTINGS = {
     "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2,
     "checkpoint_minutes": 0, "compile_shapers": False,
-    "overrides": {"evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 3},
+    "overrides": {
+        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 3, "task.env.episodeLength": 40,
+    },
 }  # fmt: skip
 MEASURED = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and wide
 
@@ -141,8 +143,9 @@ def assert_alike(folder, alone, without=()):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_any_number_of_workers_in_any_order_ends_as_one_process(tmp_path, alone, threads, count):
-    chance = random.Random(count)
+def test_any_number_of_workers_in_any_order_ends_as_one_process(tmp_path, alone, threads, count, monkeypatch):
+    chance, orders, begin = random.Random(count), [], Threads.begin
+    monkeypatch.setattr(Threads, "begin", lambda pool, worker, own: (orders.append(own), begin(pool, worker, own)))
 
     def late(message):
         time.sleep(0.02 * chance.random())
@@ -152,6 +155,8 @@ def test_any_number_of_workers_in_any_order_ends_as_one_process(tmp_path, alone,
     assert_alike(tmp_path / "run", alone)
     assert result.summary["memory"]["waves"] == count
     assert set(result.results.status) == {"ok", "failed", "failed at load"}
+    for order in [own for own in orders if isinstance(own, Train)]:  # all that a worker without the files needs
+        assert {source.name for source in order.sources} >= {"human", "unshaped", *(name for name, _ in order.keys)}
 
 
 def test_workers_that_die_at_random_change_nothing(tmp_path, alone, threads, caplog):
@@ -222,17 +227,3 @@ def test_a_stopped_run_goes_on_with_other_devices(tmp_path, alone, threads, firs
         config.write_text(config.read_text().replace(f"devices: {first}", "devices: null"))
     assert envcoder_bench.resume(output, devices=then).complete
     assert_alike(output, alone)
-
-
-def test_orders_hold_what_a_worker_without_the_files_needs(tmp_path, threads):
-    seen = []
-    begin = Threads.begin
-    Threads.begin = lambda pool, worker, order: (seen.append(order), begin(pool, worker, order))
-    try:
-        envcoder_bench.evaluate("Cartpole", {"a": CANDIDATES["cosine"]}, output_dir=tmp_path / "run", **settings(2))
-    finally:
-        Threads.begin = begin
-    orders = [order for order in seen if isinstance(order, Train)]
-    assert len(orders) == 2
-    for order in orders:
-        assert {source.name for source in order.sources} >= {"human", "unshaped", *(name for name, _ in order.keys)}

@@ -38,7 +38,7 @@ def compute_reward(progress_buf, pole_angle):
 ITERATIONS = 8
 WORDS = [
     *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS,
-    "checkpoint_minutes=0",
+    "checkpoint_minutes=0", "task.env.episodeLength=40",
 ]  # fmt: skip
 
 
@@ -98,7 +98,7 @@ class Killer(Reporter):
 def test_a_worker_that_is_killed_is_replaced(tmp_path, alone, files, ray, caplog):
     reporter = Killer(signal.SIGKILL, [3])
     words = {"num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "checkpoint_minutes": 0}
-    overrides = [word for word in QUICK[4:]]
+    overrides = [*QUICK[4:], "task.env.episodeLength=40"]
     envcoder_bench.evaluate(
         "Cartpole", files, devices="cpu:2", output_dir=tmp_path / "run", reporter=reporter, overrides=overrides, **words
     )
