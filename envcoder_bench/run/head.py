@@ -13,6 +13,7 @@ from envcoder_bench.run.jobs import AGAIN, FAILED, HALVED, Job, JobQueue
 from envcoder_bench.run.worker import Broken, Check, OutOfMemory, Ready, Said, Train, code_digest
 
 log = logging.getLogger(__name__)
+_facts: set[str] = set()  # what workers of this process' runs have said that is no warning
 
 _PACKAGES = ("python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "numpy")  # that must agree, in run.json
 
@@ -163,9 +164,10 @@ class Head:
             work.dropped(job, lost.reason)
 
     def _say(self, said: Said) -> None:
-        """Say what a worker said, unless another one has said it before."""
-        if said.text not in self._said:
-            self._said.add(said.text)
+        """Say what a worker said, unless another one has said it before: what is no warning, once for all runs."""
+        known = self._said if said.level >= logging.WARNING else _facts
+        if said.text not in known:
+            known.add(said.text)
             log.log(said.level, "%s", said.text)
 
 
