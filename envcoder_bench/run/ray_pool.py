@@ -20,7 +20,7 @@ from envcoder_bench.run.worker import Check, Ready, Setup, Train, Worker
 log = logging.getLogger(__name__)
 
 SILENCE = 60.0  # seconds: a worker that says nothing for so long is given up
-PATIENCE = 300.0  # seconds for the first worker to start
+PATIENCE = 300.0  # seconds without any worker
 LATE = 60.0  # seconds: where one has started, the others are waited for so long
 FAILED_STARTS = 2  # of one device: then it is not tried again
 LEAST = (2, 60)  # version of Ray
@@ -77,7 +77,8 @@ class RayPool(Pool):
         actor = self._ray.remote(Worker).options(max_restarts=0, max_task_retries=0, max_concurrency=3, **resources)
         self._make = lambda index: actor.remote(setup(index, sharers))
         self._slots = [_Slot(index) for index in range(size)]
-        self._last, self._count, self._began = time.monotonic(), 0, time.monotonic()
+        self._count = 0
+        self._last = self._began = self._seen = time.monotonic()  # of the last poll, the beginning, a worker
         self._reason = ""
         for slot in self._slots:
             self._start(slot)
@@ -129,7 +130,9 @@ class RayPool(Pool):
             if slot.ready and slot.silent > SILENCE:
                 found.append((slot.number, Lost(f"it was silent for {SILENCE:.0f} s")))
                 self.discard(slot.number)
-        if not any(slot.ready for slot in self._slots) and now - self._began > PATIENCE:
+        if any(slot.ready for slot in self._slots):
+            self._seen = now
+        if now - self._seen > PATIENCE:
             raise UserError(f"no worker has started within {PATIENCE:.0f} s: is a device of the cluster free?")
         return found
 

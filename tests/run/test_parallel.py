@@ -221,6 +221,12 @@ def test_a_stopped_run_goes_on_with_other_devices(tmp_path, alone, threads, firs
     assert not stopped.complete
     saved = RunFolder(output).load_checkpoint()
     begun = sum(map(len, saved.waves_begun))
+    for job in saved.jobs[:1]:
+        whole = job.file.read_bytes()
+        job.file.write_bytes(whole[:-100])
+        with pytest.raises(envcoder_bench.UserError, match=f"{job.file} is damaged .* trains its candidates from the"):
+            envcoder_bench.resume(output, devices=then)
+        job.file.write_bytes(whole)
     assert begun + len(saved.done) >= 10  # nothing is trained again
     if then is None:
         config = output / "config.yaml"
