@@ -142,6 +142,16 @@ def add_where(group: Any) -> None:
     """Add the flags for simulator, device and memory."""
     group.add_argument("--sim", choices=("auto", "mujoco_cpu", "mujoco_warp"), help="simulator (default: auto)")
     group.add_argument("--device", metavar="auto|cpu|cuda:N", help="torch device (default: auto)")
+    group.add_argument(
+        "--devices",
+        metavar="all|0,1|cpu:N",
+        help="several devices at a time: all GPUs of this machine, some, or N workers on its CPU: docs/scale.md",
+    )
+    group.add_argument(
+        "--ray",
+        metavar="auto|HOST:PORT",
+        help="a running Ray cluster, whose GPUs train (with --devices cpu:N: its CPUs)",
+    )
     group.add_argument("--gpu_id", type=int, metavar="N", help="short for --device cuda:N")
     group.add_argument(
         "--max_memory",
@@ -180,6 +190,9 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
     """Return the values of the flags above as keys of cfg/config.yaml; None for flags that were not given."""
     if args.gpu_id is not None and args.device not in (None, "auto"):
         raise UserError("--gpu_id and --device both choose the device: give one of them")
+    single = "--device" if args.device is not None else "--gpu_id" if args.gpu_id is not None else ""
+    if single and (args.devices is not None or args.ray is not None):
+        raise UserError(f"{single} chooses one device, and --devices or --ray several: give one of them")
     files: dict[str, object] = {}
     if args.task_config is not None or args.train_config is not None:
         from envcoder_bench.run.isaac_yaml import file_overrides  # here, because --help does not need it
@@ -198,8 +211,15 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
         "seed": args.seed,
         "max_memory": None if args.max_memory is None else quoted(args.max_memory),
         "sim": args.sim,
+        "devices": None if args.devices is None else quoted(args.devices),
+        "ray": None if args.ray is None else quoted(args.ray),
         "device": args.device if args.gpu_id is None else f"cuda:{args.gpu_id}",
     }
+
+
+def given_flags(words: Sequence[str]) -> list[str]:
+    """The flags among the words of a command line."""
+    return [word.split("=")[0] for word in words if word.startswith("--")]
 
 
 def as_words(values: dict[str, object]) -> list[str]:

@@ -56,6 +56,14 @@ class Console(Reporter):
         self._progress = Progress(iterations, iteration, wave=number, waves=waves)
         self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in _stop_signals()}
 
+    def devices_began(self, devices: int, waves: int, iteration: int, iterations: int) -> None:
+        self.wave_began(1, 1, iteration, iterations)
+
+    def devices_at_work(self, devices: int, done: int, waves: int) -> None:
+        assert self._progress is not None
+        words = f"{devices} device{'s' * (devices != 1)}"
+        self._progress.place(f"{words}, {done} of {waves} waves done, iteration")
+
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
         assert self._progress is not None
         self._progress.update(iteration, env_steps, best)

@@ -22,6 +22,7 @@ from envcoder_bench.command_line import (
     as_words,
     command,
     common_overrides,
+    given_flags,
     listed,
     take_config,
 )
@@ -47,6 +48,10 @@ examples:
   COMMAND --task Anymal --check
   # describe a task: the keys of state_dict, the functions that candidates may define, and the fitness
   COMMAND --task Ant --describe
+  # two GPUs of this machine at a time; the GPUs of a running Ray cluster; four workers on the CPU
+  COMMAND --task Anymal --devices 0,1
+  COMMAND --task Anymal --ray auto
+  COMMAND --task Cartpole --devices cpu:4
   # resume a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
 
@@ -120,7 +125,9 @@ def build_parser() -> Parser:
         help="profile the run: some early iterations are measured, two are traced; the results are the same",
     )
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")
-    where.add_argument("--resume", metavar="DIR", help="resume the run in DIR; takes no other flag")
+    where.add_argument(
+        "--resume", metavar="DIR", help="resume the run in DIR; takes no other flag, but --devices and --ray"
+    )
     return parser
 
 
@@ -175,8 +182,10 @@ def _main(words: list[str]) -> int:
         with user_input():
             refuse_taken(Path(args.output_dir))  # before the imports, which take seconds
     if args.resume:
-        if len(words) > (1 if words[0].startswith("--resume=") else 2):
-            raise UserError("--resume takes no other flag: the run's config.yaml says how it goes on")
+        if set(given_flags(words)) - {"--resume", "--devices", "--ray"} or args.overrides:
+            raise UserError(
+                "--resume takes no other flag but --devices and --ray: config.yaml says how the run goes on"
+            )
     elif not args.task:
         raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
     else:
@@ -194,7 +203,8 @@ def _main(words: list[str]) -> int:
     console = Console(names_folder=not args.resume, one_process_a_wave=True)
     with resumable():
         if args.resume:
-            return finish(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop))
+            where = {"devices": args.devices, "ray": args.ray}
+            return finish(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where))
         result = evaluate.evaluate(
             args.task,
             args.candidates,

@@ -12,7 +12,7 @@ from helpers import QUICK, results, run, write_candidates
 from envcoder_bench import eval_shapers
 from envcoder_bench.core.shell import invocation, resume_command
 from envcoder_bench.eval_shapers import main
-from envcoder_bench.run import training
+from envcoder_bench.run import session
 
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
@@ -105,7 +105,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
         ("--resume {damaged}", "the run is damaged"),
         ("--resume {empty}", "there is no run here (no config.yaml)"),
-        ("--resume {empty} --seeds 3", "--resume takes no other flag"),
+        ("--resume {empty} --seeds 3", "--resume takes no other flag but --devices and --ray"),
     ],
 )
 def test_bad_input(words, message, tmp_path, capsys, monkeypatch):
@@ -205,7 +205,7 @@ def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypa
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(session, "GroupedVecTask", interrupted)
     (path,) = write_candidates(tmp_path / "files", {"a": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
     output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", path, *size, expect=130)

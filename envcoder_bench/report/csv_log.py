@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Collection, Sequence, TypeVar
+from typing import IO, Collection, Mapping, Sequence, TypeVar
 
 from envcoder_bench.core.files import naming, write_atomic
 
@@ -37,7 +37,7 @@ class CsvLog:
     def resume(
         cls: type[Log],
         path: str | Path,
-        iteration: int,
+        iteration: int | Mapping[tuple[str, int], int],
         whole: Collection[tuple[str, int]] = (),
         rows: int | None = None,
     ) -> Log:
@@ -46,6 +46,7 @@ class CsvLog:
         A file that is missing or empty begins anew.
 
         Args:
+            iteration: of all candidates and seeds, or of each; of one that is not named every row is dropped.
             whole: candidates and seeds that trained to their end before the others began: all of their rows stay.
             rows: how many there were when ``iteration`` was saved, to count those that are lost; None: not known.
 
@@ -60,13 +61,37 @@ class CsvLog:
         kept = []
         for row in found:
             place = cls._place(row)
-            if place is not None and (place[0] <= iteration or place[1:] in whole):
+            if place is None:
+                continue
+            last = iteration.get(place[1:], 0) if isinstance(iteration, Mapping) else iteration
+            if place[0] <= last or place[1:] in whole:
                 kept.append(row)
         write_atomic(path, b"".join([own, *kept]))
         log = cls.__new__(cls)
         log._open(path, len(kept))
         log.lost = 0 if rows is None else max(0, rows - len(kept))
         return log
+
+    @classmethod
+    def collect(cls: type[Log]) -> Log:
+        """Keep rows in memory, until ``take`` hands them over to be appended to a file elsewhere."""
+        log = cls.__new__(cls)
+        log.rows, log.lost, log._path = 0, 0, cls.__name__
+        log._file = io.StringIO(newline="")
+        return log
+
+    def take(self) -> tuple[str, int]:
+        """The rows since the last time, as text and counted; of a log that ``collect`` made."""
+        assert isinstance(self._file, io.StringIO)
+        text, rows = self._file.getvalue(), self.rows
+        self.rows, self._file = 0, io.StringIO(newline="")
+        return text, rows
+
+    def append(self, text: str, rows: int) -> None:
+        """Add rows that ``take`` gave, on disk after the next ``flush``."""
+        with naming(self._path):
+            self._file.write(text)
+        self.rows += rows
 
     @classmethod
     def _header(cls) -> str:
@@ -84,7 +109,7 @@ class CsvLog:
 
     def _open(self, path: str | Path, rows: int) -> None:
         self.rows, self.lost, self._path = rows, 0, path
-        self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  stays open until close()
+        self._file: IO[str] = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  until close()
 
     def write(self, iteration: int, env_steps: int, candidate: str, seed: int, cells: Sequence[str]) -> None:
         """Add a row, on disk after the next ``flush``; ``cells`` are those after KEYS."""
@@ -102,10 +127,20 @@ class CsvLog:
             self._file.close()
 
 
-def sort_rows(path: str | Path) -> None:
-    """Bring rows of groups that trained one after the other into the order that those of one training have."""
+def sort_rows(path: str | Path, candidates: Sequence[str] = ()) -> None:
+    """Bring rows of groups that trained apart into the order of one training: iteration, candidate, seed.
+
+    Rows of other than the ``candidates``, which are in their order, come last and keep theirs.
+    """
     header, *rows = _lines(path)
-    write_atomic(path, b"".join([header, *sorted(rows, key=_iteration)]))  # a stable sort: groups keep their order
+    order = {one_line(name): k for k, name in enumerate(candidates)}
+
+    def place(row: bytes) -> tuple[int, int, int]:
+        cells = next(csv.reader([row.decode("utf-8")]))
+        known = cells[2] in order
+        return int(cells[0]), order.get(cells[2], len(order)), int(cells[3]) if known else 0
+
+    write_atomic(path, b"".join([header, *sorted(rows, key=place)]))  # a stable sort: components keep their order
 
 
 def line(cells: Sequence[str]) -> str:
@@ -118,10 +153,6 @@ def line(cells: Sequence[str]) -> str:
 def one_line(name: str) -> str:
     """A name without line ends, which would break rows."""
     return " ".join(name.split())
-
-
-def _iteration(row: bytes) -> int:
-    return int(row.split(b",", 1)[0])
 
 
 def _lines(path: str | Path) -> list[bytes]:

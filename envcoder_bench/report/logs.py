@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Collection, Mapping
+from typing import Any, Collection, Mapping
 
 from envcoder_bench.report.csv_log import CsvLog
 from envcoder_bench.report.curves import ComponentLog, CurveLog, split_wide
@@ -14,6 +14,43 @@ from envcoder_bench.report.tensorboard import TensorboardLog
 CURVES, COMPONENTS, POINTS, TENSORBOARD = "curves.csv", "components.csv", "points.csv", "tensorboard"
 
 
+@dataclass
+class Rows:
+    """What was logged in another process, on its way to the files.
+
+    Attributes:
+        texts, counts: rows of each file, and how many they are.
+        scalars: arguments of ``TensorboardLog.add``.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    scalars: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def extend(self, later: Rows) -> None:
+        """Add what was logged later."""
+        for name, text in later.texts.items():
+            self.texts[name] = self.texts.get(name, "") + text
+            self.counts[name] = self.counts.get(name, 0) + later.counts[name]
+        self.scalars += later.scalars
+
+
+class CollectedScalars:
+    """Stands for TensorBoard's log where there is no folder."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def add(self, *scalars: Any) -> None:
+        self.calls.append(scalars)
+
+    def flush(self) -> None:
+        """Nothing is written here."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 @dataclass(frozen=True)
 class RunLogs:
     """The logs of a run: curves.csv, components.csv, points.csv and TensorBoard's."""
@@ -21,7 +58,7 @@ class RunLogs:
     curves: CurveLog
     components: ComponentLog
     points: PointLog
-    tensorboard: TensorboardLog
+    tensorboard: TensorboardLog | CollectedScalars
 
     @classmethod
     def begin(cls, folder: Path) -> RunLogs:
@@ -31,9 +68,13 @@ class RunLogs:
 
     @classmethod
     def resume(
-        cls, folder: Path, iteration: int, whole: Collection[tuple[str, int]], rows: Mapping[str, int]
+        cls,
+        folder: Path,
+        iteration: int | Mapping[tuple[str, int], int],
+        whole: Collection[tuple[str, int]],
+        rows: Mapping[str, int],
     ) -> RunLogs:
-        """Go on after ``iteration``; ``whole`` and ``rows``, for each file, are those of ``CsvLog.resume``.
+        """Go on after ``iteration``; it, ``whole`` and ``rows``, for each file, are those of ``CsvLog.resume``.
 
         Raises:
             ValueError: a file is not what it should be.
@@ -45,6 +86,29 @@ class RunLogs:
             PointLog.resume(folder / POINTS, iteration, whole, rows.get(POINTS)),
             TensorboardLog(folder / TENSORBOARD),
         )
+
+    @classmethod
+    def collect(cls) -> RunLogs:
+        """Keep what is logged in memory, until ``take`` hands it over."""
+        return cls(CurveLog.collect(), ComponentLog.collect(), PointLog.collect(), CollectedScalars())
+
+    def take(self) -> Rows:
+        """What was logged since the last time; of logs that ``collect`` made."""
+        assert isinstance(self.tensorboard, CollectedScalars)
+        taken = {name: log.take() for name, log in self._files.items()}
+        scalars, self.tensorboard.calls = self.tensorboard.calls, []
+        texts = {name: text for name, (text, _) in taken.items()}
+        return Rows(texts, {name: count for name, (_, count) in taken.items()}, scalars)
+
+    def append(self, rows: Rows) -> None:
+        """Add what another process logged, on disk when this returns."""
+        for name, text in rows.texts.items():
+            log = self._files[name]
+            log.append(text, rows.counts[name])
+            log.flush()
+        for scalars in rows.scalars:
+            self.tensorboard.add(*scalars)
+        self.tensorboard.flush()
 
     @property
     def _files(self) -> dict[str, CsvLog]:

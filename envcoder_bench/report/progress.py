@@ -48,7 +48,7 @@ class Progress:
         self._interval = LINE_SECONDS
         if self._stream.isatty():
             self._interval = BAR_SECONDS
-            layout = f"{self._place} {{n_fmt}}/{{total_fmt}} |{{bar:{BAR_WIDTH}}}| {{desc}}"
+            layout = _layout(self._place)
             self._bar = tqdm(total=total, initial=initial, file=self._stream, bar_format=layout, dynamic_ncols=True)
         self._next = clock() + self._interval
 
@@ -65,6 +65,12 @@ class Progress:
             self._seen = (now, iteration, env_steps)
         if now >= self._next or iteration >= self._total:
             self._show(now)
+
+    def place(self, text: str) -> None:
+        """Say this in front of the iteration."""
+        self._place = text
+        if self._bar is not None:
+            self._bar.bar_format = _layout(text)
 
     def write(self, message: str) -> None:
         """Print a message on lines of its own, above the bar."""
@@ -117,6 +123,10 @@ class Progress:
             name, fitness = self._best
             parts.append(f"best {fixed(fitness, 3)} {shorten(name, name_width)}")
         return parts
+
+
+def _layout(place: str) -> str:
+    return f"{place} {{n_fmt}}/{{total_fmt}} |{{bar:{BAR_WIDTH}}}| {{desc}}"
 
 
 def si(value: float) -> str:

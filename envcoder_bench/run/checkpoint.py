@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Tuple
+from typing import Any, Iterator, Tuple
 
 import torch
 
@@ -23,6 +24,21 @@ GroupKey = Tuple[str, int]  # a candidate's name and a seed
 
 
 @dataclass
+class SavedJob:
+    """A wave that one of several devices had in training; its state is in ``file``.
+
+    Attributes:
+        groups, iteration: candidate and seed of every group, and how many iterations are done.
+        rows: how many rows of it each log file has.
+    """
+
+    groups: list[GroupKey]
+    iteration: int
+    rows: dict[str, int]
+    file: Path
+
+
+@dataclass
 class Checkpoint:
     """The state of a run: the results of finished waves, and the state of the wave in training.
 
@@ -32,7 +48,8 @@ class Checkpoint:
         needed, peak: estimated memory of the largest wave, and the largest measured memory, in bytes.
         groups, training: candidate and seed of every group of the wave in training, and the session's state; empty and
             None between waves.
-        rows: number of rows of each log file.
+        rows: number of rows of each log file, without those of ``jobs``.
+        jobs: waves that several devices had in training, each in a file of its own.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -43,6 +60,7 @@ class Checkpoint:
     groups: list[GroupKey] = field(default_factory=list)
     training: dict[str, Any] | None = None
     rows: dict[str, int] = field(default_factory=dict)
+    jobs: list[SavedJob] = field(default_factory=list)
 
     @property
     def done(self) -> set[GroupKey]:
@@ -51,23 +69,51 @@ class Checkpoint:
     @property
     def begun(self) -> bool:
         """Whether any training is saved."""
-        return bool(self.waves or self.training)
+        return bool(self.waves or self.training or self.jobs)
+
+    @property
+    def waves_begun(self) -> list[list[GroupKey]]:
+        """The groups of every wave that was in training."""
+        return [self.groups] * bool(self.groups) + [job.groups for job in self.jobs]
+
+    @property
+    def all_rows(self) -> dict[str, int]:
+        """The number of rows of each log file."""
+        total = dict(self.rows)
+        for job in self.jobs:
+            for name, count in job.rows.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    def iterations(self) -> int | dict[GroupKey, int]:
+        """The iteration from which training is resumed: of the one wave, or of each group of several."""
+        own = self.training["iteration"] if self.training else 0
+        if not self.jobs:
+            return own
+        begun = {key: own for key in self.groups}
+        begun.update({key: job.iteration for job in self.jobs for key in job.groups})
+        return begun
 
 
 class _NotACheckpoint(Exception):
     """The file can be read but is not a checkpoint."""
 
 
-def save_state(path: Path, state: Any) -> None:
-    """``torch.save``, atomically: if the process is killed, the old file is unchanged."""
+def packed(state: Any) -> bytes:
+    """Return what ``torch.save`` writes."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    write_atomic(path, buffer.getvalue())
+    return buffer.getvalue()
+
+
+def save_state(path: Path, state: Any) -> None:
+    """``torch.save``, atomically: if the process is killed, the old file is unchanged."""
+    write_atomic(path, packed(state))
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint as plain data, which ``torch.load(path, weights_only=True)`` reads."""
-    fields = {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__}
+    fields = {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__ if name != "jobs"}
     save_state(path, {"format": FORMAT, **fields, "results": [asdict(result) for result in checkpoint.results]})
 
 
@@ -77,15 +123,56 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises:
         UserError: it is truncated, not a checkpoint, or of a newer format.
     """
-    try:
-        state = _load(path)
-        if not isinstance(state, dict) or not isinstance(state.get("format"), int):
-            raise _NotACheckpoint("it is not a checkpoint of a run")
-        number = state.pop("format")
-        refuse_newer(number, path)
+    with _readable(path, "trains all candidates from the beginning"):
+        number, state = _content(path, path)
         if number < 3 and state["training"] is not None:
             state["training"] = _without_agent(state["training"])
         return Checkpoint(**{**state, "results": [Result(**row) for row in state["results"]]})
+
+
+def pack_job(groups: list[GroupKey], training: dict[str, Any], rows: dict[str, int]) -> bytes:
+    """The file of a SavedJob, with the state of its session."""
+    return packed({"format": FORMAT, "groups": groups, "training": training, "rows": rows})
+
+
+def load_job(path: Path, content: bytes | None = None) -> tuple[SavedJob, dict[str, Any]]:
+    """Read what ``pack_job`` made: the job, and the state of its session.
+
+    Args:
+        path: of the file; where its ``content`` is given, another machine has it.
+
+    Raises:
+        UserError: as ``load_checkpoint``.
+    """
+    with _readable(path, "trains its candidates from the beginning"):
+        _, state = _content(path if content is None else io.BytesIO(content), path)
+        training = state["training"]
+        groups = [(str(name), int(seed)) for name, seed in state["groups"]]
+        return SavedJob(groups, training["iteration"], dict(state["rows"]), path), training
+
+
+def load_jobs(folder: Path, checkpoint: Checkpoint) -> list[SavedJob]:
+    """The jobs of a folder, without those that ``checkpoint`` has got beyond."""
+    newer = checkpoint.done.union(checkpoint.groups)
+    jobs = [load_job(path)[0] for path in sorted(folder.glob("*.pth"))]
+    return [job for job in jobs if not newer.intersection(job.groups)]
+
+
+def _content(file: Path | io.BytesIO, path: Path) -> tuple[int, dict[str, Any]]:
+    """The number of a file's format, and what it holds."""
+    state = _load(file)
+    if not isinstance(state, dict) or not isinstance(state.get("format"), int):
+        raise _NotACheckpoint("it is not a checkpoint of a run")
+    number = state.pop("format")
+    refuse_newer(number, path)
+    return number, state
+
+
+@contextlib.contextmanager
+def _readable(path: Path, otherwise: str) -> Iterator[None]:
+    """Raise UserError where reading fails; ``otherwise`` is what --resume does without the file."""
+    try:
+        yield
     except (UserError, MemoryError):
         raise
     except PermissionError as error:
@@ -93,8 +180,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     except Exception as error:  # a damaged file can make torch and pickle raise anything
         reason = error if isinstance(error, _NotACheckpoint) else "it is truncated, or not a checkpoint"
         raise UserError(
-            f"{path} is damaged ({reason}): restore it from a copy; or delete it, and --resume trains all candidates"
-            " from the beginning"
+            f"{path} is damaged ({reason}): restore it from a copy; or delete it, and --resume {otherwise}"
         ) from error
 
 
@@ -114,17 +200,19 @@ def _without_agent(training: dict[str, Any]) -> dict[str, Any]:
     return {**others, "trainer": agent, "obs": agent["obs"], "env": agent["env_state"]}
 
 
-def _load(path: Path) -> Any:
-    if not path.stat().st_size:
+def _load(file: Path | io.BytesIO) -> Any:
+    if isinstance(file, Path) and not file.stat().st_size:
         raise _NotACheckpoint("it is empty")
-    with zipfile.ZipFile(path) as parts:  # torch.load does not compare the checksums that torch.save writes
+    with zipfile.ZipFile(file) as parts:  # torch.load does not compare the checksums that torch.save writes
         changed = parts.testzip()
     if changed is not None:
         raise _NotACheckpoint(f"the checksum of {changed} is wrong")
+    if not isinstance(file, Path):
+        file.seek(0)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        old = torch.load(path, map_location="cpu", weights_only=False, pickle_module=_format_1)
+        old = torch.load(file, map_location="cpu", weights_only=False, pickle_module=_format_1)
         return _from_format_1(old) if isinstance(old, _OldCheckpoint) else None
 
 

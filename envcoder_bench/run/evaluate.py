@@ -14,20 +14,20 @@ from envcoder_bench.core.errors import DiskError, Stopped, UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.run import results
+from envcoder_bench.run import parallel, results
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.config_checks import check_task, check_training, check_values, share_out
+from envcoder_bench.run.devices import asked_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.inputs import Candidates, override_words, read_candidates, run_config
+from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.run.run_result import RunResult, finished
 from envcoder_bench.run.training import ALONE, Training
 from envcoder_bench.shaping.contract import none_asked
-from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import get_spec
 
@@ -74,18 +74,36 @@ def evaluate(
         refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
-    with run_log() as messages, settings_kept():
+    # the stack holds the workers, where there are several devices
+    with run_log() as messages, settings_kept(), contextlib.ExitStack() as several:
         with _stoppable(None), ALONE:
-            cfg, sources, fitness, saved, plan = _ready(task, words, candidates, candidate_idx, num_envs)
-            folder = RunFolder.create((given or stamped_folder("runs", name)).absolute(), cfg, sources, fitness)
+            cfg, sources, fitness = _asked(task, words, candidates, candidate_idx, num_envs)
+            head = _workers(several, cfg, fitness, len(sources) * cfg.seeds)
+            planner = _planner(cfg, head)
+            planner.refuse_too_large()
+            saved = Checkpoint()
+            plan = _prepare(cfg, sources, fitness, planner, saved, head)
+            names = None if head is None else parallel.machines(head)
+            path = (given or stamped_folder("runs", name)).absolute()
+            folder = RunFolder.create(path, cfg, sources, fitness, names)
         messages.open(folder.path)
         with _at_work(folder), folder.locked():
             reporter.run_began(folder.path)
-            return Training(folder, cfg, sources, saved, reporter, stop).see_through(plan)
+            return _training(head, folder, cfg, sources, saved, reporter, stop).see_through(plan)
 
 
-def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRequest | None = None) -> RunResult:
-    """Resume the run in a folder, or read the result of a complete one. See ``evaluate``."""
+def resume(
+    folder: str | Path,
+    *,
+    reporter: Reporter | None = None,
+    stop: StopRequest | None = None,
+    devices: str | None = None,
+    ray: str | None = None,
+) -> RunResult:
+    """Resume the run in a folder, or read the result of a complete one. See ``evaluate``.
+
+    ``devices`` or ``ray`` replace both keys of the run's config.
+    """
     run = RunFolder.open(Path(folder))
     cfg, sources = run.read()
     cfg = with_defaults(cfg)
@@ -93,37 +111,74 @@ def resume(folder: str | Path, *, reporter: Reporter | None = None, stop: StopRe
         result = finished(run, cfg)
         _say_notes(run)
         return result
+    if devices is not None or ray is not None:
+        cfg.devices, cfg.ray = devices, ray
     _find_task(run, cfg)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), _at_work(run), run.locked():
         messages.open(run.path)
-        with ALONE:
+        with contextlib.ExitStack() as several:
+            return _go_on(several, run, cfg, sources, reporter, stop)
+
+
+def _go_on(
+    several: contextlib.ExitStack,
+    run: RunFolder,
+    cfg: DictConfig,
+    sources: list[CandidateSource],
+    reporter: Reporter,
+    stop: StopRequest,
+) -> RunResult:
+    """Resume a run; its workers are ended with ``several``."""
+    with ALONE:
+        with user_input():
+            pick_device(cfg)  # the machine may be another one
+        _say_notes(run)
+        _use_one_torch_thread(cfg)
+        saved = run.load_checkpoint() or Checkpoint()
+        fitness = run.read_fitness(cfg)
+        try:  # the config of a run of format 1 may have been changed
             with user_input():
-                pick_simulator(cfg.sim, cfg.device)  # the machine may be another one
-            _say_notes(run)
-            _use_one_torch_thread(cfg)
-            saved = run.load_checkpoint() or Checkpoint()
-            try:  # the config of a run of format 1 may have been changed
-                with user_input():
-                    check_values(cfg)
-                    check_task(cfg)
-                    check_training(cfg)
-                    planner = MemoryPlanner(cfg)
-            except UserError as error:
-                raise UserError(f"{run.config}: {error}") from error
-            plan = _prepare(cfg, sources, run.read_fitness(cfg), planner, saved)
-        reporter.run_began(run.path)
-        return Training(run, cfg, sources, saved, reporter, stop, resumed=True).see_through(plan)
+                check_values(cfg)
+                check_task(cfg)
+                check_training(cfg)
+                left = (len(sources) * cfg.seeds - len(saved.done)) or 1
+                head = _workers(several, cfg, fitness, left)
+                planner = _planner(cfg, head)
+        except UserError as error:
+            raise UserError(f"{run.config}: {error}") from error
+        plan = _prepare(cfg, sources, fitness, planner, saved, head)
+    reporter.run_began(run.path)
+    return _training(head, run, cfg, sources, saved, reporter, stop, resumed=True).see_through(plan)
 
 
-def _ready(
+def _workers(
+    several: contextlib.ExitStack, cfg: DictConfig, fitness: CandidateSource | None, groups: int
+) -> parallel.Head | None:
+    """The workers of a run on several devices, until ``several`` is closed; None: it trains in this process."""
+    devices = asked_devices(cfg)
+    return None if devices is None else several.enter_context(parallel.workers(cfg, devices, fitness, groups))
+
+
+def _planner(cfg: DictConfig, head: parallel.Head | None) -> MemoryPlanner:
+    with user_input():  # the task's YAML is read here
+        return MemoryPlanner(cfg) if head is None else parallel.smallest_planner(head)
+
+
+def _training(head: parallel.Head | None, *run: Any, resumed: bool = False) -> Training:
+    if head is None:
+        return Training(*run, resumed=resumed)
+    return parallel.ParallelTraining(*run, resumed=resumed, head=head)
+
+
+def _asked(
     task: str,
     overrides: Sequence[str],
     candidates: Candidates,
     candidate_idx: str | Sequence[int] | None,
     num_envs: int | None,
-) -> tuple[DictConfig, list[CandidateSource], CandidateSource | None, Checkpoint, Plan]:
-    """Prepare a run before anything is written."""
+) -> tuple[DictConfig, list[CandidateSource], CandidateSource | None]:
+    """Read and check the inputs of a run, before anything is written."""
     cfg = run_config(task, overrides)
     sources = read_candidates(cfg.task.name, candidates, candidate_idx)
     if cfg.baselines:
@@ -132,12 +187,7 @@ def _ready(
         cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
     check_training(cfg)
     _use_one_torch_thread(cfg)
-    with user_input():  # the task's YAML is read here
-        planner = MemoryPlanner(cfg)
-    planner.refuse_too_large()
-    saved = Checkpoint()
-    fitness = read_fitness(cfg)
-    return cfg, sources, fitness, saved, _prepare(cfg, sources, fitness, planner, saved)
+    return cfg, sources, read_fitness(cfg)
 
 
 def _find_task(folder: RunFolder, cfg: DictConfig) -> None:
@@ -159,14 +209,19 @@ def _prepare(
     fitness: CandidateSource | None,
     planner: MemoryPlanner,
     saved: Checkpoint,
+    head: parallel.Head | None,
 ) -> Plan:
-    """Load the candidates that are not done, and plan their waves: the interrupted one unchanged, the others anew.
+    """Load the candidates that are not done, and plan their waves: interrupted ones unchanged, the others anew.
 
     Candidates that cannot be evaluated are added to the saved results.
     """
     done = saved.done
     left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in results.seeds(cfg))]
-    groups, failed = prepare(cfg, left, fitness, planner.take_probe())
+    groups: Sequence[Any]
+    if head is None:
+        groups, failed = prepare(cfg, left, fitness, planner.take_probe())
+    else:
+        groups, failed = parallel.check(head, cfg, left)
     skipped = [name for name, error in failed.items() if none_asked(error)]
     own = [source.name for source in sources if source.name not in BASELINES]
     if skipped and set(own) <= set(skipped):
@@ -178,16 +233,19 @@ def _prepare(
         if name not in skipped:
             log.warning("candidate %s cannot be evaluated: %s", name, error)
         error.__traceback__ = error.__cause__ = error.__context__ = None  # frames keep tensors alive
-    release(cfg.device)
+    if head is None:
+        release(cfg.device)
     saved.results += [row for row in results.not_trained(cfg, failed) if (row.candidate, row.seed) not in done]
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
-    interrupted = [group for group in groups if (group.name, group.seed) in saved.groups]
-    if len(interrupted) < len(saved.groups):
-        lost = sorted({name for name, _ in saved.groups} & set(failed))
+    known = {(group.name, group.seed): group for group in groups}
+    interrupted = [[known[key] for key in wave if key in known] for wave in saved.waves_begun]
+    if sum(map(len, interrupted)) < sum(map(len, saved.waves_begun)):
+        lost = sorted({name for wave in saved.waves_begun for name, _ in wave} & set(failed))
         raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
-    begun = done.union(saved.groups)
-    return planner.plan([group for group in groups if (group.name, group.seed) not in begun], interrupted)
+    begun = done.union(*saved.waves_begun)
+    devices = 1 if head is None else len(head.ready)
+    return planner.plan([known[key] for key in known if key not in begun], interrupted, devices)
 
 
 @contextlib.contextmanager

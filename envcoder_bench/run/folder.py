@@ -16,6 +16,7 @@
     candidates/<name>/   source.py, policy.pth (in rl_games' format)
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
+    jobs/                likewise, with several devices: a checkpoint for each wave in training
     .lock                held by the process that executes the run
 """
 
@@ -73,15 +74,23 @@ class RunFolder:
         self.fitness = path / "fitness.py"
         self.tensorboard = path / TENSORBOARD
         self.checkpoint = path / "checkpoint.pth"
+        self.jobs = path / "jobs"
         self.profile = path / "profile"
         self.notes: list[str] = []
         self.provenance: Provenance | None = None
 
     @classmethod
     def create(
-        cls, path: Path, cfg: DictConfig, sources: list[CandidateSource], fitness: CandidateSource | None = None
+        cls,
+        path: Path,
+        cfg: DictConfig,
+        sources: list[CandidateSource],
+        fitness: CandidateSource | None = None,
+        machines: str | None = None,
     ) -> RunFolder:
         """Create the folder with the config and copies of all candidates and of the fitness file.
+
+        ``machines`` names the devices, where there are several.
 
         Raises:
             UserError: the path is a file or a folder that is not empty, or cannot be written.
@@ -101,7 +110,7 @@ class RunFolder:
                 write_atomic(file, text)
             config = OmegaConf.to_yaml({**cfg, "candidates": listed})
             digests = {file.relative_to(path).as_posix(): _digest(text) for file, text in texts.items()}
-            folder.provenance = Provenance.new(config, cfg.device, digests)
+            folder.provenance = Provenance.new(config, cfg.device, digests, machines)
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
         except BaseException as error:
@@ -242,11 +251,11 @@ class RunFolder:
     def _damaged(self, what: str) -> UserError:
         return UserError(f"--resume {self.path}: the run is damaged: {what}; restore a copy, or begin a new run")
 
-    def note_software(self, device: str) -> str:
+    def note_software(self, device: str, machines: str | None = None) -> str:
         """Record the software and device of a resumed run; return a warning if they differ from before, else ""."""
         if self.provenance is None:
             self.provenance = Provenance(None, [], self.config.read_text("utf-8"))
-        different = self.provenance.resumed(device)
+        different = self.provenance.resumed(device, machines)
         if different:
             self.provenance.write(self.run)
         return different and f"{different}: the results may not be bitwise those of an uninterrupted run"
@@ -267,7 +276,14 @@ class RunFolder:
         Raises:
             UserError: it is damaged, or has a newer format.
         """
-        return checkpoint.load_checkpoint(self.checkpoint) if self.checkpoint.exists() else None
+        there = self.checkpoint.exists()
+        saved = checkpoint.load_checkpoint(self.checkpoint) if there else Checkpoint()
+        saved.jobs = checkpoint.load_jobs(self.jobs, saved)
+        return saved if there or saved.jobs else None
+
+    def job(self, name: str) -> Path:
+        """The checkpoint of a wave in training on one of several devices."""
+        return self.jobs / f"{name}.pth"
 
 
 def _digest(text: bytes) -> str:

@@ -35,5 +35,11 @@ class Reporter:
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
         """An iteration is done; ``env_steps`` are those of the wave, ``best`` a candidate and its last fitness."""
 
+    def devices_began(self, devices: int, waves: int, iteration: int, iterations: int) -> None:
+        """In place of ``wave_began``: several devices train ``waves`` at a time; iterations are those of all waves."""
+
+    def devices_at_work(self, devices: int, done: int, waves: int) -> None:
+        """So many devices are at work, and so many of the ``waves`` are ``done``."""
+
     def wave_ended(self) -> None:
         """The wave has ended or was stopped."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from dataclasses import dataclass
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence, Union
 
 import psutil  # rl_games' own dependency
 import torch
@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.prepare import Group, build_probe
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.trainers.base import Widths
+from envcoder_bench.trainers.base import MemoryEstimate, Widths
 from envcoder_bench.trainers.registry import trainer_class
 
 USABLE = 0.9  # usable share of the free memory: allocators round up, and other programs run too
@@ -33,6 +33,17 @@ def parse_size(size: object) -> int:
     return int(float(match.group(1)) * _UNITS[match.group(2)])
 
 
+class GroupFacts(NamedTuple):
+    """What the plan needs to know of a group that another process has checked; ``widths`` as of Group."""
+
+    name: str
+    seed: int
+    widths: Widths
+
+
+Planned = Union[Group, GroupFacts]
+
+
 @dataclass(frozen=True)
 class Plan:
     """The division of a run's groups into waves.
@@ -45,7 +56,7 @@ class Plan:
         wide: a line for each candidate whose width increases the memory of the others much.
     """
 
-    waves: list[list[Group]]
+    waves: list[list[Any]]
     needed: int
     at_once: int
     available: int
@@ -68,19 +79,32 @@ class MemoryPlanner:
         available: bytes that the run may use: ``max_memory``, and no more than is free.
     """
 
-    def __init__(self, cfg: DictConfig) -> None:
+    def __init__(self, cfg: DictConfig, sharers: int = 1) -> None:
+        """Measure; ``sharers`` processes like this one share what is free."""
         self._cfg = cfg
         self._probe: Task | None = build_probe(cfg)
         task = self._probe
         self._simulation = task.bytes_per_env
         self._state = sum(x[0].numel() * x.element_size() for x in (*task.state.values(), *task.default_state.values()))
         self._dofs = task.num_dofs
+        self._trainer = self._estimate()
+        self._program = int(PROGRAM["cpu" if cfg.device == "cpu" else "cuda"])
+        free = self._program + int(USABLE * free_bytes(cfg.device) / sharers)
+        self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
+
+    def _estimate(self) -> MemoryEstimate:
+        cfg = self._cfg
         params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
         device = torch.device(cfg.device)
-        self._trainer = trainer_class(params).memory(params, cfg.num_envs_per_candidate, cfg.seeds, device)
-        self._program = int(PROGRAM["cpu" if cfg.device == "cpu" else "cuda"])
-        free = self._program + int(USABLE * free_bytes(cfg.device))
-        self.available = free if cfg.get("max_memory") is None else min(free, parse_size(cfg.max_memory))
+        return trainer_class(params).memory(params, cfg.num_envs_per_candidate, cfg.seeds, device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a process on another machine needs to plan for this device: all but the simulation."""
+        return {**vars(self), "_trainer": None, "_probe": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._trainer = self._estimate()
 
     def take_probe(self) -> Task | None:
         """Return the small simulation, for ``prepare``, and drop it here, so that its memory can be freed."""
@@ -120,25 +144,27 @@ class MemoryPlanner:
                 f" on {self._cfg.device}{remedy}"
             )
 
-    def plan(self, groups: Sequence[Group], begun: Sequence[Group] = ()) -> Plan:
-        """Divide groups, in their order, into as few equal waves as fit, after the wave that has ``begun``, if any.
+    def plan(self, groups: Sequence[Planned], begun: Sequence[Sequence[Planned]] = (), devices: int = 1) -> Plan:
+        """Divide groups, in their order, into as few equal waves as fit, after the waves that have ``begun``, if any.
+
+        With several ``devices`` each gets equally many waves, if there are enough groups.
 
         Raises:
             UserError: a group does not fit alone.
         """
         for group in groups:
             self._refuse_beyond(_widths(group), group.name)
-        waves: list[list[Group]] = [[group] for group in groups] if self._cfg.get("isolate") else []
-        for count in range(1, len(groups) + 1) if not waves else ():
+        waves: list[list[Any]] = [[group] for group in groups] if self._cfg.get("isolate") else []
+        for count in _counts(len(groups), len(begun), devices) if not waves else ():
             waves = split(groups, count)
             if max(map(self._needed, waves)) <= self.available:
                 break
-        waves = [list(begun)] * bool(begun) + waves
+        waves = [list(wave) for wave in begun] + waves
         needed = max(map(self._needed, waves), default=0)
-        everyone = [*begun, *groups]
+        everyone = [group for wave in begun for group in wave] + [*groups]
         return Plan(waves, needed, self._needed(everyone) if waves else 0, self.available, tuple(self._wide(everyone)))
 
-    def _wide(self, groups: Sequence[Group]) -> Iterator[str]:
+    def _wide(self, groups: Sequence[Planned]) -> Iterator[str]:
         """Name the candidates with the widest observations and actions, if the padding of the others costs much."""
         widths = {group.name: _widths(group) for group in groups}
         needed = self._needed(groups) if groups else 0
@@ -156,11 +182,21 @@ class MemoryPlanner:
                     f" widest, which costs {_size(cost)} of the {_size(needed)}"
                 )
 
-    def _needed(self, groups: Sequence[Group]) -> int:
+    def _needed(self, groups: Sequence[Planned]) -> int:
         return self.bytes([_widths(group) for group in groups])
 
 
-def split(groups: Sequence[Group], count: int) -> list[list[Group]]:
+def _counts(groups: int, begun: int, devices: int) -> Iterator[int]:
+    """The numbers of waves to try: with those that have begun, equally many for each device."""
+    count = 0
+    while count < groups:
+        count += 1
+        while (count + begun) % devices and count < groups:
+            count += 1
+        yield count
+
+
+def split(groups: Sequence[Any], count: int) -> list[list[Any]]:
     """Cut groups into ``count`` consecutive parts whose lengths differ by at most one, longer ones first."""
     size, longer = divmod(len(groups), count)
     ends = [(k + 1) * size + min(k + 1, longer) for k in range(count)]
@@ -175,8 +211,8 @@ def _size(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 
-def _widths(group: Group) -> Widths:
-    return group.shaping.obs_dim, group.shaping.action_dim
+def _widths(group: Planned) -> Widths:
+    return group.widths
 
 
 def release(device: str) -> None:

@@ -48,6 +48,11 @@ class Group:
     shaping: Shaping
     evaluation: Shaping
 
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Of its observation and its action."""
+        return self.shaping.obs_dim, self.shaping.action_dim
+
 
 @dataclass(frozen=True)
 class RunFiles:

@@ -28,7 +28,9 @@ PACKAGES = {  # packages that results depend on bitwise; name in run.json: distr
     "numpy": "numpy",
 }
 # keys of config.yaml that may be changed when a run is resumed, because they do not change its results
-FREE_KEYS = ("task_source", "max_memory", "checkpoint_minutes", "log_points", "profile", "device")
+FREE_KEYS = (
+    "task_source", "max_memory", "checkpoint_minutes", "log_points", "profile", "device", "devices", "ray",
+)  # fmt: skip
 _SHOWN = 3  # number of changed keys that are named
 _MISSING = object()
 
@@ -53,18 +55,19 @@ class Provenance:
     sources: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, config: str, device: str, sources: Mapping[str, str]) -> Provenance:
+    def new(cls, config: str, device: str, sources: Mapping[str, str], machines: str | None = None) -> Provenance:
+        """Of a run that begins; ``machines`` as of ``software``."""
         begun = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        return cls(begun, [{**software(device), **_task(config)}], config, dict(sources))
+        return cls(begun, [{**software(device, machines), **_task(config)}], config, dict(sources))
 
     def write(self, path: Path) -> None:
         """Write run.json atomically."""
         content = {"format": FORMAT, **asdict(self)}
         write_atomic(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
-    def resumed(self, device: str) -> str:
+    def resumed(self, device: str, machines: str | None = None) -> str:
         """Record a resumption; return a description of the differences to before, or an empty string."""
-        now = {**software(device), **_task(self.config)}
+        now = {**software(device, machines), **_task(self.config)}
         if not self.software:
             self.software.append(now)
             return "the software and device with which the run began are unknown"
@@ -98,14 +101,17 @@ def read_provenance(path: Path) -> Provenance | None:
         raise ValueError(f"{path.name} is damaged ({error})") from error
 
 
-def software(device: str) -> dict[str, str | None]:
-    """Return the versions of packages, the commit if this is a checkout, and the device; None for missing ones."""
+def software(device: str, machines: str | None = None) -> dict[str, str | None]:
+    """Return the versions of packages, the commit if this is a checkout, and the device; None for missing ones.
+
+    ``machines`` names the devices of workers, if there are several; this machine may have none.
+    """
     return {
         "envcoder_bench": envcoder_bench.__version__,
         "commit": _commit(Path(envcoder_bench.__file__).resolve().parent.parent),
         "python": platform.python_version(),
         **{name: _version(package) for name, package in PACKAGES.items()},
-        "device": device_name(device),
+        "device": device_name(device) if machines is None else machines,
     }
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, Sequence
+import shutil
+from typing import Any, Callable, Mapping, Sequence
 
 from omegaconf import DictConfig
 
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
-from envcoder_bench.run.checkpoint import Checkpoint, save_state
+from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.session import Session
@@ -72,22 +75,33 @@ def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results:
     write_results(folder.results, results)
 
 
-def export_policies(folder: RunFolder, session: Session, results: Sequence[Result]) -> None:
-    """Write each group's policy to policy_seed_<seed>.pth, and that of the candidate's best seed to policy.pth."""
+def policies(session: Session) -> dict[GroupKey, Callable[[], bytes]]:
+    """Return a function for each group that makes the content of its policy's file."""
+
+    def export(group: int) -> bytes:
+        return packed(session.trainer.export(group))
+
+    return {(own.name, own.seed): functools.partial(export, g) for g, own in enumerate(session.groups)}
+
+
+def write_policies(
+    folder: RunFolder, cfg: DictConfig, exports: Mapping[GroupKey, Callable[[], bytes]], results: Sequence[Result]
+) -> None:
+    """Write each policy to policy_seed_<seed>.pth, and that of the candidate's best seed to policy.pth."""
     best: dict[str, Result] = {}
-    for result in results:
+    for result in sorted(results, key=lambda result: result.seed):
         leader = best.get(result.candidate)
         if result.measured and (leader is None or result.fitness > leader.fitness):
             best[result.candidate] = result
     measured = {(r.candidate, r.seed) for r in results if r.measured}
-    for g, group in enumerate(session.groups):
-        if (group.name, group.seed) not in measured:
+    for (name, seed), export in exports.items():
+        if (name, seed) not in measured:
             continue
-        checkpoint = session.trainer.export(g)
-        if session.cfg.seeds > 1:
-            save_state(folder.candidate(group.name) / f"policy_seed_{group.seed}.pth", checkpoint)
-        if best[group.name].seed == group.seed:
-            save_state(folder.candidate(group.name) / "policy.pth", checkpoint)
+        policy = export()
+        if cfg.seeds > 1:
+            write_atomic(folder.candidate(name) / f"policy_seed_{seed}.pth", policy)
+        if best[name].seed == seed:
+            write_atomic(folder.candidate(name) / "policy.pth", policy)
 
 
 def finish(
@@ -105,7 +119,7 @@ def finish(
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():
         for log in (folder.curves, folder.components, folder.points):
-            sort_rows(log)
+            sort_rows(log, [source.name for source in sources])
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)
@@ -126,3 +140,4 @@ def finish(
     )
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete
     folder.checkpoint.unlink(missing_ok=True)
+    shutil.rmtree(folder.jobs, ignore_errors=True)

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.repeats import flush_messages
@@ -25,8 +26,9 @@ from envcoder_bench.report.physics import PhysicsNews
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.table import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.prepare import Group
+from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
+from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -53,6 +55,28 @@ class Wave:
     number: int = 1
     total: int = 1
     best: tuple[str, float] | None = None
+
+
+def open_session(
+    cfg: DictConfig,
+    wave: Wave,
+    logs: RunLogs,
+    on_evaluation: Callable[[Session], None],
+    save: Callable[[dict[str, Any]], None],
+    profile: RunProfile | None = None,
+    reporter: Reporter | None = None,
+    stop: StopRequest | None = None,
+) -> Session:
+    """Allocate what a wave needs on the config's device; arguments as of ``Session``."""
+
+    def env(num_envs: int, shapings: list[Shaping]) -> GroupedVecTask:
+        layout = GroupLayout(len(wave.groups), num_envs)
+        return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in wave.groups])
+
+    training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
+    evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
+    trainer = make_trainer(cfg, training)
+    return Session(cfg, wave, training, evaluation, trainer, logs, on_evaluation, save, profile, reporter, stop)
 
 
 class Session:

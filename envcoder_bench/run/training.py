@@ -11,21 +11,18 @@ from typing import Any
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run import results
-from envcoder_bench.run.checkpoint import Checkpoint, save_checkpoint
+from envcoder_bench.run.checkpoint import Checkpoint, load_job, save_checkpoint
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.plan import Plan, release, used_bytes
-from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.run_result import RunResult, finished, unfinished
-from envcoder_bench.run.session import Session, Wave, make_trainer
-from envcoder_bench.shaping.contract import Shaping
+from envcoder_bench.run.session import Session, Wave, open_session
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +75,7 @@ class Training:
         stopped = unfinished(self.folder, self.cfg, saved.results, self.stop.by, stopped_at)
         return replace(stopped, breakdown=breakdown)
 
-    def _train(self, waves: list[list[Group]]) -> str | None:
+    def _train(self, waves: list[list[Any]]) -> str | None:
         """Train all waves; return the place where training was stopped, or None at the end."""
         saved = self.saved
         total = saved.waves + len(waves)
@@ -101,17 +98,20 @@ class Training:
         """Record the software of a resumed run, once, and warn if it differs from before."""
         if self.resumed:
             self.resumed = False
-            different = self.folder.note_software(self.cfg.device)
+            different = self.folder.note_software(self.cfg.device, self._machines())
             if different:
                 log.warning("%s: %s", self.folder.path, different)
+
+    def _machines(self) -> str | None:
+        """The names of the devices, where there are several."""
+        return None
 
     def _open_logs(self) -> RunLogs:
         folder, saved = self.folder, self.saved
         if not saved.begun:
             return RunLogs.begin(folder.path)
-        iteration = saved.training["iteration"] if saved.training else 0
         try:
-            logs = RunLogs.resume(folder.path, iteration, saved.done, saved.rows)
+            logs = RunLogs.resume(folder.path, saved.iterations(), saved.done, saved.all_rows)
         except ValueError as error:
             raise UserError(f"{error}; restore a copy of it, or delete it to continue without those rows") from error
         for name, rows in logs.lost.items():
@@ -128,7 +128,7 @@ class Training:
             self.saved.groups, self.saved.training = [], None
             session.train()
             if session.complete:
-                self.saved.rows = logs.rows
+                self.saved.rows = self._rows(logs)
                 self._finish_wave(session)
                 if self.profile is not None:
                     with ALONE:  # it traces
@@ -142,26 +142,30 @@ class Training:
 
     def _open_session(self, wave: Wave, logs: RunLogs) -> tuple[Session, GroupedVecTask]:
         """Return a session of the wave, restored from the checkpoint if that is of this wave, and its environment."""
-        cfg, saved = self.cfg, self.saved
+        saved = self.saved
         keys = [(group.name, group.seed) for group in wave.groups]
-
-        def env(num_envs: int, shapings: list[Shaping]) -> GroupedVecTask:
-            layout = GroupLayout(len(keys), num_envs)
-            return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [seed for _, seed in keys])
+        taken = [job for job in saved.jobs if job.groups == keys]  # of a run on several devices
 
         def save(state: dict[str, Any]) -> None:
-            save_checkpoint(self.folder.checkpoint, replace(saved, groups=keys, training=state, rows=logs.rows))
+            rows = self._rows(logs)
+            save_checkpoint(self.folder.checkpoint, replace(saved, groups=keys, training=state, rows=rows))
+            for job in taken:
+                job.file.unlink(missing_ok=True)
 
-        training = env(cfg.num_envs_per_candidate, [group.shaping for group in wave.groups])
-        evaluation = env(cfg.evaluation.num_envs, [group.evaluation for group in wave.groups])
-        trainer, hooks = make_trainer(cfg, training), (self.reporter, self.stop)
-        session = Session(
-            cfg, wave, training, evaluation, trainer, logs, self._on_evaluation, save, self.profile, *hooks
-        )
-        if saved.training is not None:
+        hooks = (self.profile, self.reporter, self.stop)
+        session = open_session(self.cfg, wave, logs, self._on_evaluation, save, *hooks)
+        if keys == saved.groups and saved.training is not None:
             session.restore(saved.training, self.folder.checkpoint)
+        for job in taken:
+            session.restore(load_job(job.file)[1], job.file)
+            saved.jobs.remove(job)
         self._note_software()  # only now, when the checkpoint has been found to fit the config
-        return session, training
+        return session, session.env
+
+    def _rows(self, logs: RunLogs) -> dict[str, int]:
+        """The number of rows of each file, without those of waves that several devices had in training."""
+        apart = replace(self.saved, rows={}).all_rows
+        return {name: rows - apart.get(name, 0) for name, rows in logs.rows.items()}
 
     def _on_evaluation(self, session: Session) -> None:
         self.saved.peak = max(self.saved.peak, used_bytes(self.cfg.device))
@@ -172,6 +176,6 @@ class Training:
         saved.results += results.trained(session)
         saved.waves += 1
         saved.seconds += session.seconds()
-        results.export_policies(self.folder, session, saved.results)
+        results.write_policies(self.folder, self.cfg, results.policies(session), saved.results)
         results.save_results(self.folder, self.sources, saved.results)
         save_checkpoint(self.folder.checkpoint, saved)  # last: from now on the wave is not trained again

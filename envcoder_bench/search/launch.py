@@ -14,9 +14,11 @@ from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
+from envcoder_bench.run.devices import choose_here
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.parallel import kept
 from envcoder_bench.run.plan import MemoryPlanner
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen
@@ -67,6 +69,7 @@ class Asked:
         final = cfg.copy()
         final.seed, final.seeds = cfg.seed + self.settings.num_iters * cfg.seeds, self.settings.final_seeds
         check_values(final)
+        choose_here(cfg)  # candidates are checked in this process, wherever they train
         return cfg
 
     def provider(self) -> Provider | None:
@@ -228,7 +231,7 @@ def _go_on(
     folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Provider | None, left: bool, view: View
 ) -> SearchResult:
     """See a search through; ``left``: there are rounds to propose."""
-    with RunFolder(folder.path).locked():
+    with RunFolder(folder.path).locked(), kept(cfg):
         proposer = asked.proposer(cfg, provider, folder.transcript, view) if left else None
         writer = provider.name if provider is not None else asked.llm
         view.say(screen.opening(_facts(folder, asked, cfg)))
@@ -254,6 +257,8 @@ def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> dict[str, str
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
     size = f"{counted(cfg.num_envs_per_candidate, 'environment')} x {counted(cfg.learning_iterations, 'iteration')}"
     rounds = f"{counted(search.num_iters, 'round')} of {counted(search.shapers_per_iter, 'candidate')}"
+    several = [f"devices {cfg.devices}"] * (cfg.devices is not None) + [f"Ray at {cfg.ray}"] * (cfg.ray is not None)
+    where = ", ".join(several) or cfg.device
     limits = [
         counted(search.max_tokens, "token") if search.max_tokens is not None else "",
         counted(search.max_cost, "US dollar") if search.max_cost is not None else "",
@@ -262,7 +267,7 @@ def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> dict[str, str
         "task": f"{asked.task}: {asked.task_description}",
         "fitness": fitness_meaning(cfg),
         "candidates": f"{kinds}, by {asked.llm}; what they lack comes from the {cfg.baseline} baseline",
-        "search": f"{rounds}, each {size}, {counted(cfg.seeds, 'seed')}, on {cfg.device}",
+        "search": f"{rounds}, each {size}, {counted(cfg.seeds, 'seed')}, on {where}",
         "limits": ", ".join(limit for limit in limits if limit),
         "folder": f"{shown(folder.path)} (after a stop: {folder.command})",
     }

@@ -21,7 +21,7 @@ from helpers import QUICK, assert_same_weights, run, write_candidates
 import envcoder_bench
 from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate, resume
 from envcoder_bench.core.errors import Stopped
-from envcoder_bench.run import training
+from envcoder_bench.run import session
 from envcoder_bench.run.folder import RunFolder
 
 TEXTS = {
@@ -290,7 +290,7 @@ def test_ctrl_c_between_waves_tells_the_folder(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "GroupedVecTask", interrupted)
+    monkeypatch.setattr(session, "GroupedVecTask", interrupted)
     with pytest.raises(Stopped) as stop:
         cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False)
     assert stop.value.folder == tmp_path / "run" and isinstance(stop.value, KeyboardInterrupt)

@@ -65,6 +65,10 @@ class Group:
     name: str
     shaping: Width
 
+    @property
+    def widths(self):
+        return self.shaping.obs_dim, self.shaping.action_dim
+
 
 def planner(task="Anymal", *overrides):
     cfg = compose_config(task, list(overrides))
@@ -128,10 +132,10 @@ def test_one_group_that_does_not_fit_is_named_with_what_it_needs():
 
 def test_a_wave_that_has_begun_stays_as_it_is():
     largest = planned_bytes(GROUPS[3:4])  # what begins with less memory than before goes on all the same
-    plan = planner("Anymal", f"max_memory={largest}B").plan(GROUPS[5:], begun=GROUPS[:5])
+    plan = planner("Anymal", f"max_memory={largest}B").plan(GROUPS[5:], begun=[GROUPS[:5]])
     assert plan.waves[0] == GROUPS[:5]
     assert list(chain(*plan.waves[1:])) == GROUPS[5:]
-    assert planner("Anymal").plan([], begun=GROUPS[:2]).waves == [GROUPS[:2]]
+    assert planner("Anymal").plan([], begun=[GROUPS[:2]]).waves == [GROUPS[:2]]
     assert planner("Anymal").plan([]).waves == []
 
 

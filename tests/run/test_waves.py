@@ -11,7 +11,7 @@ from helpers import QUICK, assert_same_weights, results, run, start_process, sto
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run import training
+from envcoder_bench.run import session
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.plan import MemoryPlanner, split
 from envcoder_bench.run.prepare import prepare
@@ -97,7 +97,7 @@ def _assert_alike(output, together):
 
 
 def test_waves_end_as_one_and_each_leaves_nothing_behind(tmp_path, together, limit, capsys, monkeypatch):
-    alive, modules, build_task = [], [], training.build_task
+    alive, modules, build_task = [], [], session.build_task
 
     def counting(*args):
         alive.append(_alive())
@@ -106,7 +106,7 @@ def test_waves_end_as_one_and_each_leaves_nothing_behind(tmp_path, together, lim
 
     gc.collect()
     before = _alive()
-    monkeypatch.setattr(training, "build_task", counting)
+    monkeypatch.setattr(session, "build_task", counting)
     output = run(tmp_path / "run", *_words(tmp_path), *limit)
     told = capsys.readouterr().err
     assert "4 waves, of up to 3 groups" in told

@@ -1,0 +1,199 @@
+"""Workers as processes of Ray: killed, silent, or left behind by a head that was killed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from helpers import QUICK, assert_same_weights, run, start_process, stop_at, weights, write_candidates
+
+import envcoder_bench
+from envcoder_bench import eval_shapers
+from envcoder_bench.run import ray_pool
+from envcoder_bench.run.devices import Devices
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.hooks import Reporter
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+
+CANDIDATES = {
+    "cosine": """
+def compute_reward(pole_angle, actions):
+    c = torch.cos(pole_angle)
+    return c - 0.1 * actions[:, 0], {"cosine": c}
+""",
+    "kills": """
+import os
+def compute_reward(progress_buf, pole_angle):
+    if os.path.exists(LOADED) and bool((progress_buf > 25).any()):
+        os.kill(os.getpid(), 9)
+    return torch.cos(pole_angle)
+""",
+}
+ITERATIONS = 8
+WORDS = [
+    *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS,
+    "checkpoint_minutes=0", "task.env.episodeLength=40",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    sources = {name: text.replace("LOADED", repr(str(folder / "armed"))) for name, text in CANDIDATES.items()}
+    return write_candidates(folder, sources)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory, files):
+    """A run in one process, in which nobody kills."""
+    return run(tmp_path_factory.mktemp("alone") / "run", *WORDS, "--device", "cpu", "--candidates", *files)
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """Ray, started once for the runs of this process."""
+    with ray_pool.started(Devices("cpu", 3)):
+        yield
+
+
+def workers():
+    """The processes of this process' workers."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name().startswith("ray::Worker") and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def assert_alike(output, alone, candidates):
+    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+        rows = [
+            [row for row in (own / name).read_text().splitlines() if "kills," not in row or "kills" in candidates]
+            for own in (output, alone)
+        ]
+        assert rows[0] == rows[1], name
+    for candidate in candidates:
+        assert_same_weights(weights(output, candidate), weights(alone, candidate))
+
+
+class Killer(Reporter):
+    """Sends a signal to a worker, once some iterations are done."""
+
+    def __init__(self, number, times):
+        self.number, self.times = number, times
+
+    def iteration_done(self, iteration, env_steps, best):
+        if self.times and iteration > self.times[0]:
+            self.times = self.times[1:]
+            os.kill(workers()[0].pid, self.number)
+
+
+def test_a_worker_that_is_killed_is_replaced(tmp_path, alone, files, ray, caplog):
+    reporter = Killer(signal.SIGKILL, [3])
+    words = {"num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "checkpoint_minutes": 0}
+    overrides = [*QUICK[4:], "task.env.episodeLength=40"]
+    envcoder_bench.evaluate(
+        "Cartpole", files, devices="cpu:2", output_dir=tmp_path / "run", reporter=reporter, overrides=overrides, **words
+    )
+    assert not reporter.times
+    assert "its process died: its wave of 2 groups goes on elsewhere" in caplog.text
+    assert_alike(tmp_path / "run", alone, ["human", "unshaped", "cosine", "kills"])
+    psutil.wait_procs(workers(), timeout=60)
+    assert not workers()
+
+
+def test_only_the_loopback_hears(ray):
+    ports = []
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            ports += [one.laddr.ip for one in process.connections("tcp") if one.status == psutil.CONN_LISTEN]
+    assert len(ports) > 3
+    assert set(ports) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+def test_a_killed_head_takes_its_workers_along_and_its_run_goes_on(tmp_path, alone, files, ray):
+    output = tmp_path / "run"
+    head = start_process([*WORDS, "--devices", "cpu:2", "--candidates", *files], output)
+    family = []
+
+    def reached():
+        saved = list((output / "jobs").glob("*.pth"))
+        if len(saved) == 2:
+            # Ray's own agents take a minute to notice
+            every = psutil.Process(head.pid).children(recursive=True)
+            family[:] = [process for process in every if not process.name().endswith("Agent")]
+        return bool(family)
+
+    assert stop_at(head, reached, signal.SIGKILL)[0] == -signal.SIGKILL
+    gone, alive = psutil.wait_procs(family, timeout=60)
+    assert not alive
+    assert len(gone) > 4
+    assert len(RunFolder(output).load_checkpoint().jobs) == 2
+    assert eval_shapers.main(["--resume", str(output), "--devices", "cpu:3"]) == 0
+    assert_alike(output, alone, ["human", "unshaped", "cosine", "kills"])
+
+
+def test_a_candidate_that_kills_its_process_fails_and_the_others_do_not(tmp_path, alone, files, ray):
+    armed = files[0].parent / "armed"
+    armed.touch()
+    try:
+        output = run(tmp_path / "run", *WORDS, "--devices", "cpu:2", "--no_baselines", "--candidates", *files)
+    finally:
+        armed.unlink()
+    table = (output / "results.csv").read_text()
+    assert "kills,0,failed" in table and "the process that trained it ended, twice: its process died" in table
+    assert_same_weights(weights(output, "cosine"), weights(alone, "cosine"))
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--devices gpu", "--devices must be all"),
+        ("--devices cpu:2 --device cpu", "--device chooses one device, and --devices or --ray several"),
+        ("--ray 127.0.0.1:1", "--ray 127.0.0.1:1 does not answer"),
+        ("--ray nowhere", "--ray must be auto or HOST:PORT"),
+    ],
+)
+def test_bad_input_is_a_line_and_code_2(words, message, tmp_path, capsys):
+    output = tmp_path / "run"
+    code = eval_shapers.main(["--task", "Cartpole", *words.split(), "--output_dir", str(output)])
+    assert (code, output.exists()) == (2, False)
+    assert message in capsys.readouterr().err
+
+
+def test_without_ray_the_message_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(
+        envcoder_bench.UserError, match=r"need Ray, which is not installed .*: pip install 'ray>=2\.60'"
+    ):
+        ray_pool.import_ray()
+
+
+def test_a_run_in_one_process_does_not_import_ray():
+    code = "import sys, envcoder_bench.run.evaluate; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0
+
+
+def test_ctrl_c_ends_every_process(tmp_path, files):
+    output = tmp_path / "run"
+    head = start_process([*WORDS, "--devices", "cpu:1", "--candidates", *files], output)
+    family = []
+
+    def reached():
+        if list((output / "jobs").glob("*.pth")):
+            family[:] = psutil.Process(head.pid).children(recursive=True)
+        return bool(family)
+
+    began = time.monotonic()
+    code, told = stop_at(head, reached, signal.SIGINT)
+    assert code == 130, told
+    assert "go on with" in told
+    assert not psutil.wait_procs(family, timeout=60)[1], time.monotonic() - began
+    assert RunFolder(output).load_checkpoint().jobs[0].iteration < ITERATIONS
