@@ -164,5 +164,5 @@ def test_a_program_without_a_function_is_stopped(no_tangent):
 def test_an_observation_that_is_too_wide_is_called():
     groups = Groups(["def compute_observation(dof_pos):\n    return dof_pos.repeat(1, 20000)\n"], compiled=True)
     assert [str(one) for one in groups.refused] == [
-        "c0.py:1: in compute_observation: returns 60000 numbers for one environment; programs do up to 30000"
+        "c0.py:1: in compute_observation: returns 60000 numbers for one environment; programs have at most 30000"
     ]
