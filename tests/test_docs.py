@@ -25,6 +25,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+@pytest.mark.slow
 def test_the_page_of_tasks_is_what_the_script_writes():
     script = make_docs()
     assert set(script.TASKS) == set(registry._SHIPPED)

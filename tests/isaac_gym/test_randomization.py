@@ -154,6 +154,7 @@ def test_a_scaled_box_has_its_size_and_weight():
     assert gym.get_actor_rigid_body_properties(scene.envs[1], 0)[0].mass == pytest.approx(0.8)
 
 
+@pytest.mark.slow
 def test_a_scaled_robot_swings_as_a_longer_one(tmp_path):
     scene = Scene((load(tmp_path, PENDULUM, fix_base_link=True), pose()), dt=0.002)
     gym.set_actor_scale(scene.envs[1], 0, 4.0)

@@ -223,6 +223,7 @@ def devices(**keys):
     return asked_devices(cfg)
 
 
+@pytest.mark.slow
 def test_devices_that_can_be_asked_for(monkeypatch):
     assert devices() is None
     assert devices(devices="cpu:3") == Devices("cpu", 3)

@@ -69,6 +69,7 @@ def test_proposals_are_new_readable_and_of_known_parents(task):
         assert 1 <= len(proposal.parents) <= 2 and all(archive.find(parent) for parent in proposal.parents)
 
 
+@pytest.mark.slow
 def test_names_go_on_through_the_round_and_the_best_has_many_children():
     archive = Archive(
         [Attempt("r1_00", 1, GOOD, fitness=0.9), Attempt("r1_01", 1, GOOD.replace("0.3", "0.1"), fitness=0.2)],
@@ -81,6 +82,7 @@ def test_names_go_on_through_the_round_and_the_best_has_many_children():
     assert first.count("r1_00") > first.count("r1_01") + first.count("unshaped")
 
 
+@pytest.mark.slow
 def test_failed_attempts_and_those_without_fitness_are_no_parents():
     bad = [
         Attempt("r1_00", 1, GOOD, status="failed", fitness=0.99),

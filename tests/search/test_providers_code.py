@@ -98,6 +98,7 @@ def test_of_a_reply_that_was_cut_off_only_whole_blocks_count(text, expected):
     assert extract_code(text, cut_off=True) == (None if expected is None else expected + "\n")
 
 
+@pytest.mark.slow
 def test_odd_texts_take_no_time():
     for text in (
         "`" * 100_000,

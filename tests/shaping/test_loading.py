@@ -221,6 +221,7 @@ def test_a_declared_encoding_is_not_obeyed(tmp_path):
     assert fault(load_source(file)).startswith("mine.py:1: declares the encoding latin-1")
 
 
+@pytest.mark.slow
 def test_a_large_file_is_not_read_to_its_end(tmp_path, monkeypatch):
     file = tmp_path / "mine.py"
     with open(file, "wb") as content:

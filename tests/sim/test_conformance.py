@@ -60,6 +60,7 @@ def net_contact_forces(model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray
 WARP_TOLERANCE = {"root_states": 1e-3, "dof_pos": 1e-4, "dof_vel": 1e-2, "dof_force": 1e-2, "contact_forces": 0.5}
 
 
+@pytest.mark.slow
 @both
 def test_follows_plain_mujoco(backend: Backend) -> None:
     sim = backend.anymal(num_envs=2)
@@ -190,6 +191,7 @@ def test_empty_mask_changes_nothing(backend: Backend) -> None:
     assert all(torch.equal(getattr(sim, name), x) for name, x in before.items())
 
 
+@pytest.mark.slow
 @both
 def test_contact_forces_carry_a_standing_robot(backend: Backend) -> None:
     sim = backend.anymal(num_envs=2)
@@ -204,6 +206,7 @@ def test_contact_forces_carry_a_standing_robot(backend: Backend) -> None:
     assert not force[:, others].any()
 
 
+@pytest.mark.slow
 @both
 def test_contact_forces_carry_a_limp_robot_on_its_base(backend: Backend) -> None:
     """Upside down and without torque: base and thighs bear the weight, and the force on them points up."""

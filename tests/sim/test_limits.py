@@ -43,6 +43,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("name, at, value", REFUSED)
 def test_a_state_beyond_the_limits_is_refused_at_once(backend: Backend, name: str, at: tuple, value: float) -> None:

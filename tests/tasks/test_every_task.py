@@ -25,6 +25,7 @@ SIMS = [
 pytestmark = [pytest.mark.parametrize("name", task_names()), pytest.mark.parametrize(("sim", "device"), SIMS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", ["fields", "fitness", "rollout", "reset", "restore", "paired"])
 def test_it_does_what_every_task_must(name, sim, device, check):
     assert list(getattr(TaskCheck(name, sim, device), check)()) == []

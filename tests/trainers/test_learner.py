@@ -53,6 +53,7 @@ def test_a_nan_in_one_group_leaves_the_others_bitwise_untouched() -> None:
         assert torch.equal(stats[name][[0, 2]], broken_stats[name][[0, 2]]), name
 
 
+@pytest.mark.slow
 def test_a_group_that_is_not_alive_keeps_everything() -> None:
     clean, frozen = make_learner(), make_learner()
     before = exported(frozen)
