@@ -129,10 +129,11 @@ def _leaves_the_task(text: str) -> bool:
 
 def own_code() -> str:
     """Return a digest of all code of this package and of outside tasks, because candidates may import any of it."""
-    return repr((_package_code(), [(name, spec.digest) for name, spec in sorted(outside_tasks().items())]))
+    return repr((package_code(), [(name, spec.digest) for name, spec in sorted(outside_tasks().items())]))
 
 
 @functools.lru_cache(maxsize=None)
-def _package_code() -> str:
+def package_code() -> str:
+    """Return a digest of the code of this package."""
     root = Path(envcoder_bench.__file__).parent
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(root.rglob("*.py")))).hexdigest()

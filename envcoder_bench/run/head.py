@@ -10,7 +10,7 @@ from typing import Any
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.jobs import AGAIN, FAILED, HALVED, Job, JobQueue
-from envcoder_bench.run.worker import Broken, Check, OutOfMemory, Ready, Said, Train, code_digest
+from envcoder_bench.run.worker import Broken, Check, OutOfMemory, Ready, Said, Train
 
 log = logging.getLogger(__name__)
 _facts: set[str] = set()  # what workers of this process' runs have said that is no warning
@@ -74,12 +74,17 @@ class Work(ABC):
 class Head:
     """Gives jobs to the workers of a pool and hears what they say.
 
+    Args:
+        pool: the workers.
+        code: the digest that the code of all workers must have, see ``worker.code_digest``.
+
     Attributes:
         ready: what every worker said of itself that is there now, by its number.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, code: str) -> None:
         self.pool = pool
+        self._code = code
         self.ready: dict[int, Ready] = {}
         self._idle: list[int] = []
         self._said: set[str] = set()
@@ -132,7 +137,7 @@ class Head:
                     self._idle.append(worker)
 
     def _welcome(self, worker: int, ready: Ready) -> None:
-        if ready.code != code_digest():
+        if ready.code != self._code:
             raise UserError(
                 f"the code of envcoder_bench on {ready.node} is not that of this machine: install the same on all nodes"
             )

@@ -24,7 +24,18 @@ from envcoder_bench.run.jobs import Job
 from envcoder_bench.run.plan import GroupFacts, MemoryPlanner, split
 from envcoder_bench.run.prepare import Faults
 from envcoder_bench.run.training import Training
-from envcoder_bench.run.worker import Check, Checked, Evaluated, Finished, Progress, Saved, Setup, Stopped, Train
+from envcoder_bench.run.worker import (
+    Check,
+    Checked,
+    Evaluated,
+    Finished,
+    Progress,
+    Saved,
+    Setup,
+    Stopped,
+    Train,
+    code_digest,
+)
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.trainers.base import Widths
@@ -48,7 +59,7 @@ def workers(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, 
     with started(devices):
         pool = RayPool(devices, groups, setup)
         try:
-            head = Head(pool)
+            head = Head(pool, code_digest(cfg))
             head.gather()
             log.info("workers: %s", _counted([f"{own.software['device']}" for own in head.ready.values()]))
             yield head

@@ -20,7 +20,7 @@ from typing import Any, Mapping, Sequence
 import torch
 from omegaconf import DictConfig
 
-from envcoder_bench.compile.cache import own_code
+from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.messages import is_muted
 from envcoder_bench.core.run_log import LOGGERS
@@ -222,11 +222,11 @@ class Worker:
 
     def _get_ready(self) -> None:
         with user_input():
-            get_spec(self._cfg.task_source or self._cfg.task.name)
+            code = code_digest(self._cfg)
             planner = MemoryPlanner(self._cfg, self._setup.sharers)
         planner.take_probe()  # of no use to the head
         release(self._cfg.device)
-        self._tell(Ready(planner, software(self._cfg.device), code_digest(), platform.node()))
+        self._tell(Ready(planner, software(self._cfg.device), code, platform.node()))
 
     def _check(self, order: Check) -> None:
         groups, faults = prepare(self._cfg, order.sources, self._setup.fitness)
@@ -351,9 +351,11 @@ def _heard(tell: Any) -> Any:
             logging.getLogger(name).removeHandler(handler)
 
 
-def code_digest() -> str:
-    """A digest of this package's code and of tasks from outside it."""
-    return hashlib.sha256(own_code().encode()).hexdigest()
+def code_digest(cfg: DictConfig) -> str:
+    """Return a digest of the code that a run depends on: this package, and its task if that is from outside."""
+    # not of all outside tasks: the head's process may have used others before, which the workers do not know
+    task = get_spec(cfg.task_source or cfg.task.name)
+    return hashlib.sha256(f"{package_code()} {task.digest}".encode()).hexdigest()
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

@@ -1,5 +1,6 @@
 """The queue of jobs, and the head that gives them to workers, without processes and without Ray."""
 
+import dataclasses
 import itertools
 import random
 
@@ -13,6 +14,10 @@ from envcoder_bench.run.hooks import StopRequest
 from envcoder_bench.run.jobs import AGAIN, FAILED, HALVED, Job, JobQueue
 from envcoder_bench.run.plan import GroupFacts, _counts
 from envcoder_bench.run.worker import Broken, Checked, OutOfMemory, Ready, Said, Stopped, code_digest
+from envcoder_bench.tasks import registry
+from envcoder_bench.tasks.registry import get_spec
+
+CODE = "d1ce57"  # the digest of the head's code
 
 
 def test_the_longest_job_is_first_and_of_equals_the_first():
@@ -134,9 +139,9 @@ class Listed(Work):
         self.failed.update(dict.fromkeys(job.items if failed else (), failed))
 
 
-def ready(node="here", code=None, **software):
+def ready(node="here", code=CODE, **software):
     versions = {"python": "3.11", "torch": "2.13.0", "device": "a GPU", **software}
-    return Ready(None, versions, code or code_digest(), node)
+    return Ready(None, versions, code, node)
 
 
 def jobs(*texts):
@@ -147,7 +152,8 @@ def jobs(*texts):
 @pytest.mark.parametrize("seed", range(5))
 def test_all_jobs_are_done_once_whoever_dies(workers, seed):
     chance = random.Random(seed)
-    work, head = Listed(), Head(FakePool(workers, lambda *_: Lost("killed", False) if chance.random() < 0.4 else None))
+    pool = FakePool(workers, lambda *_: Lost("killed", False) if chance.random() < 0.4 else None)
+    work, head = Listed(), Head(pool, CODE)
     assert head.see_through(jobs("abc", "de", "f", "ghij"), work)
     assert sorted(work.done) == list("abcdefghij")
     assert not work.failed
@@ -157,7 +163,7 @@ def test_all_jobs_are_done_once_whoever_dies(workers, seed):
 def test_what_kills_its_workers_is_found_and_the_others_are_done(death, caplog):
     work = Listed()
     pool = FakePool(2, lambda worker, order: death if "d" in order.items else None)
-    assert Head(pool).see_through(jobs("abcd", "ef"), work)
+    assert Head(pool, CODE).see_through(jobs("abcd", "ef"), work)
     assert sorted(work.done) == list("abcef")
     assert list(work.failed) == ["d"]
     assert ("killed" if isinstance(death, Lost) else "out of memory (no room)") in work.failed["d"]
@@ -173,29 +179,29 @@ def test_a_stop_asks_all_workers_and_begins_nothing_more():
         return Stopped(order.name)
 
     pool, work = FakePool(1, fate), Listed()
-    assert not Head(pool).see_through(jobs("ab", "c"), work, stop)
+    assert not Head(pool, CODE).see_through(jobs("ab", "c"), work, stop)
     assert (pool.stopped, len(pool.orders)) == (15, 1)
 
 
 def test_messages_of_a_worker_that_was_given_up_count_no_more():
     pool, work = FakePool(1), Listed()
     pool.messages.append((77, Checked(Job(("a",), 1).name, {"wrong": (1, 1)}, {})))
-    assert Head(pool).see_through(jobs("a"), work)
+    assert Head(pool, CODE).see_through(jobs("a"), work)
     assert work.done == ["a"]
 
 
 def test_what_two_workers_say_is_said_once(caplog):
     pool = FakePool(2)
     pool.messages += [(worker, Said(30, "f.py:3: it is not compiled")) for worker in (0, 1)]
-    Head(pool).see_through(jobs("a", "b", "c", "d", "e"), Listed())
+    Head(pool, CODE).see_through(jobs("a", "b", "c", "d", "e"), Listed())
     assert caplog.text.count("it is not compiled") == 1
 
 
 def test_a_mistake_of_the_user_ends_the_run_as_one():
     with pytest.raises(UserError, match=r"^--fitness f\.py: no$"):
-        Head(FakePool(1, lambda *_: Broken("--fitness f.py: no", True))).see_through(jobs("a"), Listed())
+        Head(FakePool(1, lambda *_: Broken("--fitness f.py: no", True)), CODE).see_through(jobs("a"), Listed())
     with pytest.raises(RuntimeError, match="Traceback"):
-        Head(FakePool(1, lambda *_: Broken("Traceback", False))).see_through(jobs("a"), Listed())
+        Head(FakePool(1, lambda *_: Broken("Traceback", False)), CODE).see_through(jobs("a"), Listed())
 
 
 @pytest.mark.parametrize(
@@ -210,7 +216,17 @@ def test_nodes_with_other_versions_are_refused(others, message):
     pool.starting = 2
     pool.messages = [(k, own) for k, own in enumerate([ready(), *others])]
     with pytest.raises(UserError, match=message):
-        Head(pool).gather()
+        Head(pool, CODE).gather()
+
+
+def test_tasks_that_the_head_used_before_are_no_part_of_its_code(monkeypatch):
+    cfg = compose_config("Cartpole", [])
+    before = code_digest(cfg)
+    other = dataclasses.replace(get_spec("Ant"), digest="of another task, from outside")
+    monkeypatch.setitem(registry._found, "Other", other)
+    assert code_digest(cfg) == before
+    monkeypatch.setitem(registry._found, "Cartpole", other)
+    assert code_digest(cfg) != before
 
 
 # devices

@@ -14,7 +14,7 @@ from envcoder_bench.run import parallel
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.head import Head, Lost, Pool
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.worker import Finished, Saved, Setup, Train, Worker
+from envcoder_bench.run.worker import Finished, Saved, Setup, Train, Worker, code_digest
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +100,7 @@ def threads(monkeypatch):
     @contextlib.contextmanager
     def workers(cfg, devices, fitness, groups):
         pool = Threads(min(devices.count, groups), Setup(cfg, fitness), lambda message: fates[-1](message))
-        pool.head = head = Head(pool)
+        pool.head = head = Head(pool, code_digest(cfg))
         head.gather()
         try:
             yield head
