@@ -1,4 +1,4 @@
-"""Tests keep traced programs in a folder of their own; those that start processes or runs are marked slow."""
+"""What all tests share: a cache folder, one thread for torch, and checks of what a test starts and leaves behind."""
 
 import atexit
 import contextlib
@@ -8,12 +8,16 @@ import shutil
 import sys
 import tempfile
 
+import process_state
 import pytest
+import torch
 
-folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
-atexit.register(shutil.rmtree, folder, ignore_errors=True)
-os.environ["ENVCODER_BENCH_CACHE"] = folder
+if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the folder: what one traces, all can use
+    folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["ENVCODER_BENCH_CACHE"] = folder
 
+torch.set_num_threads(1)  # tests are many small operations, and there is a process of tests per core
 platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
 with contextlib.suppress(ImportError):
     import mujoco  # noqa: F401, its first import starts a process
@@ -33,8 +37,31 @@ def _hook(event, args):
 sys.addaudithook(_hook)
 
 
+def _fail_if_changed(before):
+    changes = process_state.restore(before)
+    if changes:
+        pytest.fail("it changed what later tests see: " + "; ".join(changes), pytrace=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def a_file_leaves_nothing_behind():
+    """As ``a_test_leaves_nothing_behind``, for fixtures of a whole file."""
+    before = process_state.snapshot()
+    yield
+    _fail_if_changed(before)
+
+
 @pytest.fixture(autouse=True)
-def fast_tests_start_nothing(request):
+def a_test_leaves_nothing_behind(a_file_leaves_nothing_behind):
+    """Seed the generators; restore what a test changed for those that follow in its process, and fail it."""
+    process_state.seed()
+    before = process_state.snapshot()
+    yield
+    _fail_if_changed(before)
+
+
+@pytest.fixture(autouse=True)
+def fast_tests_start_nothing(request, a_test_leaves_nothing_behind):
     """Fail a test that starts a process or begins a run and is not marked slow."""
     global _watching
     if request.node.get_closest_marker("slow") or request.node.get_closest_marker("cuda"):
