@@ -28,10 +28,10 @@ demo-auto: install
 	$(BIN)/python scripts/demo_auto.py
 
 test: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-fast: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 lint: install
 	$(BIN)/ruff check .

@@ -22,6 +22,21 @@ platform.processor()  # starts uname, once in a process: not within a test, whic
 with contextlib.suppress(ImportError):
     import mujoco  # noqa: F401, its first import starts a process
 
+# files that take longest, in this order: begun last, one would keep a core busy when the others are done
+_LONGEST = (
+    "test_ray_pool.py", "test_every_task.py", "test_outside_tasks.py", "test_auto_shape.py", "test_attacks.py",
+    "test_surroundings.py", "test_library.py", "test_ordinary.py", "test_three_ways.py", "test_isolation.py",
+    "test_waves.py", "test_parallel.py", "test_resume.py", "test_evolve.py", "test_damaged_runs.py",
+    "test_benchmark.py", "test_benchmark_tasks.py", "test_install.py", "test_checkouts.py", "test_fitness.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the files that take longest (for pytest-xdist's --no-loadscope-reorder)."""
+    place = {name: k for k, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
 _seen = []  # of them in the test that runs, if it is not marked slow
 _watching = False

@@ -21,6 +21,7 @@ QUICK = [
 ]  # fmt: skip
 PATIENCE = 900  # seconds until a test gives a process up: it hangs, however busy the machine is
 ANYMAL_QUICK = [*QUICK, "task.env.learn.episodeLength_s=0.4"]
+CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=60"]
 
 
 def run(output: Path, *words: Any, expect: int = 0) -> Path:

@@ -133,14 +133,16 @@ _PARTS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
     "hooks": (_hooks, _put_hooks),
     "tasks": (_tasks, _put_tasks),
 }
-_UNTOLD = "tasks"  # a test that names an outside task has no other way to forget it
+_UNTOLD = ("tasks", "torch")  # whatever uses an outside task or a trainer changes these
 
 
 def seed() -> None:
     """Seed the process' generators, so that a test draws the same numbers after whichever other one."""
     random.seed(0)
     np.random.seed(0)
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
 
 
 def snapshot() -> dict[str, Any]:
@@ -149,7 +151,7 @@ def snapshot() -> dict[str, Any]:
 
 
 def restore(before: dict[str, Any]) -> list[str]:
-    """Write back what has changed since a snapshot, and return the changes, without those of outside tasks.
+    """Write back what has changed since a snapshot, and return the changes that a test should have undone.
 
     New modules stay, except those of temporary files, of outside tasks and with the names of Isaac Gym's.
     """
@@ -158,7 +160,7 @@ def restore(before: dict[str, Any]) -> list[str]:
         now = read()
         if now != before[name]:
             write(before[name])
-            if name != _UNTOLD:
+            if name not in _UNTOLD:
                 changes.append(f"{name}: {_difference(before[name], now)}")
     return changes
 

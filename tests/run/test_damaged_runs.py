@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 import torch
-from helpers import QUICK, run, start_process, stop_at, write_candidates
+from helpers import CARTPOLE_QUICK, run, start_process, stop_at, write_candidates
 
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.folder import RunFolder
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 GOOD = 'def compute_reward(pole_angle):\n    c = torch.cos(pole_angle)\n    return c, {"cosine": c}\n'
 WORDS = [
-    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", 8, "--seed", 3,
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 8, "--seed", 3,
     "checkpoint_minutes=0",
 ]  # fmt: skip
 

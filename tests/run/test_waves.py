@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from helpers import QUICK, assert_same_weights, results, run, start_process, stop_at, write_candidates
+from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, start_process, stop_at, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -50,7 +50,7 @@ def compute_reward(pole_angle, pole_vel):
 }
 WAVES, ITERATIONS = 4, 6  # of three groups each: the seeds of a candidate may fall into two waves
 WORDS = [
-    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
     "checkpoint_minutes=0",
 ]  # fmt: skip
 
