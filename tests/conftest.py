@@ -77,9 +77,9 @@ def a_test_leaves_nothing_behind(a_file_leaves_nothing_behind):
 
 @pytest.fixture(autouse=True)
 def fast_tests_start_nothing(request, a_test_leaves_nothing_behind):
-    """Fail a test that starts a process or begins a run and is not marked slow."""
+    """Fail a test that starts a process or begins a run without a mark that says so."""
     global _watching
-    if request.node.get_closest_marker("slow") or request.node.get_closest_marker("cuda"):
+    if any(request.node.get_closest_marker(name) for name in ("slow", "smoke", "cuda")):
         yield
         return
     _seen.clear()

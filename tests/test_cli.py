@@ -17,7 +17,6 @@ from envcoder_bench.run import session
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [

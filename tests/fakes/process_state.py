@@ -18,7 +18,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal
 _TEMPORARY = os.path.realpath(tempfile.gettempdir()) + os.sep
 _CANDIDATES = "envcoder_candidate_"  # their modules go with their last function
 _TASKS = "isaacgym_task_"  # files of Isaac Gym tasks
-_LIBRARIES = ("PYTEST_CURRENT_TEST", "KINETO_LOG_LEVEL", "TORCHINDUCTOR_CACHE_DIR")  # set where they are first used
+_LIBRARIES = ("PYTEST_CURRENT_TEST", "KINETO_LOG_LEVEL", "TORCHINDUCTOR_CACHE_DIR", "CRC32C_SW_MODE")
+# set where they are first used
 
 
 def _environment() -> dict[str, str]:
