@@ -45,6 +45,7 @@ def compute_reward(pole_angle, pole_vel):
     return torch.cos(pole_angle) + slow, {"slow": slow}
 """,
 }
+CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=60"]
 
 
 def run(output: Path, *words: Any, expect: int = 0) -> Path:

@@ -7,7 +7,7 @@ import copy
 import pandas as pd
 import pytest
 import torch
-from helpers import QUICK, results, run, write_candidates
+from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.core.groups import GroupLayout
@@ -114,7 +114,7 @@ class RandomSearch(Trainer):
 def words(folder, iterations=8):
     files = write_candidates(folder / "files", CANDIDATES)
     size = ["--num_envs_per_candidate", 8, "--learning_iterations", iterations]
-    return [*QUICK, "--task", "Cartpole", *size, "--candidates", *files, *MINE]
+    return [*CARTPOLE_QUICK, *size, "--candidates", *files, *MINE]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import sys
 import pytest
 from helpers import (
     CANDIDATES,
-    QUICK,
+    CARTPOLE_QUICK,
     TABLES,
     assert_same_policies,
     results,
@@ -37,7 +37,7 @@ def compute_torque(action, state_dict):
 """
 WAVES, ITERATIONS = 4, 6  # of three groups each: the seeds of a candidate may fall into two waves
 WORDS = [
-    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
     "checkpoint_minutes=0",
 ]  # fmt: skip
 
