@@ -78,7 +78,7 @@ def test_help_and_descriptions_need_no_reader(redirection, flags):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def stopped_by(folder, number, times=1, ignored=False, iterations=100_000):
+def stopped_by(folder, number, times=1, ignored=False, iterations=20_000):
     """Signal a training that is under way; returns its exit code and what was said."""
     output = folder / "run"
     process = subprocess.Popen(

@@ -43,7 +43,9 @@ def compute_initial_state(state_dict):
 }
 SETTINGS = dict(
     num_envs_per_candidate=4, learning_iterations=4, sim="mujoco_cpu", device="cpu",
-    overrides={"evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2},
+    overrides={
+        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 60,
+    },
 )  # fmt: skip
 WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 4, "--seeds", 2]
 FILES = ("results.csv", "curves.csv", "components.csv", "points.csv")

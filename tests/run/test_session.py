@@ -168,6 +168,7 @@ class Ears(Reporter):
 def make_session(folder, total=6, overrides=(), **more):
     """A session of both baselines, and the states that it saves."""
     size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
+    size += ["evaluation.final_episodes=4", "task.env.episodeLength=60"]
     cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
     groups, _ = prepare(cfg, baseline_sources("Cartpole"))
 
