@@ -19,14 +19,17 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.isaacgym import warp_kernels as kernels
+from envcoder_bench.isaacgym import warp_state_kernels as state_kernels
+from envcoder_bench.isaacgym import warp_step_kernels as step_kernels
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.numerics import first_state, room
 from envcoder_bench.isaacgym.warp_outputs import WarpOutputs
 from envcoder_bench.isaacgym.warp_properties import WarpProperties
+from envcoder_bench.isaacgym.warp_state_kernels import Motion
+from envcoder_bench.isaacgym.warp_step_kernels import Drives
 from envcoder_bench.sim.live_tensors import restore, save
-from envcoder_bench.sim.mujoco_warp import DROPPING
+from envcoder_bench.sim.mujoco_warp import DROPPING, put_model
 from envcoder_bench.sim.torch_stream import TorchStream
 
 logger = logging.getLogger("envcoder_bench.isaacgym")
@@ -34,6 +37,7 @@ logger = logging.getLogger("envcoder_bench.isaacgym")
 # a batch waits for its slowest world: the solver of float32 has converged in a few iterations, or does not
 _ITERATIONS, _LINE_SEARCH_ITERATIONS = 10, 20
 _DENSE_DOFS = 60  # mujoco_warp's solver is sparse beyond
+_STATE = ("qpos", "qvel", "qacc_warmstart", "mocap_pos", "mocap_quat")
 _LOOK_EVERY = 64  # steps between looks at the count of dropped contacts
 
 
@@ -75,15 +79,10 @@ class WarpEngine(Engine):
     def _build(self, poses: np.ndarray) -> None:
         layout = self._layout
         model = copy.copy(layout.model)
-        # mujoco_warp has no automatic reset, and refuses a model that turns it off
-        model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-        # contacts and accelerations are summed up here: mujoco_warp's sensors sort every world's contacts
-        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
         model.opt.iterations, model.opt.ls_iterations = _ITERATIONS, _LINE_SEARCH_ITERATIONS
         if model.nv > _DENSE_DOFS:
             model.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
-        self._model = mjw.put_model(model)
-        self._model.opt.warn_overflow = 0  # they are counted; each would print a line
+        self._model = put_model(model)
         self._model.opt.run_qacc_smooth = False  # the solver starts from the last step's acceleration instead
         contacts, rows = room(model)
         self._data = data = mjw.make_data(model, nworld=self.num_envs, nconmax=contacts, njmax=max(1, rows))
@@ -91,14 +90,15 @@ class WarpEngine(Engine):
         self._outputs = WarpOutputs(self._model, data, layout, self.device)
 
         qpos, mocap_pos, mocap_quat = first_state(layout, poses)
-        self._first = [
-            wp.array(qpos, dtype=wp.float32),
-            wp.array(mocap_pos, dtype=wp.vec3, shape=mocap_pos.shape[:2]),
-            wp.array(mocap_quat, dtype=wp.quat, shape=mocap_quat.shape[:2]),
-        ]
-        for field, first in zip((data.qpos, data.mocap_pos, data.mocap_quat), self._first):
-            wp.copy(field, first)
-        self._state = [data.qpos, data.qvel, data.qacc_warmstart, data.mocap_pos, data.mocap_quat]
+        self._first, self._motion = Motion(), Motion()
+        self._first.qpos = wp.array(qpos, dtype=wp.float32)
+        self._first.mocap_pos = wp.array(mocap_pos, dtype=wp.vec3, shape=mocap_pos.shape[:2])
+        self._first.mocap_quat = wp.array(mocap_quat, dtype=wp.quat, shape=mocap_quat.shape[:2])
+        self._state = {name: getattr(data, name) for name in _STATE}
+        for name, array in self._state.items():
+            setattr(self._motion, name, array)
+        for name in ("qpos", "mocap_pos", "mocap_quat"):
+            wp.copy(self._state[name], getattr(self._first, name))
         places = [[int(p.fixed), p.qpos, p.qvel, p.mocap, p.root] for p in layout.places]
         self._places = wp.array(np.array(places, dtype=np.int32), dtype=wp.int32)
         self._root_limits = wp.array(np.minimum(layout.max_velocity, 1e30), dtype=wp.float32)
@@ -106,8 +106,10 @@ class WarpEngine(Engine):
         self._dof_actor = wp.array(layout.dof_actors, dtype=wp.int32)
         addresses = (layout.dof_qpos, layout.dof_qvel, layout.bodies)
         self._dof_qpos, self._dof_qvel, self._bodies = (wp.array(x, dtype=wp.int32) for x in addresses)
-        commands = (self.position_targets, self.velocity_targets, self.efforts)
-        self._commands = [wp.from_torch(x) for x in (*commands, self.forces.view(self.num_envs, -1))]
+        self._drives = Drives()
+        self._drives.position_targets = wp.from_torch(self.position_targets)
+        self._drives.velocity_targets = wp.from_torch(self.velocity_targets)
+        self._loads = [wp.from_torch(x) for x in (self.efforts, self.forces.view(self.num_envs, -1))]
         self._counters = [wp.from_torch(x) for x in (self.blown, self._blow_ups, self.overflows, self._dof_forces)]
 
     @property
@@ -156,33 +158,31 @@ class WarpEngine(Engine):
     def _advance(self) -> None:
         """Launch one ``simulate``: commands in, substeps, outputs."""
         model, data, properties = self._model, self._data, self._properties
-        position_targets, velocity_targets, efforts, forces = self._commands
         failed, blow_ups, overflows, dof_forces = self._counters
+        for name in ("mode", "stiffness", "damping"):
+            setattr(self._drives, name, getattr(properties, name))
         wp.launch(
-            kernels.load,
+            step_kernels.load_commands,
             dim=self.num_envs,
-            inputs=[
-                *(properties.mode, properties.stiffness, properties.damping, position_targets, velocity_targets),
-                *(self._bodies, *self._first),
-            ],
-            outputs=[efforts, forces, *self._state, data.ctrl, data.xfrc_applied, failed],
+            inputs=[self._drives, self._bodies, self._first],
+            outputs=[*self._loads, self._motion, data.ctrl, data.xfrc_applied, failed],
         )
         for substep in range(self._layout.substeps):
             mjw.step(model, data)
             if substep == self._layout.substeps - 1:
                 self._outputs.collect()
             wp.launch(
-                kernels.limit_velocities,
+                step_kernels.limit_velocities,
                 dim=self.num_envs,
                 inputs=[self._dof_qvel, properties.max_velocity, self._places, self._root_limits],
                 outputs=[data.qvel],
             )
         wp.launch(
-            kernels.finish,
+            step_kernels.finish,
             dim=self.num_envs,
-            inputs=[self._dof_qvel, data.qacc, data.qfrc_actuator, DROPPING, *self._first],
+            inputs=[self._dof_qvel, data.qacc, data.qfrc_actuator, DROPPING, self._first],
             outputs=[
-                *(*self._state, failed, blow_ups, data.overflow, overflows, dof_forces),
+                *(self._motion, failed, blow_ups, data.overflow, overflows, dof_forces),
                 self._outputs.contacts_array,
             ],
         )
@@ -206,10 +206,10 @@ class WarpEngine(Engine):
     def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
         with self._on_torch_stream():
             wp.launch(
-                kernels.write_roots,
+                state_kernels.write_roots,
                 dim=(self.num_envs, self.num_actors),
                 inputs=[self._mask(mask), _rows(states, 13), self._places, self._model.body_ipos],
-                outputs=self._state,
+                outputs=[self._motion],
             )
 
     def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
@@ -217,22 +217,21 @@ class WarpEngine(Engine):
             return
         with self._on_torch_stream():
             wp.launch(
-                kernels.write_dofs,
+                state_kernels.write_dofs,
                 dim=self.num_envs,
                 inputs=[self._mask(mask), _rows(states, 2), self._dof_actor, self._dof_qpos, self._dof_qvel],
-                outputs=self._state[:3],
+                outputs=[self._motion],
             )
 
     def _mask(self, mask: Tensor) -> wp.array:
         return wp.from_torch(mask.reshape(self.num_envs, self.num_actors))
 
     def read_roots(self, out: Tensor) -> None:
-        qpos, qvel, _, mocap_pos, mocap_quat = self._state
         with self._on_torch_stream():
             wp.launch(
-                kernels.read_roots,
+                state_kernels.read_roots,
                 dim=(self.num_envs, self.num_actors),
-                inputs=[self._places, self._model.body_ipos, qpos, qvel, mocap_pos, mocap_quat],
+                inputs=[self._places, self._model.body_ipos, self._motion],
                 outputs=[_rows(out, 13)],
             )
 
@@ -241,9 +240,9 @@ class WarpEngine(Engine):
             return
         with self._on_torch_stream():
             wp.launch(
-                kernels.read_dofs,
+                state_kernels.read_dofs,
                 dim=(self.num_envs, self.num_dofs),
-                inputs=[self._dof_qpos, self._dof_qvel, *self._state[:2]],
+                inputs=[self._dof_qpos, self._dof_qvel, self._motion],
                 outputs=[_rows(out, 2)],
             )
 
@@ -287,8 +286,7 @@ class WarpEngine(Engine):
         """What a step and the readers depend on."""
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown", "overflows")
         own = {name: getattr(self, name) for name in names}
-        state = ("qpos", "qvel", "qacc_warmstart", "mocap_pos", "mocap_quat")
-        own.update({name: wp.to_torch(array) for name, array in zip(state, self._state)})
+        own.update({name: wp.to_torch(array) for name, array in self._state.items()})
         return {**own, "blow_ups": self._blow_ups, "dof_forces": self._dof_forces, **self._outputs.derived()}
 
     def get_state(self) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.isaacgym import actor_properties
-from envcoder_bench.isaacgym import layout as layouts
+from envcoder_bench.isaacgym.build_layout import build_layout
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Actor, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
@@ -97,7 +97,7 @@ class Simulation:
         first = self.envs[0]
         for env in self.envs[1:]:
             self._check_alike(first, env)
-        self._layout = layouts.build(
+        self._layout = build_layout(
             first.actors, first.attractors, self.params, self.planes, self.terrains, first.force_sensors
         )
         poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
