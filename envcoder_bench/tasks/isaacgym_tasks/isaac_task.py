@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from types import SimpleNamespace
 from typing import Any, Callable, ClassVar, Mapping
@@ -13,10 +14,11 @@ from torch import Tensor
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
+from envcoder_bench.tasks.isaacgym_tasks.checkpoint import restore_task, save_task
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
-from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
-from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports, one_line
+from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
+from envcoder_bench.tasks.isaacgym_tasks.making import as_dict, make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
@@ -24,24 +26,6 @@ from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
 ENV_BYTES = 160 * 1024  # of one environment in the physics engine, about; its tensors come on top
 _NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # of actors and bodies in the whole simulation
 SOLVED = "solved_before"  # the state's key of a fitness that counts once
-
-
-def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: str) -> tuple[Any, GymProxy]:
-    """Build a task of its config, with a proxy as its gym. Raises ValueError."""
-    config = {key: value for key, value in _as_dict(cfg).items() if key != "name" or "name" in source.config}
-    if "name" in config:
-        config["name"] = source.config["name"]
-    if config.get("task", {}).get("randomize"):
-        raise ValueError(
-            f"{source.address}: task.randomize is True, but domain randomization is not available here: give"
-            " task.task.randomize=false"
-        )
-    draws = Draws(num_envs, torch.device(device))
-    with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True):
-        task = source.make(config, num_envs, device)
-    if not made:
-        raise ValueError(f"{source.address} acquires no gym: it is no task of Isaac Gym")
-    return task, made[0]
 
 
 class IsaacTask(Task):
@@ -68,7 +52,7 @@ class IsaacTask(Task):
     only: Mapping[str, tuple[Any, str]] = {}
 
     def __init__(self, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
-        self.cfg = _as_dict(cfg)
+        self.cfg = as_dict(cfg)
         self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
         self.num_envs, self.device = num_envs, torch.device(self.isaac.device)
         self._draws = Draws(num_envs, self.device)
@@ -131,7 +115,7 @@ class IsaacTask(Task):
     def _row(self, place: Place) -> Tensor | None:
         x = tensors.read(self.isaac, place)
         row = self.rows[place]
-        if not isinstance(x, Tensor) or x.numel() != self.num_envs * _numel(row.shape):
+        if not isinstance(x, Tensor) or x.numel() != self.num_envs * math.prod(row.shape):
             return None
         return tensors.view(x, row, self.num_envs)
 
@@ -170,7 +154,7 @@ class IsaacTask(Task):
             x = tensors.read(self.isaac, place)
             if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != self.num_envs * row.repeats:
                 continue
-            if _writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
+            if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
                 own = x.reshape(self.num_envs, row.repeats, *x.shape[1:])[lanes]
                 x.copy_(own.reshape(x.shape))
         self.driver.place(lanes)
@@ -308,61 +292,19 @@ class IsaacTask(Task):
     # checkpoints
 
     def get_state(self) -> dict[str, Tensor]:
-        saved = {f"task.{'.'.join(place)}": x.to("cpu", copy=True) for place, x in tensors.tensors_of(self.isaac)}
-        numbers = tensors.numbers_of(self.isaac)
-        saved.update({f"number.{name}": value for name, value in _exact(numbers).items()})
+        saved = save_task(self.isaac)
         saved.update({f"sim.{key}": x for key, x in self.scene.get_state().items()})
-        saved.update({f"state.{key}": self.state[key].to("cpu", copy=True) for key in self.state})
-        saved.update({f"default.{key}": x.to("cpu", copy=True) for key, x in self.default_state.items()})
+        for kind, live in self._checkpointed().items():
+            saved.update({f"{kind}.{key}": x.to("cpu", copy=True) for key, x in live.items()})
         return {**saved, "progress": self._progress.to("cpu", copy=True)}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         self.scene.set_state({key[4:]: x for key, x in state.items() if key.startswith("sim.")})
-        for key, x in state.items():
-            kind, _, name = key.partition(".")
-            if kind == "task":
-                attribute, _, entry = name.partition(".")
-                place = (attribute, entry)
-                own = tensors.read(self.isaac, place)
-                if isinstance(own, Tensor) and own.shape == x.shape and _writable(own):
-                    own.copy_(x)
-                else:
-                    tensors.write(self.isaac, place, x.to(self.device, copy=True))
-            elif kind == "number":
-                now = getattr(self.isaac, name, None)
-                value = x.item()
-                setattr(self.isaac, name, type(now)(value) if isinstance(now, (bool, int)) else value)
-            elif kind == "state":
-                self.state[name].copy_(x)
-            elif kind == "default":
-                self.default_state[name].copy_(x)
+        restore_task(self.isaac, state, self.device)
+        for kind, live in self._checkpointed().items():
+            for key, x in live.items():
+                x.copy_(state[f"{kind}.{key}"])
         self._progress.copy_(state["progress"])
 
-
-def _exact(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Numbers as tensors that hold them exactly."""
-    made: dict[str, Tensor] = {}
-    for name, value in numbers.items():
-        if isinstance(value, float):
-            made[name] = torch.tensor(value, dtype=torch.float64)
-        elif isinstance(value, (bool, int)) and abs(value) < 2**62:
-            made[name] = torch.tensor(value)
-    return made
-
-
-def _writable(x: Tensor) -> bool:
-    return 0 not in x.stride() and not x.is_inference()
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-def _as_dict(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    from omegaconf import DictConfig, OmegaConf
-
-    made: Any = OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg
-    return dict(made)
+    def _checkpointed(self) -> dict[str, dict[str, Tensor]]:
+        return {"state": self.state, "default": self.default_state}

@@ -14,7 +14,7 @@ from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.driver import make_driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
-from envcoder_bench.tasks.isaacgym_tasks.isaac_task import make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
+from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
-from envcoder_bench.tasks.isaacgym_tasks.source import Source, find_source
+from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec

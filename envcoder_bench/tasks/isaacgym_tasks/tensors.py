@@ -71,6 +71,11 @@ def view(x: Tensor, row: Row, num_envs: int) -> Tensor:
     return x if row.repeats == 1 else x.reshape(num_envs, *row.shape)
 
 
+def writable(x: Tensor) -> bool:
+    """Return whether rows of a tensor can be written: it is neither expanded nor an inference tensor."""
+    return 0 not in x.stride() and not x.is_inference()
+
+
 class Unmasked:
     """Keeps the rows of environments that a reset must not touch, whatever the task's code writes to all rows."""
 
