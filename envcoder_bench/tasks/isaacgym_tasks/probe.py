@@ -47,7 +47,7 @@ def probe(source: Source) -> Facts:
     task, gym = make_isaac(source, config, NUM_ENVS, "cpu")
     try:
         driver = make_driver(task, gym)
-        scene = Scene(gym, task.sim, NUM_ENVS, source.address)
+        scene = Scene(gym, task.sim, NUM_ENVS)
         with torch.random.fork_rng():
             torch.manual_seed(0)
             driver.first()
