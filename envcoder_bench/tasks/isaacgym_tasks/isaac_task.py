@@ -78,7 +78,8 @@ class IsaacTask(Task):
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
         self.engine_warnings: dict[str, int] = {}
         self._progress = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
-        self._mirror = Mirror(self.isaac, self.keys, self.rows, num_envs, self.device)
+        with user_input():
+            self._mirror = Mirror(self.isaac, self.keys, self.rows, num_envs, self.device)
         self.state: dict[str, Tensor] = self._mirror.state
         self.state.update({key: x.clone() for key, x in self.scene.read().items()})
         self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)

@@ -13,20 +13,20 @@ from envcoder_bench.tasks.isaacgym_tasks.source import Source
 
 
 def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: str) -> tuple[Any, GymProxy]:
-    """Build a task of its config, with a proxy as its gym. Raises ValueError."""
+    """Construct a task from its config, with a proxy as its gym. Raises ValueError."""
     config = {key: value for key, value in as_dict(cfg).items() if key != "name" or "name" in source.config}
     if "name" in config:
         config["name"] = source.config["name"]
     if config.get("task", {}).get("randomize"):
         raise ValueError(
-            f"{source.address}: task.randomize is True, but domain randomization is not available here: give"
-            " task.task.randomize=false"
+            f"{source.address}: task.randomize is True, but IsaacGymEnvs' domain randomization would mix candidates:"
+            " give task.task.randomize=false (docs/isaacgym.md says why)"
         )
     draws = Draws(num_envs, torch.device(device))
     with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True):
         task = source.make(config, num_envs, device)
     if not made:
-        raise ValueError(f"{source.address} acquires no gym: it is no task of Isaac Gym")
+        raise ValueError(f"{source.address} does not acquire a gym: it is not a task of Isaac Gym")
     return task, made[0]
 
 

@@ -36,7 +36,10 @@ class Mirror:
         for key, place in keys.items():
             own, row = self.row(place), rows[place]
             if own is None and isinstance(tensors.read(task, place), Tensor):
-                raise ValueError(f"'{key}' of the task has another shape with this config than with the task's own")
+                raise ValueError(
+                    f"with these overrides the task's '{key}' has another shape than with its YAML: overrides that"
+                    " change the state are not supported"
+                )
             if own is None:  # the task makes it in a step
                 own = torch.zeros(num_envs, *row.shape, dtype=row.dtype, device=device)
             self.state[key] = own.contiguous()

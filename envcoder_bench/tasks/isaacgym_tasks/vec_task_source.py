@@ -28,8 +28,6 @@ def isaacgymenvs_source(address: str, name: str) -> Source:
         package = Path(str(isaacgymenvs.__file__)).resolve().parent
         configs = {path.stem: path for path in (package / "cfg" / "task").glob("*.yaml")}
         yaml = pick(configs, name, "IsaacGymEnvs")
-        if "name" not in OmegaConf.load(yaml):
-            raise ValueError(f"--task {address}: {yaml} names no task: it is a part of other tasks' configs")
         assets = package.parent / "assets"
         if not assets.is_dir():
             raise ValueError(
@@ -37,6 +35,8 @@ def isaacgymenvs_source(address: str, name: str) -> Source:
                 " name its folder with ISAACGYMENVS_PATH"
             )
         composed = _composed(package / "cfg", name, address)
+        if "name" not in composed["task"]:
+            raise ValueError(f"--task {address}: {yaml} has no key 'name': it is a part of other tasks' configs")
         made = pick(isaacgym_task_map, str(composed["task"]["name"]), "IsaacGymEnvs")
         task_class = made if isinstance(made, type) else _class_of(made, composed["task"])
         file = Path(inspect.getfile(task_class)).resolve()
