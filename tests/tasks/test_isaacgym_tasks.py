@@ -148,7 +148,7 @@ def test_a_task_that_mixes_environments_is_found_out():
 def test_overrides_that_a_task_refuses_are_one_line():
     cfg = config()
     OmegaConf.update(cfg, "task.task", {"randomize": True}, force_add=True)
-    with pytest.raises(UserError, match="task.randomize is True.*give task.task.randomize=false") as error:
+    with pytest.raises(UserError, match=r"task\.randomize is True.*give task\.task\.randomize=false") as error:
         build_task(cfg, 3)
     assert "\n" not in str(error.value)
 
