@@ -22,7 +22,7 @@ def rotate(quat: wp.vec4, vec: wp.vec3) -> wp.vec3:
 @wp.func
 def conjugate(quat: wp.vec4) -> wp.vec4:
     """Return the inverse rotation."""
-    return wp.vec4(-quat[0], quat[1], quat[2], quat[3])
+    return wp.vec4(quat[0], -quat[1], -quat[2], -quat[3])
 
 
 @wp.func
