@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import stamped_folder
 from envcoder_bench.core.shell import quoted, shown
-from envcoder_bench.jail.probing import announce, confinement
+from envcoder_bench.jail.probing import confinement, log_confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
 from envcoder_bench.run.devices import choose_here
@@ -235,7 +235,7 @@ def _go_on(
         proposer = asked.proposer(cfg, provider, folder.transcript, view) if left else None
         writer = provider.name if provider is not None else asked.llm
         view.say(screen.opening(_facts(folder, asked, cfg)))
-        announce()
+        log_confinement()
         meta = asked.meta(cfg)
         about = {
             **meta,
