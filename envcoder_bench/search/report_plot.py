@@ -11,10 +11,10 @@ from envcoder_bench.report.plots import (
     COLOURS,
     GREY,
     NAME_WIDTH,
+    escape,
     new_figure,
-    plain,
     save_figure,
-    say,
+    show_message,
     spread,
 )
 from envcoder_bench.report.table import decimal_places, shorten
@@ -57,7 +57,7 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
     gap = GAP * len(panels) / (height * top - BOTTOM - GAP * (len(panels) - 1))  # of a panel's height
     figure.subplots_adjust(left=LEFT, right=RIGHT, bottom=BOTTOM / height, top=top, hspace=gap)
     if not rounds:
-        say(every[0], "no round is done yet")
+        show_message(every[0], "no round is done yet")
         return save_figure(figure, path)
     for axes, (label, value) in zip(every, panels):
         last = axes is every[-1]
@@ -134,6 +134,6 @@ def _label(axes: Any, labels: Sequence[tuple[float, str, str, bool]]) -> None:
     decimals = decimal_places([y for y, *_ in labels])
     for (y, name, colour, bold), height in zip(labels, heights):
         value = round(y, decimals) + 0.0  # no minus before a zero
-        words = plain(f"{shorten(visible(name), NAME_WIDTH - 8)}  {value:.{decimals}f}")
+        words = escape(f"{shorten(visible(name), NAME_WIDTH - 8)}  {value:.{decimals}f}")
         style: Any = {"color": colour, "fontweight": "bold" if bold else "normal", "fontsize": 10}
         axes.text(1.012, height, words, transform=axes.transAxes, va="center", **style)
