@@ -1,4 +1,4 @@
-"""Bad input to auto-shape: one clear message, exit code 2, nothing written, nothing asked."""
+"""Bad input to auto-shape: one clear message, exit code 2, nothing written, no request sent."""
 
 import json
 from pathlib import Path
