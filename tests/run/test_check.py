@@ -1,4 +1,4 @@
-"""eval-shapers --check: what a run would find out about candidates before it trains."""
+"""eval-shapers --check: the checks of a run without training."""
 
 import pytest
 from helpers import write_candidates

@@ -1,4 +1,4 @@
-"""Who trains a wave changes no bit: several workers, as threads of this process, against a run without workers."""
+"""Runs with several workers, as threads of this process, are bitwise equal to runs without workers."""
 
 import contextlib
 import io

@@ -23,7 +23,7 @@ def test_folder_is_created_and_opened(tmp_path):
     assert (config.llm, config.n) == ("x'y", 3)
     assert (folder.path / "prompt" / "functions" / "a.md").read_text(encoding="utf-8") == "ü $x"
     assert folder.read_archive() == Archive()
-    with pytest.raises(UserError, match="already holds a search; go on with it by --resume"):
+    with pytest.raises(UserError, match="already holds a search; use --resume"):
         make(tmp_path)
 
 
