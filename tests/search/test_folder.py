@@ -37,7 +37,7 @@ def test_round_round_trip(tmp_path):
     folder.write_round(round)
     assert folder.read_round(2) == round
     (folder.round(2) / "round.json").write_text("{")
-    with pytest.raises(UserError, match=r"round\.json is damaged .*: delete it, and the round is proposed again"):
+    with pytest.raises(UserError, match=r"round\.json is damaged .*: delete it to propose the round again"):
         folder.read_round(2)
 
 

@@ -243,7 +243,7 @@ def test_budgets_hold_and_are_used(seed, tmp_path):
 
 def test_fewer_replies_within_the_budget(tmp_path):
     model = Model(most=8)
-    one = Budget().most(model, samples(1)[0]).tokens
+    one = Budget().max_spending(model, samples(1)[0]).tokens
     budget = Budget(max_tokens=one + 2 * 50)
     replies = complete(model, samples(8), tmp_path / "t.jsonl", budget=budget, concurrency=1)
     # three fit; they spend 45 tokens, which leave room for two, and these 30; then there is room for one at a time
