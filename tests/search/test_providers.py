@@ -210,11 +210,11 @@ def test_unreachable_server_is_an_error_reply(server, tmp_path):
         (raw(b"go away", 401), "the key was not accepted .*go away"),
         (
             LOGIN,
-            r'answers with a web page \("Sign in & go on"\), and instead of a model: check the address \(--base_url',
+            r'answers with a web page \("Sign in & go on"\) instead of a model.s reply: check the address \(--base_url',
         ),
         (
             raw(b"<!DOCTYPE html>\n<p>Welcome", 200),
-            "answers with a web page, and not .*whether a login or a proxy stands",
+            "answers with a web page instead .*whether it requires a login or a proxy",
         ),
         (raw(b"<html><title>No</title>", 403, "text/html"), r'403: a web page \("No"\)'),
     ],
