@@ -54,7 +54,7 @@ exit codes: 0 a best candidate, see best.py; 1 no candidate could be trained; 2 
 
 def build_parser() -> Parser:
     parser = Parser("auto-shape", __doc__ or "", EPILOG)
-    what = parser.add_argument_group("what to search")
+    what = parser.add_argument_group("search")
     what.add_argument("--task", help="the robot task, e.g. Anymal or Cartpole; see eval_shapers.py --describe")
     what.add_argument("--task_description", metavar="TEXT", help="the desired behaviour in your words, for the model")
     what.add_argument(
@@ -68,12 +68,12 @@ def build_parser() -> Parser:
         "--candidates", nargs="+", metavar="PATH", help="candidates to begin with: they train in the first round"
     )
     what.add_argument(
-        "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
+        "--baseline", choices=("human", "unshaped"), help="baseline that fills in missing functions (default: human)"
     )
 
     add_files(what)
 
-    model = parser.add_argument_group("who writes")
+    model = parser.add_argument_group("model")
     model.add_argument(
         "--llm",
         metavar="MODEL",
@@ -83,18 +83,20 @@ def build_parser() -> Parser:
     model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
     model.add_argument("--temperature", type=float, metavar="T", help="of sampling (default: the model's own)")
     model.add_argument(
-        "--max_output_tokens", type=int, metavar="N", help="of one reply (default: what suits the model)"
+        "--max_output_tokens", type=int, metavar="N", help="of one reply (default: depends on the model)"
     )
-    model.add_argument("--max_tokens", type=int, metavar="N", help="most tokens of all requests and replies together")
-    model.add_argument("--max_cost", type=float, metavar="USD", help="most cost in US dollars; a limit ends the search")
+    model.add_argument("--max_tokens", type=int, metavar="N", help="limit on the tokens of all requests and replies")
+    model.add_argument(
+        "--max_cost", type=float, metavar="USD", help="limit on the cost in US dollars; a limit ends the search"
+    )
     model.add_argument(
         "--show_baseline",
         choices=("yes", "no"),
-        help="whether the model reads the source of the baseline that fills in (default: yes; Eureka's does not)",
+        help="whether the prompt has the baseline's source (default: yes; Eureka's has not)",
     )
     model.add_argument("--prompt_dir", metavar="DIR", help="your own templates instead of those in cfg/prompt")
 
-    effort = parser.add_argument_group("how much")
+    effort = parser.add_argument_group("effort")
     effort.add_argument("--num_iters", type=int, metavar="N", help="rounds (default: 5)")
     effort.add_argument("--shapers_per_iter", type=int, metavar="N", help="candidates in each round (default: 10)")
     effort.add_argument(
@@ -104,7 +106,7 @@ def build_parser() -> Parser:
     add_num_envs(effort)
     add_training(effort)
 
-    where = parser.add_argument_group("where")
+    where = parser.add_argument_group("devices and files")
     add_where(where)
     where.add_argument("--output_dir", metavar="DIR", help="the search's folder (default: searches/<task>_<time>)")
     where.add_argument("--resume", metavar="DIR", help="resume the search in DIR; takes no other flag")
@@ -114,7 +116,7 @@ def build_parser() -> Parser:
 def overrides(args: argparse.Namespace) -> list[str]:
     """Return the flags as overrides of cfg/auto_shape.yaml and cfg/config.yaml, then the user's key=value overrides."""
     search = {name: getattr(args, name) for name in SEARCH_FLAGS}
-    search["prompt.dir"] = None if args.prompt_dir is None else json.dumps(args.prompt_dir)  # a text, whatever is in it
+    search["prompt.dir"] = None if args.prompt_dir is None else json.dumps(args.prompt_dir)  # quoted
     return [*as_words({**search, **common_overrides(args), "baseline": args.baseline}), *args.overrides]
 
 
@@ -135,13 +137,11 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         args = build_parser().parse(words)
         if args.resume and len(words) > (1 if words[0].startswith("--resume=") else 2):
-            raise UserError("--resume takes no other flag: the search's config.yaml says how it goes on")
+            raise UserError("--resume takes no other flag: the settings are those of the search's config.yaml")
         if not args.resume and not args.task:
-            raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+            raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
         if not args.resume and not args.llm:
-            raise UserError(
-                "who writes the candidates? Give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help"
-            )
+            raise UserError("no model: give --llm MODEL, e.g. --llm gpt-4.1 or --llm evolve; see --help")
         if not args.resume:
             take_config(args)
             with user_input():
@@ -154,7 +154,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"\n{stop}", flush=True)
         return 130
     except KeyboardInterrupt:
-        print("auto-shape: stopped at once; a search that has begun goes on with --resume", file=sys.stderr)
+        print("auto-shape: stopped at once; resume a search that has begun with --resume", file=sys.stderr)
         return 130
 
 
@@ -189,7 +189,7 @@ def _search(args: argparse.Namespace) -> int:
             view=view,
         )
     if result.stopped is not None:
-        print(f"stopped {result.stopped.stopped_at}; go on with: {result.command}", file=sys.stderr)
+        print(f"stopped {result.stopped.stopped_at}; resume with: {result.command}", file=sys.stderr)
         return exit_code(result.stopped)
     return 0 if result.best else 1
 

@@ -1,4 +1,4 @@
-"""The command line that the commands share: the parser, flags for keys of cfg/, and key=value overrides."""
+"""The common parts of the command lines: the parser, flags for keys of cfg/, and key=value overrides."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def command(name: str, run: Callable[[list[str]], int], words: Sequence[str]) ->
 
 @contextmanager
 def shown_messages() -> Iterator[None]:
-    """Print the package's messages and Python's warnings on stderr; repeated warnings are on one line."""
+    """Print the package's messages and Python's warnings on stderr, repeated warnings on one line."""
     handler, package = RepeatHandler(_print_message), logging.getLogger(LOGGERS[0])
     level = package.level
     package.setLevel(logging.INFO)
@@ -114,8 +114,8 @@ def _plain_warnings() -> Iterator[None]:
     package, before = Path(__file__).resolve().parent, warnings.formatwarning
 
     def formatted(message: Any, category: Any, filename: str, *rest: Any) -> str:
-        own = package in Path(filename).resolve().parents
-        return f"warning: {message}\n" if own else before(message, category, filename, *rest)
+        is_own = package in Path(filename).resolve().parents
+        return f"warning: {message}\n" if is_own else before(message, category, filename, *rest)
 
     warnings.formatwarning = formatted
     try:
@@ -163,9 +163,9 @@ def add_where(group: Any) -> None:
 
 def add_files(group: Any) -> None:
     """Add the flags for the user's own YAML files."""
-    whose = "of your own, or of IsaacGymEnvs: its values instead of those in"
-    group.add_argument("--task_config", metavar="FILE", help=f"a task YAML {whose} cfg/task/<Task>.yaml")
-    group.add_argument("--train_config", metavar="FILE", help=f"a train YAML {whose} cfg/train/<Task>PPO.yaml")
+    text = "of your own or of IsaacGymEnvs, whose values replace those in"
+    group.add_argument("--task_config", metavar="FILE", help=f"a task YAML {text} cfg/task/<Task>.yaml")
+    group.add_argument("--train_config", metavar="FILE", help=f"a train YAML {text} cfg/train/<Task>PPO.yaml")
 
 
 def add_fitness(group: Any) -> None:
@@ -178,7 +178,7 @@ def add_fitness(group: Any) -> None:
 
 
 def take_config(args: argparse.Namespace) -> None:
-    """Make ``--task_config`` a part of the task's address where the task is a Python file, which has no other YAML."""
+    """Add ``--task_config`` to the address of a task that is a Python file, which has no other YAML."""
     from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK, FILE
 
     match = FILE.fullmatch(args.task or "")
@@ -218,7 +218,7 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
 
 
 def given_flags(words: Sequence[str]) -> list[str]:
-    """The flags among the words of a command line."""
+    """Return the flags among the words of a command line."""
     return [word.split("=")[0] for word in words if word.startswith("--")]
 
 
@@ -236,5 +236,5 @@ def shaper_types(words: Sequence[str]) -> list[str]:
     """Return the shaper types without aliases. Raises UserError with near matches."""
     names = listed(words)
     if not names:
-        raise UserError(f"--shaper_types names none; there are {', '.join(SHAPER_TYPES)}")
+        raise UserError(f"--shaper_types is empty; there are {', '.join(SHAPER_TYPES)}")
     return known_types(names)

@@ -29,10 +29,10 @@ class Console(Reporter):
 
     Args:
         names_folder: whether to print the run's folder when it begins.
-        one_process_a_wave: stop an isolated run after every wave, for ``finish`` to go on in another process.
+        one_process_a_wave: stop an isolated run after every wave, so that ``finish`` continues in another process.
 
     Attributes:
-        stop: the StopRequest for the runs, which a signal calls while a wave trains. At other times signals have their
+        stop: the StopRequest for the runs, which signals call while a wave trains. At other times signals have their
             default effect, so that Ctrl-C interrupts a file with an endless loop.
     """
 
@@ -54,15 +54,15 @@ class Console(Reporter):
 
     def wave_began(self, number: int, waves: int, iteration: int, iterations: int) -> None:
         self._progress = Progress(iterations, iteration, wave=number, waves=waves)
-        self._handlers = {name: signal.signal(name, self._ask_to_stop) for name in _stop_signals()}
+        self._handlers = {name: signal.signal(name, self._request_stop) for name in _stop_signals()}
 
     def devices_began(self, devices: int, waves: int, iteration: int, iterations: int) -> None:
         self.wave_began(1, 1, iteration, iterations)
 
     def devices_at_work(self, devices: int, done: int, waves: int) -> None:
         assert self._progress is not None
-        words = f"{devices} device{'s' * (devices != 1)}"
-        self._progress.place(f"{words}, {done} of {waves} waves done, iteration")
+        counted = f"{devices} device{'s' * (devices != 1)}"
+        self._progress.set_prefix(f"{counted}, {done} of {waves} waves done, iteration")
 
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
         assert self._progress is not None
@@ -77,7 +77,7 @@ class Console(Reporter):
         if self._isolated:
             self.stop(NEXT_PROCESS)
 
-    def _ask_to_stop(self, number: int, _frame: Any) -> None:
+    def _request_stop(self, number: int, _frame: Any) -> None:
         if number != _HANG_UP:  # a closing terminal may send two, from the system and from the shell
             signal.signal(number, self._handlers[signal.Signals(number)])  # a second Ctrl-C stops at once
         self.stop(number)
@@ -101,17 +101,17 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except DiskError as error:
-        again = f"What was saved before is intact: fix this, and go on with: {resume_command(error.folder)}"
+        again = f"What was saved before is intact: fix this, and resume with: {resume_command(error.folder)}"
         raise UserError(f"{error}. {again}") from error
     except Stopped as stop:
-        how = "the run had not begun, and nothing was written"
+        hint = "the run had not begun, and nothing was written"
         if stop.folder is not None:
-            how = f"go on with: {resume_command(stop.folder)}"
-        raise KeyboardInterrupt(f"stopped{f' {stop}' if str(stop) else ''}; {how}") from None
+            hint = f"resume with: {resume_command(stop.folder)}"
+        raise KeyboardInterrupt(f"stopped{f' {stop}' if str(stop) else ''}; {hint}") from None
 
 
 def finish(result: RunResult) -> int:
-    """As ``show``; an isolated run goes on with its next wave in a new process, in the place of this one."""
+    """As ``show``; an isolated run continues with its next wave in a new process that replaces this one."""
     if result.complete or result.stopped_by != NEXT_PROCESS:
         return show(result)
     sys.stdout.flush()
@@ -132,7 +132,7 @@ def show(result: RunResult) -> int:
     """
     if not result.complete:
         command = resume_command(result.folder)
-        print(f"stopped {result.stopped_at}; go on with: {command}", file=sys.stderr)
+        print(f"stopped {result.stopped_at}; resume with: {command}", file=sys.stderr)
     else:
         show_ranking(result)
     show_profile(result)

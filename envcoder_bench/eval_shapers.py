@@ -62,7 +62,7 @@ or written; 130 stopped by Ctrl-C (128 + its number for another signal), resumab
 
 def build_parser() -> Parser:
     parser = Parser("eval-shapers", __doc__ or "", EPILOG)
-    what = parser.add_argument_group("what to evaluate")
+    what = parser.add_argument_group("candidates")
     what.add_argument(
         "--task",
         help="the robot task: a name, e.g. Anymal; the folder or module:Class of your own; or a task of Isaac Gym code,"
@@ -93,31 +93,31 @@ def build_parser() -> Parser:
         help="only the candidates at these positions, in sorted order, e.g. 0,2,5 or 0 2 5",
     )
     what.add_argument(
-        "--baseline", choices=("human", "unshaped"), help="what fills in for absent functions (default: human)"
+        "--baseline", choices=("human", "unshaped"), help="baseline that fills in missing functions (default: human)"
     )
     what.add_argument(
         "--untrusted",
         action="store_true",
-        help="for candidates that nobody has read: check and trace them in a confined process, and run only the traces",
+        help="for untrusted candidates: check and trace them in a confined process, and run only the traced programs",
     )
     add_fitness(what)
     what.add_argument(
         "--isolate",
         choices=("process",),
-        help="train each candidate by itself, in a process of its own, one after the other: for tasks of Isaac Gym code"
-        " that mix environments (docs/isaacgym.md)",
+        help="train each candidate in a separate process, one after the other: for tasks of Isaac Gym code that mix"
+        " environments (docs/isaacgym.md)",
     )
     what.add_argument("--no_baselines", action="store_true", help="do not evaluate the baselines")
 
     add_files(what)
 
-    effort = parser.add_argument_group("how much")
+    effort = parser.add_argument_group("effort")
     size = effort.add_mutually_exclusive_group()
     add_num_envs(size)
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
     add_training(effort)
 
-    where = parser.add_argument_group("where")
+    where = parser.add_argument_group("devices and files")
     add_where(where)
     where.add_argument(
         "--profile",
@@ -184,10 +184,10 @@ def _main(words: list[str]) -> int:
     if args.resume:
         if set(given_flags(words)) - {"--resume", "--devices", "--ray"} or args.overrides:
             raise UserError(
-                "--resume takes no other flag but --devices and --ray: config.yaml says how the run goes on"
+                "--resume takes no other flag but --devices and --ray: the settings are those of the run's config.yaml"
             )
     elif not args.task:
-        raise UserError("which task? Give --task NAME, e.g. --task Cartpole; see --help")
+        raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
     else:
         take_config(args)
         with user_input():

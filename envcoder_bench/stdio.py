@@ -1,4 +1,4 @@
-"""Printing that never fails: a closed pipe, a full disk or an encoding without ± do not end a run."""
+"""Output that never fails: closed pipes, full disks and limited encodings do not end a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BestEffort:
         self._lost = False
 
     def write(self, text: str) -> int:
-        """Write as ``print`` does; characters that the encoding lacks are replaced."""
+        """Write a text; characters that the encoding lacks are replaced."""
         if not self._lost:
             try:
                 self._stream.write(text)
@@ -31,7 +31,7 @@ class BestEffort:
                 known = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
                 self._attempt(lambda: self._stream.write(known))
             except (OSError, ValueError):  # ValueError: it is closed
-                self._give_up()
+                self._abandon()
         return len(text)
 
     def flush(self) -> None:
@@ -42,9 +42,9 @@ class BestEffort:
         try:
             call()
         except (OSError, ValueError):
-            self._give_up()
+            self._abandon()
 
-    def _give_up(self) -> None:
+    def _abandon(self) -> None:
         self._lost = True
         try:  # discard buffered output
             null = os.open(os.devnull, os.O_WRONLY)

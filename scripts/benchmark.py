@@ -1,4 +1,4 @@
-"""Measure EnvCoderBench on this machine, with real ANYmal candidates of which no two are alike.
+"""Measure EnvCoderBench on this machine, with different, realistic ANYmal candidates.
 
     python scripts/benchmark.py scaling --candidates 4 16 250        training against the bare physics of the same run
     python scripts/benchmark.py processes --processes 1 8            a process per candidate instead

@@ -11,7 +11,7 @@ import torch
 from envcoder_bench.eval_shapers import main
 
 CARTPOLE = "--task Cartpole --num_envs_per_candidate 64 --learning_iterations 25 --seeds 3"
-# two cores make about 10,000 training steps a second: enough to show every part of a run, not for a finished gait
+# two cores train about 10,000 env-steps/s: enough to show every part of a run, but not to learn to walk
 ANYMAL_CPU = (
     "--task Anymal --num_envs_per_candidate 56 --learning_iterations 100"
     " evaluation.num_envs=16 evaluation.final_episodes=16 evaluation.points=2"

@@ -1,8 +1,8 @@
-"""Search for shaping without a language model: a Cartpole whose actions are badly scaled, which evolution mends.
+"""Search for shaping without a language model: evolution repairs a Cartpole whose actions are badly scaled.
 
-An action of 1 pushes the cart with 4 N instead of 400 N. Both baselines lose the pole in the time that they have; the
-search may write rewards and what the action does. It always runs on the CPU: so small a task is no faster on a GPU.
-Further flags of auto-shape may be given.
+An action of 1 pushes the cart with 4 N instead of 400 N. Both baselines fail to balance the pole in the available time;
+the search may write rewards and actions. It always runs on the CPU, because a GPU would not be faster for so small a
+task. Further flags of auto-shape may be given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def demo(more: Sequence[str] = ()) -> int:
     began = time.monotonic()
     code = main(words)
     if code == 0:
-        print(f"\n{time.monotonic() - began:.0f} s. Open {folder / 'report.html'}: who came from whom, and what won")
+        print(f"\n{time.monotonic() - began:.0f} s. Open {folder / 'report.html'} for all candidates and the winner")
     return code
 
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Everything that docs/benchmarks.md and docs/results.md show of a CUDA machine, one measurement after the other.
+# Run all CUDA measurements of docs/benchmarks.md and docs/results.md, one after the other.
 #
 #   scripts/gpu_measure.sh OUT_DIR [speed|run|tasks|tests]...     default: speed run tasks
 #
-# A measurement that fails stops no other. OUT_DIR gets gpu_measure.log, records.jsonl and the policies, written as they
-# come. Append the records to docs/benchmarks.jsonl and write the pages with `python scripts/benchmark.py report`.
+# A failed measurement does not stop the others. OUT_DIR gets gpu_measure.log, records.jsonl and the policies. Append the records to docs/benchmarks.jsonl and write the pages with `python scripts/benchmark.py report`.
 set -u
 cd "$(dirname "$0")/.."
 out=${1:?usage: scripts/gpu_measure.sh OUT_DIR [speed|run|tasks|tests]...}

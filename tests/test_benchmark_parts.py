@@ -1,4 +1,4 @@
-"""What the benchmark is made of: its candidates are real and distinct, its report holds the latest records."""
+"""Parts of the benchmark: its candidates are realistic and distinct, its report has the latest records."""
 
 import ast
 import sys

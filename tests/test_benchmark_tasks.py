@@ -1,4 +1,4 @@
-"""Measurements of all tasks: trainings, the other simulator, tables and pictures, and the script that measures all."""
+"""Measurements of all tasks: trainings, the other simulator, tables, plots, and the script for all."""
 
 import os
 import subprocess

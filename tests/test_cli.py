@@ -20,7 +20,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 @pytest.mark.parametrize(
     "words, message",
     [
-        ("", "which task? Give --task NAME, e.g. --task Cartpole; see --help"),
+        ("", "no task: give --task NAME, e.g. --task Cartpole; see --help"),
         ("--task Cartpol", "unknown task 'Cartpol' (did you mean Cartpole?); there are AllegroHand, Ant, Anymal"),
         ("--task cartpole", "unknown task 'cartpole' (did you mean Cartpole?); there are AllegroHand, Ant, Anymal"),
         (
@@ -90,7 +90,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole task.env.maxEffort=strong", "task.env.maxEffort must be a number, such as 400.0, got strong"),
         ("--task Anymal task.env.baseInitState.pos=[0,0]", "task.env.baseInitState.pos must be a list of 3 numbers"),
         ("--task Cartpole task.env=3", "task.env must hold the keys resetDist, maxEffort"),
-        ("--task Cartpole --shaper_types ,", "--shaper_types names none; there are compute_reward"),
+        ("--task Cartpole --shaper_types ,", "--shaper_types is empty; there are compute_reward"),
         ("--task Cartpole --shaper_types compute_reward,compute_gaol", "'compute_gaol' (did you mean compute_goal or"),
         (
             "--task Cartpole --candidates {folder} --shaper_types compute_goal",
@@ -99,7 +99,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole --candidates {folder} --candidate_idx 0 7", "no candidate at position 7: there are 2"),
         ("--task Cartpole --candidates {folder} --no_baselines --candidate_idx 0 --num_envs 0", "among 1 group ("),
         ("--task Cartpole --train_config {empty}/x.yaml", "x.yaml cannot be read: No such file"),
-        ("--train_config x.yaml", "which task? Give --task NAME"),
+        ("--train_config x.yaml", "no task: give --task NAME"),
         ("--task Cartpole task.name=Anymal", "choose the task with --task"),
         ("--task Cartpole --num_envs -6", "cannot be divided evenly"),
         ("--task Cartpole --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
@@ -133,7 +133,7 @@ def test_an_output_folder_that_holds_a_run_is_left_alone(tmp_path, capsys):
     taken.mkdir()
     (taken / "config.yaml").write_text("mine")
     run(taken, *CARTPOLE_QUICK, expect=2)
-    assert "already holds a run; go on with it by --resume, or give a new folder" in capsys.readouterr().err
+    assert "already holds a run; use --resume, or give a new folder" in capsys.readouterr().err
     assert [path.name for path in taken.iterdir()] == ["config.yaml"]
     assert (taken / "config.yaml").read_text() == "mine"
 
@@ -210,9 +210,9 @@ def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypa
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
     output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", path, *size, expect=130)
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"eval-shapers: stopped; go on with: {resume_command(output)}"
+    assert last == f"eval-shapers: stopped; resume with: {resume_command(output)}"
     monkeypatch.undo()
-    assert main(shlex.split(last.partition("go on with: ")[2])[-2:]) == 0
+    assert main(shlex.split(last.partition("resume with: ")[2])[-2:]) == 0
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The demonstration of a search: its flags are right, and what it points at is there."""
+"""The demonstration of a search: its flags are valid, and the files that it names exist."""
 
 import importlib.util
 import sys

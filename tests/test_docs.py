@@ -1,4 +1,4 @@
-"""The documentation matches the code, and its links lead somewhere."""
+"""The documentation matches the code, and its links are valid."""
 
 import importlib.util
 import re

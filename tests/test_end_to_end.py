@@ -1,4 +1,4 @@
-"""A new user's run: the files it leaves, and that they mean what they say."""
+"""A new user's run, and the content of its files."""
 
 import json
 

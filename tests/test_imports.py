@@ -1,4 +1,4 @@
-"""What a command imports: only what its work needs, because importing torch and rl_games takes seconds."""
+"""Commands import only what they need, because importing torch and rl_games takes seconds."""
 
 import json
 import subprocess

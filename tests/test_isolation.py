@@ -1,4 +1,4 @@
-"""Promise 1: a candidate's result does not depend on its neighbours, to the last bit on a CPU."""
+"""Promise 1: a candidate's result does not depend on its neighbours, bitwise on a CPU."""
 
 import pytest
 from helpers import ANYMAL_QUICK, QUICK, assert_same_weights, results, run, weights, write_candidates

@@ -1,4 +1,4 @@
-"""Imports go down one list of layers; simulators and clients of language models stay in theirs."""
+"""Imports follow the list of layers; simulators and clients of language models are imported only in theirs."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run survives its surroundings: readers that go, terminals that close, disks that fill, streams that never were."""
+"""Runs survive closed pipes and terminals, full disks and missing streams."""
 
 import errno
 import os
@@ -161,7 +161,7 @@ def test_a_disk_that_fills_at_any_write_loses_nothing(tmp_path, monkeypatch, cap
     if not output.exists():  # nothing was begun, and nothing is left of it
         assert "cannot be written" in errors[0]
         return
-    assert f"go on with: {resume_command(output)}" in errors[0]
+    assert f"resume with: {resume_command(output)}" in errors[0]
     assert main(["--resume", str(output)]) == 0
     for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
         assert (output / name).read_bytes() == (whole / name).read_bytes()

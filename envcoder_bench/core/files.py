@@ -87,7 +87,7 @@ def refuse_taken(path: Path, flag: str = "--output_dir", kind: str = "run") -> N
     except OSError as error:
         raise ValueError(f"{flag} {shown} cannot be written: {error.strerror}") from error
     if "config.yaml" in names:
-        raise ValueError(f"{flag} {shown} already holds a {kind}; go on with it by --resume, or give a new folder")
+        raise ValueError(f"{flag} {shown} already holds a {kind}; use --resume, or give a new folder")
     if names:
         raise ValueError(f"{flag} {shown} is not empty; give a new folder")
 

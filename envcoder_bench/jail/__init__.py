@@ -1,1 +1,1 @@
-"""Where code that nobody has read is parsed, run and traced: in a confined process, which gives plain data back."""
+"""Run untrusted candidate code in a confined process, which returns plain data."""

@@ -1,4 +1,4 @@
-"""The jail's own process: it loads torch once, and then forks a confined process for every file."""
+"""The jail's server process: it loads torch once and forks a confined process for every file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import array
 import contextlib
 import gc
 import json
+import math
 import os
 import select
 import signal
@@ -19,71 +20,68 @@ from envcoder_bench.jail.confine import Limits, confine
 
 
 def main(control_fd: int) -> None:
-    """Serve until the trainer closes the control socket.
+    """Serve requests until the client closes the control socket.
 
-    Over standard input comes what ``Examiner`` needs (see ``_examiner``). Over the socket come ``{"run": number}`` with
-    two descriptors, to read a file's text from and to write the answer to, and ``{"kill": number}``; what goes back is
-    ``{"ready": true}`` and ``{"ended": number, "status": as of waitpid, "cpu": seconds}``.
+    Standard input carries the arguments of ``Examiner`` (see ``_make_examiner``). The socket carries the requests
+    ``{"run": job}``, with two descriptors to read the source from and to write the answer to, and ``{"kill": job}``,
+    and the replies ``{"ready": true}`` and ``{"ended": job, "status": as of waitpid, "cpu": seconds}``.
     """
     control = socket.socket(fileno=control_fd)
     setup = wire.read_to_end(0)
     length = int.from_bytes(setup[:8], "big")
     header = json.loads(setup[8 : 8 + length])
-    examiner = _examiner(header, setup[8 + length :])
+    examiner = _make_examiner(header, setup[8 + length :])
     limits, scan = Limits(**header["limits"]), bool(header["scan"])
     if len(os.listdir("/proc/self/task")) != 1:
         raise RuntimeError("a process with threads cannot be forked safely")
     gc.collect()
-    gc.freeze()  # what is here stays: forks share its memory as long as the collector leaves it alone
+    gc.freeze()  # forks share this memory as long as the collector does not touch it
     control.send(b'{"ready": true}')
     _serve(control, examiner, limits, scan)
 
 
-def _examiner(header: dict[str, Any], content: bytes) -> Any:
-    """Make the examiner from the header and the tensors' bytes, one after the other."""
+def _make_examiner(header: dict[str, Any], content: bytes) -> Any:
+    """Create the examiner from the header and the concatenated bytes of the tensors."""
     import enum
 
     import torch
 
-    from envcoder_bench.jail.stand_ins import check_members
-    from envcoder_bench.jail.work import Examiner
+    from envcoder_bench.jail.examiner import Examiner
+    from envcoder_bench.jail.replacements import check_members
     from envcoder_bench.tasks.contract import TaskContract
     from envcoder_bench.tasks.outside import mount
 
     torch.set_num_threads(1)
-    torch.backends.mkldnn.set_flags(False)  # it makes machine code, which the process may not run
-    torch.jit.script = _as_it_is  # type: ignore[assignment]
+    torch.backends.mkldnn.set_flags(False)  # it generates machine code, which a confined process cannot execute
+    torch.jit.script = _identity  # type: ignore[assignment]
     enum.EnumMeta._create_ = check_members(enum.EnumMeta._create_)  # type: ignore[attr-defined]
     _redirect_helpers()
-    buffer, at = bytearray(content), 0
-    made: dict[str, dict[str, Any]] = {"state": {}, "constants": {}}
-    for kind, tensors in made.items():
-        for name, dtype, shape in header[kind]:
-            own = getattr(torch, dtype)
-            count = 1
-            for size in shape:
-                count *= size
-            flat = torch.frombuffer(buffer, dtype=own, count=count, offset=at) if count else torch.empty(0, dtype=own)
-            tensors[name] = flat.clone().reshape(shape)
-            at += count * flat.element_size()
+    buffer, offset = bytearray(content), 0
+    inputs: dict[str, dict[str, Any]] = {"state": {}, "constants": {}}
+    for section, tensors in inputs.items():
+        for name, dtype_name, shape in header[section]:
+            dtype, count = getattr(torch, dtype_name), math.prod(shape)
+            flat = torch.frombuffer(buffer, dtype=dtype, count=count, offset=offset) if count else torch.empty(0)
+            tensors[name] = flat.to(dtype, copy=True).reshape(shape)
+            offset += count * tensors[name].element_size()
     for name, folder in header["folders"].items():
         mount(name, Path(folder))
     names = ("baseline", "shaper_types", "seed", "sizes")
     contract = TaskContract.from_plain(header["task"])
     examiner = Examiner(
-        contract, list(header["folders"]), made["state"], made["constants"], *(header[name] for name in names)
+        contract, list(header["folders"]), inputs["state"], inputs["constants"], *(header[name] for name in names)
     )
     examiner.warm_up()
     return examiner
 
 
-def _as_it_is(function: Any, *_: object, **__: object) -> Any:
-    """In place of ``torch.jit.script``: what it would compile is traced here."""
+def _identity(function: Any, *_: object, **__: object) -> Any:
+    """Replace ``torch.jit.script``: functions are traced as they are."""
     return function
 
 
 def _redirect_helpers() -> None:
-    """The helper modules are ours, wherever an original may be installed."""
+    """Load this package's helper modules under the names of the originals, even if those are installed."""
     import importlib
     from types import ModuleType
 
@@ -96,31 +94,31 @@ def _redirect_helpers() -> None:
 
 
 def _serve(control: socket.socket, examiner: Any, limits: Limits, scan: bool) -> None:
-    running: dict[int, int] = {}  # numbers by process
-    woken, waker = os.pipe()
-    os.set_blocking(waker, False)
-    signal.set_wakeup_fd(waker)
+    running: dict[int, int] = {}  # process id: job
+    wakeup_read, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_write, False)
+    signal.set_wakeup_fd(wakeup_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
-        ready, _, _ = select.select([control, woken], [], [])
-        if woken in ready:
-            os.read(woken, 4096)
-            _report_ended(control, running)
+        ready, _, _ = select.select([control, wakeup_read], [], [])
+        if wakeup_read in ready:
+            os.read(wakeup_read, 4096)
+            _report_exits(control, running)
         if control not in ready:
             continue
         message, fds = _receive(control)
         if not message:
             break
-        order = json.loads(message)
-        if "run" in order:
-            running[_start(fds, examiner, limits, scan)] = order["run"]
+        request = json.loads(message)
+        if "run" in request:
+            running[_fork(fds, examiner, limits, scan)] = request["run"]
             for fd in fds:
                 os.close(fd)
         else:
-            for process in [process for process, number in running.items() if number == order["kill"]]:
-                os.kill(process, signal.SIGKILL)  # not waited for yet, so the number is still its own
-    for process in running:
-        os.kill(process, signal.SIGKILL)
+            for pid in [pid for pid, job in running.items() if job == request["kill"]]:
+                os.kill(pid, signal.SIGKILL)  # it has not been waited for, so its id is not reused yet
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)
 
 
 def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
@@ -132,37 +130,37 @@ def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
     return message, list(fds)
 
 
-def _report_ended(control: socket.socket, running: dict[int, int]) -> None:
+def _report_exits(control: socket.socket, running: dict[int, int]) -> None:
     while running:
-        process, status, used = os.wait4(-1, os.WNOHANG)
-        if process == 0:
+        pid, status, usage = os.wait4(-1, os.WNOHANG)
+        if pid == 0:
             return
-        seconds = used.ru_utime + used.ru_stime
-        control.send(json.dumps({"ended": running.pop(process), "status": status, "cpu": seconds}).encode())
+        seconds = usage.ru_utime + usage.ru_stime
+        control.send(json.dumps({"ended": running.pop(pid), "status": status, "cpu": seconds}).encode())
 
 
-def _start(fds: list[int], examiner: Any, limits: Limits, scan: bool) -> int:
-    """Fork a process that answers; returns its number."""
+def _fork(fds: list[int], examiner: Any, limits: Limits, scan: bool) -> int:
+    """Fork a confined process that examines one file; return its process id."""
     parent = os.getpid()
-    process = os.fork()
-    if process == 0:
-        _answer(fds[0], fds[1], examiner, limits, scan, parent)
-    return process
+    pid = os.fork()
+    if pid == 0:
+        _run_confined(fds[0], fds[1], examiner, limits, scan, parent)
+    return pid
 
 
-def _answer(given: int, answer: int, examiner: Any, limits: Limits, scan: bool, parent: int) -> NoReturn:
-    """Be confined, read a file's text, answer, end. Nothing may leave this function but by ``os._exit``."""
+def _run_confined(source_fd: int, answer_fd: int, examiner: Any, limits: Limits, scan: bool, parent: int) -> NoReturn:
+    """Confine this process, read a source, write the answer, and end with ``os._exit`` whatever happens."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("1000")  # where memory runs out, this process goes first
-        confine(limits, (given, answer))
+            file.write("1000")  # out of memory, the kernel kills this process first
+        confine(limits, (source_fd, answer_fd))
         if os.getppid() == parent:
-            made = examiner.judge(wire.read_to_end(given).decode("utf-8", "surrogateescape"), scan)
-            wire.write_all(answer, wire.pack(made))
+            answer = examiner.examine(wire.read_to_end(source_fd).decode("utf-8", "surrogateescape"), scan)
+            wire.write_all(answer_fd, wire.pack(answer))
             code = 0
     except BaseException:
         code = 2

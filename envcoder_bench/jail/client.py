@@ -1,4 +1,4 @@
-"""The trainer's side of the jail: it hands texts over, watches the clock, and takes plain data back."""
+"""The trainer's side of the jail: submit sources, enforce time limits, and receive answers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from envcoder_bench.jail.rebuild import clean
 from envcoder_bench.tasks.contract import AnyTask, contract_of
 from envcoder_bench.tasks.registry import outside_tasks
 
-START_LIMIT = 300.0  # seconds until the jail's own process is ready, on a slow disk
-# what the process finds in its environment: nothing of the user's but where libraries lie
-_PASSED_ON = ("LD_LIBRARY_PATH", "SYSTEMROOT")
+START_TIMEOUT = 300.0  # seconds until the jail's server process is ready, on a slow disk
+# the environment of the jail's processes; only the search path of libraries is inherited from the user's
+_INHERITED = ("LD_LIBRARY_PATH", "SYSTEMROOT")
 _ENVIRONMENT = {
     "LANG": "C.UTF-8", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1", "HOME": "/nonexistent", "TMPDIR": "/nonexistent",
@@ -40,7 +40,7 @@ _BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.jail.child impo
 
 
 class Failure(NamedTuple):
-    """Why there is no answer."""
+    """The reason why a file has no answer."""
 
     reason: str
 
@@ -50,38 +50,41 @@ Answer = Union[bytes, Failure]
 
 @dataclass
 class _Job:
-    """One file on its way through the jail, until a time of the monotonic clock."""
+    """The state of one file in the jail; ``deadline`` is a time of the monotonic clock."""
 
     number: int
-    until: float
-    content: list[bytes] = field(default_factory=list)
-    length: int = 0
-    open: bool = True
+    index: int  # of its source
+    deadline: float
+    chunks: list[bytes] = field(default_factory=list)
+    length: int = 0  # bytes of the answer so far
+    open: bool = True  # whether the answer may continue
     status: int | None = None  # as of waitpid, once the process has ended
-    cpu: float = 0.0  # seconds of processor time that it took
+    cpu: float = 0.0  # seconds of processor time used
     reason: str = ""  # why it was killed
 
     @property
-    def over(self) -> bool:
+    def finished(self) -> bool:
         return not self.open and self.status is not None
 
 
 class JailClient:
-    """A process that has torch and a sample of a task's state loaded, and forks a confined one for every file.
+    """A server process with torch and a sample of a task's state, which forks a confined process for every file.
 
-    A context manager: its processes end with it.
+    Use it as a context manager, which ends its processes.
 
     Args:
-        task: the candidates' task; ``state``: a real state, ``(n, ...)`` tensors.
-        baseline: the text of the file that fills in for absent functions.
-        shaper_types: which functions come from the candidates; None: all that they define.
-        seed: what modules are loaded with.
-        scan: check syntax trees first. False is for trying the process's walls.
-        sizes: environments of a group, in training and in evaluations; default: those of ``state``.
-        parallel: how many files at a time; default: one for each processor.
+        task: the candidates' task.
+        state: a real state of the task, ``(n, ...)`` tensors.
+        baseline: source of the baseline that fills in missing functions.
+        shaper_types: functions to take from the candidates; None for all that they define.
+        seed: seed with which modules are loaded.
+        limits: limits of each file's process.
+        scan: whether to check syntax trees and restrict modules; False to test the confinement alone.
+        sizes: environments per group in training and in evaluations; by default those of ``state``.
+        parallel: number of files at a time; by default one per processor.
 
     Raises:
-        UserError: the process cannot be started.
+        UserError: if the process cannot be started.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class JailClient:
     ) -> None:
         self.limits = limits or Limits()
         self._parallel = parallel or usable_cpus()
-        self._numbers = 0
+        self._submitted = 0
         header = {
             "task": contract_of(task).to_plain(),
             "folders": {name: str(spec.folder) for name, spec in outside_tasks().items()},
@@ -126,7 +129,7 @@ class JailClient:
         self.close()
 
     def close(self) -> None:
-        """End all its processes: without the first, the kernel kills those that it forked."""
+        """End the server process; the kernel then kills the processes that it forked."""
         self._control.close()
         process: subprocess.Popen | None = getattr(self, "_process", None)
         if process is not None:
@@ -134,95 +137,95 @@ class JailClient:
             process.wait()
 
     def answers(self, sources: Sequence[str]) -> Iterator[tuple[int, Answer]]:
-        """What the jail answers to each text, as it comes, with the text's place; ``rebuild`` tells what it is worth.
+        """Yield (index of the source, unchecked answer) as answers arrive.
 
-        No more than the answers to the files that are in the jail at one time are kept here.
+        Only the answers of the files that are in the jail at the same time are held in memory.
         """
-        places: dict[int, int] = {}
         jobs: dict[int, _Job] = {}
         waiting: deque[int] = deque(range(len(sources)))
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             while waiting or jobs:
                 while waiting and len(jobs) < self._parallel:
-                    place = waiting.popleft()
-                    fd, job = self._hand_over(sources[place])
-                    places[job.number], jobs[job.number] = place, job
+                    index = waiting.popleft()
+                    fd, job = self._submit(index, sources[index])
+                    jobs[job.number] = job
                     selector.register(fd, selectors.EVENT_READ, job)
                 for key, _ in selector.select(timeout=0.2):
                     if key.data is None:
-                        self._note_end(jobs)
-                    elif not _take(key.fd, key.data):
+                        self._receive_exit(jobs)
+                    elif not _read(key.fd, key.data):
                         selector.unregister(key.fd)
                         os.close(key.fd)
                 for job in list(jobs.values()):
-                    self._watch(job)
-                over = [job for job in jobs.values() if job.over]
-                for job in over:
+                    self._enforce_limits(job)
+                finished = [job for job in jobs.values() if job.finished]
+                for job in finished:
                     del jobs[job.number]
                     began = time.monotonic()
-                    yield places.pop(job.number), _answer(job, self.limits)
-                    for other in jobs.values():  # nobody has looked at them meanwhile
-                        other.until += time.monotonic() - began
+                    yield job.index, _answer(job, self.limits)
+                    for other in jobs.values():  # the caller's time does not count
+                        other.deadline += time.monotonic() - began
 
     def _wait_until_ready(self) -> None:
         assert self._process.stderr is not None
-        self._control.settimeout(START_LIMIT)
+        self._control.settimeout(START_TIMEOUT)
         try:
-            said = self._control.recv(4096)
+            message = self._control.recv(4096)
         except OSError:
-            said = b""
-        if said != b'{"ready": true}':
+            message = b""
+        if message != b'{"ready": true}':
             self._process.kill()
-            told = self._process.stderr.read().decode("utf-8", "replace").strip().splitlines() or ["no reason"]
-            raise UserError(f"the jail for untrusted code cannot be started: {clean(told[-1])}")
+            lines = self._process.stderr.read().decode("utf-8", "replace").strip().splitlines() or ["no reason"]
+            raise UserError(f"the jail for untrusted code cannot be started: {clean(lines[-1])}")
         self._process.stderr.close()
 
-    def _hand_over(self, source: str) -> tuple[int, _Job]:
-        """Have a process forked for a text; returns the descriptor of its answer."""
-        self._numbers += 1
-        given, gives = os.pipe()
-        answer, answers = os.pipe()
-        order = json.dumps({"run": self._numbers}).encode()
-        fds = array.array("i", [given, answers])
+    def _submit(self, index: int, source: str) -> tuple[int, _Job]:
+        """Request a process for a source; return the descriptor of its answer and the job."""
+        self._submitted += 1
+        source_read, source_write = os.pipe()
+        answer_read, answer_write = os.pipe()
+        request = json.dumps({"run": self._submitted}).encode()
+        fds = array.array("i", [source_read, answer_write])
         try:
-            self._control.sendmsg([order], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+            self._control.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         finally:
-            os.close(given)
-            os.close(answers)
-        with contextlib.suppress(BrokenPipeError):  # the process has died: its end will be told
+            os.close(source_read)
+            os.close(answer_write)
+        with contextlib.suppress(BrokenPipeError):  # the process has died; its exit will be reported
             try:
-                wire.write_all(gives, source.encode("utf-8", "surrogateescape"))
+                wire.write_all(source_write, source.encode("utf-8", "surrogateescape"))
             finally:
-                os.close(gives)
-        return answer, _Job(self._numbers, time.monotonic() + self.limits.wall)
+                os.close(source_write)
+        return answer_read, _Job(self._submitted, index, time.monotonic() + self.limits.wall)
 
-    def _note_end(self, jobs: dict[int, _Job]) -> None:
-        said = self._control.recv(4096)
-        if not said:
+    def _receive_exit(self, jobs: dict[int, _Job]) -> None:
+        message = self._control.recv(4096)
+        if not message:
             raise UserError("the jail for untrusted code ended unexpectedly: is there enough memory?")
-        told = json.loads(said)
-        if told["ended"] in jobs:
-            jobs[told["ended"]].status, jobs[told["ended"]].cpu = told["status"], told["cpu"]
+        report = json.loads(message)
+        job = jobs.get(report["ended"])
+        if job is not None:
+            job.status, job.cpu = report["status"], report["cpu"]
 
-    def _watch(self, job: _Job) -> None:
-        """Have a process killed that takes too long or says too much."""
+    def _enforce_limits(self, job: _Job) -> None:
+        """Request that a process be killed that takes too long or writes too much."""
         if job.status is None and not job.reason:
-            if time.monotonic() > job.until:
+            if time.monotonic() > job.deadline:
                 job.reason = f"takes longer than {self.limits.wall:g} s to load, check and trace, waiting included"
             elif job.length > wire.MAX_ANSWER + 4:
-                job.reason = f"gives an answer of more than {wire.MAX_ANSWER >> 20} MiB"
+                job.reason = f"returns an answer of more than {wire.MAX_ANSWER >> 20} MiB"
             if job.reason:
                 self._control.send(json.dumps({"kill": job.number}).encode())
 
 
-def _take(fd: int, job: _Job) -> bool:
-    """Read a part of an answer; False at its end."""
-    part = os.read(fd, 1 << 18)
-    job.length += len(part)
+def _read(fd: int, job: _Job) -> bool:
+    """Read a part of an answer; return False at its end."""
+    chunk = os.read(fd, 1 << 18)
+    job.length += len(chunk)
     if job.length <= wire.MAX_ANSWER + 4:
-        job.content.append(part)
-    job.open = bool(part)
+        job.chunks.append(chunk)
+    job.open = bool(chunk)
     return job.open
 
 
@@ -231,27 +234,27 @@ def _answer(job: _Job, limits: Limits) -> Answer:
     if job.reason:
         return Failure(job.reason)
     if os.WIFSIGNALED(job.status):
-        return Failure(_death(os.WTERMSIG(job.status), job.cpu, limits))
+        return Failure(_signal_reason(os.WTERMSIG(job.status), job.cpu, limits))
     if os.WEXITSTATUS(job.status) != 0 or not job.length:
         return Failure("ended the process that it was checked in")
-    return b"".join(job.content)
+    return b"".join(job.chunks)
 
 
-def _death(number: int, cpu: float, limits: Limits) -> str:
+def _signal_reason(number: int, cpu: float, limits: Limits) -> str:
     if number in (signal.SIGKILL, signal.SIGXCPU):
-        if number == signal.SIGXCPU or cpu > 0.9 * limits.cpu:  # the kernel counts a little otherwise than it tells
+        if number == signal.SIGXCPU or cpu > 0.9 * limits.cpu:  # the reported time differs slightly from the limit's
             return f"takes more than {limits.cpu} s of processor time to load, check and trace: does a loop not end?"
-        return "was killed while it was loaded, checked and traced, most likely for want of memory"
-    known = {one.value: one.name for one in signal.Signals}
-    return f"crashed the process that it was checked in ({known.get(number, f'signal {number}')})"
+        return "was killed while it was loaded, checked and traced, probably because memory ran out"
+    names = {member.value: member.name for member in signal.Signals}
+    return f"crashed the process that it was checked in ({names.get(number, f'signal {number}')})"
 
 
 def _start(control: int, setup: bytes) -> subprocess.Popen:
     path = [str(Path(__file__).resolve().parent.parent.parent)]
     path += [str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).exists()]
-    environment = {**_ENVIRONMENT, **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}
+    environment = {**_ENVIRONMENT, **{name: os.environ[name] for name in _INHERITED if name in os.environ}}
     process = subprocess.Popen(
-        # isolated, and without site: neither the user's modules nor what .pth files run
+        # isolated and without site, so that neither the user's modules nor .pth files run
         [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(path=path, fd=control)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -268,10 +271,10 @@ def _start(control: int, setup: bytes) -> subprocess.Popen:
 
 
 def _setup(header: dict[str, Any], state: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> bytes:
-    """A header and the tensors' bytes, see ``child._examiner``."""
+    """Return the header and the tensors' bytes, as ``child._make_examiner`` reads them."""
     blobs: list[bytes] = []
-    for kind, tensors in (("state", state), ("constants", constants)):
-        header[kind] = [[name, str(x.dtype).split(".")[1], list(x.shape)] for name, x in tensors.items()]
+    for section, tensors in (("state", state), ("constants", constants)):
+        header[section] = [[name, str(x.dtype).split(".")[1], list(x.shape)] for name, x in tensors.items()]
         blobs += [_bytes_of(x) for x in tensors.values()]
     text = json.dumps(header).encode()
     return struct.pack("!Q", len(text)) + text + b"".join(blobs)

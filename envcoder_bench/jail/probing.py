@@ -1,4 +1,4 @@
-"""Which walls stand on this machine: tried out by a process that runs against them, not assumed."""
+"""Test which restrictions are in force on this machine, by a process that tries to violate them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from envcoder_bench.jail.confine import SYSTEM_CALLS, WITH_ARGUMENT, Limits
 
 log = logging.getLogger(__name__)
 
-# without one of these no untrusted file is run
-NEEDED = (
+# restrictions without which no untrusted file is run
+REQUIRED = (
     "opening files", "creating files", "sockets", "new processes", "other programs", "signals to other processes",
     "looking into other processes", "executable memory", "new descriptors", "kernel interfaces",
     "unusual arguments of system calls", "much memory",
@@ -26,42 +26,42 @@ NEEDED = (
 
 
 @functools.lru_cache(maxsize=None)
-def announce() -> None:
-    """Say what is in force, once in a process. Raises UserError as ``confinement``."""
+def log_confinement() -> None:
+    """Log which restrictions are in force, once per process. Raises UserError as ``confinement``."""
     log.info("\n  ".join(["untrusted candidates are confined by", *confinement()]))
 
 
 def confinement() -> list[str]:
-    """Say what is in force here, a line for each wall, for the user to read.
+    """Return one line of text for each restriction in force.
 
     Raises:
-        UserError: this machine cannot confine untrusted code; the message says what is missing.
+        UserError: if this machine cannot confine untrusted code; the message says what is missing.
     """
     reason = confine.supported()
     if reason:
         raise UserError(f"untrusted code cannot be confined here: {reason}")
     found = _probe()
-    missing = [name for name in NEEDED if not found.get(name)]
+    missing = [name for name in REQUIRED if not found.get(name)]
     if missing:
-        why = found.get("error") or f"the kernel let through: {', '.join(missing)}"
-        raise UserError(f"untrusted code cannot be confined here: {why}; is seccomp switched off?")
+        reason = found.get("error") or f"the kernel allowed: {', '.join(missing)}"
+        raise UserError(f"untrusted code cannot be confined here: {reason}; is seccomp disabled?")
     limits, landlock = Limits(), found["landlock"]
     return [
-        f"seccomp: {len(SYSTEM_CALLS) + len(WITH_ARGUMENT)} system calls and memory that is not executable; refused"
-        " when tried: " + ", ".join(NEEDED[:-1]),
-        f"Landlock (ABI {landlock}): no file can be opened, tried on its own"
+        f"seccomp: {len(SYSTEM_CALLS) + len(WITH_ARGUMENT)} system calls and memory that is not executable; tested and"
+        " refused: " + ", ".join(REQUIRED[:-1]),
+        f"Landlock (ABI {landlock}): no file can be opened (tested separately)"
         if landlock and found.get("landlock alone")
-        else "Landlock: not available here, so that seccomp alone keeps files shut",
+        else "Landlock: not available here; seccomp alone protects files",
         f"limits: {limits.memory >> 30} GiB of memory, {limits.cpu} s of processor time, {limits.wall:g} s in all; no"
         " files, descriptors, processes or core dumps",
-        "no new privileges, no capabilities, no debugger; an environment without keys, a session of its own, killed"
+        "no new privileges, no capabilities, no debugger; a fresh environment without keys, its own session, killed"
         " with its parent",
     ]
 
 
 @functools.lru_cache(maxsize=None)
 def _probe() -> dict[str, object]:
-    """Run this file as a process that confines itself and tries everything; what it found, by name."""
+    """Run ``_report`` in a new process; return, by name, whether each attempt was refused."""
     root = str(Path(__file__).resolve().parent.parent.parent)
     boot = f"import sys; sys.path.insert(0, {root!r}); from envcoder_bench.jail.probing import _report; _report()"
     try:
@@ -75,32 +75,32 @@ def _probe() -> dict[str, object]:
         )
         return json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return {"error": f"trying it failed: {type(error).__name__}"}
+        return {"error": f"the test failed: {type(error).__name__}"}
 
 
 def _report() -> None:
-    """Print what two processes find: one with Landlock alone, one confined as untrusted code is."""
-    found: dict[str, object] = _in_a_fork(_try_landlock)
-    found.update(_in_a_fork(_try_all))
+    """Print the results of two processes: one with Landlock alone, one confined as untrusted code is."""
+    found: dict[str, object] = _in_fork(_try_landlock)
+    found.update(_in_fork(_try_all))
     print(json.dumps(found))
 
 
-def _in_a_fork(attempt: Callable[[int], dict[str, object]]) -> dict[str, object]:
-    reads, writes = os.pipe()
-    process = os.fork()
-    if process == 0:
+def _in_fork(attempt: Callable[[int], dict[str, object]]) -> dict[str, object]:
+    read_fd, write_fd = os.pipe()
+    pid = os.fork()
+    if pid == 0:
         try:
-            os.close(reads)
-            os.write(writes, json.dumps(attempt(writes)).encode())
+            os.close(read_fd)
+            os.write(write_fd, json.dumps(attempt(write_fd)).encode())
         except BaseException as error:
-            os.write(writes, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+            os.write(write_fd, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
         finally:
             os._exit(0)
-    os.close(writes)
-    with os.fdopen(reads, "rb") as file:
-        told = file.read()
-    os.waitpid(process, 0)
-    return json.loads(told) if told else {"error": "a process that tries the walls out died"}
+    os.close(write_fd)
+    with os.fdopen(read_fd, "rb") as file:
+        result = file.read()
+    os.waitpid(pid, 0)
+    return json.loads(result) if result else {"error": "the process that tests the confinement died"}
 
 
 def _try_landlock(_: int) -> dict[str, object]:
@@ -109,49 +109,49 @@ def _try_landlock(_: int) -> dict[str, object]:
     return {"landlock": version, "landlock alone": version > 0 and _refused(lambda: os.open("/", os.O_RDONLY))}
 
 
-def _try_all(answer: int) -> dict[str, object]:
+def _try_all(write_fd: int) -> dict[str, object]:
     limits = Limits(memory=256 << 20, cpu=20)
     parent, page = os.getppid(), 4096
-    confine.confine(limits, (answer,))
+    confine.confine(limits, (write_fd,))
     libc = confine.libc()
 
     def call(number: int, *arguments: int) -> Callable[[], None]:
-        return lambda: confine.checked(libc.syscall(number, *arguments, 0, 0, 0, 0), "")
+        return lambda: confine.check_result(libc.syscall(number, *arguments, 0, 0, 0, 0), "")
 
-    # numbers on x86-64 and ARM64; the newer calls have one number everywhere
-    place = 0 if confine.MACHINE == "x86_64" else 1
+    # numbers on x86-64 and ARM64; newer calls have the same number on both
+    machine = 0 if confine.MACHINE == "x86_64" else 1
     numbers: dict[str, tuple[int, int]] = {
         "socket": (41, 198), "ptrace": (101, 117), "process_vm_readv": (310, 270), "mmap": (9, 222), "dup": (32, 23),
         "unshare": (272, 97), "mount": (165, 40), "bpf": (321, 280), "prctl": (157, 167), "memfd_create": (319, 279),
         "io_uring_setup": (425, 425), "pidfd_open": (434, 434), "clone3": (435, 435), "ioctl": (16, 29),
         "setrlimit": (160, 164), "personality": (135, 92), "keyctl": (250, 219), "perf_event_open": (298, 241),
     }  # fmt: skip
-    tried = {name: _refused(call(pair[place], *([0] * 2))) for name, pair in numbers.items()}
-    # the argument in question is tried with a value that must not pass, the rest is 0
+    refused = {name: _refused(call(pair[machine], 0, 0)) for name, pair in numbers.items()}
+    # the restricted argument is given a forbidden value, the others 0
     unusual = {"madvise": 12, "futex": 128 | 3, "sched_getaffinity": parent, "clock_gettime": -6, "clock_getres": -6}
     arguments = [
-        _refused(call(numbers_of[place], *([0] * argument), unusual[name]))
+        _refused(call(numbers_of[machine], *([0] * argument), unusual[name]))
         for name, (numbers_of, argument, _) in WITH_ARGUMENT.items()
     ]
     kernel = ("unshare", "mount", "bpf", "prctl", "io_uring_setup", "ioctl", "setrlimit", "personality", "keyctl")
     return {
         "opening files": _refused(lambda: os.open("/", os.O_RDONLY)),
         "creating files": _refused(lambda: os.open("/tmp/envcoder_bench_probe", os.O_CREAT | os.O_WRONLY)),
-        "sockets": tried["socket"],
-        "new processes": _refused(_fork) and tried["clone3"],
+        "sockets": refused["socket"],
+        "new processes": _refused(_fork) and refused["clone3"],
         "other programs": _refused(lambda: os.execv("/nonexistent", ["x"])),
-        "signals to other processes": _refused(lambda: os.kill(parent, 0)) and tried["pidfd_open"],
-        "looking into other processes": tried["ptrace"] and tried["process_vm_readv"],
-        "executable memory": _refused(call(numbers["mmap"][place], 0, page, 7)),
-        "new descriptors": tried["dup"] and tried["memfd_create"] and tried["perf_event_open"],
-        "kernel interfaces": all(tried[name] for name in kernel),
+        "signals to other processes": _refused(lambda: os.kill(parent, 0)) and refused["pidfd_open"],
+        "looking into other processes": refused["ptrace"] and refused["process_vm_readv"],
+        "executable memory": _refused(call(numbers["mmap"][machine], 0, page, 7)),
+        "new descriptors": refused["dup"] and refused["memfd_create"] and refused["perf_event_open"],
+        "kernel interfaces": all(refused[name] for name in kernel),
         "unusual arguments of system calls": all(arguments),
         "much memory": _no_memory(limits.memory),
     }
 
 
 def _refused(attempt: Callable[[], object]) -> bool:
-    """Whether the kernel says no, rather than that something is not there or makes no sense."""
+    """Return whether the kernel denies permission, instead of failing for another reason."""
     try:
         attempt()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the jail makes of untrusted files: candidates without code, or what is wrong with them."""
+"""Examine untrusted files in the jail: return candidates with programs in place of code, or errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JailResult = Union[Candidate, CandidateError]
 Source = Tuple[str, str, str]  # name, file (for messages) and text
 
 
-def judge(
+def examine(
     sources: Sequence[Source],
     task: AnyTask,
     state: Mapping[str, Tensor],
@@ -38,47 +38,49 @@ def judge(
     scan: bool = True,
     sizes: Sequence[int] = (),
 ) -> dict[str, JailResult]:
-    """Have files read, loaded, checked and traced in the jail.
+    """Load, check and trace files in the jail.
 
-    An answer that was a candidate is kept on disk by content, and checked again whenever it is used.
+    Answers that describe candidates are cached on disk by content, and validated again whenever they are used.
 
     Args:
+        sources: (name, file, text) of the files.
+        task: the candidates' task.
         state: a real state of the task, ``(n, ...)`` tensors, as functions see it.
-        baseline: the text of the file that fills in for absent functions; ``action_dim``: the width of its action.
-        shaper_types, seed, limits, scan, sizes: as ``JailClient`` has them.
+        baseline: source of the baseline that fills in missing functions.
+        action_dim: width of the baseline's action.
+        shaper_types, seed, limits, scan, sizes: see ``JailClient``.
 
     Returns:
-        By name, candidates whose functions are programs, or the faults of those that are none.
+        By name, candidates whose functions are programs, or the errors of the others.
 
     Raises:
-        UserError: the jail cannot be started.
+        UserError: if the jail cannot be started.
     """
     contract = Contract.of(task, state, action_dim, shaper_types)
-    asked = (baseline, shaper_types, seed, scan, limits, list(sizes))
-    context = repr((own_code(), torch.__version__, _facts(task, state), asked))
-    judged: dict[str, JailResult] = {}
-    left: list[Source] = []
+    arguments = (baseline, shaper_types, seed, scan, limits, list(sizes))
+    context = repr((own_code(), torch.__version__, _task_key(task, state), arguments))
+    results: dict[str, JailResult] = {}
+    uncached: list[Source] = []
     for name, file, source in sources:
         if len(source) > MAX_CHARACTERS:
-            judged[name] = CandidateError(f"has more than {MAX_CHARACTERS} characters", file)
+            results[name] = CandidateError(f"has more than {MAX_CHARACTERS} characters", file)
             continue
         fault = unreadable(source) or misleading(source)
         if fault is not None:
-            judged[name] = CandidateError(fault.message, file, fault.line)
+            results[name] = CandidateError(fault.message, file, fault.line)
             continue
-        kept = _load(context, source)
         try:
-            judged[name] = rebuild(kept, name, file, source, contract)
-        except CandidateError:  # absent, or damaged
-            left.append((name, file, source))
-    if left:
+            results[name] = rebuild(_load(context, source), name, file, source, contract)
+        except CandidateError:  # missing or damaged
+            uncached.append((name, file, source))
+    if uncached:
         with JailClient(task, state, baseline, shaper_types, seed, limits, scan, sizes) as jail:
-            for place, answer in jail.answers([source for _, _, source in left]):
-                name, file, source = left[place]
-                judged[name] = _result(answer, name, file, source, contract)
-                if isinstance(answer, bytes) and isinstance(judged[name], Candidate):
+            for index, answer in jail.answers([source for _, _, source in uncached]):
+                name, file, source = uncached[index]
+                results[name] = _result(answer, name, file, source, contract)
+                if isinstance(answer, bytes) and isinstance(results[name], Candidate):
                     _save(context, source, answer)
-    return {name: judged[name] for name, _, _ in sources}
+    return {name: results[name] for name, _, _ in sources}
 
 
 def _result(answer: Answer, name: str, file: str, source: str, contract: Contract) -> JailResult:
@@ -86,15 +88,15 @@ def _result(answer: Answer, name: str, file: str, source: str, contract: Contrac
         return CandidateError(answer.reason, file)
     try:
         return rebuild(answer, name, file, source, contract)
-    except CandidateError as error:  # told anew, because the frames of its traceback keep the answer
+    except CandidateError as error:  # a new one, because the traceback's frames would keep the answer in memory
         return CandidateError(error.message, error.file, error.line, error.function)
 
 
-def _facts(task: AnyTask, state: Mapping[str, Tensor]) -> object:
-    """What answers depend on; not the numbers of the state, on which functions are tried again in the trainer."""
-    facts = (task.num_dofs, task.default_action_dim, task.goal_keys, task.object_keys)
+def _task_key(task: AnyTask, state: Mapping[str, Tensor]) -> object:
+    """Return the task's part of the cache key; without the state's values, on which the trainer checks again."""
+    properties = (task.num_dofs, task.default_action_dim, task.goal_keys, task.object_keys)
     shapes = sorted((key, tuple(x.shape), str(x.dtype)) for key, x in state.items())
-    return facts, shapes, sorted((key, str(x.dtype), x.tolist()) for key, x in task.constants.items())
+    return properties, shapes, sorted((key, str(x.dtype), x.tolist()) for key, x in task.constants.items())
 
 
 def _path(context: str, source: str) -> Path:
@@ -103,7 +105,7 @@ def _path(context: str, source: str) -> Path:
 
 
 def _load(context: str, source: str) -> bytes:
-    """An answer that was kept; empty if there is none."""
+    """Return the cached answer; empty if there is none."""
     try:
         unpacker = zlib.decompressobj()
         return unpacker.decompress(_path(context, source).read_bytes(), wire.MAX_ANSWER + 5)

@@ -1,4 +1,4 @@
-"""Notice when a file has changed the functions and classes that load, check and trace it."""
+"""Detect whether a file has changed the functions and classes that load, check and trace it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ _PACKAGE = "envcoder_bench"
 
 
 class Seal:
-    """This package's functions and classes, and the class of tensors, as they are now.
+    """A snapshot of this package's functions and classes and of the class of tensors.
 
-    Files have no modules at hand that they could change (``surroundings``), but the classes of the objects that they
-    are given.
+    Files cannot reach the modules (``namespace``), but they can reach the classes of the objects that they receive.
     """
 
     def __init__(self) -> None:
-        self._kept: list[tuple[Any, dict[str, object]]] = [(owner, _parts(owner)) for owner in _owners()]
+        self._snapshot: list[tuple[Any, dict[str, object]]] = [(owner, _members(owner)) for owner in _owners()]
 
-    def broken(self) -> str:
-        """The first thing that has changed since; an empty string: nothing has."""
-        for owner, before in self._kept:
-            now = _parts(owner)
+    def changed(self) -> str:
+        """Return the name of the first member that has changed; an empty string if none has."""
+        for owner, before in self._snapshot:
+            now = _members(owner)
             names = [name for name in before if now.get(name) is not before[name]]
-            if isinstance(owner, type):  # a name that is new there may stand before that of a base
+            if isinstance(owner, type):  # a new name may hide that of a base class
                 names += [name for name in now if name not in before]
             if names:
                 return f"{owner.__name__}.{names[0]}"
@@ -34,7 +33,7 @@ class Seal:
 
 
 def _owners() -> Iterator[Any]:
-    # copies: an import, also of another thread or a finalizer, changes the originals
+    # copies, because imports, also by other threads or finalizers, change the originals
     for name, module in sys.modules.copy().items():
         if name.split(".")[0] == _PACKAGE:
             yield module
@@ -42,8 +41,8 @@ def _owners() -> Iterator[Any]:
     yield torch.Tensor
 
 
-def _parts(owner: Any) -> dict[str, object]:
-    """What can be called in a module; all that a class has."""
+def _members(owner: Any) -> dict[str, object]:
+    """Return the callables of a module, or all attributes of a class."""
     if isinstance(owner, types.ModuleType):
         return {name: x for name, x in vars(owner).items() if callable(x)}
     return dict(vars(owner))

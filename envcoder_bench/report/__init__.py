@@ -1,1 +1,1 @@
-"""What a person reads afterwards: tables, curves and pictures."""
+"""Tables, curves, pictures and log files of a run."""

@@ -1,4 +1,4 @@
-"""Where the time of a training iteration went: one screen for the terminal, and the same as JSON."""
+"""The profile of training iterations, as text for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envcoder_bench.report.progress import si
 from envcoder_bench.report.table import shorten, wrap
 from envcoder_bench.shaping.kinds import STAGES, in_words
 
-# the parts in the order of a control step; the candidates' functions by kind
+# parts in the order of a control step
 LABELS = {
     "physics": "physics",
     **{stage: f"shaping: {in_words(stage)}" for stage, kind in STAGES.items() if kind.shaper},
@@ -27,10 +27,13 @@ SLOWEST = 5  # candidates named
 
 @dataclass
 class CandidateCost:
-    """A candidate's functions: microseconds of one eager call of each, by kind, and how the run ran them.
+    """The cost of a candidate's functions.
 
-    ``runs`` is by kind: ``compiled``, ``CUDA graph`` or ``Python``; ``why`` names the lines
-    that keep functions from being compiled, of the slowest candidates alone.
+    Attributes:
+        name: the candidate.
+        microseconds: by kind, the duration of one eager call.
+        runs: by kind, how the run calls the function: ``compiled``, ``CUDA graph`` or ``Python``.
+        why: for the slowest candidates, the lines that prevent compilation.
     """
 
     name: str
@@ -40,31 +43,32 @@ class CandidateCost:
 
     @property
     def compiled(self) -> bool:
-        """Whether no function is left uncompiled."""
+        """Whether all functions are compiled."""
         return set(self.runs.values()) <= {"compiled"}
 
     @property
-    def weight(self) -> tuple[float, float]:
-        """To sort by: what is called from Python costs the run its time at every step, the rest a part of it."""
+    def sort_key(self) -> tuple[float, float]:
+        """Time of the functions called from Python, which cost the run this time at every step; time of all."""
         called = sum(us for kind, us in self.microseconds.items() if self.runs.get(kind) == "Python")
         return called, sum(self.microseconds.values())
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """What was measured.
+    """The measurements of a profile.
 
     Attributes:
-        device: where it ran.
-        groups, envs_per_group, horizon: sizes of a rollout.
-        first, last: the iterations that were measured.
-        seconds: of each part, all iterations together; parts beyond LABELS are shown by their own names.
-        host_seconds: the same on the thread that runs Python, where ``seconds`` are a CUDA device's; else empty.
-        counts: how often each part was entered.
-        warmed_up: False if the run's very first iteration is among them.
-        candidates: what each candidate's functions cost.
-        unmeasured: candidates that raised when their functions were timed, or had failed before.
-        trace, trace_note: file of the trace, or ""; which iterations it shows, or why there is none.
+        device: device of the run.
+        groups, envs_per_group, horizon: size of a rollout.
+        first, last: the measured iterations.
+        seconds: total time by part; parts that are not in LABELS are shown by their own names.
+        host_seconds: on CUDA, the time of the Python thread by part; otherwise empty.
+        counts: number of entries by part.
+        warmed_up: whether the run's first iteration was left out.
+        candidates: the cost of each candidate's functions.
+        unmeasured: candidates that had failed, or that raised when their functions were timed.
+        trace: file of the trace; empty if there is none.
+        trace_note: the iterations in the trace, or why there is no trace.
     """
 
     device: str
@@ -109,7 +113,7 @@ class Breakdown:
 
 
 def to_json(breakdown: Breakdown) -> str:
-    """All of it, with the shares and the milliseconds per iteration and control step worked out."""
+    """Return the measurements with derived shares and milliseconds per iteration and control step as JSON."""
     b = breakdown
     parts = [
         {
@@ -130,9 +134,9 @@ def to_json(breakdown: Breakdown) -> str:
 
 
 def render_breakdown(breakdown: Breakdown, width: int = 100) -> str:
-    """Render a table of the parts with a bar each, what happened between iterations, and the slowest candidates.
+    """Render a table of the parts, the time between iterations, and the slowest candidates.
 
-    Lines have at most ``width`` characters (80 or more), but for paths and names, which are never broken.
+    Lines have at most ``width`` characters (at least 80), except that paths and names are never broken.
     """
     b = breakdown
     of = f"iteration {b.first}" if b.first == b.last else f"iterations {b.first} to {b.last}"
@@ -144,7 +148,7 @@ def render_breakdown(breakdown: Breakdown, width: int = 100) -> str:
         speed += f": {100 * b.physics_share:.0f} % of the speed of its bare physics ({bare})"
     notes = [speed, _between(b)]
     if b.host_seconds:
-        notes.append("host: the Python thread's time; a part whose host time is its whole time waits for launches")
+        notes.append("host: the Python thread's time; a part whose host time equals its time waits for launches")
     if not b.warmed_up:
         notes.append("the first iteration is among these and warms up: from 8 iterations on it is left out")
     lines += ["", *(line for note in notes for line in _wrap(note, width))]
@@ -174,20 +178,20 @@ def _cells(b: Breakdown, seconds: float, host: float, in_rollout: bool) -> list[
     each = 1e3 * seconds / b.iterations
     return [
         f"{each:.1f}",
-        f"{each / b.horizon:.2f}" if in_rollout else "",  # an update is no part of a control step
+        f"{each / b.horizon:.2f}" if in_rollout else "",  # the update is not part of a control step
         *([f"{1e3 * host / b.iterations:.1f}"] if b.host_seconds else []),
         f"{100 * seconds / b.training:.1f}" if b.training else "",
     ]
 
 
 def bar(share: float, width: int = BAR) -> str:
-    """A bar of ``share`` of ``width`` characters, in eighths of one."""
+    """Return a bar of ``share`` of ``width`` characters, to an eighth of a character."""
     eighths = round(max(0.0, min(share, 1.0)) * width * 8)
     return "█" * (eighths // 8) + (EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
 def _between(b: Breakdown) -> str:
-    """What happened besides training, which the table leaves out."""
+    """Describe the time between iterations, which is not in the table."""
     count = b.counts.get(EVALUATION, 0)
     each = 1e3 * b.seconds.get(EVALUATION, 0.0) / max(count, 1)
     evaluation = f"{count} evaluation{'s' if count > 1 else ''} of {each:.0f} ms" if count else "no evaluation"
@@ -196,8 +200,8 @@ def _between(b: Breakdown) -> str:
 
 
 def _candidates(b: Breakdown, width: int) -> list[str]:
-    """The slowest candidates by name."""
-    shown = sorted(b.candidates, key=lambda c: c.weight, reverse=True)[:SLOWEST]
+    """Describe the slowest candidates."""
+    shown = sorted(b.candidates, key=lambda c: c.sort_key, reverse=True)[:SLOWEST]
     head = f"slowest {len(shown)} of {len(b.candidates)} candidates: microseconds of one eager call of each function"
     lines = _wrap(f"{head}, the slowest of them; how the run calls them", width)
     name_width = min(NAME_WIDTH, max((len(c.name) for c in shown), default=0))

@@ -1,30 +1,34 @@
-"""What a check of candidates found, as a table for the terminal."""
+"""The result of a check of candidates, as a table for the terminal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Sequence, Tuple
 
-from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, places, shorten, wrap
+from envcoder_bench.report.table import GAP, MIN_NAME_WIDTH, render_by_place, shorten, wrap
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 _PREFIX = "compute_"
 
-Spread = Tuple[float, float, float]  # mean, least, greatest
+Spread = Tuple[float, float, float]  # mean, min, max
 
 
 @dataclass
-class Checked:
-    """One candidate, checked and not trained.
+class CandidateCheck:
+    """The result of checking one candidate without training.
 
     Attributes:
-        status: OK, FAILED or SKIPPED (it defines no function that was asked for).
-        defines: its functions that would be used; ``unused``: those that ``--shaper_types`` leaves out.
-        obs_dim, action_dim: widths of the observation and the action, of the baseline's functions where it has none.
-        not_compiled: ``FILE:LINE: in FUNCTION: REASON`` for each of its functions that is called as it is.
-        notes: ``FILE:LINE: TEXT``, what else there is to know.
-        reward, components: mean, least and greatest of the reward in one step, and of each component.
-        error: why it failed, with file and line.
+        name: the candidate.
+        status: OK, FAILED or SKIPPED (it defines none of the requested functions).
+        baseline: whether it is a baseline of the task.
+        defines: its functions that a run would use.
+        unused: its functions that ``--shaper_types`` leaves out.
+        obs_dim, action_dim: widths of the observation and the action; the baseline's for missing functions.
+        not_compiled: ``FILE:LINE: in FUNCTION: REASON`` for each function that is not compiled.
+        notes: further remarks, ``FILE:LINE: TEXT``.
+        reward: mean, minimum and maximum of the reward in one step.
+        components: the same for each component of the reward.
+        error: the reason of the failure, with file and line.
     """
 
     name: str
@@ -41,21 +45,25 @@ class Checked:
     error: str = ""
 
 
-def render_check(rows: Sequence[Checked], width: int, compiles: bool, num_envs: int) -> str:
-    """Render a check in lines of at most ``width``; places (FILE:LINE) are not broken.
+def render_check(rows: Sequence[CandidateCheck], width: int, compiles: bool, num_envs: int) -> str:
+    """Render a check in lines of at most ``width`` characters; places (FILE:LINE) are not broken.
 
     Args:
+        rows: the results.
+        width: columns of the terminal.
         compiles: whether functions are compiled at all.
-        num_envs: environments of each candidate in the step.
+        num_envs: environments per candidate in the checked step.
     """
     sections = ["\n".join(_table(rows, width, compiles))]
     if any(row.reward for row in rows):
         text = f"rewards: one step of {num_envs:,} environments with random actions"
         sections.append("\n".join([text, *_rewards(rows, width)]))
-    sections += places("not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width)
-    sections += places("notes", [(row.name, row.notes) for row in rows], width)
+    sections += render_by_place(
+        "not compiled, and slower for it", [(row.name, row.not_compiled) for row in rows], width
+    )
+    sections += render_by_place("notes", [(row.name, row.notes) for row in rows], width)
     failed = [(row.name, [row.error]) for row in rows if row.status == FAILED]
-    sections += places(f"failed ({len(failed)} of {len(rows)})", failed, width)
+    sections += render_by_place(f"failed ({len(failed)} of {len(rows)})", failed, width)
     skipped = [row.name for row in rows if row.status == SKIPPED]
     if skipped:
         text = f"skipped, because they define none of the functions asked for: {', '.join(skipped)}"
@@ -63,7 +71,7 @@ def render_check(rows: Sequence[Checked], width: int, compiles: bool, num_envs: 
     return "\n\n".join(sections) + "\n"
 
 
-def _table(rows: Sequence[Checked], width: int, compiles: bool) -> list[str]:
+def _table(rows: Sequence[CandidateCheck], width: int, compiles: bool) -> list[str]:
     good = [row.status == OK for row in rows]
     columns = [
         ["candidate", *(f"{row.name} (baseline)" if row.baseline else row.name for row in rows)],
@@ -76,8 +84,8 @@ def _table(rows: Sequence[Checked], width: int, compiles: bool) -> list[str]:
     return _lay_out([column for column in columns if any(column[1:])], width)
 
 
-def _rewards(rows: Sequence[Checked], width: int) -> list[str]:
-    """A line for each candidate's reward, and one for each component below it."""
+def _rewards(rows: Sequence[CandidateCheck], width: int) -> list[str]:
+    """Return a line for each candidate's reward, followed by one for each of its components."""
     found: list[tuple[str, str, Spread]] = []
     for row in rows:
         if row.reward is not None:
@@ -92,7 +100,7 @@ def _rewards(rows: Sequence[Checked], width: int) -> list[str]:
 
 
 def _lay_out(columns: list[list[str]], width: int) -> list[str]:
-    """The columns side by side under a rule; the first is cut, and the last wrapped, to stay within ``width``."""
+    """Return a table; its first column is shortened and its last wrapped to stay within ``width``."""
     columns = [list(column) for column in columns]
     others = sum(max(map(len, column)) + len(GAP) for column in columns[1:-1])
     last = max(map(len, columns[-1]))
@@ -108,14 +116,14 @@ def _lay_out(columns: list[list[str]], width: int) -> list[str]:
     return [lines[0], "-" * min(width, max(map(len, lines))), *lines[1:]]
 
 
-def _compiled(row: Checked, compiles: bool) -> str:
+def _compiled(row: CandidateCheck, compiles: bool) -> str:
     if not compiles:
         return "off"
     count = len(row.defines)
     return "all" if not row.not_compiled else f"{count - len(row.not_compiled)} of {count}"
 
 
-def _defines(row: Checked) -> str:
+def _defines(row: CandidateCheck) -> str:
     names = [name.replace(_PREFIX, "") for name in row.defines]
     return ", ".join([*names, *(f"({name.replace(_PREFIX, '')}: not used)" for name in row.unused)])
 
@@ -124,8 +132,8 @@ def _aligned(spreads: Sequence[Spread | None]) -> list[str]:
     means = [_number(spread[0]) if spread else "" for spread in spreads]
     room = max(map(len, means), default=0)
     ranges = [f" [{_number(spread[1])}, {_number(spread[2])}]" if spread else "" for spread in spreads]
-    return [mean.rjust(room) + own if own else "" for mean, own in zip(means, ranges)]
+    return [mean.rjust(room) + limits if limits else "" for mean, limits in zip(means, ranges)]
 
 
 def _number(value: float) -> str:
-    return f"{value + 0.0:.4g}"  # no minus before a zero
+    return f"{value + 0.0:.4g}"  # adding 0.0 turns -0.0 into 0.0

@@ -1,4 +1,4 @@
-"""Learning curves on disk: curves.csv, and components.csv with those of the reward's components."""
+"""Learning curves on disk: curves.csv, and components.csv for the components of rewards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCALARS = ("fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss")
-_WIDE = "reward/"  # began the names of columns in curves.csv of format 1
+_WIDE = "reward/"  # prefix of the component columns of curves.csv in format 1
 
 
 class CurveLog(CsvLog):
@@ -25,10 +25,16 @@ class CurveLog(CsvLog):
     def add(
         self, iteration: int, env_steps: int, candidate: str, seed: int, scalars: Mapping[str, float | None]
     ) -> None:
-        """Add a row, on disk after the next ``flush``.
+        """Add a row, which is on disk after the next ``flush``.
 
-        ``scalars`` are named as in SCALARS; what is absent, None or NaN stays empty. ``env_steps`` are those of this
-        candidate and seed.
+        Args:
+            iteration: the iteration.
+            env_steps: control steps of this candidate and seed so far.
+            candidate, seed: the group.
+            scalars: values named as in SCALARS; missing values, None and NaN give empty cells.
+
+        Raises:
+            KeyError: if a scalar is not one of SCALARS.
         """
         unknown = [name for name in scalars if name not in SCALARS]
         if unknown:
@@ -39,28 +45,29 @@ class CurveLog(CsvLog):
 class ComponentLog(CsvLog):
     """Appends to components.csv: a row per logged iteration, candidate, seed and component of its reward.
 
-    Candidates have components of their own: rows for them grow with the candidates, columns would with their square.
+    Every candidate has its own components. With a row for each the file grows linearly with the number of candidates;
+    with a column for each it would grow quadratically.
     """
 
     columns = ("component", "mean")
 
     def add(self, iteration: int, env_steps: int, candidate: str, seed: int, means: Mapping[str, float]) -> None:
-        """Add a row for each component's mean per environment and step, on disk after the next ``flush``."""
+        """Add a row for each component with its mean per environment and step."""
         for name, mean in means.items():
             self.write(iteration, env_steps, candidate, seed, [one_line(name), number(mean)])
 
 
 def read_curves(path: str | Path) -> pd.DataFrame:
-    """Read curves.csv or components.csv; names are strings (``001`` stays ``001``), empty cells NaN."""
-    import pandas as pd  # here: --check does without
+    """Read curves.csv or components.csv; names are strings (``001`` stays ``001``), empty cells are NaN."""
+    import pandas as pd  # slow to import, and --check does not need it
 
     return pd.read_csv(path, dtype={"candidate": str, "component": str}, keep_default_na=False, na_values=[""])
 
 
 def split_wide(curves: Path, components: Path) -> None:
-    """Bring curves.csv of format 1, which had a column for each component of any candidate, into today's two files.
+    """Convert curves.csv of format 1, which had a column for each component, to the present two files.
 
-    Does nothing where curves.csv is not such a file.
+    Does nothing if curves.csv has another format.
     """
     if not curves.is_file():
         return
@@ -78,4 +85,4 @@ def split_wide(curves: Path, components: Path) -> None:
             found = zip(names, row[end:])
             long += [line([*row[: len(KEYS)], name[len(_WIDE) :], mean]) for name, mean in found if mean]
     write_atomic(components, "".join(long))
-    write_atomic(curves, "".join(narrow))  # last: while it is wide, both can be made again
+    write_atomic(curves, "".join(narrow))  # last, so that an interrupted conversion can be repeated

@@ -1,4 +1,4 @@
-"""Pages for people: plain HTML in one file, without scripts, that can hold text from anywhere."""
+"""Self-contained HTML pages without scripts, safe for untrusted text."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ pre { font: 12.5px/1.45 ui-monospace, monospace; background: #f7f7f7; padding: 0
   pre { white-space: pre-wrap; font-size: 9px; }
   h2 { break-after: avoid; } tr, img { break-inside: avoid; } }
 """
-_UNSEEN = ("Cc", "Cf", "Cs")  # controls, format characters, halves of pairs
-# whatever a text smuggles in: nothing is loaded, nothing runs
+_INVISIBLE = ("Cc", "Cf", "Cs")  # Unicode categories: control, format, surrogate
+# nothing is loaded and no script runs, whatever a text contains
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def text(value: object) -> str:
-    """Escape for HTML what ``visible`` gives."""
+    """Return a value as escaped HTML, with invisible characters as in ``visible``."""
     return html.escape(visible(value))
 
 
 def visible(value: object) -> str:
-    """Show characters that cannot be seen, or turn the order of others around, as their codes."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSEEN else _code(c) for c in str(value))
+    """Replace invisible characters, and those that change the text's direction, by their codes."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _INVISIBLE else _code(c) for c in str(value))
 
 
 def _code(char: str) -> str:
@@ -45,7 +45,7 @@ def _code(char: str) -> str:
 
 
 def page(title: str, body: Sequence[str]) -> str:
-    """A whole page; ``body`` is HTML already, ``title`` is not."""
+    """Return a complete page; ``body`` is HTML, ``title`` plain text."""
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -60,7 +60,7 @@ def page(title: str, body: Sequence[str]) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Sequence[str], strong: int = -1) -> str:
-    """A table of plain texts; ``kinds`` are the columns' classes (name, number, none), ``strong`` a row's index."""
+    """Return a table of plain texts; ``kinds``: CSS classes of the columns, ``strong``: index of the bold row."""
     cells = [f'<th class="{kind}">{text(cell)}</th>' for cell, kind in zip(header, kinds)]
     lines = [f"<tr>{''.join(cells)}</tr>"] if any(header) else []
     for k, row in enumerate(rows):
@@ -70,12 +70,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], kinds: Sequence[
 
 
 def picture(png: bytes, description: str) -> str:
-    """A picture within the page."""
+    """Return an embedded picture."""
     return f'<img alt="{text(description)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
 def difference(lines: Sequence[str]) -> str:
-    """A unified diff, its lines coloured."""
+    """Return a unified diff with coloured lines."""
     kinds = {"+": "added", "-": "removed", "@": "place"}
     marked = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""What a run writes down while it trains."""
+"""The log files that a run writes during training."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ CURVES, COMPONENTS, POINTS, TENSORBOARD = "curves.csv", "components.csv", "point
 
 @dataclass
 class Rows:
-    """What was logged in another process, on its way to the files.
+    """Rows that were logged in another process.
 
     Attributes:
-        texts, counts: rows of each file, and how many they are.
-        scalars: arguments of ``TensorboardLog.add``.
+        texts: by file, its rows as text.
+        counts: by file, the number of rows.
+        scalars: arguments of calls of ``TensorboardLog.add``.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -28,7 +29,7 @@ class Rows:
     scalars: list[tuple[Any, ...]] = field(default_factory=list)
 
     def extend(self, later: Rows) -> None:
-        """Add what was logged later."""
+        """Add rows that were logged later."""
         for name, text in later.texts.items():
             self.texts[name] = self.texts.get(name, "") + text
             self.counts[name] = self.counts.get(name, 0) + later.counts[name]
@@ -36,7 +37,7 @@ class Rows:
 
 
 class CollectedScalars:
-    """Stands for TensorBoard's log where there is no folder."""
+    """A TensorBoard log in memory."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -45,10 +46,10 @@ class CollectedScalars:
         self.calls.append(scalars)
 
     def flush(self) -> None:
-        """Nothing is written here."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class RunLogs:
 
     @classmethod
     def begin(cls, folder: Path) -> RunLogs:
-        """Begin new files in a run's folder."""
+        """Create new files in a run's folder."""
         tensorboard = TensorboardLog(folder / TENSORBOARD)
         return cls(CurveLog(folder / CURVES), ComponentLog(folder / COMPONENTS), PointLog(folder / POINTS), tensorboard)
 
@@ -74,10 +75,10 @@ class RunLogs:
         whole: Collection[tuple[str, int]],
         rows: Mapping[str, int],
     ) -> RunLogs:
-        """Go on after ``iteration``; it, ``whole`` and ``rows``, for each file, are those of ``CsvLog.resume``.
+        """Continue after ``iteration``; arguments as of ``CsvLog.resume``, ``rows`` by file.
 
         Raises:
-            ValueError: a file is not what it should be.
+            ValueError: if a file is damaged.
         """
         split_wide(folder / CURVES, folder / COMPONENTS)
         return cls(
@@ -89,11 +90,11 @@ class RunLogs:
 
     @classmethod
     def collect(cls) -> RunLogs:
-        """Keep what is logged in memory, until ``take`` hands it over."""
+        """Create logs in memory, whose rows ``take`` returns."""
         return cls(CurveLog.collect(), ComponentLog.collect(), PointLog.collect(), CollectedScalars())
 
     def take(self) -> Rows:
-        """What was logged since the last time; of logs that ``collect`` made."""
+        """Remove and return the rows of logs in memory."""
         assert isinstance(self.tensorboard, CollectedScalars)
         taken = {name: log.take() for name, log in self._files.items()}
         scalars, self.tensorboard.calls = self.tensorboard.calls, []
@@ -101,7 +102,7 @@ class RunLogs:
         return Rows(texts, {name: count for name, (_, count) in taken.items()}, scalars)
 
     def append(self, rows: Rows) -> None:
-        """Add what another process logged, on disk when this returns."""
+        """Add rows of another process; they are on disk when this returns."""
         for name, text in rows.texts.items():
             log = self._files[name]
             log.append(text, rows.counts[name])
@@ -116,12 +117,12 @@ class RunLogs:
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many rows each file has."""
+        """Number of rows by file."""
         return {name: log.rows for name, log in self._files.items()}
 
     @property
     def lost(self) -> dict[str, int]:
-        """How many rows each file has lost before it was resumed, of those that lost any."""
+        """Number of rows missing after ``resume``, by file that has lost any."""
         return {name: log.lost for name, log in self._files.items() if log.lost}
 
     def close(self) -> None:

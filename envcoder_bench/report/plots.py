@@ -1,4 +1,4 @@
-"""The two pictures of a run: learning curves and the ranking."""
+"""Plots of a run: learning curves and the ranking."""
 
 from __future__ import annotations
 
@@ -19,25 +19,29 @@ from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 if TYPE_CHECKING:
     import pandas as pd
 
-# Okabe and Ito's colours without yellow and black, and two dark ones of Paul Tol's: told apart by colour-blind readers
+# Okabe and Ito's colours without yellow and black, and two of Paul Tol's: distinguishable for colour-blind readers
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
 BLACK, DARK, GREY, LIGHT = "#000000", "#404040", "#808080", "#C8C8C8"
 BETTER, WORSE = COLOURS[0], COLOURS[1]
-HIGHLIGHTED = 5  # candidates in colour where there are more of them than colours
+HIGHLIGHTED = 5  # candidates in colour if there are more candidates than colours
 NAME_WIDTH = 28
 REASON_WIDTH = 88
 CAPTION_WIDTH = 140
-MAX_ROWS = 60  # of the ranking, and MAX_FAILED of its failed ones; the rest is in results.csv
-MAX_FAILED = 8
+MAX_ROWS = 60  # of the ranking; the rest is in results.csv
+MAX_FAILED = 8  # failed candidates in the ranking
 DPI = 150
 
 
 def plot_learning_curves(
     curves: pd.DataFrame, ranked: Sequence[Ranked], path: str | Path, task: str, fitness_meaning: str
 ) -> Path:
-    """Draw fitness over env_steps: for each candidate the mean over its seeds, and their range as a band.
+    """Draw each candidate's fitness over env_steps: the mean over its seeds, and their range as a band.
 
-    ``curves`` as from ``read_curves``. With more candidates than colours only the best and the baselines have one.
+    Args:
+        curves: as ``read_curves`` returns it.
+        ranked: the ranking; with more candidates than colours only the best and the baselines are coloured.
+        path: the PNG file to write.
+        task, fitness_meaning: for title and subtitle.
     """
     measured: Any = curves[curves["fitness"].notna()]
     drawn = [r for r in ranked if r.candidate in set(measured["candidate"])]
@@ -47,13 +51,13 @@ def plot_learning_curves(
     styles = _styles(drawn)
     scale, unit = _step_unit(float(measured["env_steps"].max()) if drawn else 0.0)
     labels, bands = [], []
-    for row in reversed(drawn):  # the best on top of the others
+    for row in reversed(drawn):  # the best is drawn last, on top
         line: Any = over_seeds.loc[row.candidate]
         steps, mean = line.index.to_numpy() / scale, line["mean"].to_numpy()
         style = styles[row.candidate]
         marker = {"marker": "o", "markersize": 4} if len(steps) == 1 else {}
         axes.plot(steps, mean, **style, **marker, solid_capstyle="round")
-        if row.rank is None:  # it failed here
+        if row.rank is None:  # the candidate failed here
             axes.plot(steps[-1], mean[-1], "x", color=style["color"], markersize=7, zorder=style["zorder"])
         if style["color"] != LIGHT:
             axes.fill_between(steps, line["min"], line["max"], color=style["color"], alpha=0.13, linewidth=0, zorder=1)
@@ -66,7 +70,7 @@ def plot_learning_curves(
         axes.set_ylim(low, high)
         axes.set_xlim(0, 1.01 * float(measured["env_steps"].max()) / scale)
     else:
-        say(axes, "no fitness was measured")
+        show_message(axes, "no fitness was measured")
     axes.set_xlabel(f"environment steps of each candidate and seed{unit}{band}")
     axes.set_ylabel("fitness")
     axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
@@ -75,13 +79,13 @@ def plot_learning_curves(
     others = sum(style["color"] == LIGHT for style in styles.values())
     notes = [f"grey: {others} other candidates"] if others else []
     notes += ["x: failed"] if any(r.rank is None for r in drawn) else []
-    notes += ["bands that reach the frame go on beyond it"] if cut else []
-    figure.text(0.02, 0.02, "   ".join(notes), fontsize=9, color=GREY, va="bottom")  # outside: it covers no line
+    notes += ["bands that reach the frame are cut off"] if cut else []
+    figure.text(0.02, 0.02, "   ".join(notes), fontsize=9, color=GREY, va="bottom")  # outside the axes, over no line
     return save_figure(figure, path)
 
 
 def _limits(means: np.ndarray, bands: Sequence[float]) -> tuple[float, float]:
-    """Limits of the fitness axis: all means, and their bands where those do not drown the means."""
+    """Return limits of the fitness axis that show all means, and the bands unless they are much wider."""
     span = max(float(np.ptp(means)), 1e-3)
     low = max(min(means.min(), *bands), means.min() - span / 2)
     high = min(max(means.max(), *bands), means.max() + span / 2)
@@ -107,12 +111,12 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
     texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
     limits, cut = _range(shown), False
     for y, row in enumerate(shown):
-        colour, marker = _verdict(row)
+        colour, marker = _colour_and_marker(row)
         interval = (row.fitness_ci_low, row.fitness_ci_high)
         if not math.isnan(interval[0]):
             axes.plot(interval, (y, y), color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
             for end, limit, arrow in zip(interval, limits, "<>"):
-                if not limits[0] <= end <= limits[1]:  # the interval goes on
+                if not limits[0] <= end <= limits[1]:  # the interval is cut off
                     inside = 0.008 * (limits[1] - limits[0]) * (1 if arrow == "<" else -1)
                     axes.plot(limit + inside, y, arrow, color=colour, markersize=7, zorder=4)
                     cut = True
@@ -121,16 +125,16 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
         if row.candidate == HUMAN:
             axes.axvline(row.fitness, color=BLACK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
     for y, (_, text) in enumerate(remarks, len(shown)):
-        axes.text(0.01, y, plain(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
-    if remarks:  # no grid behind their text
+        axes.text(0.01, y, escape(text), transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=GREY)
+    if remarks:  # hide the grid behind their text
         axes.axhspan(len(shown) - 0.5, rows, facecolor="white", edgecolor="none", zorder=2)
         axes.axhline(len(shown) - 0.5, color=LIGHT, linewidth=0.8, zorder=2)
     if not shown and not remarks:
-        say(axes, "no candidates")
+        show_message(axes, "no candidates")
 
-    axes.set_yticks(range(len(names) + len(remarks)), [plain(n) for n in [*names, *(n for n, _ in remarks)]])
+    axes.set_yticks(range(len(names) + len(remarks)), [escape(n) for n in [*names, *(n for n, _ in remarks)]])
     for label, row in zip(axes.get_yticklabels(), shown):
-        label.set_color(_verdict(row)[0])
+        label.set_color(_colour_and_marker(row)[0])
         label.set_fontweight("bold" if row.candidate == HUMAN else "normal")
     for label in axes.get_yticklabels()[len(shown) :]:
         label.set_color(GREY)
@@ -153,15 +157,15 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
 def new_figure(
     width: float, height: float, title: str, subtitle: str, rows: int = 1, columns: int = 1
 ) -> tuple[Any, list[Any], float]:
-    """A figure with its title and subtitle, its axes, and where they end below the subtitle (figure fraction)."""
+    """Return a figure with title and subtitle, its axes, and the top of the axes as a fraction of the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)  # no pyplot: nothing global, and no display is looked for
+    FigureCanvasAgg(figure)  # pyplot would have global state and look for a display
     lines = textwrap.wrap(subtitle, round(13 * width))[:3]
-    figure.text(0.02, 1 - 0.16 / height, plain(title), fontsize=14, fontweight="bold", va="top")
-    figure.text(0.02, 1 - 0.46 / height, plain("\n".join(lines)), fontsize=10, color=DARK, va="top", linespacing=1.3)
+    figure.text(0.02, 1 - 0.16 / height, escape(title), fontsize=14, fontweight="bold", va="top")
+    figure.text(0.02, 1 - 0.46 / height, escape("\n".join(lines)), fontsize=10, color=DARK, va="top", linespacing=1.3)
     panels: list[Any] = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in panels:
         for side in ("top", "right"):
@@ -175,6 +179,7 @@ def new_figure(
 
 
 def save_figure(figure: Any, path: str | Path) -> Path:
+    """Write a figure as PNG, atomically."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     write_atomic(path, picture.getvalue())
@@ -182,7 +187,7 @@ def save_figure(figure: Any, path: str | Path) -> Path:
 
 
 def _styles(drawn: Sequence[Ranked]) -> dict[str, dict[str, Any]]:
-    """How each candidate's line looks, best first."""
+    """Return the style of each candidate's line."""
     plain = [r.candidate for r in drawn if not r.baseline]
     coloured = len(COLOURS) if len(plain) <= len(COLOURS) else HIGHLIGHTED
     styles: dict[str, dict[str, Any]] = {
@@ -199,7 +204,7 @@ def _styles(drawn: Sequence[Ranked]) -> dict[str, dict[str, Any]]:
 
 
 def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, float, str]]) -> None:
-    """Write each line's name right of the axes, at the height of its end or as near as the others let it.
+    """Write each line's name right of the axes, as near to the line's end as the other labels allow.
 
     ``labels`` are (candidate, x, y, colour) in data units.
     """
@@ -220,7 +225,7 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
         texts.append(
             axes.annotate(
-                plain(_name(row) + end),
+                escape(_name(row) + end),
                 (x, y),
                 (axes.get_xlim()[1], low + height * (high - low)),
                 textcoords=beside,
@@ -232,13 +237,13 @@ def _label_ends(figure: Any, axes: Any, labels: Sequence[tuple[Ranked, float, fl
                 color=colour,
             )
         )
-    # a text's own extent: an annotation's would include its line
+    # the extent of the text alone, without the annotation's line
     widest = max(Text.get_window_extent(text, renderer(figure)).width for text in texts) / figure.dpi
     figure.subplots_adjust(right=1 - (widest + 0.45) / figure.get_size_inches()[0])
 
 
 def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
-    """Move ascending positions as little as possible (least squares) to lie ``gap`` apart, within 0 and ``end``.
+    """Move ascending positions as little as possible (least squares) to be ``gap`` apart, between 0 and ``end``.
 
     Isotonic regression of ``wanted[i] - i * gap`` by pooling adjacent violators.
     """
@@ -255,7 +260,7 @@ def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
 
 
 def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
-    """Limits of the fitness axis: all means, and their intervals where those do not drown the means."""
+    """Return limits of the fitness axis that show all means, and the intervals unless they are much wider."""
     if not shown:
         return 0.0, 1.0
     means = [r.fitness for r in shown]
@@ -270,8 +275,8 @@ def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
     return low - (0.03 * span if low else 0.0), high + 0.03 * span
 
 
-def _verdict(row: Ranked) -> tuple[str, str]:
-    """Colour and marker of a candidate: by whether its difference to human is clear of zero."""
+def _colour_and_marker(row: Ranked) -> tuple[str, str]:
+    """Return colour and marker of a candidate, by whether its difference to human is significant."""
     if row.candidate == HUMAN:
         return BLACK, "s"
     if row.candidate == UNSHAPED:
@@ -284,11 +289,11 @@ def _verdict(row: Ranked) -> tuple[str, str]:
 def _caption(shown: Sequence[Ranked], cut: bool) -> str:
     over = {r.interval_over for r in shown}
     what = [text for x, text in (("seeds", "seeds"), ("episodes", "the episodes of one seed")) if x in over]
-    parts = [f"bars: 95 % interval over {' or '.join(what)}{', arrow: it goes on' if cut else ''}"] if what else []
+    parts = [f"bars: 95 % interval over {' or '.join(what)}{', arrow: cut off' if cut else ''}"] if what else []
     if any(r.candidate == HUMAN for r in shown):
         parts.append("dashed line: human baseline")
     if any(not math.isnan(r.vs_human_ci_low) for r in shown):
-        parts.append("blue: above it, orange: below it, dark grey: not clear (95 %, paired by seed)")
+        parts.append("blue: above it, orange: below it, dark grey: not significant (95 %, paired by seed)")
     one_line = "   ".join(parts)
     return one_line if len(one_line) <= CAPTION_WIDTH else parts[0] + "\n" + "   ".join(parts[1:])
 
@@ -303,12 +308,13 @@ def _reason(row: Ranked) -> str:
     return text if len(text) <= REASON_WIDTH else text[: REASON_WIDTH - 1] + "…"
 
 
-def plain(text: str) -> str:
-    """Keep matplotlib from reading a dollar sign as the begin of a formula."""
+def escape(text: str) -> str:
+    """Escape dollar signs, which begin a formula in matplotlib."""
     return text.replace("$", r"\$")
 
 
-def say(axes: Any, message: str) -> None:
+def show_message(axes: Any, message: str) -> None:
+    """Write a message into empty axes."""
     axes.text(0.5, 0.5, message, transform=axes.transAxes, ha="center", va="center", fontsize=12, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])

@@ -1,4 +1,4 @@
-"""How training went, from evaluation to evaluation: points.csv, a row per point, candidate, seed and component."""
+"""The progress of training at each evaluation: points.csv, a row per point, candidate, seed and component."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envcoder_bench.report.results import number
 
 
 class ComponentStats(NamedTuple):
-    """Per environment and step of the training since the point before."""
+    """Statistics per environment and step of training since the previous point."""
 
     mean: float
     min: float
@@ -22,14 +22,17 @@ class ComponentStats(NamedTuple):
 
 @dataclass(frozen=True)
 class Point:
-    """One evaluation of one candidate and seed. Numbers that are not known are NaN.
+    """One evaluation of one candidate and seed. Unknown numbers are NaN.
 
     Attributes:
-        iteration, env_steps: when; ``env_steps`` are those of this candidate and seed.
-        fitness, episode_length: means over the episodes of the unshaped evaluation; control steps.
-        components: mean, min and max of ``total reward`` and of each reward component in training since the point
-            before; as ComponentStats where they were read from points.csv.
-        shaped_return: mean return of the candidate's own reward over the training episodes that ended last.
+        candidate, seed: the group.
+        iteration: number of finished iterations.
+        env_steps: control steps of this candidate and seed so far.
+        fitness: mean over the episodes of the unshaped evaluation.
+        episode_length: mean length of these episodes, control steps.
+        components: mean, min and max of ``total reward`` and of each reward component in training since the previous
+            point; ComponentStats if read from points.csv.
+        shaped_return: mean return of the candidate's own reward over the last training episodes.
     """
 
     candidate: str
@@ -52,7 +55,7 @@ class PointLog(CsvLog):
     columns = _COLUMNS
 
     def add(self, point: Point) -> None:
-        """Add the rows of a point, on disk after the next ``flush``."""
+        """Add the rows of a point, which are on disk after the next ``flush``."""
         same = [number(getattr(point, name)) for name in _NUMBERS]
         for name, stats in point.components.items() or [("", (math.nan,) * 3)]:
             cells = [*same, one_line(name), *map(number, stats)]
@@ -60,10 +63,10 @@ class PointLog(CsvLog):
 
 
 def read_points(path: str | Path) -> list[Point]:
-    """Read points.csv: iteration by iteration, in each the candidates and seeds in their order.
+    """Read points.csv; the points are in the order of the file.
 
     Raises:
-        ValueError: the file has other columns.
+        ValueError: if the file has other columns.
     """
     with open(path, encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
@@ -72,14 +75,16 @@ def read_points(path: str | Path) -> list[Point]:
         rows = list(reader)
     components: dict[tuple[str, ...], dict[str, ComponentStats]] = {}
     for row in rows:
-        own = components.setdefault(tuple(row[name] for name in (*KEYS, *_NUMBERS)), {})
+        stats = components.setdefault(tuple(row[name] for name in (*KEYS, *_NUMBERS)), {})
         if row["component"]:
-            own[row["component"]] = ComponentStats(*(_value(row[name]) for name in ComponentStats._fields))
+            stats[row["component"]] = ComponentStats(*(_value(row[name]) for name in ComponentStats._fields))
     points: list[Point] = []
-    for (iteration, env_steps, candidate, seed, *numbers), own in components.items():
+    for (iteration, env_steps, candidate, seed, *numbers), stats in components.items():
         fitness, episode_length, shaped_return = map(_value, numbers)
-        when = (int(seed), int(iteration), int(env_steps))
-        points.append(Point(candidate, *when, fitness, episode_length, own, shaped_return))
+        point = Point(
+            candidate, int(seed), int(iteration), int(env_steps), fitness, episode_length, stats, shaped_return
+        )
+        points.append(point)
     return points
 
 

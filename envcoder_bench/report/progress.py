@@ -1,4 +1,4 @@
-"""What a person sees while it trains: a bar on a terminal, a line now and then elsewhere."""
+"""The display of progress: a bar on a terminal, otherwise a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tqdm import tqdm
 
 from envcoder_bench.report.table import fixed, shorten
 
-BAR_SECONDS = 0.2  # between two drawings of the bar
-LINE_SECONDS = 10.0  # between two lines where there is no terminal
-SMOOTHING_SECONDS = 20.0  # the speed shown is an average over about so long
+BAR_SECONDS = 0.2  # interval between updates of the bar
+LINE_SECONDS = 10.0  # interval between lines without a terminal
+SMOOTHING_SECONDS = 20.0  # time constant of the average speed
 BAR_WIDTH = 8
-NAME_WIDTH = (8, 32)  # the best candidate's name is cut to what the line leaves it, within these
+NAME_WIDTH = (8, 32)  # least and greatest width of the best candidate's name
 
 
 class Progress:
-    """The training's progress: iteration, speed, time left, the best candidate and its last measured fitness."""
+    """Shows iteration, speed, remaining time, and the best candidate with its last fitness."""
 
     def __init__(
         self,
@@ -30,45 +30,53 @@ class Progress:
         wave: int = 1,
         waves: int = 1,
     ) -> None:
-        """Begin at iteration ``initial`` of ``total``, on ``stream`` (stderr unless given).
+        """Begin at iteration ``initial`` of ``total``.
 
-        With several ``waves`` this is the ``wave``-th, and the time left is that of all, at the speed of this one.
+        Args:
+            total, initial: iterations of a wave, and of those the finished ones.
+            stream: where to write; stderr by default.
+            clock: monotonic time in seconds.
+            wave, waves: number of this wave, from 1, and of all waves. The remaining time is that of all waves at the
+                speed of this one.
         """
         self._total = total
-        self._after = (waves - wave) * total  # iterations of the waves to come
-        self._place = f"wave {wave} of {waves}, iteration" if waves > 1 else "iteration"
+        self._after = (waves - wave) * total  # iterations of later waves
+        self._prefix = f"wave {wave} of {waves}, iteration" if waves > 1 else "iteration"
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
         self._best: tuple[str, float] | None = None
         self._iteration, self._env_steps = initial, 0
         self._seen: tuple[float, int, int] | None = None  # time, iteration and env_steps when last shown
         self._iterations_per_second = self._steps_per_second = 0.0
-        self._weight = 0.0  # of the averages; below 1 at first, as in Adam's bias correction
+        self._weight = 0.0  # total weight of the averages; below 1 at first, as in Adam's bias correction
         self._bar = None
         self._interval = LINE_SECONDS
         if self._stream.isatty():
             self._interval = BAR_SECONDS
-            layout = _layout(self._place)
+            layout = _layout(self._prefix)
             self._bar = tqdm(total=total, initial=initial, file=self._stream, bar_format=layout, dynamic_ncols=True)
         self._next = clock() + self._interval
 
     def update(self, iteration: int, env_steps: int, best: tuple[str, float] | None = None) -> None:
-        """Tell that ``iteration`` is done, with ``env_steps`` of all environments together since the run began.
+        """Report a finished iteration. Takes about a microsecond unless the display is updated.
 
-        ``best`` is (candidate, fitness), kept until another one is given. Costs about a microsecond unless it draws.
+        Args:
+            iteration: number of finished iterations.
+            env_steps: control steps of all environments since the run began.
+            best: best candidate and its fitness; None to keep the previous one.
         """
         self._iteration, self._env_steps = iteration, env_steps
         if best is not None:
             self._best = best
         now = self._clock()
-        if self._seen is None:  # the speed counts from the first iteration's end: the first one also compiles
+        if self._seen is None:  # the first iteration, which also compiles, does not count for the speed
             self._seen = (now, iteration, env_steps)
         if now >= self._next or iteration >= self._total:
             self._show(now)
 
-    def place(self, text: str) -> None:
-        """Say this in front of the iteration."""
-        self._place = text
+    def set_prefix(self, text: str) -> None:
+        """Set the text in front of the iteration."""
+        self._prefix = text
         if self._bar is not None:
             self._bar.bar_format = _layout(text)
 
@@ -80,7 +88,7 @@ class Progress:
             self._bar.write(message, file=self._stream)
 
     def close(self) -> None:
-        """Show the last state and leave it there."""
+        """Show the last state and end the display."""
         if self._seen is not None and self._iteration < self._total:
             self._show(self._clock())
         if self._bar is not None:
@@ -89,11 +97,11 @@ class Progress:
     def _show(self, now: float) -> None:
         self._average(now)
         self._next = now + self._interval
-        place = f"{self._place} {self._iteration}/{self._total}"
+        progress = f"{self._prefix} {self._iteration}/{self._total}"
         if self._bar is None:
-            print(", ".join([place, *self._parts(NAME_WIDTH[1])]), file=self._stream, flush=True)
+            print(", ".join([progress, *self._parts(NAME_WIDTH[1])]), file=self._stream, flush=True)
         else:
-            used = len(f"{place} || ") + BAR_WIDTH + len(", ".join(self._parts(0)))
+            used = len(f"{progress} || ") + BAR_WIDTH + len(", ".join(self._parts(0)))
             room = shutil.get_terminal_size().columns - 1 - used
             self._bar.n = self._iteration
             name_width = max(NAME_WIDTH[0], min(room, NAME_WIDTH[1]))
@@ -101,7 +109,7 @@ class Progress:
             self._bar.refresh()
 
     def _average(self, now: float) -> None:
-        """Move the average speeds towards those since the last showing, by the share of time that passed."""
+        """Update the average speeds with those since the display was last updated."""
         assert self._seen is not None
         then, iteration, env_steps = self._seen
         passed = now - then
@@ -125,12 +133,12 @@ class Progress:
         return parts
 
 
-def _layout(place: str) -> str:
-    return f"{place} {{n_fmt}}/{{total_fmt}} |{{bar:{BAR_WIDTH}}}| {{desc}}"
+def _layout(prefix: str) -> str:
+    return f"{prefix} {{n_fmt}}/{{total_fmt}} |{{bar:{BAR_WIDTH}}}| {{desc}}"
 
 
 def si(value: float) -> str:
-    """Print a number with three digits and k, M or G: ``1.23M``."""
+    """Format a number with three digits and k, M or G: ``1.23M``."""
     for unit in ("", "k", "M"):
         if abs(value) < 999.5:
             return f"{value:.{max(0, 3 - len(str(int(abs(value)))))}f}{unit}" if unit else f"{value:.0f}"
@@ -139,7 +147,7 @@ def si(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Print a time as ``m:ss`` or ``h:mm:ss``."""
+    """Format a time as ``m:ss`` or ``h:mm:ss``."""
     minutes, rest = divmod(round(max(seconds, 0.0)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

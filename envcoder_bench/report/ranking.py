@@ -1,4 +1,4 @@
-"""Which candidate is best, and how sure that is: the rows of results.csv over their seeds."""
+"""The ranking of candidates with confidence intervals, from the rows of results.csv."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ _T_95 = (
 
 @dataclass(frozen=True)
 class Ranked:
-    """One candidate over its seeds. ``rank`` is None, and the numbers NaN, where no seed has a fitness.
+    """One candidate over its seeds. Without any fitness ``rank`` is None and the numbers are NaN.
 
     Attributes:
-        interval_over: what the fitness interval is over: ``seeds``, ``episodes`` (of the one seed), or empty.
-        seeds: those with a fitness: the ones that the means are over.
-        vs_human: mean over the seeds that both have of the difference to the human baseline, NaN for itself; its
-            interval needs two such seeds.
+        rank: place in the ranking, from 1.
+        status: one of ``results.STATUSES``, or how many seeds failed.
+        fitness, fitness_ci_low, fitness_ci_high: mean and 95 % interval.
+        interval_over: ``seeds``, ``episodes`` (of a single seed), or empty if there is no interval.
+        seeds: the seeds with a fitness, over which means are taken.
+        vs_human, vs_human_ci_low, vs_human_ci_high: difference to the human baseline, over the seeds that both have
+            (NaN for the baseline itself); the interval needs at least two seeds.
+        episode_length, shaped_return: means over ``seeds``.
         episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
     """
@@ -59,7 +63,7 @@ class Ranked:
 
     @property
     def unstable_share(self) -> float:
-        """Share of the training episodes that a physics blow-up ended; NaN where they were not counted."""
+        """Share of the training episodes that ended in a physics blow-up; NaN if episodes were not counted."""
         return self.unstable_resets / self.training_episodes if self.training_episodes else NAN
 
     @property
@@ -69,11 +73,13 @@ class Ranked:
 
 @dataclass
 class RunInfo:
-    """What summary.json says about a run beside its ranking.
+    """The facts on a run in summary.json, besides the ranking.
 
-    ``env_steps`` are control steps of all environments together; ``wall_time`` is in seconds, and where a run was
-    resumed both are of all its parts together. ``paths`` name what was written, relative to the run folder. ``memory``
-    tells the estimate from what was measured, and how many waves it made.
+    Attributes:
+        env_steps: control steps of all environments, also those before the run was resumed.
+        wall_time: seconds, also those before the run was resumed.
+        paths: written files, relative to the run folder.
+        memory: estimated and measured memory, and the number of waves.
     """
 
     task: str
@@ -88,7 +94,10 @@ class RunInfo:
 
 
 def t_95(degrees_of_freedom: int) -> float:
-    """Two-sided 95 % point of Student's t; beyond 30 degrees of freedom by its asymptotic series (to 1e-4)."""
+    """Return the two-sided 95 % point of Student's t; beyond 30 degrees of freedom by an asymptotic series (to 1e-4).
+
+    Raises ValueError for less than one degree of freedom.
+    """
     if degrees_of_freedom < 1:
         raise ValueError("an interval needs at least two values")
     if degrees_of_freedom <= len(_T_95):
@@ -98,7 +107,7 @@ def t_95(degrees_of_freedom: int) -> float:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and its 95 % interval ``(mean, low, high)`` by Student's t; NaN for what the number of values denies."""
+    """Return mean and 95 % interval by Student's t ``(mean, low, high)``; NaN if there are too few values."""
     n = len(values)
     if n == 0:
         return NAN, NAN, NAN
@@ -111,23 +120,25 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def rank(results: Sequence[Result]) -> list[Ranked]:
-    """Rank candidates by mean fitness over seeds, best first, those without any fitness last; ties by name.
+    """Rank candidates by mean fitness over seeds, best first; ties by name, candidates without fitness last.
 
-    The interval is over seeds where at least two have a fitness, otherwise the one seed's own over its episodes.
-    Differences to the human baseline are paired by seed: both met the same noise, so it cancels out.
+    The interval is over seeds if at least two have a fitness, otherwise over the episodes of the single seed.
+    Differences to the human baseline are paired by seed, because groups of the same seed have the same noise.
     """
     by_candidate: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda r: r.seed):
         by_candidate.setdefault(result.candidate, []).append(result)
     human = {r.seed: r.fitness for r in by_candidate.get(HUMAN, []) if r.measured}
     rows = [_over_seeds(by_candidate[name], {} if name == HUMAN else human) for name in sorted(by_candidate)]
-    ranked = sorted((r for r in rows if r["seeds"]), key=lambda r: -r["fitness"])  # a stable sort: ties stay by name
+    ranked = sorted(
+        (r for r in rows if r["seeds"]), key=lambda r: -r["fitness"]
+    )  # a stable sort keeps ties in the order of names
     unranked = [r for r in rows if not r["seeds"]]
     return [Ranked(rank=i, **row) for i, row in enumerate(ranked, 1)] + [Ranked(rank=None, **r) for r in unranked]
 
 
 def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
-    """Fields of Ranked, but its rank, from one candidate's rows in the order of their seeds."""
+    """Return the fields of Ranked, except the rank, from one candidate's rows in the order of their seeds."""
     measured = [r for r in rows if r.measured]
     fitness, low, high = mean_interval([r.fitness for r in measured])
     if len(measured) == 1:
@@ -170,10 +181,7 @@ def _status(rows: list[Result]) -> str:
 
 
 def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
-    """Collect summary.json: the run, its speed, the best candidate that is not a baseline, the ranking.
-
-    Numbers that are not known are None: JSON has no NaN.
-    """
+    """Return the content of summary.json; unknown numbers are None, because JSON has no NaN."""
     best = next((r.candidate for r in ranked if r.rank is not None and not r.baseline), None)
     return {
         "task": info.task,
@@ -203,7 +211,7 @@ def write_summary(path: str | Path, content: dict[str, Any]) -> None:
 
 
 def read_ranking(path: str | Path) -> list[Ranked]:
-    """Read the ranking that summary.json holds. Raises ValueError where it holds something else."""
+    """Read the ranking in summary.json. Raises ValueError if it is not the summary of a run."""
     try:
         rows = json.loads(Path(path).read_text(encoding="utf-8"))["ranking"]
         return [_ranked(row) for row in rows]

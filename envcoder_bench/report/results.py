@@ -1,4 +1,4 @@
-"""What came out of a run, one row per candidate and seed: results.csv."""
+"""The results of a run: results.csv, one row per candidate and seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OK = "ok"
 RUNNING = "running"
 FAILED = "failed"
 FAILED_AT_LOAD = "failed at load"
-SKIPPED = "skipped"  # it defines no function of the types that were asked for
+SKIPPED = "skipped"  # it defines none of the requested functions
 STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD, SKIPPED)
 
 NAN = math.nan
@@ -23,19 +23,20 @@ NAN = math.nan
 
 @dataclass
 class Result:
-    """One candidate trained with one seed. Numbers that are not known are NaN (``shaped_return``: None).
+    """The result of one candidate and seed. Unknown numbers are NaN, or None for ``shaped_return``.
 
     Attributes:
-        status: one of STATUSES; ``running`` for a run in progress, with the fitness last measured.
-        fitness, fitness_ci_low, fitness_ci_high: mean over this row's evaluation episodes and its 95 % interval.
-        episodes, episode_length: evaluation episodes; their mean length in control steps.
+        candidate, seed: the group.
+        status: one of STATUSES; ``running`` during the run, with the last measured fitness.
+        fitness, fitness_ci_low, fitness_ci_high: mean over the evaluation episodes and its 95 % interval.
+        episodes, episode_length: number of evaluation episodes, and their mean length in control steps.
         shaped_return: mean undiscounted return of the candidate's own reward over the last training episodes.
-        env_steps: control steps that this candidate and seed trained on.
-        error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty when ok.
-        unstable_resets: environments that were reset because their physics blew up.
-        training_episodes: training episodes that ended, those by a blow-up included.
-        contact_overflows: control steps times environments, in training and evaluation, in which the simulator had no
-            room for all contacts and dropped some: where it is not 0, the row is not to be trusted.
+        env_steps: control steps of training of this candidate and seed.
+        error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty if there is none.
+        unstable_resets: number of resets of environments because their physics blew up.
+        training_episodes: number of finished training episodes, including those that ended in a blow-up.
+        contact_overflows: env-steps, in training and evaluation, in which the simulator dropped contacts for lack of
+            room; if it is not 0, the row is not reliable.
     """
 
     candidate: str
@@ -64,12 +65,12 @@ class Result:
 
     @property
     def measured(self) -> bool:
-        """Whether this row counts in its candidate's mean."""
+        """Whether this row counts in the candidate's mean."""
         return self.status in (OK, RUNNING) and math.isfinite(self.fitness)
 
 
 def number(value: float | None) -> str:
-    """Print a number for a CSV file: nine digits (every float32 survives), nothing where there is none."""
+    """Format a number for a CSV file with nine digits, which preserve a float32; empty for None and NaN."""
     return "" if value is None or math.isnan(value) else format(value, ".9g")
 
 
@@ -77,11 +78,11 @@ COLUMNS = (
     "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
     "shaped_return", "env_steps", "error", "unstable_resets", "training_episodes", "contact_overflows",
 )  # fmt: skip
-NEWER = ("training_episodes", "contact_overflows")  # a file of an older version lacks them: they are read as 0
+NEWER = ("training_episodes", "contact_overflows")  # missing in files of older versions, and read as 0
 
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
-    """Write results.csv atomically, in the order given; the same values give the same bytes."""
+    """Write results.csv atomically, in the order given."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -92,10 +93,10 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
 
 
 def read_results(path: str | Path) -> list[Result]:
-    """Read what ``write_results`` wrote, in this version or an older one.
+    """Read results.csv of this or an older version.
 
     Raises:
-        ValueError: the columns are others, or a row is not whole; the message names the file.
+        ValueError: if the columns are others or a row is incomplete; the message names the file.
     """
     with open(path, encoding="utf-8", newline="") as file:
         text = file.read()

@@ -7,7 +7,7 @@ import re
 import textwrap
 from typing import Sequence
 
-from envcoder_bench.report.physics import MORE_ROOM, SMALL_SHARE, named
+from envcoder_bench.report.physics import CONTACTS_HINT, REPORTED_SHARE, join_some
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import SKIPPED
 
@@ -24,10 +24,15 @@ def render_table(
     max_rows: int = 100,
     notes: bool = True,
 ) -> str:
-    """Render the ranking, best first, with the errors of failed candidates below, in lines of at most ``width``.
+    """Render the ranking, best first, followed by the errors of failed candidates.
 
-    Only places (FILE:LINE) are never broken. ``bold`` marks the best, for a terminal. Beyond ``max_rows`` only
-    baselines are shown. Without ``notes`` nothing is said of what the numbers mean.
+    Args:
+        ranked: the ranking.
+        fitness_meaning: description of the fitness.
+        width: greatest length of lines; only places (FILE:LINE) are never broken.
+        bold: whether to print the best in bold, for a terminal.
+        max_rows: after this many rows only baselines are shown.
+        notes: whether to explain the numbers.
     """
     skipped = [r.candidate for r in ranked if r.status == SKIPPED]
     ranked = [r for r in ranked if r.status != SKIPPED]
@@ -40,8 +45,8 @@ def render_table(
         lines.append(f"{len(ranked) - len(shown)} more in results.csv")
     sections = ["\n".join(lines)]
     if notes:
-        told = "\n".join(wrap(note, width) for note in _notes(shown))
-        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, told]
+        explanations = "\n".join(wrap(note, width) for note in _notes(shown))
+        sections = [wrap(f"fitness: {fitness_meaning}", width), *sections, explanations]
     if skipped:
         text = f"skipped, because they define none of the functions asked for ({len(skipped)}): {', '.join(skipped)}"
         sections.append(wrap(text, width))
@@ -49,19 +54,16 @@ def render_table(
 
 
 def render_failures(ranked: Sequence[Ranked], width: int = 100) -> str:
-    """Render why candidates failed: each one's place in the file on a line of its own, then the message, wrapped.
-
-    Empty where no candidate failed.
-    """
+    """Render the errors of failed candidates; an empty string if none failed."""
     failed = [r for r in ranked if r.errors]
     every = len(failed) == len(ranked) and all(r.rank is None for r in failed)
     title = "every candidate failed" if every else f"failed ({len(failed)} of {len(ranked)} candidates)"
     named = [(r.candidate if r.status == "failed" else f"{r.candidate} ({r.status})", r.errors) for r in failed]
-    return "".join(f"{section}\n" for section in places(title, named, width))
+    return "".join(f"{section}\n" for section in render_by_place(title, named, width))
 
 
-def places(title: str, found: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
-    """A section with each candidate's texts: a place on a line of its own, the message below. None without texts."""
+def render_by_place(title: str, found: Sequence[tuple[str, Sequence[str]]], width: int) -> list[str]:
+    """Return a section with each candidate's messages, their places on separate lines; empty without messages."""
     lines: list[str] = []
     for name, texts in found:
         lines += [f"  {shorten(name, width - 2)}"] if texts else []
@@ -73,7 +75,7 @@ def places(title: str, found: Sequence[tuple[str, Sequence[str]]], width: int) -
 
 
 def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
-    """Header, rule and a line for each row, with the candidate's column as narrow as ``width`` asks."""
+    """Return header, rule and a line for each row; names are shortened to stay within ``width``."""
     decimals = decimal_places([r.fitness for r in shown])
     names = [f"{r.candidate} (baseline)" if r.baseline else r.candidate for r in shown]
     fitness = numbers([(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown], decimals)
@@ -101,7 +103,7 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
 
 
 def _notes(shown: Sequence[Ranked]) -> list[str]:
-    """Footnotes: what the intervals are over, what the columns mean, what was odd."""
+    """Return notes on the intervals, the columns, and problems of the physics."""
     notes = []
     over = {r.interval_over for r in shown}
     counts = sorted({len(r.seeds) for r in shown if r.interval_over == "seeds"})
@@ -118,14 +120,14 @@ def _notes(shown: Sequence[Ranked]) -> list[str]:
         notes.append("steps: mean length of an evaluation episode, control steps")
     if any(r.rank is not None and "seeds failed" in r.status for r in shown):
         notes.append("where seeds failed, the numbers are over those that finished")
-    unstable = sorted((r for r in shown if r.unstable_share > SMALL_SHARE), key=lambda r: -r.unstable_share)
+    unstable = sorted((r for r in shown if r.unstable_share > REPORTED_SHARE), key=lambda r: -r.unstable_share)
     if unstable:
-        worst = named([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable])
+        worst = join_some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable])
         notes.append(f"training episodes that ended because the physics blew up: {worst}")
     overflowed = sorted((r for r in shown if r.contact_overflows), key=lambda r: -r.contact_overflows)
     if overflowed:
-        worst = named([f"{r.candidate} {r.contact_overflows}" for r in overflowed])
-        notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {MORE_ROOM}")
+        worst = join_some([f"{r.candidate} {r.contact_overflows}" for r in overflowed])
+        notes.append(f"env-steps in which contacts were dropped: {worst}; do not trust their results, {CONTACTS_HINT}")
     return notes
 
 
@@ -134,12 +136,12 @@ def _mixed(shown: Sequence[Ranked]) -> bool:
 
 
 def half_width(mean: float, low: float, high: float) -> float:
-    """The longer arm of an interval; NaN where there is none."""
+    """Return the longer half of an interval; NaN if there is none."""
     return math.nan if math.isnan(low) or math.isnan(high) else max(mean - low, high - mean)
 
 
 def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: str = "") -> list[str]:
-    """Print (mean, low, high) as ``mean ± half width`` with the parts in line; NaN as nothing."""
+    """Format (mean, low, high) as aligned ``mean ± half width``; NaN as an empty string."""
     means = ["" if math.isnan(v[0]) else fixed(v[0], decimals, sign) for v in values]
     halves = ["" if math.isnan(h) else f"{h:.{decimals}f}" for h in (half_width(*v) for v in values)]
     left, right = max(map(len, means), default=0), max(map(len, halves), default=0)
@@ -147,18 +149,18 @@ def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: s
 
 
 def fixed(value: float, decimals: int, sign: str = "") -> str:
-    """Print a number with ``decimals`` digits after the point; one that rounds to zero has no minus."""
+    """Format a number with ``decimals`` digits after the point, without ``-0``."""
     return f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"
 
 
 def decimal_places(values: Sequence[float]) -> int:
-    """Digits to print after the point: three where all are below 10, none from 1,000 on."""
+    """Return the number of digits after the point: three if all values are below 10, none from 1,000 on."""
     largest = max((abs(x) for x in values if not math.isnan(x)), default=0.0)
     return 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 1000 else 0
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut out the middle of what is too long: names often differ in their first or last letters."""
+    """Shorten a text in its middle, because names often differ in their first or last letters."""
     if len(text) <= width:
         return text
     if width < 2:
@@ -168,13 +170,13 @@ def shorten(text: str, width: int) -> str:
 
 
 def split_place(error: str) -> tuple[str, str]:
-    """Split ``FILE:LINE: MESSAGE``; the place is empty where the error does not begin with one."""
+    """Split ``FILE:LINE: MESSAGE`` into place and message; the place is empty if there is none."""
     match = re.match(r"(\S.*?:\d+): (.*)$", error)
     return (match.group(1), match.group(2)) if match else ("", error)
 
 
 def wrap(text: str, width: int, first: str = "", then: str = "  ") -> str:
-    """Break a text into lines, but no word."""
+    """Break a text into lines of at most ``width`` characters, but no words."""
     return textwrap.fill(
         text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False, break_long_words=False
     )

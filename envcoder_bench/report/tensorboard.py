@@ -16,9 +16,9 @@ FLUSH_EVENTS = 64
 class TensorboardLog:
     """Writes scalars over env_steps to ``folder/<candidate>/seed_<k>/``.
 
-    Files are open only while events are appended, and there are no threads: a thousand candidates cost neither a
-    thousand file handles nor a thousand writers. A resumed run begins a new event file in each folder whose first
-    event tells TensorBoard to forget what older files hold from that step on.
+    Files are open only while events are appended, and there are no threads, so that a thousand candidates need neither
+    a thousand file handles nor a thousand threads. A resumed run begins a new event file in each folder, whose first
+    event makes TensorBoard discard later steps of older files.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -27,9 +27,9 @@ class TensorboardLog:
         self._files: dict[tuple[str, int], Path] = {}
 
     def add(self, candidate: str, seed: int, env_steps: int, scalars: Mapping[str, float | None]) -> None:
-        """Add scalars at step ``env_steps``; None and NaN are left out.
+        """Add scalars at step ``env_steps``, without None and NaN.
 
-        They are written at once where ``fitness`` is among them (an evaluation), else with the next that are.
+        They are written at the next evaluation (scalars with ``fitness``) or after FLUSH_EVENTS events.
         """
         event = _messages().Event(wall_time=time.time(), step=env_steps)
         for name, value in scalars.items():
@@ -42,7 +42,7 @@ class TensorboardLog:
             self._write(candidate, seed)
 
     def flush(self) -> None:
-        """Write what is pending."""
+        """Write pending scalars."""
         for candidate, seed in list(self._pending):
             self._write(candidate, seed)
 
@@ -60,7 +60,7 @@ class TensorboardLog:
             file.write(b"".join(_record(event.SerializeToString()) for event in events))
 
     def _begin(self, candidate: str, seed: int, step: int) -> tuple[Path, list[Any]]:
-        """Choose the next file of a folder, and the events it begins with."""
+        """Return the next file of a folder and its first events."""
         folder = self._folder / candidate / f"seed_{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         older = len(list(folder.glob("events.out.tfevents.*")))
@@ -70,11 +70,11 @@ class TensorboardLog:
         if older:
             start = make.SessionLog(status=make.SessionLog.START)
             first.append(make.Event(wall_time=now, step=step, session_log=start))
-        return folder / f"events.out.tfevents.{older:04d}", first  # TensorBoard reads them in the order of their names
+        return folder / f"events.out.tfevents.{older:04d}", first  # read in the order of names
 
 
 def _messages() -> Any:
-    """TensorBoard's protocol buffers; a late import, because tensorboardX takes a second or more."""
+    """Import TensorBoard's protocol buffers late, because tensorboardX takes a second or more."""
     from tensorboardX.proto import event_pb2
 
     return event_pb2

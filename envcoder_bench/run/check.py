@@ -16,7 +16,7 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.components import TOTAL
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.report.check import FAILED, SKIPPED, Checked
+from envcoder_bench.report.check import FAILED, SKIPPED, CandidateCheck
 from envcoder_bench.run.config_checks import share_out
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
@@ -47,7 +47,7 @@ class CheckResult:
         num_envs: number of environments of each candidate in the step.
     """
 
-    rows: list[Checked]
+    rows: list[CandidateCheck]
     compiles: bool
     num_envs: int
 
@@ -100,12 +100,12 @@ def check_candidates(
 
 def _check_all(
     context: PrepareContext, cfg: DictConfig, sources: Sequence[CandidateSource]
-) -> tuple[list[Checked], dict[str, Shaping]]:
+) -> tuple[list[CandidateCheck], dict[str, Shaping]]:
     """Return a row for each source, and the shapings of those that can train by name."""
-    rows: list[Checked] = []
+    rows: list[CandidateCheck] = []
     shapings: dict[str, Shaping] = {}
     for source in sources:
-        row = Checked(source.name, baseline=source.name in BASELINES)
+        row = CandidateCheck(source.name, baseline=source.name in BASELINES)
         rows.append(row)
         try:
             functions = load(source, context.files, cfg.seed).functions
@@ -131,7 +131,7 @@ def _check_all(
     return rows, shapings
 
 
-def _take_a_step(cfg: DictConfig, shapings: dict[str, Shaping], rows: dict[str, Checked]) -> None:
+def _take_a_step(cfg: DictConfig, shapings: dict[str, Shaping], rows: dict[str, CandidateCheck]) -> None:
     """Begin episodes, take one step with random actions, and store rewards and failures in the rows."""
     layout = GroupLayout(len(shapings), cfg.num_envs_per_candidate)
     task = build_task(cfg, layout.num_envs)

@@ -19,8 +19,8 @@ from envcoder_bench.compile.trace import Memo, Untraced, trace
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.jail.probing import announce
-from envcoder_bench.jail.results import judge
+from envcoder_bench.jail.probing import log_confinement
+from envcoder_bench.jail.results import examine
 from envcoder_bench.run.fitness import load_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.slow import SlowFiles
@@ -147,7 +147,7 @@ def make_context(
     slow: SlowFiles,
     probe: Task | None = None,
 ) -> PrepareContext:
-    """Read the task's contract, load the baselines, and judge untrusted files. Arguments as of ``prepare``."""
+    """Read the task's contract, load the baselines, and examine untrusted files. Arguments as of ``prepare``."""
     given = {source.name: source for source in sources}
     baselines = {own.name: given.get(own.name, own) for own in baseline_sources(cfg.task.name)}
     files = RunFiles(baselines, cfg.baseline, fitness, cfg.shaper_types, slow)
@@ -298,13 +298,13 @@ def _jailed(
     Raises:
         UserError: untrusted code cannot be confined on this machine.
     """
-    announce()
+    log_confinement()
     baseline = files.baselines[cfg.baseline]
     shaping = check(load_and_assemble(baseline, files, cfg.seed), task.state, task.constants, task)
     types = None if cfg.shaper_types is None else list(cfg.shaper_types)
     given = [(source.name, source.file, source.source) for source in sources if source.name not in BASELINES]
     sizes = (cfg.num_envs_per_candidate, cfg.evaluation.num_envs)
-    return judge(given, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
+    return examine(given, task, task.state, baseline.source, shaping.action_dim, types, cfg.seed, sizes=sizes)
 
 
 def _fitness(files: RunFiles, seed: int) -> dict[str, CandidateFunction]:

@@ -118,7 +118,7 @@ class RunProfile:
             if cost is not None:
                 microseconds = {kind: 1e6 * seconds for kind, seconds in cost.items()}
                 costs.append(CandidateCost(name, microseconds, ways(env.dispatch, g)))
-        costs.sort(key=lambda one: one.weight, reverse=True)
+        costs.sort(key=lambda one: one.sort_key, reverse=True)
         for one in costs[:SLOWEST]:
             if self._compile and not one.compiled:
                 g = firsts[one.name]

@@ -22,7 +22,7 @@ from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.report.physics import PhysicsNews
+from envcoder_bench.report.physics import PhysicsMonitor
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.table import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
@@ -125,7 +125,7 @@ class Session:
         self._evaluate_at = _spread(cfg.learning_iterations, cfg.evaluation.points)
         self._log_at = _spread(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
         self._failed_at: dict[int, int] = {}  # group: iteration
-        self._physics = PhysicsNews([group.name for group in self.groups])
+        self._physics = PhysicsMonitor([group.name for group in self.groups])
         self._began = self._saved_at = time.monotonic()
 
     # training
@@ -148,7 +148,7 @@ class Session:
                 if stopped:
                     break
         finally:
-            for line in self._physics.last():
+            for line in self._physics.final_lines():
                 log.warning(line)
             flush_messages()
             self.reporter.wave_ended()

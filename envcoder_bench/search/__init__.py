@@ -1,1 +1,1 @@
-"""The outer loop: candidates are written, checked and trained, and what came of them goes into the next ones."""
+"""The search for candidates: write, check and train them, and improve them from the results."""

@@ -1,4 +1,4 @@
-"""The robot and the training of a search in a prompt's words. All numbers are those of the config that trains."""
+"""Descriptions of robot and training for prompts; all numbers are from the run's config."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from envcoder_bench.report.words import counted
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.contract import TaskContract, shown
 
-OF_BASELINE = "human baseline"  # in the meaning of a constant that only the baseline's formulas are made of
+BASELINE_MARK = "human baseline"  # part of the description of constants that only the baseline uses
 
 
 def robot(facts: TaskContract, fields: Mapping[str, Field]) -> str:
-    """Joints, bodies, drives and the default state, a line each."""
+    """Describe joints, bodies, drives and the default state, one per line."""
     bodies = [f"{k} {name}" for k, name in enumerate(facts.bodies)]
     lines = [f"- Joints, in the order of `dof_pos`: {', '.join(facts.joints)}."]
     lines.append(
@@ -27,13 +27,13 @@ def robot(facts: TaskContract, fields: Mapping[str, Field]) -> str:
         gains = [f"{name} {shown(value)} {units[name]}" for name, value in facts.drives.items()]
         lines.append(f"- Its position drives: {', '.join(gains)}.")
     state = [f"`{key}` {shown(value)}" for key, value in facts.default_state.items()]
-    told = "where an episode begins as far as no `compute_initial_state`, yours or the baseline's, sets it"
-    lines.append(f"- The default state, {told}: {'; '.join(state)}.")
+    note = "where an episode begins as far as no `compute_initial_state`, yours or the baseline's, sets it"
+    lines.append(f"- The default state, {note}: {'; '.join(state)}.")
     return "\n".join(lines)
 
 
 def training(cfg: DictConfig, facts: TaskContract) -> str:
-    """The budget of a candidate, its episodes, and what PPO makes of its reward, a line each."""
+    """Describe a candidate's budget and episodes, and PPO's use of its reward, one per line."""
     config = cfg.train.params.config
     horizon, iterations, envs = int(config.horizon_length), cfg.learning_iterations, cfg.num_envs_per_candidate
     each = iterations * horizon
@@ -65,7 +65,7 @@ def training(cfg: DictConfig, facts: TaskContract) -> str:
 
 
 def _reward_scale(config: DictConfig) -> str:
-    """What becomes of a reward before a policy learns from it."""
+    """Describe how rewards are scaled before training."""
     shaper = dict(config.reward_shaper.items())
     scale = shown(float(shaper.pop("scale_value", 1.0)))
     more = ", ".join(f"{name} {shown(value)}" for name, value in shaper.items())
@@ -75,7 +75,7 @@ def _reward_scale(config: DictConfig) -> str:
     return text
 
 
-def of_the_baseline(fields: Mapping[str, Field]) -> Sequence[str]:
-    """The keys of constants that tell of the human baseline's formulas, which a prompt without it leaves out."""
-    found: list[str] = [key for key, field in fields.items() if field.shape is None and OF_BASELINE in field.meaning]
+def baseline_constants(fields: Mapping[str, Field]) -> Sequence[str]:
+    """Return the constants of the human baseline's formulas, which prompts without the baseline leave out."""
+    found: list[str] = [key for key, field in fields.items() if field.shape is None and BASELINE_MARK in field.meaning]
     return found

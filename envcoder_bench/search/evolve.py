@@ -1,7 +1,7 @@
-"""Candidates without a language model: change and recombine the best ones.
+"""An evolutionary proposer, which mutates and recombines the best candidates without a language model.
 
-What any language model must beat. A start from the baselines alone is the fair one; candidates of the user's own can be
-given as a better start.
+It is the reference for language models. For a fair comparison it starts from the baselines alone; users can give
+candidates for a better start.
 """
 
 from __future__ import annotations
@@ -12,38 +12,39 @@ from typing import Iterable, Mapping, Sequence
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK
-from envcoder_bench.search.genome import Genome, Unsuitable
+from envcoder_bench.search.genome import Genome, UnsupportedCode
 from envcoder_bench.search.records import Archive, Attempt, Proposal, proposal_name
 from envcoder_bench.search.vary import mutate, recombine
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
-TOURNAMENT = 3  # parents are the best of so many drawn at random
+TOURNAMENT = 3  # parents are the best of this many drawn at random
 ELITE = 0.25  # share of a round whose parent is the best so far
 RECOMBINED = 0.4  # share of proposals with two parents
-MORE = 0.5  # chance of one more mutation, up to MAX_MUTATIONS
+MORE = 0.5  # probability of one more mutation, up to MAX_MUTATIONS
 MAX_MUTATIONS = 4
-TRIES = 200  # to find a proposal that the archive does not hold
+TRIES = 200  # to find a proposal that is not in the archive
 
 
 class EvolveProposer:
-    """Proposes variants of the best candidates so far, the baselines among them.
+    """Proposes variants of the best candidates so far, including the baselines.
 
     Parents are chosen by rank, so that the scale of the fitness does not matter. The same archive, round, count and
-    seed give the same proposals. None has the code of another, of an attempt or of a baseline; layout and comments
-    aside.
+    seed give the same proposals. Apart from layout and comments, the code of a proposal differs from all others,
+    attempts and baselines.
     """
 
     def __init__(
         self, shaper_types: Iterable[str] | None = None, starts: Mapping[str, str] | None = None, seed: int = 0
     ) -> None:
-        """Choose what evolves.
+        """Create a proposer.
 
         Args:
-            shaper_types: the functions to propose; None: all.
-            starts: sources of candidates by name, which are the first proposals of the first round.
+            shaper_types: the functions to propose; None for all.
+            starts: sources by name, which are the first proposals of the first round.
+            seed: seed of the random choices.
 
         Raises:
-            UserError: a start is not what can be changed.
+            UserError: if a start has code that cannot be changed.
         """
         self._types: tuple[str, ...] = tuple(shaper_types or SHAPER_TYPES)
         self._seed = seed
@@ -51,40 +52,40 @@ class EvolveProposer:
         for name, source in (starts or {}).items():
             try:
                 genome = Genome(source, self._types)
-            except Unsuitable as error:
+            except UnsupportedCode as error:
                 raise UserError(f"evolve cannot start from {name}: {error}") from None
             if not genome.shapers():
                 raise UserError(f"evolve cannot start from {name}: it defines none of {', '.join(self._types)}")
             self._starts[name] = genome
 
     def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
-        """Write ``count`` candidates; fewer where no others are found that are new.
+        """Write ``count`` candidates, or fewer if no further new ones are found.
 
         Raises:
-            UserError: there is nothing to change: neither a baseline nor a start defines an asked function.
+            UserError: if neither a baseline nor a start defines any of the functions to propose.
         """
-        known = self._known(_all(archive))
+        known = self._fingerprints(_all(archive))
         proposals: list[Proposal] = []
         for name, genome in list(self._starts.items())[:count] if round == 1 else []:
             if genome.fingerprint() not in known:
                 known.add(genome.fingerprint())
-                own = proposal_name(round, len(proposals))
-                text = genome.titled(f"{own}: a start of the search, {name}.")
-                proposals.append(Proposal(own, text, (), f"start: {name}"))
+                proposal = proposal_name(round, len(proposals))
+                text = genome.with_docstring(f"{proposal}: a start of the search, {name}.")
+                proposals.append(Proposal(proposal, text, (), f"start: {name}"))
         population = self._population(archive)
         names = list(population)
         while len(proposals) < count:
             name = proposal_name(round, len(proposals))
             elite = len(proposals) < math.ceil(ELITE * count)
-            made = self._make(name, population, names[:1] if elite else names, known, self._rng(name))
-            if made is None:
+            proposal = self._make(name, population, names[:1] if elite else names, known, self._rng(name))
+            if proposal is None:
                 break
-            proposals.append(made)
+            proposals.append(proposal)
         return proposals
 
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
-        """Another variant of the same parents for each proposal that failed."""
-        known = self._known([*_all(archive), *(proposal for proposal, _ in failures)])
+        """Return another variant of the same parents for each failed proposal."""
+        known = self._fingerprints([*_all(archive), *(proposal for proposal, _ in failures)])
         population = self._population(archive)
         repaired = []
         for proposal, error in failures:
@@ -93,13 +94,13 @@ class EvolveProposer:
             repaired.append(self._make(proposal.name, population, parents, known, rng))
         return repaired
 
-    def _rng(self, what: str) -> Random:
-        return Random(f"{self._seed} {what}")  # a text seeds by its SHA-512, the same in every process
+    def _rng(self, label: str) -> Random:
+        return Random(f"{self._seed} {label}")  # seeding with a string is deterministic over processes
 
     def _make(
         self, name: str, population: Mapping[str, Genome], parents: Sequence[str], known: set[str], rng: Random
     ) -> Proposal | None:
-        """A new variant of one of ``parents``, which are in order of rank, or None if none was found."""
+        """Return a new variant of one of ``parents``, which are in order of rank; None if none is found."""
         every = list(population)
         for _ in range(TRIES):
             parent, other = (
@@ -107,18 +108,18 @@ class EvolveProposer:
             )
             try:
                 genome, changes, used = _vary(population, parent, other, rng)
-            except Unsuitable:
+            except UnsupportedCode:
                 continue
             if not changes or genome.fingerprint() in known:
                 continue
             known.add(genome.fingerprint())
             origin = f"{' and '.join(used)}: {'; '.join(changes)}"
-            return Proposal(name, genome.titled(f"{name}, evolved from {origin}."), used, origin)
+            return Proposal(name, genome.with_docstring(f"{name}, evolved from {origin}."), used, origin)
         return None
 
     def _population(self, archive: Archive) -> dict[str, Genome]:
-        """Possible parents in the order of ``Archive.order``, no two with the same code; the unmeasured come last."""
-        order = {name: place for place, name in enumerate(archive.order())}
+        """Return possible parents with different code in the order of ``Archive.order``, unmeasured ones last."""
+        order = {name: rank for rank, name in enumerate(archive.order())}
         measured = [
             a for a in archive.attempts if a.status == OK and a.fitness is not None and not math.isnan(a.fitness)
         ]
@@ -136,14 +137,14 @@ class EvolveProposer:
         return {name: found[name] for name in first.values()}
 
     def _genome(self, written: Attempt | Proposal) -> Genome | None:
-        """What can be changed of it; None: nothing."""
+        """Return the genome of a candidate; None if it has nothing that can be changed."""
         try:
             genome = Genome(written.source, self._types)
-        except Unsuitable:
+        except UnsupportedCode:
             return None
         return genome if genome.shapers() else None
 
-    def _known(self, written: Sequence[Attempt | Proposal]) -> set[str]:
+    def _fingerprints(self, written: Sequence[Attempt | Proposal]) -> set[str]:
         return {genome.fingerprint() for genome in map(self._genome, written) if genome is not None}
 
 
@@ -154,22 +155,22 @@ def _all(archive: Archive) -> list[Attempt]:
 def _vary(
     population: Mapping[str, Genome], parent: str, other: str, rng: Random
 ) -> tuple[Genome, list[str], tuple[str, ...]]:
-    """A changed copy of a parent, perhaps with something of another, what was changed, and the names of its parents.
+    """Return a changed copy of a parent, perhaps combined with another, its changes, and the names of its parents.
 
-    Raises Unsuitable where a change does not suit.
+    Raises UnsupportedCode if a change cannot be applied.
     """
     genome, changes, names = population[parent], [], (parent,)
     if other != parent and rng.random() < RECOMBINED:
-        made = recombine(genome, population[other], other, rng)
-        if made is None:
+        change = recombine(genome, population[other], other, rng)
+        if change is None:
             return genome, [], names
-        genome, changes, names = made[0], [made[1]], (parent, other)
+        genome, changes, names = change[0], [change[1]], (parent, other)
     mutations = 0 if changes and rng.random() < 0.5 else 1
     while mutations and mutations < MAX_MUTATIONS and rng.random() < MORE:
         mutations += 1
     for _ in range(mutations):
-        made = mutate(genome, rng)
-        if made is not None:
-            genome = made[0]
-            changes.append(made[1])
+        change = mutate(genome, rng)
+        if change is not None:
+            genome = change[0]
+            changes.append(change[1])
     return genome.pruned(population[parent]), changes, names

@@ -1,4 +1,4 @@
-"""What a model is told of the rounds so far: the best candidates and how they learned, what failed, what was tried."""
+"""Feedback on the rounds so far for the model: the best candidates, their training, failures, and the history."""
 
 from __future__ import annotations
 
@@ -14,46 +14,49 @@ from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search.records import FAILED, OK, Archive, Attempt, difference, differences
 from envcoder_bench.tasks.base import BASELINES as BASELINE_NAMES
 
-POINTS = 10  # evaluations shown
-LINE = 160  # characters of a line of the history
-ERROR = 600  # characters of an error
+POINTS = 10  # evaluations shown per candidate
+LINE_WIDTH = 160  # characters of a line of the history
+ERROR_WIDTH = 600  # characters of an error
 SECTIONS = (
     "The baselines", "The best so far", "The best of the last round", "Others, the best first",
     "Failed in the last round", "History",
 )  # fmt: skip
 BASELINES, BEST, LAST, OTHERS, FAILURES, HISTORY = range(len(SECTIONS))
-LEAST_LINES = 6  # of a source that is cut
-NOT_CANDIDATES = (*BASELINE_NAMES, "fitness")  # files whose lines an error may name, too
-FIRST_OTHERS = 3  # sources of others that are told rather than the history
+MIN_LINES = 6  # of a source that is cut
+NOT_CANDIDATES = (*BASELINE_NAMES, "fitness")  # other files whose lines an error may name
+FIRST_OTHERS = 3  # sources of other candidates that take precedence over the history
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A text that is told whole or not at all; ``cut``: as many of its first lines as there is room for.
+class Item:
+    """A part of the feedback.
 
     Attributes:
-        section, place: where it is told: an index of SECTIONS, and the order in it.
+        section: an index of SECTIONS.
+        position: order within the section.
+        text: the text, which is included as a whole or left out.
+        cut: whether the text may be shortened to its first lines.
     """
 
     section: int
-    place: int
+    position: int
     text: str
     cut: bool = False
 
 
 def feedback(archive: Archive, max_chars: int) -> str:
-    """Tell what came of all rounds so far in at most ``max_chars`` characters: the least useful is left out first."""
-    chosen: list[tuple[int, int, str]] = []  # section, place in it, text
+    """Describe all rounds so far in at most ``max_chars`` characters; the least useful items are left out."""
+    chosen: list[tuple[int, int, str]] = []  # section, position, text
     begun: set[int] = set()
-    left = max_chars + 2  # the last line has no end, and the first title no empty line
-    for piece in _pieces(archive):
-        title = 0 if piece.section in begun else len(_title(piece.section)) + 2  # an empty line before it
-        text = piece.text if len(piece.text) + 1 + title <= left else ""
-        if piece.cut and not text:
-            text = _first_lines(piece.text, left - title - 1)
+    left = max_chars + 2  # the last line has no line break, and the first title no empty line
+    for item in _items(archive):
+        title = 0 if item.section in begun else len(_title(item.section)) + 2  # an empty line before it
+        text = item.text if len(item.text) + 1 + title <= left else ""
+        if item.cut and not text:
+            text = _first_lines(item.text, left - title - 1)
         if text:
-            begun.add(piece.section)
-            chosen.append((piece.section, piece.place, text))
+            begun.add(item.section)
+            chosen.append((item.section, item.position, text))
             left -= len(text) + 1 + title
     lines: list[str] = []
     last = -1
@@ -67,49 +70,45 @@ def _title(section: int) -> str:
     return f"## {SECTIONS[section]}"
 
 
-def _pieces(archive: Archive) -> list[Piece]:
-    """All there is to tell, the most useful first."""
+def _items(archive: Archive) -> list[Item]:
+    """Return all items, the most useful first."""
     ranked, rounds = archive.ranked(), {attempt.round for attempt in archive.attempts}
     last = archive.of_round(max(rounds)) if rounds else []
-    told = ranked[:1]
-    pieces = [Piece(BASELINES, 0, baselines_text(archive))] if archive.baselines else []
-    pieces += _whole(BEST, ranked[0], archive) if ranked else []
+    included = ranked[:1]
+    items = [Item(BASELINES, 0, baselines_text(archive))] if archive.baselines else []
+    items += _full(BEST, ranked[0], archive) if ranked else []
     of_last = archive.ranked(last)
     if of_last and of_last[0] is not ranked[0]:
-        told.append(of_last[0])
-        pieces += _whole(LAST, of_last[0], archive)
+        included.append(of_last[0])
+        items += _full(LAST, of_last[0], archive)
     failed = [attempt for attempt in last if attempt.status != OK]
-    pieces += [Piece(FAILURES, place, failure(attempt)) for place, attempt in enumerate(failed)]
+    items += [Item(FAILURES, position, failure(attempt)) for position, attempt in enumerate(failed)]
 
-    others, places = _others(archive, ranked, of_last, told), {a.name: k for k, a in enumerate(ranked)}
+    others, ranks = _others(ranked, of_last, included), {a.name: k for k, a in enumerate(ranked)}
     stopped = next((a for a in failed if a.status == FAILED), None)
-    sources = [Piece(OTHERS, 2 * places[a.name], f"{summary(a, archive)}\n{_block(a)}") for a in others]
+    sources = [Item(OTHERS, 2 * ranks[a.name], f"{summary(a, archive)}\n{_block(a)}") for a in others]
     if stopped is not None:
-        sources.insert(
-            FIRST_OTHERS - 1, Piece(FAILURES, len(failed), f"The file of {stopped.name}:\n{_block(stopped)}")
-        )
-    pieces += sources[:FIRST_OTHERS]
-    made = {attempt.name: place for place, attempt in enumerate(archive.attempts)}
+        sources.insert(FIRST_OTHERS - 1, Item(FAILURES, len(failed), f"The file of {stopped.name}:\n{_block(stopped)}"))
+    items += sources[:FIRST_OTHERS]
+    order = {attempt.name: position for position, attempt in enumerate(archive.attempts)}
     for number in sorted(rounds, reverse=True):
-        own = archive.of_round(number)
-        found = archive.ranked(own)
-        unranked = [a for a in own if a not in found]
-        pieces += [Piece(HISTORY, made[a.name], history_line(a, archive)) for a in [*unranked, *reversed(found)]]
-    pieces += sources[FIRST_OTHERS:]
-    return pieces + [Piece(OTHERS, 2 * places[a.name] + 1, course(a)) for a in others if a.points]
+        attempts = archive.of_round(number)
+        measured = archive.ranked(attempts)
+        unmeasured = [a for a in attempts if a not in measured]
+        items += [Item(HISTORY, order[a.name], history_line(a, archive)) for a in [*unmeasured, *reversed(measured)]]
+    items += sources[FIRST_OTHERS:]
+    return items + [Item(OTHERS, 2 * ranks[a.name] + 1, training_course(a)) for a in others if a.points]
 
 
-def _whole(section: int, attempt: Attempt, archive: Archive) -> list[Piece]:
-    """An attempt with its source and its training; of a source too long to tell, the first lines."""
-    pieces = [Piece(section, 0, summary(attempt, archive)), Piece(section, 1, _block(attempt), cut=section == BEST)]
-    return pieces + ([Piece(section, 2, course(attempt))] if attempt.points else [])
+def _full(section: int, attempt: Attempt, archive: Archive) -> list[Item]:
+    """Return an attempt with its source and its training; a long source of the best is cut."""
+    items = [Item(section, 0, summary(attempt, archive)), Item(section, 1, _block(attempt), cut=section == BEST)]
+    return items + ([Item(section, 2, training_course(attempt))] if attempt.points else [])
 
 
-def _others(
-    archive: Archive, ranked: Sequence[Attempt], of_last: Sequence[Attempt], told: Sequence[Attempt]
-) -> list[Attempt]:
-    """Attempts whose sources are told besides: the next best, the worst of the last round, then the rest by rank."""
-    names = {attempt.name for attempt in told}
+def _others(ranked: Sequence[Attempt], of_last: Sequence[Attempt], included: Sequence[Attempt]) -> list[Attempt]:
+    """Return further attempts: the next best, the worst of the last round, then the others by rank."""
+    names = {attempt.name for attempt in included}
     left = [attempt for attempt in ranked if attempt.name not in names]
     worst = of_last[-1] if len(of_last) > 2 else None
     if worst is not None and worst in left[2:]:
@@ -123,7 +122,7 @@ def _block(attempt: Attempt) -> str:
 
 
 def baselines_text(archive: Archive) -> str:
-    """The fitness of each baseline, over all rounds and in each, and how attempts are compared with them."""
+    """Describe the fitness of each baseline, over all rounds and in each, and the comparison of attempts with them."""
     lines = []
     for name, baseline in archive.baselines.items():
         rounds = {number: archive.in_round(baseline, number) for number in sorted(archive.seeds)}
@@ -132,15 +131,15 @@ def baselines_text(archive: Archive) -> str:
         lines.append(f"{name}: fitness {measured(baseline)}" + (f": {of_each}" if several else ""))
     lines.append(
         "±: half of a 95 % interval, over seeds where there are several, else over the episodes of the one. Every round"
-        " has seeds of its own, and fitness differs between them; so attempts are compared with a baseline over the"
-        f" seeds that both had, and ranked by what they are above {archive.reference}, without the luck of their seeds"
-        " that the baselines and whatever was trained again had as well."
+        " has its own seeds, and fitness differs between them; so attempts are compared with a baseline over the"
+        f" seeds that both had, and ranked by their difference to {archive.reference}, corrected for the effect of"
+        " their seeds, which is estimated from the baselines and from all candidates that were trained again."
     )
     return "\n".join(lines)
 
 
 def summary(attempt: Attempt, archive: Archive) -> str:
-    """Fitness, how it compares, episode length, where it comes from."""
+    """Describe an attempt's fitness, its difference to the baselines, episode length and parents."""
     text = f"{attempt.name}, of round {attempt.round}: fitness {measured(attempt)}{_compared(attempt, archive)}"
     if attempt.episode_length is not None:
         steps = _number(attempt.episode_length)
@@ -151,7 +150,7 @@ def summary(attempt: Attempt, archive: Archive) -> str:
 
 
 def measured(attempt: Attempt) -> str:
-    """``0.52 ± 0.08 over 3 seeds``, or ``0.52 ± 0.01 over the episodes of 1 seed``."""
+    """Return ``0.52 ± 0.08 over 3 seeds`` or ``0.52 ± 0.01 over the episodes of 1 seed``."""
     number, interval = _number(attempt.fitness), attempt.interval
     if attempt.fitness is None or not attempt.by_seed:
         return number
@@ -161,19 +160,19 @@ def measured(attempt: Attempt) -> str:
 
 
 def _compared(attempt: Attempt, archive: Archive) -> str:
-    told = []
+    comparisons = []
     for name, baseline in archive.baselines.items():
         found = differences(attempt, baseline)
         if found:
             mean, low, high = mean_interval(found)
             half = "" if math.isnan(low) else f" ± {half_width(mean, low, high):.2g}"
-            told.append(f"{mean:+.3g}{half} against {name}")
-    return f" ({', '.join(told)})" if told else ""
+            comparisons.append(f"{mean:+.3g}{half} against {name}")
+    return f" ({', '.join(comparisons)})" if comparisons else ""
 
 
-def course(attempt: Attempt) -> str:
-    """Fitness, episode length and every reward component at ten points of the training, a row each."""
-    points = _thinned(_over_seeds(attempt.points), POINTS)
+def training_course(attempt: Attempt) -> str:
+    """Return rows of fitness, episode length and each reward component at up to ten points of the training."""
+    points = _subsample(_over_seeds(attempt.points), POINTS)
     names = list(dict.fromkeys(name for point in points for name in point.components))
     rows = {
         "iteration": [str(point.iteration) for point in points],
@@ -181,14 +180,14 @@ def course(attempt: Attempt) -> str:
         "episode length": [_number(point.episode_length) for point in points],
     }
     for name in names:
-        for k, what in enumerate(("mean", "min", "max")):
-            rows[f"{name} {what}"] = [_number(point.components.get(name, (math.nan,) * 3)[k]) for point in points]
-    told = "In the course of its training; reward components are per step, since the point before:"
-    return "\n".join([told, *(f"{name}: {', '.join(values)}" for name, values in rows.items())])
+        for k, statistic in enumerate(("mean", "min", "max")):
+            rows[f"{name} {statistic}"] = [_number(point.components.get(name, (math.nan,) * 3)[k]) for point in points]
+    head = "In the course of its training; reward components are per step, since the previous point:"
+    return "\n".join([head, *(f"{name}: {', '.join(values)}" for name, values in rows.items())])
 
 
 def _over_seeds(points: Sequence[Point]) -> list[Point]:
-    """One point for each iteration: the means over the seeds, but least minimum and greatest maximum."""
+    """Join the points of each iteration: means over the seeds, minimum of minima and maximum of maxima."""
     by_iteration: dict[int, list[Point]] = {}
     for point in points:
         by_iteration.setdefault(point.iteration, []).append(point)
@@ -207,33 +206,33 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _thinned(points: list[Point], most: int) -> list[Point]:
-    """At most so many, spread evenly, the last one included."""
-    if len(points) <= most:
+def _subsample(points: list[Point], count: int) -> list[Point]:
+    """Return at most ``count`` evenly spaced points, including the last."""
+    if len(points) <= count:
         return points
-    return [points[round((k + 1) * len(points) / most) - 1] for k in range(most)]
+    return [points[round((k + 1) * len(points) / count) - 1] for k in range(count)]
 
 
 def failure(attempt: Attempt) -> str:
-    """Why a candidate failed, with the line of its file."""
-    what = "stopped in training" if attempt.status == FAILED else "was not trained"
-    return f"{attempt.name} {what}: {explain(attempt.error, attempt.source)}"
+    """Describe why a candidate failed, with the line of its file."""
+    event = "stopped in training" if attempt.status == FAILED else "was not trained"
+    return f"{attempt.name} {event}: {explain(attempt.error, attempt.source)}"
 
 
 def explain(error: str, source: str) -> str:
-    """An error as ``NAME:LINE: MESSAGE`` without folders, and the text of that line where it is the candidate's."""
+    """Return an error as ``NAME:LINE: MESSAGE`` without folders, followed by that line of the candidate's source."""
     place, message = split_place(without_folders(error))
-    message = _cut(message, ERROR)
+    message = _cut(message, ERROR_WIDTH)
     if not place:
         return message
     file, _, number = place.rpartition(":")
     lines = source.splitlines() if Path(file).stem not in NOT_CANDIDATES else []
-    text = _cut(lines[int(number) - 1].strip(), LINE) if 0 < int(number) <= len(lines) else ""
+    text = _cut(lines[int(number) - 1].strip(), LINE_WIDTH) if 0 < int(number) <= len(lines) else ""
     return f"{Path(file).name}:{number}: {message}" + (f"\n    {text}" if text else "")
 
 
 def history_line(attempt: Attempt, archive: Archive) -> str:
-    """Name, parents, score and idea of an attempt in a line of at most LINE characters."""
+    """Return name, parents, score and idea of an attempt in a line of at most LINE_WIDTH characters."""
     parents = f" from {', '.join(attempt.parents)}" if attempt.parents else ""
     baseline = archive.baselines.get(archive.reference)
     against = None if baseline is None else difference(attempt, baseline)
@@ -243,11 +242,11 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
         score = f"{_number(attempt.fitness)}{seeds}{compared}"
     else:
         score = f"failed: {split_place(without_folders(attempt.error))[1]}"
-    return _cut(f"{attempt.name}{parents}: {score}; {idea(attempt.source) or 'no code'}", LINE)
+    return _cut(f"{attempt.name}{parents}: {score}; {idea(attempt.source) or 'no code'}", LINE_WIDTH)
 
 
 def idea(source: str) -> str:
-    """The first line of a file's docstring, found without parsing what nobody has read; empty without one."""
+    """Return the first line of a file's docstring, without parsing the untrusted file; empty without one."""
     text = source[:2000].lstrip()
     while text.startswith("#"):
         text = text.partition("\n")[2].lstrip()
@@ -259,14 +258,14 @@ def idea(source: str) -> str:
 
 
 def _first_lines(text: str, room: int) -> str:
-    """The first lines of a code block, with a word on what is missing; empty where little is left."""
+    """Shorten a code block to its first lines and a note; return an empty string if too few lines are left."""
     lines = text.splitlines()
     end = len(f"# ... {counted(len(lines), 'more line')}\n```")
     kept = 0
     while kept < len(lines) - 2 and end + len(lines[kept]) + 1 <= room:
         end += len(lines[kept]) + 1
         kept += 1
-    if kept < LEAST_LINES:
+    if kept < MIN_LINES:
         return ""
     return "\n".join([*lines[:kept], f"# ... {counted(len(lines) - kept - 1, 'more line')}", "```"])
 

@@ -1,15 +1,15 @@
-"""A search on disk: what it was asked to do, how far it got, and what came of it.
+"""A search's folder: its inputs, progress and results.
 
 ::
 
-    config.yaml            everything the search was asked to do; --resume reads it
-    prompt/  start/        the templates, and the candidates it began with, as they were
-    fitness.py             the same of the fitness file
+    config.yaml            the arguments and settings of the search, for --resume
+    prompt/  start/        copies of the templates and of the candidates to begin with
+    fitness.py             copy of the fitness file
     transcript.jsonl       every request and reply
-    archive.json           every attempt of the rounds that are done, with its scores and source
-    rounds/<k>/            round.json, candidates/*.py as they were trained, and run/: a run folder as any other
+    archive.json           every attempt of the finished rounds, with its scores and source
+    rounds/<k>/            round.json, candidates/*.py, and run/, the run folder of the round
     best.py                the best candidate so far
-    final/                 a run folder: the best and both baselines, with new seeds
+    final/                 the run folder of the final evaluation: the best and both baselines, with new seeds
     report.html
     .lock                  held by the process that works on the search
 """
@@ -33,31 +33,32 @@ from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.search.llm import Usage
 from envcoder_bench.search.records import Archive, Proposal, read_archive, write_archive
 
-PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # what it keeps of the user's files
+PROMPT, START, FITNESS = "prompt", "start", "fitness.py"  # copies of the user's files
 
 
 @dataclass
 class Round:
-    """The candidates of a round once they are checked.
+    """The checked candidates of a round.
 
     Attributes:
-        ready: those that can be trained.
-        failed: those that cannot, each with its status and error.
-        mended: for those that a repair made ready, the error of the version before.
-        usage: what was asked for them.
-        stopped: why no round comes after this one; empty where one may.
+        number: the round, from 1.
+        ready: candidates that can be trained.
+        failed: the others, with status and error.
+        repaired: for ready candidates that were repaired, the error of the previous version.
+        usage: requests and tokens of the round.
+        stopped: why the search ends after this round; empty if it continues.
     """
 
     number: int
     ready: list[Proposal] = field(default_factory=list)
     failed: list[tuple[Proposal, str, str]] = field(default_factory=list)
-    mended: dict[str, str] = field(default_factory=dict)
+    repaired: dict[str, str] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     stopped: str = ""
 
 
 class SearchFolder:
-    """Paths and atomic reading and writing of a search's folder."""
+    """The paths of a search's folder, and reading and writing of its files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,10 +71,10 @@ class SearchFolder:
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], files: Mapping[str, str]) -> SearchFolder:
-        """Make the folder with the config and the texts of ``files``, by their places in it.
+        """Create the folder with the config and ``files``, texts by relative path.
 
         Raises:
-            UserError: the path is a file or a folder that is not empty, or cannot be written.
+            UserError: if the path is a file or a folder that is not empty, or cannot be written.
         """
         with user_input():
             refuse_taken(path, kind="search")
@@ -83,17 +84,17 @@ class SearchFolder:
             for name, text in files.items():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(path / name, text)
-            write_atomic(folder.config, OmegaConf.to_yaml(OmegaConf.create(dict(config))))  # last: it can be resumed
+            write_atomic(folder.config, OmegaConf.to_yaml(OmegaConf.create(dict(config))))  # last, for --resume
         except OSError as error:
             raise UserError(f"--output_dir {path} cannot be written: {error}") from error
         return folder
 
     @classmethod
     def open(cls, path: Path) -> tuple[SearchFolder, DictConfig]:
-        """Open a search to go on with it.
+        """Open a search to resume it; return the folder and its config.
 
         Raises:
-            UserError: there is none, or its config is damaged.
+            UserError: if there is no search, or its config is damaged.
         """
         folder = cls(path)
         if not folder.config.is_file():
@@ -107,7 +108,7 @@ class SearchFolder:
         return folder, config
 
     def read_archive(self) -> Archive:
-        """The archive, empty before the first round is done. Raises UserError where it is damaged."""
+        """Return the archive, which is empty before the first round is finished. Raises UserError if it is damaged."""
         if not self.archive.is_file():
             return Archive()
         try:
@@ -116,20 +117,21 @@ class SearchFolder:
             raise UserError(f"--resume {self.path}: {error}") from error
 
     def write_archive(self, archive: Archive) -> None:
+        """Write archive.json and best.py."""
         write_archive(self.archive, archive)
         best = archive.best()
         if best is not None:
             write_atomic(self.best, best.source)
 
     def candidate(self, name: str) -> Path:
-        """The file of an attempt, whose name begins with its round: ``r2_03``."""
+        """Return the file of an attempt, whose name begins with its round: ``r2_03``."""
         return self.round(int(name[1 : name.index("_")])) / "candidates" / f"{name}.py"
 
     def round(self, number: int) -> Path:
         return self.path / "rounds" / str(number)
 
     def run(self, number: int) -> RunFolder:
-        """The run of a round."""
+        """Return the run folder of a round."""
         return RunFolder(self.round(number) / "run")
 
     def write_sources(self, proposals: Sequence[Proposal]) -> None:
@@ -140,10 +142,10 @@ class SearchFolder:
             write_atomic(path, proposal.source)
 
     def read_round(self, number: int) -> Round | None:
-        """The candidates of a round; None where they are not all checked yet.
+        """Return the candidates of a round; None if they are not all checked yet.
 
         Raises:
-            UserError: the file is damaged.
+            UserError: if the file is damaged.
         """
         path = self.round(number) / "round.json"
         if not path.is_file():
@@ -159,18 +161,19 @@ class SearchFolder:
                 content["stopped"],
             )
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} is damaged ({error}): delete it, and the round is proposed again") from error
+            raise UserError(f"{path} is damaged ({error}): delete it to propose the round again") from error
 
     def write_round(self, round: Round) -> None:
+        """Write round.json."""
         failed = [{"proposal": asdict(p), "status": status, "error": error} for p, status, error in round.failed]
         content: dict[str, Any] = {"ready": [asdict(p) for p in round.ready], "failed": failed}
-        content.update(mended=round.mended, usage=asdict(round.usage), stopped=round.stopped)
+        content.update(mended=round.repaired, usage=asdict(round.usage), stopped=round.stopped)
         path = self.round(round.number) / "round.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(content, indent=1) + "\n")
 
     def clear_unfinished(self, run: RunFolder) -> None:
-        """Remove what a process left that was killed while it made a run's folder: nothing was trained in it."""
+        """Remove a run's folder whose creation was interrupted; nothing was trained in it."""
         if run.path.is_dir() and not run.config.is_file():
             shutil.rmtree(run.path)
 

@@ -1,4 +1,4 @@
-"""A candidate's text with its syntax tree. Changes replace parts of the text, and so keep its layout and comments."""
+"""A candidate's text with its syntax tree. Changes edit the text, so that layout and comments are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Container, Iterable, Sequence, Tuple
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES
 
 ACTION_DIM = "ACTION_DIM"
-Edit = Tuple[int, int, str]  # bytes from, to, and the text that takes their place
+Edit = Tuple[int, int, str]  # first and end byte, replacement
 
 _WIDTH = 100  # of the docstring
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -20,37 +20,37 @@ _BINDING = (*_IMPORTS, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 _ATOMS = (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Dict, ast.Starred)
 
 
-class Unsuitable(ValueError):
-    """A source that is no plain list of imports, definitions and constants, or one that a change does not suit."""
+class UnsupportedCode(ValueError):
+    """A source has other top-level statements than imports, definitions and constants, or a change is not possible."""
 
 
 class Genome:
-    """The functions of some shaper types in a source, with all that they need of it. It never changes.
+    """The functions of some shaper types in a source, with everything that they use. Immutable.
 
     Attributes:
         types: the shaper types that it may define.
         source: its text.
-        definitions: statements at the top level, imports too, by the names that they bind.
+        definitions: top-level statements, including imports, by the names that they bind.
     """
 
     def __init__(self, source: str, types: Iterable[str], prune: bool = True) -> None:
-        """Parse ``source``, and unless told otherwise drop what no function of ``types`` needs; raises Unsuitable."""
+        """Parse ``source``; if ``prune``, drop what no function of ``types`` uses. Raises UnsupportedCode."""
         self.types = tuple(t for t in SHAPER_TYPES if t in set(types))
         self._parse(source)
         if prune:
-            self._parse(self._applied(self._plain()))
+            self._parse(self._apply(self._normalizing_edits()))
         while prune:
-            edits = [self._lines(statement) for statement in self._unread()]
+            edits = [self._lines(statement) for statement in self._unused()]
             if not edits:
                 break
-            self._parse(self._applied(edits))
+            self._parse(self._apply(edits))
 
     def _parse(self, source: str) -> None:
         self.source, self._bytes = source, source.encode("utf-8", "replace")
         try:
             self._tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise Unsuitable(f"does not parse: {error}") from None
+            raise UnsupportedCode(f"does not parse: {error}") from None
         self._rows = self._bytes.splitlines(keepends=True)
         self._starts = [0]
         for row in self._rows:
@@ -59,97 +59,100 @@ class Genome:
         for statement in self._tree.body:
             is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
             if not isinstance(statement, _BINDING) and not is_docstring:
-                raise Unsuitable(f"line {statement.lineno}: {type(statement).__name__} at the top level")
+                raise UnsupportedCode(f"line {statement.lineno}: {type(statement).__name__} at the top level")
             self.definitions.update(dict.fromkeys(_bound(statement), statement))
 
-    # what is where
+    # queries
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """The bytes of a node, without parentheses around it."""
+        """Return first and end byte of a node, without parentheses around it."""
         x: ast.expr = node  # type: ignore[assignment]
         start, end = self._starts[x.lineno - 1] + x.col_offset, self._starts[(x.end_lineno or 0) - 1]
         return start, end + (x.end_col_offset or 0)
 
     def text(self, node: ast.AST) -> str:
-        """The text of a node."""
+        """Return the text of a node."""
         start, end = self.span(node)
         return self._bytes[start:end].decode()
 
     def operand(self, node: ast.expr) -> str:
-        """The text of an expression, in parentheses where it needs some beside an operator."""
+        """Return the text of an expression, in parentheses if an operator beside it requires them."""
         return self.text(node) if isinstance(node, _ATOMS) else f"({self.text(node)})"
 
     def block(self, statements: Iterable[ast.stmt]) -> str:
-        """The lines of whole statements, without their indentation. Raises Unsuitable."""
+        """Return the lines of statements without their indentation. Raises UnsupportedCode."""
         spans = [self._lines(statement) for statement in statements]
         return textwrap.dedent("".join(self._bytes[start:end].decode() for start, end, _ in spans))
 
     def function(self, name: str) -> ast.FunctionDef | None:
-        """The function of this name, if there is one."""
+        """Return the function of this name; None if there is none."""
         found = self.definitions.get(name)
         return found if isinstance(found, ast.FunctionDef) else None
 
     def shapers(self) -> list[ast.FunctionDef]:
-        """The functions of the shaper types, in the contract's order."""
+        """Return the functions of the shaper types, in the contract's order."""
         return [f for f in map(self.function, self.types) if f is not None]
 
     def reachable(self, roots: Iterable[str]) -> list[str]:
-        """Names of definitions that ``roots`` and what they use stand for, in their order."""
+        """Return the names of all definitions that ``roots`` use, directly or indirectly, in their order."""
         found: set[str] = set()
         todo = [name for name in roots if name in self.definitions]
         while todo:
             name = todo.pop()
             if name not in found:
                 found.add(name)
-                # a statement that binds several names is there as a whole
+                # a statement that binds several names is used as a whole
                 todo += (loaded(self.definitions[name]) | {*_bound(self.definitions[name])}) & set(self.definitions)
         return [name for name in self.definitions if name in found]
 
     def fingerprint(self) -> str:
-        """The same for all sources that say the same, whatever their layout, comments and docstrings."""
-        own = {name + _said(s) for name, s in self.definitions.items() if not isinstance(s, _IMPORTS)}
-        return "\n".join(sorted(own))
+        """Return a text that is equal for sources that differ only in layout, comments, docstrings and imports."""
+        dumps = {name + _dump(s) for name, s in self.definitions.items() if not isinstance(s, _IMPORTS)}
+        return "\n".join(sorted(dumps))
 
-    def titled(self, docstring: str) -> str:
-        """The text of a candidate file that begins with ``docstring``."""
+    def with_docstring(self, docstring: str) -> str:
+        """Return the text of a candidate file that begins with ``docstring``."""
         plain = " ".join(docstring.replace("\\", "/").replace('"""', "'''").split()).rstrip('"')
         title = textwrap.fill(plain + '"""', _WIDTH, initial_indent="   ", break_on_hyphens=False).lstrip()
         old = [self._lines(s) for s in self._tree.body if isinstance(s, ast.Expr)]
-        rest = re.sub(r"\n{4,}", "\n\n\n", self._applied(old).strip("\n"))
+        rest = re.sub(r"\n{4,}", "\n\n\n", self._apply(old).strip("\n"))
         return f'"""{title}\n\n{rest}\n'
 
     # changes
 
-    def place(self, node: ast.expr, text: str) -> Edit:
-        """The edit that puts another expression where one is, in parentheses where it needs some."""
+    def replacement(self, node: ast.expr, text: str) -> Edit:
+        """Return the edit that replaces an expression, with parentheses if required."""
         start, end = self.span(node)
         around = self._bytes[:start].rstrip()[-1:] + self._bytes[end:].lstrip()[:1]
         plain = around == b"()" or isinstance(ast.parse(f"({text})", mode="eval").body, _ATOMS)
         return start, end, text if plain else f"({text})"
 
     def edited(self, *edits: Edit) -> Genome:
-        """A copy with other texts in some places; raises Unsuitable where that is no Python."""
-        return Genome(self._applied(edits), self.types, prune=False)
+        """Return a copy with the edits applied. Raises UnsupportedCode if the result is not valid."""
+        return Genome(self._apply(edits), self.types, prune=False)
 
     def pruned(self, before: Genome) -> Genome:
-        """A copy without what no function needs, and without docstrings of what it changes. Raises Unsuitable."""
+        """Return a copy without unused definitions and without docstrings of changed functions.
+
+        ``before`` is the genome before the changes. Raises UnsupportedCode.
+        """
         edits: list[Edit] = []
         for name, mine in self.definitions.items():
             old = before.function(name)
-            if isinstance(mine, ast.FunctionDef) and old is not None and _said(mine) != _said(old):
-                told = ast.get_docstring(mine)
-                edits += [self._lines(mine.body[0])] if told and told == ast.get_docstring(old) else []
-        return Genome(self._applied(edits), self.types)
+            if isinstance(mine, ast.FunctionDef) and old is not None and _dump(mine) != _dump(old):
+                docstring = ast.get_docstring(mine)
+                edits += [self._lines(mine.body[0])] if docstring and docstring == ast.get_docstring(old) else []
+        return Genome(self._apply(edits), self.types)
 
     def without(self, names: Iterable[str]) -> Genome:
-        """A copy that lacks some definitions. Raises Unsuitable."""
+        """Return a copy without some definitions. Raises UnsupportedCode."""
         return self.edited(*(self._lines(self.definitions[name]) for name in names if name in self.definitions))
 
     def joined(self, donor: Genome, roots: Sequence[str]) -> Genome:
-        """A copy with the donor's definitions ``roots`` and all that they need, which is renamed where names clash.
+        """Return a copy with the donor's definitions ``roots`` and all that they use, renamed where names clash.
 
         Raises:
-            Unsuitable: an import clashes, or a name cannot be changed.
+            UnsupportedCode: if the name of an import clashes, or a name cannot be changed.
         """
         clash = [
             name for name in donor.reachable(roots)
@@ -158,7 +161,7 @@ class Genome:
         used = set(re.findall(r"\w+", self.source + donor.source))
         renames = {name: unused(name, used) for name in clash}
         if any(isinstance(source.definitions[name], _IMPORTS) for name in clash for source in (self, donor)):
-            raise Unsuitable(f"{', '.join(clash)}: imported by one, and something else for the other")
+            raise UnsupportedCode(f"{', '.join(clash)}: imported by one, and something else for the other")
         donor = donor.edited(*(edit for name, new in renames.items() for edit in donor._renamed(name, new)))
         roots = [renames.get(root, root) for root in roots]
         needed = set(donor.reachable(roots)) - set(self.definitions)
@@ -170,52 +173,52 @@ class Genome:
         imports += "\n\n" if imports and not isinstance(first, _IMPORTS) else ""
         return self.edited((top, top, imports), (len(self._bytes), len(self._bytes), f"\n{others}"))
 
-    def _applied(self, edits: Iterable[Edit]) -> str:
+    def _apply(self, edits: Iterable[Edit]) -> str:
         text = self._bytes
         for start, end, new in sorted(set(edits), reverse=True):
             text = text[:start] + new.encode() + text[end:]
         return text.decode()
 
     def _lines(self, statement: ast.stmt) -> Edit:
-        """The edit that removes a statement's lines, those of its decorators, and of the comment above it."""
+        """Return the edit that removes a statement with its decorators and the comment above it."""
         first = min([statement.lineno, *(x.lineno for x in getattr(statement, "decorator_list", []))])
         while first > 1 and self._rows[first - 2].lstrip().startswith(b"#"):
             first -= 1
         end = self._starts[statement.end_lineno or first]
         head = self._rows[statement.lineno - 1][: statement.col_offset].strip()
         if head or self._bytes[self.span(statement)[1] : end].strip()[:1] not in (b"", b"#"):
-            raise Unsuitable(f"line {statement.lineno}: several statements in a line")
+            raise UnsupportedCode(f"line {statement.lineno}: several statements in a line")
         return self._starts[first - 1], end, ""
 
     def _renamed(self, name: str, new: str) -> list[Edit]:
         edits: list[Edit] = []
         for node in ast.walk(self._tree):
             if isinstance(node, ast.arg) and node.arg == name:
-                raise Unsuitable(f"{name} is a parameter, too")
+                raise UnsupportedCode(f"{name} is a parameter, too")
             if isinstance(node, ast.Name) and node.id == name:
                 edits.append((*self.span(node), new))
             elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
                 start = self._bytes.index(name.encode(), self.span(node)[0] + len("def"))
                 edits.append((start, start + len(name.encode()), new))
         if any(self._bytes[start:end] != name.encode() for start, end, _ in edits):  # within an f-string
-            raise Unsuitable(f"{name} cannot be renamed")
+            raise UnsupportedCode(f"{name} cannot be renamed")
         return edits
 
-    def _plain(self) -> list[Edit]:
-        """The edits that give functions their first names, and take them out of TorchScript."""
+    def _normalizing_edits(self) -> list[Edit]:
+        """Return the edits that replace aliases by the names of functions and remove TorchScript decorators."""
         edits: list[Edit] = []
         for alias, name in ALIASES.items():
             edits += self._renamed(alias, name) if self.function(alias) and name not in self.definitions else []
         for statement in self._tree.body:
             for decorator in getattr(statement, "decorator_list", []):
-                # it computes the same without, and may be changed to what TorchScript does not know
+                # it computes the same without, and changes may use code that TorchScript does not support
                 if isinstance(decorator, ast.Attribute) and decorator.attr == "script":
                     start, end = self.span(decorator)
                     edits.append((self._bytes.rindex(b"@", 0, start), end, ""))
         return edits
 
-    def _unread(self) -> list[ast.stmt]:
-        """Definitions that no function needs, and assignments within functions to names that are never read."""
+    def _unused(self) -> list[ast.stmt]:
+        """Return unused definitions, and assignments within functions to names that are never read."""
         roots = [function.name for function in self.shapers()]
         roots += [ACTION_DIM] if set(roots) & set(ACTION_TYPES) else []
         needed = {id(self.definitions[name]) for name in self.reachable(roots)}
@@ -238,12 +241,12 @@ def unused(name: str, used: Container[str]) -> str:
 
 
 def loaded(node: ast.AST) -> set[str]:
-    """Names that are read within a node."""
+    """Return the names that are read within a node."""
     return {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
 
 
 def _bound(statement: ast.AST) -> list[str]:
-    """Names that a statement binds."""
+    """Return the names that a statement binds."""
     if isinstance(statement, _IMPORTS):
         return [alias.asname or alias.name.split(".")[0] for alias in statement.names]
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
@@ -252,7 +255,7 @@ def _bound(statement: ast.AST) -> list[str]:
 
 
 def _only_binds(statement: ast.stmt) -> bool:
-    """Whether it assigns to names alone, not to parts of what they stand for."""
+    """Return whether a statement only assigns to names, not to elements or attributes."""
     if not isinstance(statement, ast.Assign):
         return False
     nodes = [node for target in statement.targets for node in ast.walk(target)]
@@ -260,14 +263,14 @@ def _only_binds(statement: ast.stmt) -> bool:
 
 
 def _same(name: str, a: ast.stmt, b: ast.stmt) -> bool:
-    """Whether two definitions of a name say the same; a helper may come from Isaac Gym's module or from ours."""
+    """Return whether two definitions of a name are equal; a helper may be imported from Isaac Gym or this package."""
     if isinstance(a, _IMPORTS) and isinstance(b, _IMPORTS):
-        of = [[x.name for x in s.names if (x.asname or x.name.split(".")[0]) == name] for s in (a, b)]
-        return of[0] == of[1]
-    return _said(a) == _said(b)
+        imported = [[x.name for x in s.names if (x.asname or x.name.split(".")[0]) == name] for s in (a, b)]
+        return imported[0] == imported[1]
+    return _dump(a) == _dump(b)
 
 
-def _said(node: ast.AST) -> str:
+def _dump(node: ast.AST) -> str:
     if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
         node = copy.copy(node)
         node.body = node.body[1:]

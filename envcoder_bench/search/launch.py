@@ -1,4 +1,4 @@
-"""A search from what the user asked for, or from its folder; what is wrong with it is said before anything is spent."""
+"""Start or resume a search; its inputs are checked before any request is sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import stamped_folder
 from envcoder_bench.core.shell import quoted, shown
-from envcoder_bench.jail.probing import announce, confinement
+from envcoder_bench.jail.probing import confinement, log_confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
 from envcoder_bench.run.devices import use_this_machine
@@ -34,22 +34,25 @@ from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Proposer
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import completed, compose_settings
+from envcoder_bench.search.settings import compose_settings, with_defaults
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import get_spec
 
 UNTRUSTED = "untrusted=true"
-DESCRIPTION = "a policy whose fitness is as high as can be"  # where the user describes nothing else
+DESCRIPTION = "a policy whose fitness is as high as can be"  # default task description
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a search was asked to do.
+class SearchSpec:
+    """The inputs of a search.
 
     Attributes:
-        settings, overrides: of cfg/auto_shape.yaml, and words for the config of its runs.
-        templates, starts: texts of the prompt's templates, and of candidates to begin with, by name.
+        task, llm, task_description, base_url: arguments of ``start``.
+        settings: the settings of cfg/auto_shape.yaml.
+        overrides: overrides of the config of its runs.
+        templates: texts of the prompt's templates by name.
+        starts: sources of the candidates to begin with by name.
     """
 
     task: str
@@ -62,7 +65,7 @@ class Asked:
     starts: Mapping[str, str]
 
     def run_config(self) -> DictConfig:
-        """The config of its runs. Raises UserError where it has none."""
+        """Return the config of its runs. Raises UserError if it is invalid."""
         cfg = run_config(self.task, self.overrides)
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
@@ -73,14 +76,14 @@ class Asked:
         return cfg
 
     def provider(self) -> Provider | None:
-        """The model's; None for evolve. Raises UserError for a missing key and the like."""
+        """Return the model's provider; None for evolve. Raises UserError, for instance for a missing key."""
         return None if kind_of(self.llm) == EVOLVE else make_provider(self.llm, self.base_url)
 
     def budget(self) -> Budget:
         return Budget(self.settings.max_tokens, self.settings.max_cost)
 
     def meta(self, cfg: DictConfig) -> dict[str, Any]:
-        """What makes two searches comparable."""
+        """Return the inputs that must agree for a transcript to be reused."""
         kinds = None if cfg.shaper_types is None else list(cfg.shaper_types)
         return {
             "task": self.task,
@@ -91,23 +94,23 @@ class Asked:
         }
 
     def prompts(self, cfg: DictConfig) -> Prompts:
-        """Raises UserError for a template that cannot be filled in, or a limit too low for this task."""
+        """Return the prompts. Raises UserError for an invalid template or a limit that is too low for this task."""
         meta = self.meta(cfg)
-        told = (self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline)
-        with user_input():  # the task is built for its numbers
-            system = system_prompt(self.templates, *told, cfg, self.settings.show_baseline)
+        facts = (self.task, self.task_description, meta["fitness"], meta["shaper_types"], cfg.baseline)
+        with user_input():  # creates the task
+            system = system_prompt(self.templates, *facts, cfg, self.settings.show_baseline)
         return Prompts(self.templates, system, self.settings.num_iters, self.settings.prompt.max_chars)
 
     def evolve(self, cfg: DictConfig) -> EvolveProposer:
         return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed)
 
     def check(self, cfg: DictConfig, provider: Provider | None) -> None:
-        """Raise UserError for what would come up in the course of the search."""
+        """Raise UserError for errors that would otherwise occur in the course of the search."""
         if len(self.starts) > self.settings.shapers_per_iter:
-            most = self.settings.shapers_per_iter
-            given = counted(len(self.starts), "file")
-            raise UserError(f"--candidates gives {given}, and a round has {most} (--shapers_per_iter)")
-        prompts = self.prompts(cfg)  # evolve's too: a mistake in a template is one whoever writes
+            limit = self.settings.shapers_per_iter
+            files = counted(len(self.starts), "file")
+            raise UserError(f"--candidates gives {files}, and a round has {limit} (--shapers_per_iter)")
+        prompts = self.prompts(cfg)  # also with evolve, so that errors in templates are reported
         if isinstance(provider, ReplayProvider):
             provider.check(self.meta(cfg), prompts.system)
         if provider is None:
@@ -120,12 +123,12 @@ class Asked:
         planner.refuse_too_large()
         trusted = cfg.copy()
         trusted.untrusted = False
-        # the fitness function is tried on a state of the task
+        # this checks the fitness function on a state of the task
         prepare(trusted, [], read_fitness(cfg), planner.take_probe())
         confinement()
 
     def proposer(self, cfg: DictConfig, provider: Provider | None, transcript: Path, view: View) -> Proposer:
-        """Who writes the candidates, on from what the transcript has."""
+        """Return the proposer, which continues from the transcript."""
         if provider is None:
             return self.evolve(cfg)
         search = self.settings
@@ -146,25 +149,25 @@ def start(
     output_dir: Path | None = None,
     view: View | None = None,
 ) -> SearchResult:
-    """Begin a search and see it through.
+    """Run a new search.
 
     Args:
         task: a task's name, its folder or ``module:Class``.
-        llm: who writes the candidates, see ``providers.choice.kind_of``.
-        task_description: what is wanted, for the model; default DESCRIPTION, or what a replayed search was told.
+        llm: the model, see ``providers.choice.kind_of``.
+        task_description: the desired behaviour, for the model; by default DESCRIPTION, or that of a replayed search.
         overrides: ``key=value`` for cfg/auto_shape.yaml and for the config of a run.
-        base_url: address of another server that speaks the provider's protocol.
+        base_url: URL of another server with the provider's protocol.
         candidates: files or folders of candidates to begin with.
-        output_dir: a new folder; default ``searches/<task>_<time>``.
-        view: shows how it goes, and may stop it.
+        output_dir: a new folder; by default ``searches/<task>_<time>``.
+        view: shows the progress, and may stop the search.
 
     Raises:
-        UserError: bad input, and nothing was written and no model was asked; or as ``Search.see_through``.
+        UserError: for bad input, before anything is written or any request is sent; or as ``Search.run``.
     """
     with user_input():
-        task = get_spec(task).name  # by which it is known from here on
+        task = get_spec(task).name
     settings, words = compose_settings(overrides)
-    asked = Asked(
+    spec = SearchSpec(
         task,
         llm,
         task_description or DESCRIPTION,
@@ -174,46 +177,46 @@ def start(
         load_templates(None if settings.prompt.dir is None else Path(settings.prompt.dir)),
         _read_starts(task, candidates),
     )
-    cfg, provider = asked.run_config(), asked.provider()
+    cfg, provider = spec.run_config(), spec.provider()
     if task_description is None and isinstance(provider, ReplayProvider):
-        asked = replace(asked, task_description=provider.meta.get("task_description", DESCRIPTION))
-    asked.check(cfg, provider)
+        spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
+    spec.check(cfg, provider)
     path = (output_dir or stamped_folder("searches", task)).resolve()
-    files = {f"{PROMPT}/{name}": text for name, text in asked.templates.items()}
-    files.update({f"{START}/{name}.py": text for name, text in asked.starts.items()})
+    files = {f"{PROMPT}/{name}": text for name, text in spec.templates.items()}
+    files.update({f"{START}/{name}.py": text for name, text in spec.starts.items()})
     fitness = read_fitness(cfg)
     if fitness is not None:
         files[FITNESS] = fitness.source
-    kept = {name: getattr(asked, name) for name in ("task", "llm", "task_description", "base_url")}
-    kept["task"] = get_spec(task).address
-    folder = SearchFolder.create(path, {**kept, "search": settings, "overrides": list(asked.overrides)}, files)
-    asked.overrides.extend(_own_fitness(folder))
-    cfg = asked.run_config()
-    return _go_on(folder, asked, cfg, provider, True, view or View())
+    config = {name: getattr(spec, name) for name in ("task", "llm", "task_description", "base_url")}
+    config["task"] = get_spec(task).address
+    folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
+    spec.overrides.extend(_fitness_override(folder))
+    cfg = spec.run_config()
+    return _run(folder, spec, cfg, provider, True, view or View())
 
 
 def resume(path: Path, view: View | None = None) -> SearchResult:
-    """Go on with the search in a folder; as ``start`` otherwise."""
+    """Resume the search in a folder; otherwise as ``start``."""
     folder, config = SearchFolder.open(path.resolve())
     with user_input():
         task = get_spec(config.task).name
-    asked = Asked(
+    spec = SearchSpec(
         task,
         config.llm,
         config.task_description,
         config.base_url,
-        completed(config.search),
-        [*config.overrides, *_own_fitness(folder)],
+        with_defaults(config.search),
+        [*config.overrides, *_fitness_override(folder)],
         load_templates(folder.path / PROMPT),
         {file.stem: load_source(file) for file in sorted((folder.path / START).glob("*.py"))},
     )
-    cfg = asked.run_config()
+    cfg = spec.run_config()
     left = _rounds_left(folder, config.search.num_iters)
-    return _go_on(folder, asked, cfg, asked.provider() if left else None, left, view or View())
+    return _run(folder, spec, cfg, spec.provider() if left else None, left, view or View())
 
 
 def _rounds_left(folder: SearchFolder, count: int) -> bool:
-    """Whether candidates have to be written still."""
+    """Return whether further rounds must be proposed."""
     for number in range(1, count + 1):
         round = folder.read_round(number)
         if round is None or round.stopped:
@@ -221,39 +224,39 @@ def _rounds_left(folder: SearchFolder, count: int) -> bool:
     return False
 
 
-def _own_fitness(folder: SearchFolder) -> list[str]:
-    """The override for the search's copy of the fitness file: what becomes of the user's meanwhile does not matter."""
+def _fitness_override(folder: SearchFolder) -> list[str]:
+    """Return the override for the search's copy of the fitness file, because the original may change."""
     copy = folder.path / FITNESS
     return [f"fitness={quoted(str(copy))}"] if copy.is_file() else []
 
 
-def _go_on(
-    folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Provider | None, left: bool, view: View
+def _run(
+    folder: SearchFolder, spec: SearchSpec, cfg: DictConfig, provider: Provider | None, left: bool, view: View
 ) -> SearchResult:
-    """See a search through; ``left``: there are rounds to propose."""
+    """Run a search to its end; ``left``: whether there are rounds to propose."""
     with RunFolder(folder.path).locked(), shared_ray(cfg):
-        proposer = asked.proposer(cfg, provider, folder.transcript, view) if left else None
-        writer = provider.name if provider is not None else asked.llm
-        view.say(screen.opening(_facts(folder, asked, cfg)))
-        announce()
-        meta = asked.meta(cfg)
+        proposer = spec.proposer(cfg, provider, folder.transcript, view) if left else None
+        writer = provider.name if provider is not None else spec.llm
+        view.say(screen.opening(_facts(folder, spec, cfg)))
+        log_confinement()
+        meta = spec.meta(cfg)
         about = {
             **meta,
             "fitness_meaning": meta["fitness"],
-            "llm": asked.llm,
-            "rounds_planned": asked.settings.num_iters,
+            "llm": spec.llm,
+            "rounds_planned": spec.settings.num_iters,
         }
-        search = Search(folder, asked.settings, cfg, asked.overrides, proposer, writer, about, view)
-        result = search.see_through()
+        search = Search(folder, spec.settings, cfg, spec.overrides, proposer, writer, about, view)
+        result = search.run()
         if isinstance(provider, ReplayProvider) and provider.by_label:
             found = f"{counted(provider.by_label, 'reply', 'replies')} found by label"
             view.say(f"{found}: the prompts differ from the recorded ones")
         return result
 
 
-def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> dict[str, str]:
-    """What the user should know before it begins."""
-    search = asked.settings
+def _facts(folder: SearchFolder, spec: SearchSpec, cfg: DictConfig) -> dict[str, str]:
+    """Return the facts that are shown before the search begins."""
+    search = spec.settings
     kinds = "all functions" if cfg.shaper_types is None else ", ".join(cfg.shaper_types)
     size = f"{counted(cfg.num_envs_per_candidate, 'environment')} x {counted(cfg.learning_iterations, 'iteration')}"
     rounds = f"{counted(search.num_iters, 'round')} of {counted(search.shapers_per_iter, 'candidate')}"
@@ -264,9 +267,9 @@ def _facts(folder: SearchFolder, asked: Asked, cfg: DictConfig) -> dict[str, str
         counted(search.max_cost, "US dollar") if search.max_cost is not None else "",
     ]
     facts = {
-        "task": f"{asked.task}: {asked.task_description}",
+        "task": f"{spec.task}: {spec.task_description}",
         "fitness": fitness_meaning(cfg),
-        "candidates": f"{kinds}, by {asked.llm}; what they lack comes from the {cfg.baseline} baseline",
+        "candidates": f"{kinds}, by {spec.llm}; what they lack comes from the {cfg.baseline} baseline",
         "search": f"{rounds}, each {size}, {counted(cfg.seeds, 'seed')}, on {where}",
         "limits": ", ".join(limit for limit in limits if limit),
         "folder": f"{shown(folder.path)} (after a stop: {folder.command})",

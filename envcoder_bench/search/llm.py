@@ -1,4 +1,4 @@
-"""Candidates from a language model: one prompt, several samples, and a second try for those that fail their check."""
+"""A proposer that samples candidates from a language model, and has it repair those that fail their check."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Archive, Proposal, proposal_name
 
 REPAIRED = ", repaired"
-EACH_REPAIR = 100_000  # what the sample numbers of one repair are apart from those of the next
+REPAIR_STRIDE = 100_000  # difference between the sample numbers of consecutive repairs
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a model is asked; see cfg/auto_shape.yaml."""
+    """Settings of requests; see cfg/auto_shape.yaml."""
 
     temperature: float | None = None
     max_output_tokens: int | None = None
@@ -32,9 +32,12 @@ class Sampling:
 
 @dataclass
 class Usage:
-    """What was asked for a round; ``cost`` in US dollars, None where the model's price is unknown.
+    """The usage of a round.
 
-    ``requests`` counts those that one reply each was wanted for, also where several were sent as one.
+    Attributes:
+        requests: number of requested replies, even if one request asks for several.
+        input_tokens, output_tokens: numbers of tokens.
+        cost: US dollars; None if the model's price is unknown.
     """
 
     requests: int = 0
@@ -43,7 +46,7 @@ class Usage:
     cost: float | None = 0.0
 
     def add(self, reply: Reply) -> None:
-        """Count a reply with all its attempts."""
+        """Add a reply with all its attempts."""
         self.requests += 1
         self.input_tokens += reply.input_tokens
         self.output_tokens += reply.output_tokens
@@ -51,15 +54,19 @@ class Usage:
 
 
 class LLMProposer:
-    """Asks a model for candidates; every request and reply goes through the transcript.
+    """Requests candidates from a model; the transcript records every request and reply.
 
     Args:
-        sampling: how it is asked.
-        starts: sources of candidates, which are the first proposals of the first round, by name.
-        notify: called with one line when a request has to be sent again.
+        provider: the model.
+        transcript: the search's transcript.
+        budget: the search's budget.
+        prompts: the search's prompts.
+        sampling: settings of requests.
+        starts: sources by name, which are the first proposals of the first round.
+        notify: called with one line when a request must be sent again.
 
     Attributes:
-        usage: of the round that was proposed last, its repairs included; also what came from the transcript.
+        usage: usage of the last round including its repairs and replies from the transcript.
     """
 
     def __init__(
@@ -78,22 +85,22 @@ class LLMProposer:
         self._repairs = 0  # of this round so far
 
     def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
-        """Sample candidates from one prompt; those that the budget does not allow are not among them.
+        """Sample candidates from one prompt; fewer if the budget does not allow all.
 
         Raises:
-            UserError: the model answers nothing at all.
+            UserError: if no request is answered.
         """
         self.usage, self._repairs = Usage(), 0
         names = [proposal_name(round, k) for k in range(count)]
         starts = list(self._starts.items())[:count] if round == 1 else []
-        given = [Proposal(own, source, (), f"start: {name}") for own, (name, source) in zip(names, starts)]
+        given = [Proposal(new, source, (), f"start: {name}") for new, (name, source) in zip(names, starts)]
         text = self._prompts.question(archive, round)
         best = archive.best()
         parents = (best.name,) if best is not None else ()
         wanted = list(enumerate(names))[len(given) :]
         replies = self._ask([self._request(name, text, sample) for sample, name in wanted])
         if replies and all(reply.finish == ERROR for reply in replies):
-            raise UserError(f"no request was answered: {replies[0].error}")  # asked anew when the search is resumed
+            raise UserError(f"no request was answered: {replies[0].error}")  # requested again on resume
         sampled = [
             self._proposal(name, parents, f"{self._provider.model}, sample {sample}", reply)
             for (sample, name), reply in zip(wanted, replies)
@@ -102,19 +109,19 @@ class LLMProposer:
         return given + sampled
 
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
-        """Show each candidate that failed its error, and ask for the file anew."""
+        """Send each failed candidate with its error to the model and request a corrected file."""
         texts = [self._prompts.repair(error, proposal.source) for proposal, error in failures]
         self._repairs += 1
         labels = [f"{p.name} repair {self._repairs}" for p, _ in failures]
-        # twins that fail alike, and one that is asked about again, are to get replies of their own
-        samples = [int(p.name.split("_")[1]) + (self._repairs - 1) * EACH_REPAIR for p, _ in failures]
-        asked = [place for place, text in enumerate(texts) if text]
-        replies = self._ask([self._request(labels[place], texts[place], samples[place]) for place in asked])
+        # equal prompts of several candidates or repairs must get different replies
+        samples = [int(p.name.split("_")[1]) + (self._repairs - 1) * REPAIR_STRIDE for p, _ in failures]
+        sent = [index for index, text in enumerate(texts) if text]
+        replies = self._ask([self._request(labels[index], texts[index], samples[index]) for index in sent])
         repaired: list[Proposal | None] = [None] * len(failures)
-        for place, reply in zip(asked, replies):
-            failed = failures[place][0]
-            mended = self._proposal(failed.name, failed.parents, failed.origin + REPAIRED, reply)
-            repaired[place] = mended if mended.source else None
+        for index, reply in zip(sent, replies):
+            failed = failures[index][0]
+            proposal = self._proposal(failed.name, failed.parents, failed.origin + REPAIRED, reply)
+            repaired[index] = proposal if proposal.source else None
         return repaired
 
     @property
@@ -124,16 +131,16 @@ class LLMProposer:
 
     @property
     def stopped(self) -> str:
-        """Why the budget allows no more requests; empty while it does."""
+        """The reason why the budget allows no more requests; empty if it does."""
         return self._budget.stopped
 
     def _request(self, label: str, text: str, sample: int) -> Request:
         messages = (Message("user", text),)
-        temperature, most = self._sampling.temperature, self._sampling.max_output_tokens
-        return Request(self._prompts.system, messages, temperature, most, sample=sample, label=label)
+        temperature, limit = self._sampling.temperature, self._sampling.max_output_tokens
+        return Request(self._prompts.system, messages, temperature, limit, sample=sample, label=label)
 
     def _ask(self, requests: list[Request]) -> list[Reply]:
-        """Get all replies, with a bar where there is a terminal."""
+        """Return all replies; show a progress bar on a terminal."""
         with tqdm(total=len(requests), desc="replies", leave=False, disable=None) as bar:
 
             def arrived(index: int, reply: Reply) -> None:
@@ -154,8 +161,8 @@ class LLMProposer:
                 self.usage.add(reply)
         return replies
 
-    def _proposal(self, name: str, parents: tuple[str, ...], how: str, reply: Reply) -> Proposal:
+    def _proposal(self, name: str, parents: tuple[str, ...], origin: str, reply: Reply) -> Proposal:
         code = extract_code(reply.text, cut_off=reply.finish == LENGTH) or ""
-        source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may bring halves of characters
-        why = "" if source else reply.error or "there is no code in the reply"
-        return Proposal(name, source, parents, how, why)
+        source = code.encode("utf-8", "replace").decode("utf-8")  # JSON may contain lone surrogates
+        error = "" if source else reply.error or "there is no code in the reply"
+        return Proposal(name, source, parents, origin, error)

@@ -1,4 +1,4 @@
-"""The outer loop: propose, check, mend, train, learn from it; round after round, resumable at any moment."""
+"""The search loop: propose, check, repair and train candidates round by round; it can be resumed at any time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.llm import LLMProposer
 from envcoder_bench.search.records import Archive, Attempt, Proposer
 from envcoder_bench.search.report import write_report
-from envcoder_bench.search.rounds import Checker, check_and_mend, recorded
+from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.screen import View
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What came of a search.
+    """The result of a search.
 
     Attributes:
-        best: the name of the best candidate; empty where none could be trained.
-        stopped: the run of the round in which it was stopped; None: it came to its end.
-        command: what goes on with it.
+        best: name of the best candidate; empty if none could be trained.
+        stopped: the incomplete run if the search was stopped; None if it is complete.
+        command: the command that resumes the search.
     """
 
     best: str
@@ -40,16 +40,17 @@ class SearchResult:
 
 
 class Search:
-    """A search in its folder, from where it is to its end.
+    """A search in its folder, new or resumed.
 
     Args:
-        settings: of cfg/auto_shape.yaml, with the user's overrides.
-        cfg: the config of its runs; each round has seeds of its own, from ``cfg.seed`` on.
-        overrides: the same as words.
-        proposer: None where no round is left to be proposed.
-        asked: who proposes, for the user to read.
-        about: what the report says of the search.
-        view: shows how it goes.
+        folder: the search's folder.
+        settings: cfg/auto_shape.yaml with the user's overrides.
+        cfg: the config of its runs; each round has its own seeds, from ``cfg.seed`` on.
+        overrides: the overrides that give ``cfg``.
+        proposer: None if no round is left to be proposed.
+        writer: name of the proposer for messages.
+        about: facts for the report.
+        view: shows the progress.
     """
 
     def __init__(
@@ -59,24 +60,24 @@ class Search:
         cfg: DictConfig,
         overrides: Sequence[str],
         proposer: Proposer | None,
-        asked: str,
+        writer: str,
         about: Mapping[str, Any],
         view: View,
     ) -> None:
         self._folder, self._settings, self._cfg, self._overrides = folder, settings, cfg, list(overrides)
-        self._proposer, self._asked, self._about, self._view = proposer, asked, dict(about), view
+        self._proposer, self._writer, self._about, self._view = proposer, writer, dict(about), view
         self._archive = folder.read_archive()
         if not self._archive.baselines:
             sources = baseline_sources(cfg.task.name)
             self._archive = Archive([], {b.name: Attempt(b.name, 0, b.source) for b in sources})
         self._archive.reference = cfg.baseline
 
-    def see_through(self) -> SearchResult:
-        """Play what is left of the rounds, and hold the best against the baselines.
+    def run(self) -> SearchResult:
+        """Run the remaining rounds and the final evaluation.
 
         Raises:
-            UserError: it cannot go on for now.
-            Stopped: KeyboardInterrupt came while no wave of a run trained.
+            UserError: if the search cannot continue for now.
+            Stopped: on KeyboardInterrupt, unless a wave of a run is training.
         """
         say = self._view.say
         try:
@@ -91,30 +92,31 @@ class Search:
                     result = self._train(round)
                     if result is not None and not result.complete:
                         return self._ended(result)
-                    say(f"{screen.standing(self._archive)}\n{screen.times(ready - began, time.monotonic() - ready)}")
+                    training = time.monotonic() - ready
+                    say(f"{screen.best_so_far(self._archive)}\n{screen.times(ready - began, training)}")
                 if round.stopped:
                     say(f"no more rounds: {round.stopped}")
                     break
             return self._finish()
         except UserError as error:
-            raise UserError(f"{error}; nothing is lost, go on with: {self._folder.command}") from error
+            raise UserError(f"{error}; nothing is lost, resume with: {self._folder.command}") from error
         except KeyboardInterrupt:
-            raise Stopped(f"stopped; go on with: {self._folder.command}", self._folder.path) from None
+            raise Stopped(f"stopped; resume with: {self._folder.command}", self._folder.path) from None
 
     def _ended(self, stopped: RunResult | None = None) -> SearchResult:
         best = self._archive.best()
         return SearchResult("" if best is None else best.name, stopped, self._folder.command)
 
     def _candidates(self, number: int) -> Round:
-        """Propose, check and mend the candidates of a round."""
+        """Propose, check and repair the candidates of a round."""
         assert self._proposer is not None
         count = self._settings.shapers_per_iter
-        self._view.say(f"{self._asked} writes {counted(count, 'candidate')}")
+        self._view.say(f"{self._writer} writes {counted(count, 'candidate')}")
         proposals = self._proposer.propose(self._archive, number, count)
         cfg = self._cfg.copy()
         cfg.seed += (number - 1) * cfg.seeds
         checker = Checker(self._folder, cfg, self._archive)
-        round = check_and_mend(number, proposals, self._proposer, self._archive, checker, self._settings.repair)
+        round = check_and_repair(number, proposals, self._proposer, self._archive, checker, self._settings.repair)
         if isinstance(self._proposer, LLMProposer):
             round.usage, round.stopped = self._proposer.usage, self._proposer.stopped
             self._view.say(screen.spending(round.usage, self._proposer.spent))
@@ -122,7 +124,7 @@ class Search:
         return round
 
     def _train(self, round: Round) -> RunResult | None:
-        """Train a round's candidates, if there are any, with the baselines and the best so far, and record them."""
+        """Train a round's candidates with the baselines and the best so far, and record the results."""
         result = None
         if round.ready:
             names = [proposal.name for proposal in round.ready]
@@ -134,7 +136,7 @@ class Search:
             if not result.complete:
                 return result
         rows, points = ([], []) if result is None else (result.rows, result.evaluations())
-        self._archive = recorded(self._archive, round, rows, points)
+        self._archive = record_round(self._archive, round, rows, points)
         self._folder.write_archive(self._archive)
         self._report()
         if result is not None:
@@ -142,7 +144,7 @@ class Search:
         return result
 
     def _evaluate(self, run: RunFolder, names: Sequence[str], overrides: Sequence[str]) -> RunResult:
-        """Begin a run, or go on with it; of one that is complete, read the result."""
+        """Start or resume a run; read the result of a complete one."""
         view = self._view
         self._folder.clear_unfinished(run)
         if run.config.is_file():
@@ -157,7 +159,7 @@ class Search:
         )
 
     def _finish(self) -> SearchResult:
-        """Train the best anew with seeds that no round had, beside both baselines."""
+        """Train the best again, together with both baselines, with seeds that no round had."""
         best, cfg, say = self._archive.best(), self._cfg, self._view.say
         if best is None:
             say("no candidate could be trained; see the errors above")
@@ -166,7 +168,7 @@ class Search:
         count, episodes = self._settings.final_seeds, self._settings.final_episodes
         overrides = [f"seed={first}", f"seeds={count}", f"evaluation.final_episodes={episodes}"]
         seeds = f"seeds {first} to {first + count - 1}" if count > 1 else f"seed {first}"
-        say(f"\nfinal evaluation: {best.name} and both baselines, trained anew with {seeds}")
+        say(f"\nfinal evaluation: {best.name} and both baselines, trained again with {seeds}")
         result = self._evaluate(RunFolder(self._folder.final), [best.name], overrides)
         if not result.complete:
             return self._ended(result)

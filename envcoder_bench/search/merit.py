@@ -1,11 +1,12 @@
-"""What attempts are ranked by: how far they are above a baseline, without the luck of their seeds.
+"""The score by which attempts are ranked: their difference to a baseline, corrected for the effects of seeds.
 
-Every round has seeds of its own, and fitness comes and goes with them: one baseline may score 0.04 in a round and 0.25
-in the next. So an attempt is compared, seed by seed, with the baseline that the run fills in from. The two share the
-noise and all functions that the attempt does not replace, so that their difference is due to those that it does.
+Every round has its own seeds, and fitness depends on them: a baseline may score 0.04 in one round and 0.25 in the next.
+Therefore an attempt is compared, seed by seed, with the baseline that fills in its missing functions. The two share the
+noise and all functions that the attempt does not replace, so that their difference is due to the replaced functions.
 
-But a baseline has luck of its own, too: where it alone does badly in a round, everything made in that round would seem
-good. The other baseline and the best so far are trained in every round as well, and say what its seeds are worth.
+The baseline's own result with a seed is random, too: if it alone does badly in a round, all attempts of that round
+would seem good. The other baseline and the best so far are also trained in every round, which gives a better estimate
+of the effect of its seeds.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ BySeed = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Merit:
-    """What an attempt is worth.
+    """The score of an attempt.
 
     Attributes:
-        differences: its fitness minus the baseline's for each seed, see ``levels``; where no seed can be compared, its
-            fitness.
-        paired: whether they are differences.
-        score: their mean as if one seed more had come out as the median attempt's, so that one lucky seed does not
-            stand above what has proved itself over several.
+        differences: its fitness minus the baseline's level for each seed, see ``levels``; its fitness if no seed can
+            be compared.
+        paired: whether these are differences.
+        score: their mean including one more seed with the median attempt's value, so that an attempt with one good
+            seed does not rank above one that is as good over several.
     """
 
     differences: tuple[float, ...]
@@ -40,57 +41,59 @@ class Merit:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """The higher the better: what cannot be compared with a baseline comes after all that can."""
+        """Sort key, higher is better: attempts that cannot be compared with a baseline come last."""
         return self.paired, self.score
 
 
 def levels(anchors: Sequence[BySeed]) -> dict[int, float]:
-    """What the baseline's fitness is with each seed, without the luck that it alone has.
+    """Return a robust estimate of the baseline's fitness by seed.
 
-    Each anchor says so: its fitness minus what it is above the baseline where both were trained. The median of them
-    counts; of an even number the middle one that is nearer to the baseline's own fitness, so that of two it is this.
+    Each anchor gives an estimate: its fitness with that seed minus its mean difference to the baseline over the seeds
+    that both have. The result is the median of the estimates; of an even number, the middle one that is nearer to the
+    baseline's own fitness.
 
     Args:
-        anchors: fitness by seed of whatever was trained in several rounds: the baseline itself first. What was never
-            measured says nothing; then the next one takes its place.
+        anchors: fitness by seed of candidates that were trained in several rounds, the baseline first. Empty ones are
+            ignored; if the baseline's is empty, the next one takes its place.
     """
     known = [anchor for anchor in anchors if anchor]
     if not known:
         return {}
     baseline = known[0]
-    told: dict[int, list[float]] = {}
+    estimates: dict[int, list[float]] = {}
     for anchor in known:
         above = [fitness - baseline[seed] for seed, fitness in anchor.items() if seed in baseline]
         for seed, fitness in anchor.items() if above else ():
-            told.setdefault(seed, []).append(fitness - _mean(above))
+            estimates.setdefault(seed, []).append(fitness - _mean(above))
     found: dict[int, float] = {}
-    for seed, values in told.items():
+    for seed, values in estimates.items():
         middle = (statistics.median_low(values), statistics.median_high(values))
         own = baseline.get(seed)
         found[seed] = _mean(middle) if own is None else min(middle, key=lambda value, own=own: abs(value - own))
-    drift = _mean([found[seed] - fitness for seed, fitness in baseline.items()])  # the baseline is 0 above itself
+    # so that the baseline's mean difference to itself is 0
+    drift = _mean([found[seed] - fitness for seed, fitness in baseline.items()])
     return {seed: level - drift for seed, level in found.items()}
 
 
-def merits(measured: Mapping[str, tuple[float, BySeed]], level: BySeed, judged: Sequence[str]) -> dict[str, Merit]:
-    """What each of ``measured`` is worth, by name.
+def merits(measured: Mapping[str, tuple[float, BySeed]], level: BySeed, attempts: Sequence[str]) -> dict[str, Merit]:
+    """Return the merit of each of ``measured`` by name.
 
     Args:
-        measured: mean fitness, and fitness for each seed.
-        level: from ``levels``.
-        judged: the attempts whose median counts as one seed more of each.
+        measured: mean fitness, and fitness by seed.
+        level: the result of ``levels``.
+        attempts: names of the attempts whose median counts as one more seed of each.
     """
     found: dict[str, tuple[tuple[float, ...], bool]] = {}
     for name, (fitness, by_seed) in measured.items():
         differences = tuple(x - level[seed] for seed, x in by_seed.items() if seed in level)
         found[name] = (differences, True) if differences else (tuple(by_seed.values()) or (fitness,), False)
-    middle = {paired: _median([found[name] for name in judged], paired) for paired in (True, False)}
-    worth: dict[str, Merit] = {}
+    middle = {paired: _median([found[name] for name in attempts], paired) for paired in (True, False)}
+    result: dict[str, Merit] = {}
     for name, (differences, paired) in found.items():
         prior, count = middle[paired], len(differences)
         score = _mean(differences) if prior is None else (math.fsum(differences) + prior) / (count + 1)
-        worth[name] = Merit(differences, paired, score)
-    return worth
+        result[name] = Merit(differences, paired, score)
+    return result
 
 
 def _mean(values: Sequence[float]) -> float:

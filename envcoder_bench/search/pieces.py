@@ -1,4 +1,4 @@
-"""What a function puts together: a reward's terms, an observation's parts, conditions that end an episode, entries."""
+"""The pieces of a function's result: terms of a reward, parts of an observation, conditions of termination, entries."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Sequence
 
 from envcoder_bench.search.genome import Edit, Genome, unused
 
-LONE, SUM, ENTRY, STACK, CAT = "lone", "sum", "entry", "stack", "cat"  # how a piece is part of the whole
+LONE, SUM, ENTRY, STACK, CAT = "lone", "sum", "entry", "stack", "cat"  # how a piece enters the result
 
-_PASS_ON = {"clamp", "clip", "clamp_min", "clamp_max", "relu", "nan_to_num", "tanh", "float", "squeeze"}
+_WRAPPERS = {"clamp", "clip", "clamp_min", "clamp_max", "relu", "nan_to_num", "tanh", "float", "squeeze"}
 _JOIN = {"cat": CAT, "concat": CAT, "concatenate": CAT, "hstack": CAT, "stack": STACK}
 _SKIPPED = {"torch", "state_dict", "math", "F", "self"}
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of what a function returns.
+    """A part of a function's result.
 
     Attributes:
         node: the expression.
-        how: LONE: it is the whole; SUM: an operand of a sum or of ``|``; ENTRY: a value of a dict; STACK, CAT: an
-            element of a list that is joined.
-        holder: the operation, dict or list that it is in.
-        label: what to call it.
+        how: LONE: the whole result; SUM: an operand of a sum or of ``|``; ENTRY: a value of a dict; STACK, CAT: an
+            element of a list that is stacked or concatenated.
+        holder: the operation, dict or list that contains it.
+        label: name for messages.
     """
 
     node: ast.expr
@@ -35,7 +35,7 @@ class Piece:
 
     @property
     def subtracted(self) -> bool:
-        """Whether it is what a difference takes away."""
+        """Whether it is the right operand of a subtraction."""
         return (
             isinstance(self.holder, ast.BinOp)
             and isinstance(self.holder.op, ast.Sub)
@@ -44,7 +44,7 @@ class Piece:
 
 
 def pieces(genome: Genome, name: str) -> list[Piece]:
-    """The pieces of what a function returns, as far as names and usual wrappers lead to them; none without a return."""
+    """Return the pieces of a function's result, through names and common wrappers; empty without a return."""
     function = genome.function(name)
     last = function.body[-1] if function is not None else None
     if function is None or not isinstance(last, ast.Return) or last.value is None:
@@ -57,7 +57,7 @@ def pieces(genome: Genome, name: str) -> list[Piece]:
 
 
 def _below(genome: Genome, function: ast.FunctionDef, node: ast.expr, line: int) -> list[Piece]:
-    """The pieces of an expression in the ``line``-th statement of a function; none where it has no parts."""
+    """Return the pieces of an expression in the ``line``-th statement of a function; empty if it has none."""
 
     def below(node: ast.expr, line: int = line) -> list[Piece]:
         return _below(genome, function, node, line)
@@ -70,7 +70,7 @@ def _below(genome: Genome, function: ast.FunctionDef, node: ast.expr, line: int)
         return [] if value is None else below(value, at)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.BitOr)):
         sides = [node.left, node.right]
-        # what is in a sum that is subtracted would count the other way round
+        # terms of a subtracted sum would have the opposite sign
         deep = [below(side) if side is node.left or not isinstance(node.op, ast.Sub) else [] for side in sides]
         leaves = [Piece(side, SUM, node, _label(genome, side)) for side in sides]
         return [piece for inner, leaf in zip(deep, leaves) for piece in (inner if len(inner) > 1 else [leaf])]
@@ -86,15 +86,16 @@ def _below(genome: Genome, function: ast.FunctionDef, node: ast.expr, line: int)
         elements = holder.elts if isinstance(holder, (ast.Tuple, ast.List)) else []
         return [Piece(x, how, holder, _label(genome, x)) for x in elements]
     if callee(node) == "where" and len(node.args) == 3:
-        return several([below(node.args[1]), below(node.args[2])])  # the other one is what holds in a special case
+        return several([below(node.args[1]), below(node.args[2])])  # the shorter branch is usually a special case
     if callee(node) == "sum" and node.args:
         return _summed(function, node.args[0], line)
-    of = [node.func.value] if isinstance(node.func, ast.Attribute) else []  # x.f(...), or the module of torch.f(x, ...)
-    return several([below(x) for x in [*of, *node.args[:1]]]) if callee(node) in _PASS_ON else []
+    # x.f(...), or the module of torch.f(x, ...)
+    receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    return several([below(x) for x in [*receiver, *node.args[:1]]]) if callee(node) in _WRAPPERS else []
 
 
 def _summed(function: ast.FunctionDef, node: ast.AST, line: int) -> list[Piece]:
-    """Entries of the dict in ``sum(components.values())``, or of the one whose values it scales."""
+    """Return the entries of the dict in ``sum(components.values())``, or in a comprehension over it."""
     names = [
         x.value.id for x in ast.walk(node)
         if isinstance(x, ast.Attribute) and x.attr in ("values", "items") and isinstance(x.value, ast.Name)
@@ -111,7 +112,10 @@ def _entries(held: ast.Dict) -> list[Piece]:
 
 
 def _assigned(function: ast.FunctionDef, name: str, line: int) -> tuple[ast.expr | None, int]:
-    """What a name stands for in the ``line``-th statement, and in which one it was assigned; None if not plainly."""
+    """Return a name's expression before the ``line``-th statement and the statement that assigns it, or None.
+
+    The expression is None unless the statement is a simple assignment.
+    """
     for at in range(line - 1, -1, -1):
         statement = function.body[at]
         if name in writes(statement):
@@ -122,7 +126,7 @@ def _assigned(function: ast.FunctionDef, name: str, line: int) -> tuple[ast.expr
 
 
 def writes(statement: ast.stmt) -> set[str]:
-    """Names that a statement may bind, or whose objects it may change."""
+    """Return the names that a statement may bind, or whose objects it may change."""
     targets: list[ast.AST] = [statement]
     if isinstance(statement, ast.Assign):
         targets = list(statement.targets)
@@ -132,13 +136,13 @@ def writes(statement: ast.stmt) -> set[str]:
 
 
 def callee(call: ast.AST) -> str:
-    """``f`` of ``a.b.f(...)`` and of ``f(...)``; empty for what is no call."""
+    """Return ``f`` of ``a.b.f(...)`` and of ``f(...)``; empty if it is not a call."""
     f = call.func if isinstance(call, ast.Call) else None
     return f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else ""
 
 
 def _label(genome: Genome, node: ast.expr) -> str:
-    """The key that it is of, else the first name or key in it that tells something."""
+    """Return a label: the key of an element, else the first specific name or key in the expression."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
         return node.slice.value
     words = re.findall(r"[^\W\d]\w*(?![\w]|\s*\()", genome.text(node))
@@ -149,20 +153,20 @@ def _label(genome: Genome, node: ast.expr) -> str:
 
 
 def dropped(genome: Genome, piece: Piece) -> list[Edit]:
-    """The edits that take a piece out; none where that cannot be done."""
+    """Return the edits that remove a piece; empty if that is not possible."""
     holder = piece.holder
     if isinstance(holder, ast.BinOp):
         kept = holder.right if piece.node is holder.left else holder.left
         negative = kept is holder.right and isinstance(holder.op, ast.Sub)
         text = f"-{genome.operand(kept)}" if negative else genome.text(kept)
-        return [] if is_number(kept) else [genome.place(holder, text)]
+        return [] if is_number(kept) else [genome.replacement(holder, text)]
     if piece.how == LONE or len(_held(holder)) < 2:
         return []
     return [_rebuilt(genome, holder, [x for x in _held(holder) if x is not piece.node], [])]
 
 
 def added(genome: Genome, beside: Piece, text: str, label: str) -> tuple[list[Edit], str]:
-    """The edits that add the expression ``text`` where ``beside`` is, and what it is called there."""
+    """Return the edits that add the expression ``text`` next to ``beside``, and its label."""
     holder = beside.holder
     if isinstance(holder, ast.Dict):
         keys = {key.value for key in holder.keys if isinstance(key, ast.Constant)}
@@ -172,10 +176,11 @@ def added(genome: Genome, beside: Piece, text: str, label: str) -> tuple[list[Ed
         return [_rebuilt(genome, holder, holder.elts, [text])], label
     whole = holder if holder is not None else beside.node
     sign = "|" if isinstance(holder, ast.BinOp) and isinstance(holder.op, ast.BitOr) else "+"
-    return [genome.place(whole, f"{genome.text(whole)} {sign} {text}")], label
+    return [genome.replacement(whole, f"{genome.text(whole)} {sign} {text}")], label
 
 
 def is_number(node: ast.AST) -> bool:
+    """Return whether a node is a constant, perhaps with a sign."""
     return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)
 
 
@@ -186,7 +191,7 @@ def _held(holder: ast.AST | None) -> list[ast.expr]:
 
 
 def _rebuilt(genome: Genome, holder: ast.expr | None, kept: Sequence[ast.expr], more: Sequence[str]) -> Edit:
-    """The edit that leaves some of a dict's or list's elements and adds more."""
+    """Return the edit that keeps some elements of a dict or list and adds more."""
     assert isinstance(holder, (ast.Dict, ast.Tuple, ast.List))
     items = []
     for k, x in enumerate(_held(holder)):
@@ -196,7 +201,7 @@ def _rebuilt(genome: Genome, holder: ast.expr | None, kept: Sequence[ast.expr], 
     items += more
     first = holder.elts[0] if not isinstance(holder, ast.Dict) else holder.keys[0] or holder.values[0]
     gap, lead, tail = ", ", "", "," * (len(items) == 1)
-    if first.lineno > holder.lineno:  # one a line
+    if first.lineno > holder.lineno:  # one per line
         gap, lead, tail = (
             f"{comma}\n{' ' * column}"
             for comma, column in ((",", first.col_offset), ("", first.col_offset), (",", max(first.col_offset - 4, 0)))

@@ -1,6 +1,6 @@
-"""What a model is told before anything was measured: the task, the contract of the asked functions, the rules.
+"""The prompts of a search: the task, the contract of the functions, and the rules.
 
-Templates are plain files, ``cfg/prompt/*.md``, with ``$name`` where a text is filled in.
+Templates are text files, ``cfg/prompt/*.md``, with placeholders ``$name``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from envcoder_bench import torch_utils
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.search.briefing import of_the_baseline, robot, training
+from envcoder_bench.search.briefing import baseline_constants, robot, training
 from envcoder_bench.search.feedback import explain, feedback
 from envcoder_bench.search.records import Archive
 from envcoder_bench.shaping.kinds import ACTION_TYPES, KINDS, SHAPER_TYPES, Kind
@@ -28,50 +28,50 @@ from envcoder_bench.tasks.sim_task import SimTask, read
 SYSTEM, BASELINE, FIRST, NEXT, REPAIR = "system.md", "baseline.md", "first.md", "next.md", "repair.md"
 TEMPLATES = (SYSTEM, BASELINE, FIRST, NEXT, REPAIR, *(f"functions/{kind}.md" for kind in SHAPER_TYPES))
 
-LEAST_FEEDBACK = 2000  # characters that a prompt must leave for what was measured
+MIN_FEEDBACK = 2000  # characters that a prompt must leave for the feedback
 
 _HELPER = re.compile(r'^def ([a-z]\w*)\(([^)]*)\)( -> [^:]+)?:\n    """([^"\n]+)', re.MULTILINE)
-_NO_HELPERS = (  # numpy and lists, which are of no use in a candidate, and second names
+_NO_HELPERS = (  # functions of numpy arrays and lists, which candidates do not need, and aliases
     "to_torch", "get_axis_params", "unscale_np", "my_quat_rotate", "get_basis_vector", "normalise_quat_in_pose",
 )  # fmt: skip
 
 
 class Prompts:
-    """The texts that a search asks its model with, none of them longer than ``max_chars`` with the system prompt.
+    """The prompts of a search, each of at most ``max_chars`` characters including the system prompt.
 
     Attributes:
-        system: what all requests begin with, see ``system_prompt``.
+        system: the system prompt, see ``system_prompt``.
     """
 
     def __init__(self, templates: Mapping[str, str], system: str, rounds: int, max_chars: int) -> None:
-        """Raise UserError for a mistake in a template, and where ``max_chars`` leaves no room for what is measured."""
+        """Check the templates. Raises UserError for invalid ones, and if ``max_chars`` leaves no room for feedback."""
         self.system = system
         self._templates, self._rounds, self._max_chars = templates, rounds, max_chars
         fixed = max(len(self.question(Archive(), 1)), len(self._next(rounds, "")))
         self._room = max_chars - len(system) - fixed
-        if self._room < LEAST_FEEDBACK:
-            least = max_chars - self._room + LEAST_FEEDBACK
+        if self._room < MIN_FEEDBACK:
+            least = max_chars - self._room + MIN_FEEDBACK
             raise UserError(f"prompt.max_chars={max_chars} is too little: this task needs {least} at least")
-        self.repair("", "")  # a mistake in it is said now
+        self.repair("", "")  # raises now if the template is invalid
 
     def question(self, archive: Archive, round: int) -> str:
-        """The user's turn for a round."""
+        """Return the user's message for a round."""
         return self._next(round, feedback(archive, self._room)) if archive.attempts else fill(self._templates, FIRST)
 
-    def _next(self, round: int, told: str) -> str:
-        return fill(self._templates, NEXT, round=round, rounds=self._rounds, feedback=told)
+    def _next(self, round: int, text: str) -> str:
+        return fill(self._templates, NEXT, round=round, rounds=self._rounds, feedback=text)
 
     def repair(self, error: str, source: str) -> str:
-        """The user's turn to mend a file; empty where it is too long to be shown."""
+        """Return the user's message for the repair of a file; empty if it would be too long."""
         text = fill(self._templates, REPAIR, error=explain(error, source), source=source.strip())
         return text if len(self.system) + len(text) <= self._max_chars else ""
 
 
 def load_templates(folder: Path | None = None) -> dict[str, str]:
-    """Read the templates by name; those in ``folder`` take the place of the shipped ones.
+    """Read the templates by name; those in ``folder`` replace the shipped ones.
 
     Raises:
-        UserError: the folder does not exist, or has a file that is no template or cannot be read.
+        UserError: if the folder does not exist, or a file in it is not a template or cannot be read.
     """
     shipped = project_folder("cfg") / "prompt"
     places = {name: shipped / name for name in TEMPLATES}
@@ -82,7 +82,7 @@ def load_templates(folder: Path | None = None) -> dict[str, str]:
         for name, path in own.items():
             if name not in TEMPLATES:
                 hint = near_matches(name, TEMPLATES)
-                raise UserError(f"{path} is no template{hint}; there are {', '.join(TEMPLATES)}")
+                raise UserError(f"{path} is not a template{hint}; there are {', '.join(TEMPLATES)}")
         if not own:
             raise UserError(f"--prompt_dir {folder} has no template; there are {', '.join(TEMPLATES)}")
         places.update(own)
@@ -93,7 +93,7 @@ def load_templates(folder: Path | None = None) -> dict[str, str]:
 
 
 def _template(path: Path) -> str:
-    """A template's text; a kind of function without a file is described as in the table of kinds."""
+    """Return a template's text; for a function without a template, its entry in the table of kinds."""
     if path.stem in KINDS and not path.exists():
         kind = KINDS[path.stem]
         return f"- `{kind.signature}` returns {kind.returns}. It is called {kind.called}.\n"
@@ -101,10 +101,10 @@ def _template(path: Path) -> str:
 
 
 def fill(templates: Mapping[str, str], name: str, **values: object) -> str:
-    """Fill a template in.
+    """Fill in a template.
 
     Raises:
-        UserError: it has a ``$name`` that there is no text for, or a lone ``$``; the message has the line.
+        UserError: for an unknown ``$name`` or a lone ``$``, with the line.
     """
     text = templates[name]
     try:
@@ -132,25 +132,27 @@ def system_prompt(
     cfg: DictConfig,
     show_baseline: bool = True,
 ) -> str:
-    """What all requests of a search begin with; nothing in it was measured.
+    """Return the system prompt of a search, which does not depend on results.
 
     Args:
-        shaper_types: the asked functions; None: all.
-        baseline: what the rest comes from, ``human`` or ``unshaped``.
-        cfg: the run's config, from which all numbers are.
-        show_baseline: whether the model reads the baseline's source, and the constants that its formulas are made of.
+        templates: the templates by name.
+        task, task_description, fitness_meaning: the task, the desired behaviour, and the meaning of the fitness.
+        shaper_types: the functions to write; None for all.
+        baseline: the baseline that fills in the other functions, ``human`` or ``unshaped``.
+        cfg: the run's config, the source of all numbers.
+        show_baseline: whether to include the baseline's source and the constants of its formulas.
     """
     spec = get_spec(task)
     fields, facts = spec.task_class.fields, task_contract(cfg.task)
     numbers = {key: shown(value) for key, value in facts.values.items()}
-    asked = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
+    names = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]
     values = _contract_values(spec.task_class, cfg)
-    keys = {name: _keys(KINDS[name], spec.task_class) for name in asked}
-    asked = [name for name in asked if keys[name] or KINDS[name].keys is None] or asked
+    keys = {name: _keys(KINDS[name], spec.task_class) for name in names}
+    names = [name for name in names if keys[name] or KINDS[name].keys is None] or names
     own: dict[str, object] = {"baseline": baseline, "baseline_source": "# is not shown"}
     if show_baseline:
         own["baseline_source"] = baseline_path(task, baseline).read_text(encoding="utf-8").strip()
-    section = fill(templates, BASELINE, **own)  # a mistake in it is said either way
+    section = fill(templates, BASELINE, **own)  # also if it is not used, so that errors are reported
     return fill(
         templates,
         SYSTEM,
@@ -158,12 +160,12 @@ def system_prompt(
         summary=(spec.task_class.__doc__ or "").strip().splitlines()[0],
         task_description=" ".join(task_description.split()),
         fitness_meaning=fitness_meaning,
-        functions=_listed([f"`{kind}`" for kind in asked]),
+        functions=_listed([f"`{kind}`" for kind in names]),
         contract="\n".join(
-            fill(templates, f"functions/{name}.md", keys=keys[name], **values).rstrip() for name in asked
+            fill(templates, f"functions/{name}.md", keys=keys[name], **values).rstrip() for name in names
         ),
         training=training(cfg, facts),
-        state=state_table(task, numbers, () if show_baseline else of_the_baseline(fields)),
+        state=state_table(task, numbers, () if show_baseline else baseline_constants(fields)),
         robot=robot(facts, fields),
         helpers="\n".join(helper_lines()),
         baseline_section=f"\n{section}" if show_baseline else "",
@@ -173,7 +175,7 @@ def system_prompt(
 
 
 def helper_lines() -> list[str]:
-    """The helper functions by signature, each with what it does."""
+    """Return a line for each helper function with its signature and description."""
     source = inspect.getsource(torch_utils)
     found = [row for row in _HELPER.findall(source) if row[0] not in _NO_HELPERS]
     return [
@@ -183,14 +185,14 @@ def helper_lines() -> list[str]:
 
 
 def _keys(kind: Kind, task: type[SimTask]) -> str:
-    """The keys that a function may return, with their shapes; empty if it returns one tensor."""
+    """Return the keys that a function may return, with their shapes; empty if it returns one tensor."""
     own = [key for key in (kind.keys(task) if kind.keys else ()) if key in task.fields]
     shapes = {key: ", ".join(["n", *map(str, task.fields[key].shape or ())]) for key in own}
     return ", ".join(f"`{key}` `({shape})`" for key, shape in shapes.items())
 
 
 def _contract_values(task: type[SimTask], cfg: DictConfig) -> dict[str, object]:
-    """What the contracts of all functions may say of this task."""
+    """Return this task's values for the placeholders in the contracts of all functions."""
     joints = (task.fields["dof_pos"].shape or (0,))[0]
     width = task.default_action_dim
     drives = ""
@@ -212,7 +214,7 @@ def _contract_values(task: type[SimTask], cfg: DictConfig) -> dict[str, object]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """``a``, ``a or b``, or ``any of a, b and c``."""
+    """Return ``a`` or ``any of a, b and c``."""
     if len(names) == 1:
         return names[0]
     both_actions = sum(any(kind in name for kind in ACTION_TYPES) for name in names) > 1

@@ -1,4 +1,4 @@
-"""What a search remembers: every attempt with what came of it, and the baselines beside them."""
+"""The archive of a search: all attempts and baselines with their results."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from envcoder_bench.tasks.base import HUMAN
 
 NO_CODE = "no_code"
 STATUSES = (OK, FAILED_AT_LOAD, FAILED, NO_CODE)
-_BEFORE = {"failed_at_load": FAILED_AT_LOAD}  # as archives of version 0.1.0 spell it
+_OLD_STATUSES = {"failed_at_load": FAILED_AT_LOAD}  # spelling in archives of version 0.1.0
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A candidate that a proposer wrote, before anything is known of it.
+    """A candidate that a proposer wrote, not yet checked.
 
     Attributes:
-        name: ``r2_03``: the fourth of the second round; the candidate's name in runs and reports.
-        source: the text of its file; empty where the proposer got none.
-        parents: names of the attempts that it was made from.
-        origin: how it came to be, in one line.
-        error: why there is no source, in one line; else empty.
+        name: name in runs and reports; ``r2_03`` is the fourth of the second round.
+        source: the text of its file; empty if the proposer got none.
+        parents: names of the attempts from which it was made.
+        origin: description of how it was made, in one line.
+        error: why there is no source, in one line; otherwise empty.
     """
 
     name: str
@@ -41,17 +41,18 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A candidate and what came of it.
+    """A candidate and its result.
 
     Attributes:
-        name, source, parents, origin: as in Proposal. The baselines have round 0.
-        status: one of STATUSES: ``failed at load`` never trained, ``failed`` stopped in training or has no fitness.
-        fitness: mean over the seeds that it was trained with, of all rounds; None where there is none.
-        error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty when ok.
-        episode_length: mean length of its evaluation episodes, control steps; None where there is none.
-        points: how its first training went, evaluation by evaluation, for each seed.
-        by_seed: fitness for each seed that it was trained with: the best so far is trained again in every round.
-        over_episodes: 95 % interval of the fitness over the episodes of its one seed; None where it has several.
+        name, source, parents, origin: as in Proposal.
+        round: the round in which it was made; 0 for baselines.
+        status: one of STATUSES: ``failed at load`` was never trained, ``failed`` stopped in training or has no fitness.
+        fitness: mean over all seeds with which it was trained, in all rounds; None if there is none.
+        error: one line, ``FILE:LINE: in FUNCTION: MESSAGE``; empty if there is none.
+        episode_length: mean length of its evaluation episodes, control steps; None if unknown.
+        points: the evaluations of its first training, for each seed.
+        by_seed: fitness by seed; the best so far is trained again in every round.
+        over_episodes: 95 % interval of the fitness over the episodes of a single seed; None if it has several.
     """
 
     name: str
@@ -68,12 +69,12 @@ class Attempt:
     over_episodes: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "status", _BEFORE.get(self.status, self.status))
+        object.__setattr__(self, "status", _OLD_STATUSES.get(self.status, self.status))
         if self.status not in STATUSES:
             raise ValueError(f"{self.name}: status {self.status!r}; it must be one of {', '.join(STATUSES)}")
 
     def measured_again(self, by_seed: dict[int, float]) -> Attempt:
-        """The attempt with the fitness of further seeds in its mean."""
+        """Return the attempt with the fitness of further seeds."""
         known = {**self.by_seed, **by_seed}
         if not known:
             return self
@@ -82,7 +83,7 @@ class Attempt:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval of the fitness: over the seeds where there are several, else over the episodes of the one."""
+        """95 % interval of the fitness: over the seeds if there are several, else over the episodes of the only one."""
         if len(self.by_seed) < 2:
             return self.over_episodes
         _, low, high = mean_interval(list(self.by_seed.values()))
@@ -91,11 +92,13 @@ class Attempt:
 
 @dataclass
 class Archive:
-    """All attempts in the order they were made, and the baselines ``human`` and ``unshaped``.
+    """The attempts of a search and the baselines ``human`` and ``unshaped``.
 
     Attributes:
-        reference: the baseline that attempts are compared with: the one that fills in for the functions they lack.
-        seeds: those of each round.
+        attempts: all attempts in the order in which they were made.
+        baselines: the baselines by name.
+        reference: the baseline that fills in missing functions, with which attempts are compared.
+        seeds: the seeds of each round.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
@@ -104,7 +107,7 @@ class Archive:
     seeds: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def merits(self) -> dict[str, Merit]:
-        """What every attempt and baseline that has a fitness is worth, by name; see merit.py."""
+        """Return the merits of all attempts and baselines that have a fitness, by name; see merit.py."""
         attempts, baselines = _measured(self.attempts), _measured(list(self.baselines.values()))
         values = {a.name: (fitness, a.by_seed) for a, fitness in [*baselines, *attempts]}
         anchors = [a.by_seed for a in sorted(self.baselines.values(), key=lambda a: a.name != self.reference)]
@@ -114,39 +117,39 @@ class Archive:
         return merits(values, levels(anchors), [a.name for a, _ in attempts])
 
     def order(self) -> list[str]:
-        """The names of all baselines and attempts that have a fitness: the best first, the earlier first of equals."""
-        worth = self.merits()
-        return sorted(worth, key=lambda name: worth[name].rank, reverse=True)  # stable, also reversed
+        """Return the names of all baselines and attempts that have a fitness, the best first; of equals the earlier."""
+        merits = self.merits()
+        return sorted(merits, key=lambda name: merits[name].rank, reverse=True)  # stable even if reversed
 
     def ranked(self, attempts: Sequence[Attempt] | None = None) -> list[Attempt]:
-        """Attempts that have a fitness, the best first; of all, or of those given."""
+        """Return the attempts that have a fitness, the best first; of all attempts by default."""
         known = {a.name: a for a, _ in _measured(self.attempts if attempts is None else attempts)}
         return [known[name] for name in self.order() if name in known]
 
     def best(self) -> Attempt | None:
-        """The first of ``ranked``; None before there is any."""
+        """Return the first of ``ranked``; None if it is empty."""
         return next(iter(self.ranked()), None)
 
     def of_round(self, number: int) -> list[Attempt]:
-        """The attempts that were made in a round; rounds count from 1."""
+        """Return the attempts of a round; rounds count from 1."""
         return [attempt for attempt in self.attempts if attempt.round == number]
 
     def until(self, number: int) -> Archive:
-        """The archive without the attempts of later rounds, measured as they are by now."""
+        """Return the archive without the attempts of later rounds, with the present results of the others."""
         return replace(self, attempts=[a for a in self.attempts if a.round <= number])
 
     def in_round(self, attempt: Attempt, number: int) -> float | None:
-        """The mean fitness of an attempt or baseline with the seeds of a round; None where it has none."""
+        """Return the mean fitness of an attempt or baseline over the seeds of a round; None if it has none."""
         values = [attempt.by_seed[seed] for seed in self.seeds.get(number, ()) if seed in attempt.by_seed]
         return math.fsum(values) / len(values) if values else None
 
     def find(self, name: str) -> Attempt:
-        """The attempt or baseline of this name. Raises KeyError."""
+        """Return the attempt or baseline of this name. Raises KeyError."""
         return {**{attempt.name: attempt for attempt in self.attempts}, **self.baselines}[name]
 
 
 def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The one with the highest fitness, whatever its seeds, the earliest of equals; None where none has a fitness."""
+    """Return the attempt with the highest mean fitness, the earliest of equals; None if none has a fitness."""
     return max(_measured(attempts), key=lambda pair: pair[1], default=(None, 0.0))[0]
 
 
@@ -155,35 +158,35 @@ def _measured(attempts: Sequence[Attempt]) -> list[tuple[Attempt, float]]:
 
 
 def differences(attempt: Attempt, other: Attempt) -> list[float]:
-    """By how much the first's fitness is above the other's, for each seed that both were trained with."""
+    """Return the differences in fitness for the seeds that both have."""
     return [fitness - other.by_seed[seed] for seed, fitness in attempt.by_seed.items() if seed in other.by_seed]
 
 
 def difference(attempt: Attempt, other: Attempt) -> float | None:
-    """The mean of ``differences``; None where there are none."""
+    """Return the mean of ``differences``; None if there are none."""
     found = differences(attempt, other)
     return math.fsum(found) / len(found) if found else None
 
 
 class Proposer(Protocol):
-    """Writes candidates. The same archive, round and count give the same proposals, so that a search can be resumed."""
+    """Writes candidates. Equal archives, rounds and counts must give equal proposals, so that searches can resume."""
 
     def propose(self, archive: Archive, round: int, count: int) -> list[Proposal]:
         """Write ``count`` candidates for a round, named ``proposal_name(round, k)``."""
         ...
 
     def repair(self, archive: Archive, failures: Sequence[tuple[Proposal, str]]) -> list[Proposal | None]:
-        """For each proposal that failed with an error, one that may not, under the same name; None: there is none."""
+        """Return a replacement of the same name for each failed proposal; None if there is none."""
         ...
 
 
 def proposal_name(round: int, index: int) -> str:
-    """``r2_03`` for the fourth candidate of the second round."""
+    """Return the name of a proposal: ``r2_03`` for the fourth of the second round."""
     return f"r{round}_{index:02d}"
 
 
 def write_archive(path: Path, archive: Archive) -> None:
-    """Write archive.json atomically; the same archive gives the same bytes."""
+    """Write archive.json atomically."""
     content = {
         "attempts": [_plain(attempt) for attempt in archive.attempts],
         "baselines": {name: _plain(attempt) for name, attempt in archive.baselines.items()},
@@ -194,10 +197,10 @@ def write_archive(path: Path, archive: Archive) -> None:
 
 
 def read_archive(path: Path) -> Archive:
-    """Read what ``write_archive`` wrote, also before it had the last two keys.
+    """Read archive.json of this or an older version.
 
     Raises:
-        ValueError: the file holds something else; the message names it.
+        ValueError: if the file is not an archive; the message names it.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -211,7 +214,7 @@ def read_archive(path: Path) -> Archive:
 
 
 def _seeds_of_rounds(attempts: Sequence[Attempt]) -> dict[int, list[int]]:
-    """The seeds of each round: they ascend, and all rounds have as many; only the best so far has more than its own."""
+    """Derive the seeds of each round: all rounds have the same number, and only the best has later ones as well."""
     measured = [attempt for attempt in attempts if attempt.by_seed]
     count = min((len(attempt.by_seed) for attempt in measured), default=0)
     return {attempt.round: sorted(attempt.by_seed)[:count] for attempt in measured}
@@ -240,7 +243,7 @@ def _point(row: dict[str, Any]) -> Point:
 
 
 def _without_nan(value: Any) -> Any:
-    """The same with None for numbers that are not finite, which JSON has not."""
+    """Replace numbers that are not finite, which JSON does not have, by None."""
     if isinstance(value, dict):
         return {key: _without_nan(x) for key, x in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The report of a search: what each round brought, where the winner comes from, what it says, and what failed."""
+"""The report of a search: rounds, candidates and their parents, the winner's source, and failures."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt
 
 REPORT, PICTURE = "report.html", "fitness.png"
-MOST_LINES = 1000  # of sources that are compared: the time that it takes grows with their square, and faster
-ERROR_WIDTH = 400  # characters of an error; the whole of it is in archive.json
+MAX_LINES = 1000  # of sources that are compared, because the time grows at least quadratically
+ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
 
 
 def write_report(folder: Path, archive: Archive, meta: Mapping[str, Any]) -> list[Path]:
-    """Write ``report.html``, which needs no other file, and its picture ``fitness.png``.
+    """Write ``report.html``, which is self-contained, and its picture ``fitness.png``; return their paths.
 
     Args:
-        meta: what is known of the search besides its attempts, each key optional: task, task_description,
-            fitness_meaning, llm, shaper_types, rounds_planned, stopped (why it ended early), usage (of each round:
-            round, requests, input_tokens, output_tokens, cost in US dollars or None), final (of the winner and both
-            baselines: name, fitness, ci_low, ci_high, episodes, seeds) and final_note.
-
-    Returns:
-        The files.
+        folder: the search's folder.
+        archive: its attempts.
+        meta: facts on the search, each key optional: task, task_description, fitness_meaning, llm, shaper_types,
+            rounds_planned, stopped (why it ended early), usage (of each round: round, requests, input_tokens,
+            output_tokens, cost in US dollars or None), final (of the winner and both baselines: name, fitness, ci_low,
+            ci_high, episodes, seeds) and final_note.
     """
     task = str(meta.get("task") or "")
-    image = plot_search(archive, folder / PICTURE, task, str(meta.get("fitness_meaning") or "not said"))
+    image = plot_search(archive, folder / PICTURE, task, str(meta.get("fitness_meaning") or "unknown"))
     title = f"{task}: search for shaping" if task else "Search for shaping"
     best = archive.best()
     body = [f"<h1>{text(title)}</h1>", _verdict(archive, meta), _facts(archive, meta)]
@@ -46,7 +45,7 @@ def write_report(folder: Path, archive: Archive, meta: Mapping[str, Any]) -> lis
         body += _winner(archive, best)
     if archive.attempts:
         body += ["<h2>Rounds</h2>", _rounds(archive, meta)]
-        body += ["<h2>Who came from whom</h2>", f"<pre>{text(family(archive))}</pre>"]
+        body += ["<h2>Parents and variants</h2>", f"<pre>{text(family(archive))}</pre>"]
         body += ["<h2>All candidates, the best first</h2>", *_candidates(archive)]
     body += _failures(archive)
     write_atomic(folder / REPORT, page(title, body))
@@ -77,7 +76,7 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
     kinds = meta.get("shaper_types")
     usage = list(meta.get("usage") or ())
     facts = {
-        "asked for": meta.get("task_description"),
+        "task description": meta.get("task_description"),
         "fitness": meta.get("fitness_meaning"),
         "functions": ", ".join(kinds) if kinds else "all",
         "written by": without_folders(str(meta.get("llm") or "")),
@@ -91,7 +90,7 @@ def _facts(archive: Archive, meta: Mapping[str, Any]) -> str:
 
 
 def _final(meta: Mapping[str, Any], best: Attempt | None) -> list[str]:
-    """The last comparison, with seeds that no round had."""
+    """Return the final evaluation, with seeds that no round had."""
     rows = list(meta.get("final") or ())
     if not rows:
         return []
@@ -106,7 +105,7 @@ def _final(meta: Mapping[str, Any], best: Attempt | None) -> list[str]:
     return [
         "<h2>Final evaluation</h2>",
         table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong),
-        "<p class=note>Trained anew, with seeds that no round had. ±: half of a 95 % interval.</p>",
+        "<p class=note>Trained again, with seeds that no round had. ±: half of a 95 % interval.</p>",
     ]
 
 
@@ -116,15 +115,15 @@ def _winner(archive: Archive, best: Attempt) -> list[str]:
         body.append(f"<p>{text(best.origin)}</p>")
     digits = _digits(archive)
     chain = " → ".join(f"{a.name} ({_scored(archive, a, digits)})" for a in ancestry(archive, best))
-    body += [f"<p class=note>Line of descent: {text(chain)}</p>", f"<pre>{text(best.source.strip(chr(10)))}</pre>"]
+    body += [f"<p class=note>Ancestors: {text(chain)}</p>", f"<pre>{text(best.source.strip(chr(10)))}</pre>"]
     parent = next((a for a in (_find(archive, name) for name in best.parents) if a is not None), None)
     if parent is not None:
         body.append(f"<h2>What it changes of {text(parent.name)}</h2>")
-        if max(len(a.source.splitlines()) for a in (parent, best)) > MOST_LINES:
-            body.append(f"<p>They are too long to be compared: one has more than {MOST_LINES:,} lines.</p>")
+        if max(len(a.source.splitlines()) for a in (parent, best)) > MAX_LINES:
+            body.append(f"<p>The sources are too long for a comparison: one has more than {MAX_LINES:,} lines.</p>")
         else:
             lines = diff(parent, best)
-            body.append(difference(lines) if lines else "<p>Nothing but its text's layout.</p>")
+            body.append(difference(lines) if lines else "<p>Only the layout.</p>")
     return body
 
 
@@ -162,7 +161,7 @@ def _rounds(archive: Archive, meta: Mapping[str, Any]) -> str:
 
 
 def _candidates(archive: Archive) -> list[str]:
-    digits, worth = _digits(archive), archive.merits()
+    digits, merits = _digits(archive), archive.merits()
     every = [archive.find(name) for name in archive.order()]
     best = archive.best()
     rows = [
@@ -170,7 +169,7 @@ def _candidates(archive: Archive) -> list[str]:
             shorten(a.name, 40) + (" (baseline)" if a.name in archive.baselines else ""),
             _number(a.fitness, digits),
             _above(archive, a, digits),
-            f"{round(worth[a.name].score, digits) + 0.0:.{digits}f}",  # no minus before a zero
+            f"{round(merits[a.name].score, digits) + 0.0:.{digits}f}",  # without -0.0
             str(len(a.by_seed) or ""),
             "" if a.episode_length is None else f"{a.episode_length:.0f}",
             shorten(a.origin, 200),
@@ -180,12 +179,12 @@ def _candidates(archive: Archive) -> list[str]:
     strong = next((k for k, a in enumerate(every) if best is not None and a is best), -1)
     versus = f"vs {archive.reference}"
     note = (
-        f"{versus}: mean difference to the {archive.reference} baseline with the same seeds. Score, which ranks: the"
-        f" same without the luck that {archive.reference} alone had with a seed, as the other baseline and what was"
-        " trained again tell, and as if one seed more had come out as the median candidate's: one lucky seed is not"
-        " enough."
+        f"{versus}: mean difference to the {archive.reference} baseline with the same seeds. Score, by which"
+        f" candidates are ranked: the same, corrected for the effects of seeds on {archive.reference} alone (estimated"
+        " from the other baseline and from candidates that were trained again), and averaged with the median"
+        " candidate's difference as one more seed, so that a single good seed is not enough."
     )
-    head = ["", "fitness", versus, "score", "seeds", "steps", "how it came to be"]
+    head = ["", "fitness", versus, "score", "seeds", "steps", "origin"]
     return [table(head, rows, ["name", *["number"] * 5, ""], strong), f"<p class=note>{text(note)}</p>"]
 
 
@@ -195,22 +194,22 @@ def _failures(archive: Archive) -> list[str]:
         (shorten(a.name, 40), a.status.replace("_", " "), shorten(without_folders(a.error), ERROR_WIDTH))
         for a in failed
     ]
-    return ["<h2>What failed</h2>", table(["", "", "why"], rows, ["name", "name", ""])] if rows else []
+    return ["<h2>Failures</h2>", table(["", "", "reason"], rows, ["name", "name", ""])] if rows else []
 
 
 def diff(parent: Attempt, child: Attempt) -> list[str]:
-    """Unified diff of two sources, without the parent's functions of types that the child does not define."""
+    """Return the unified diff of two sources, without the parent's functions that the child does not define."""
     before = _without(parent.source, set(SHAPER_TYPES) - _functions(child.source).keys()).splitlines()
     lines = difflib.unified_diff(before, child.source.splitlines(), parent.name, child.name, lineterm="")
     return list(lines)
 
 
 def _functions(source: str) -> dict[str, tuple[int, int]]:
-    """First and last line of each function at the top level: source that nobody has read is scanned, not parsed."""
+    """Return first and last line of each top-level function; untrusted source is scanned, not parsed."""
     found: dict[str, tuple[int, int]] = {}
     name, first, last = "", 0, 0
     for number, line in enumerate(source.split("\n"), 1):
-        if line[:1] in ("", " ", "\t", "#", ")", "]", "}"):  # it goes on
+        if line[:1] in ("", " ", "\t", "#", ")", "]", "}"):  # the function continues
             last = number if line.strip() else last
             continue
         if name:
@@ -232,7 +231,7 @@ def _without(source: str, names: set[str]) -> str:
 
 
 def ancestry(archive: Archive, attempt: Attempt) -> list[Attempt]:
-    """The line of first parents that ends with an attempt, the oldest first."""
+    """Return the chain of first parents up to an attempt, the oldest first."""
     line = [attempt]
     while True:
         parent = next((a for a in (_find(archive, name) for name in line[-1].parents[:1]) if a is not None), None)
@@ -242,7 +241,7 @@ def ancestry(archive: Archive, attempt: Attempt) -> list[Attempt]:
 
 
 def family(archive: Archive) -> str:
-    """All attempts as a tree of indented lines, each below its first parent, with its fitness."""
+    """Return all attempts as a tree of indented lines, each below its first parent, with its fitness."""
     every = [*archive.baselines.values(), *archive.attempts]
     names = {a.name for a in every}
     children: dict[str, list[Attempt]] = {}
@@ -279,7 +278,7 @@ def _find(archive: Archive, name: str) -> Attempt | None:
 
 
 def _above(archive: Archive, attempt: Attempt, digits: int) -> str:
-    """The mean difference to the baseline with the same seeds, with its sign; empty where there is none."""
+    """Return the mean difference to the baseline with the same seeds, with its sign; empty if there is none."""
     reference = archive.baselines.get(archive.reference)
     if reference is None or attempt.name == reference.name:
         return ""
@@ -288,7 +287,7 @@ def _above(archive: Archive, attempt: Attempt, digits: int) -> str:
 
 
 def _scored(archive: Archive, attempt: Attempt, digits: int) -> str:
-    """Fitness, and the difference to the baseline: ``0.247, +0.000``."""
+    """Return fitness and the difference to the baseline: ``0.247, +0.000``."""
     return ", ".join(x for x in (_number(attempt.fitness, digits), _above(archive, attempt, digits)) if x)
 
 
@@ -311,8 +310,8 @@ def _tokens(usage: Mapping[str, Any]) -> int:
 
 
 def _cost(costs: Sequence[float | None]) -> str:
-    """US dollars; what is known of them where not all are."""
+    """Return the sum of the known costs in US dollars, and whether some are unknown."""
     known = [cost for cost in costs if cost is not None]
     if not known:
         return "unknown"
-    return f"${sum(known):.2f}" if len(known) == len(costs) else f"${sum(known):.2f} and what is unknown"
+    return f"${sum(known):.2f}" if len(known) == len(costs) else f"${sum(known):.2f} and unknown costs"

@@ -1,4 +1,4 @@
-"""The picture of a search: fitness round by round, and below it by how much candidates are above the baseline."""
+"""The plot of a search: fitness by round, and the candidates' differences to the baseline."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from envcoder_bench.report.plots import (
     COLOURS,
     GREY,
     NAME_WIDTH,
+    escape,
     new_figure,
-    plain,
     save_figure,
-    say,
+    show_message,
     spread,
 )
 from envcoder_bench.report.table import decimal_places, shorten
@@ -23,41 +23,41 @@ from envcoder_bench.tasks.base import HUMAN
 if TYPE_CHECKING:
     from envcoder_bench.search.records import Archive, Attempt
 
-    Value = Callable[[Attempt, int], Optional[float]]  # what is drawn of an attempt or a baseline in a round
+    Value = Callable[[Attempt, int], Optional[float]]  # value of an attempt or baseline in a round
 
-ROUNDS_WITH_FAILED = 12  # at most, so that the words do not meet
-SPAN = 0.56  # of a round's width for its candidates
+ROUNDS_WITH_FAILED = 12  # with more rounds the numbers of failed candidates would overlap
+SPAN = 0.56  # share of a round's width for its candidates
 DOT, BEST = COLOURS[5], COLOURS[0]
 WIDTH, HEIGHTS = 10.0, {1: 5.4, 2: 8.2}  # inches, by the number of panels
-LEFT, RIGHT, BOTTOM, GAP = 0.075, 0.8, 0.8, 0.3  # of the panels: fractions of the width, and inches
+LEFT, RIGHT, BOTTOM, GAP = 0.075, 0.8, 0.8, 0.3  # margins of the panels: fractions of the width, and inches
 
 
 def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: str) -> Path:
-    """Draw a dot for each candidate by its round, the baselines in each round, and the best so far as a line.
+    """Draw candidates as dots by round, the baselines in each round, and the best so far as a line.
 
-    Where candidates can be compared with a baseline, a second panel has the differences that they are ranked by.
+    If candidates can be compared with a baseline, a second panel shows the differences by which they are ranked.
     """
     rounds = max((attempt.round for attempt in archive.attempts), default=0)
-    worth = archive.merits()
+    merits = archive.merits()
 
     def fitness(attempt: Attempt, number: int) -> float | None:
         found = archive.in_round(attempt, number)
         return found if attempt.by_seed else attempt.fitness
 
     def above(attempt: Attempt, number: int) -> float | None:
-        merit = worth.get(attempt.name)  # over all seeds that it met
+        merit = merits.get(attempt.name)  # over all of its seeds
         return merit.mean if merit is not None and merit.paired else None
 
     panels: list[tuple[str, Value]] = [("fitness", fitness)]
-    if any(worth[a.name].paired for a in archive.attempts if a.name in worth):
-        panels.append((f"above {archive.reference}, without the luck", above))
+    if any(merits[a.name].paired for a in archive.attempts if a.name in merits):
+        panels.append((f"above {archive.reference}, seed effects removed", above))
     height = HEIGHTS[len(panels)]
     title = visible(f"{task}: search" if task else "search")
     figure, every, top = new_figure(WIDTH, height, title, f"fitness: {visible(fitness_meaning)}", len(panels))
     gap = GAP * len(panels) / (height * top - BOTTOM - GAP * (len(panels) - 1))  # of a panel's height
     figure.subplots_adjust(left=LEFT, right=RIGHT, bottom=BOTTOM / height, top=top, hspace=gap)
     if not rounds:
-        say(every[0], "no round is done yet")
+        show_message(every[0], "no round is finished yet")
         return save_figure(figure, path)
     for axes, (label, value) in zip(every, panels):
         last = axes is every[-1]
@@ -71,7 +71,7 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
 
 
 def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: bool) -> None:
-    """One panel: baselines, candidates, and the best so far of each round."""
+    """Draw one panel: baselines, candidates, and the best so far of each round."""
     numbers = range(1, rounds + 1)
     labels: list[tuple[float, str, str, bool]] = []
     values: list[float] = []
@@ -99,7 +99,7 @@ def _draw(axes: Any, archive: Archive, rounds: int, value: Value, with_best: boo
 
 
 def _steps(axes: Any, points: Sequence[tuple[int, float | None]], **style: Any) -> list[float]:
-    """A line that is level within each round; returns its heights, where there are any."""
+    """Draw a line that is constant within each round; return its heights."""
     known = [(number, y) for number, y in points if y is not None]
     xs = [x for number, _ in known for x in (number - 0.5, number + 0.5)]
     axes.plot(xs, [y for _, y in known for _ in range(2)], **style)
@@ -107,7 +107,7 @@ def _steps(axes: Any, points: Sequence[tuple[int, float | None]], **style: Any) 
 
 
 def _dots(axes: Any, number: int, attempts: Sequence[Attempt], value: Value) -> list[float]:
-    """The candidates of a round side by side; returns their heights."""
+    """Draw the candidates of a round side by side; return their heights."""
     step = SPAN / max(len(attempts) - 1, 1)
     left = number - SPAN / 2 if len(attempts) > 1 else number
     drawn = [(left + step * k, value(a, number)) for k, a in enumerate(attempts) if a.fitness is not None]
@@ -117,7 +117,7 @@ def _dots(axes: Any, number: int, attempts: Sequence[Attempt], value: Value) -> 
 
 
 def _mark_rounds(axes: Any, archive: Archive, rounds: int, words: bool) -> None:
-    """The rounds' numbers, and below them how many candidates failed where there is room for that."""
+    """Label the rounds, with the number of failed candidates if there is room."""
     step = max(1, -(-rounds // 15))
     ticks = [*range(1, rounds + 1, step)]
     failed = [sum(a.fitness is None for a in archive.of_round(number)) for number in ticks]
@@ -126,14 +126,14 @@ def _mark_rounds(axes: Any, archive: Archive, rounds: int, words: bool) -> None:
 
 
 def _label(axes: Any, labels: Sequence[tuple[float, str, str, bool]]) -> None:
-    """Names and values right of the axes, as near to their lines as they let each other: (y, name, colour, bold)."""
+    """Write names and values right of the axes, near their lines; ``labels`` are (y, name, colour, bold)."""
     labels = sorted(labels)
     low, high = axes.get_ylim()
     inches = axes.get_window_extent().height / axes.figure.dpi
     heights = spread([(y - low) / (high - low) for y, *_ in labels], 0.2 / inches, 1.0)
     decimals = decimal_places([y for y, *_ in labels])
     for (y, name, colour, bold), height in zip(labels, heights):
-        value = round(y, decimals) + 0.0  # no minus before a zero
-        words = plain(f"{shorten(visible(name), NAME_WIDTH - 8)}  {value:.{decimals}f}")
+        value = round(y, decimals) + 0.0  # without -0.0
+        words = escape(f"{shorten(visible(name), NAME_WIDTH - 8)}  {value:.{decimals}f}")
         style: Any = {"color": colour, "fontweight": "bold" if bold else "normal", "fontsize": 10}
         axes.text(1.012, height, words, transform=axes.transAxes, va="center", **style)

@@ -1,4 +1,4 @@
-"""A round's candidates: checked and mended before they train, and what their training came to."""
+"""Check and repair a round's candidates, and record their results."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, A
 
 
 class Checker:
-    """Checks candidates as a run would, without training them; one for each round.
+    """Checks the candidates of one round as a run would, without training.
 
     Args:
-        cfg: the round's config; where it says ``untrusted`` they are checked in the jail.
-        archive: attempts before this round, which need not be made again.
+        folder: the search's folder.
+        cfg: the round's config; with ``untrusted`` candidates are checked in the jail.
+        archive: attempts of earlier rounds; equal candidates are refused.
     """
 
     def __init__(self, folder: SearchFolder, cfg: DictConfig, archive: Archive) -> None:
@@ -36,29 +37,29 @@ class Checker:
         self._known = {attempt.source.strip(): attempt.name for attempt in archive.attempts if attempt.source}
 
     def errors(self, proposals: Sequence[Proposal]) -> dict[str, str]:
-        """Write candidates to their files, and tell what is wrong with those that cannot be trained, by name."""
+        """Write candidates to their files; return the errors of those that cannot be trained, by name."""
         self._folder.write_sources(proposals)
         twins = {p.name: self._known.setdefault(p.source.strip(), p.name) for p in proposals}
-        errors = {own: f"is the same as {twin}: write another" for own, twin in twins.items() if own != twin}
+        errors = {name: f"is the same as {twin}: write another" for name, twin in twins.items() if name != twin}
         new = [
             CandidateSource(p.name, str(self._folder.candidate(p.name)), p.source)
             for p in proposals
             if p.name not in errors
         ]
         if new:
-            with muted():  # its warnings come again where it is trained
+            with muted():  # warnings are shown when the candidate is trained
                 groups, failed = prepare(self._cfg, new)
             errors.update({name: str(error) for name, error in failed.items()})
             errors.update(self._too_large(groups))
             for source in new:
-                if source.name in errors:  # mended, it may well come to be as another was
+                if source.name in errors:  # others may be repaired to this source
                     del self._known[source.source.strip()]
-            failed.clear()  # their frames keep what checking allocated
+            failed.clear()  # frames of their tracebacks keep memory allocated
             release(self._cfg.device)
         return {name: without_folders(error) for name, error in errors.items()}
 
     def _too_large(self, groups: Sequence[Group]) -> dict[str, str]:
-        """One that does not fit into memory by itself would end the round for all."""
+        """Return errors of candidates that do not fit into memory alone, which would end the round for all."""
         errors = {}
         for group in groups:
             try:
@@ -68,32 +69,36 @@ class Checker:
         return errors
 
 
-def check_and_mend(
+def check_and_repair(
     number: int, proposals: Sequence[Proposal], proposer: Proposer, archive: Archive, checker: Checker, repairs: int
 ) -> Round:
-    """Check a round's candidates, and have those that fail mended, ``repairs`` times at most."""
+    """Check a round's candidates, and have failed ones repaired at most ``repairs`` times."""
     latest = {p.name: p for p in proposals}
     errors = checker.errors([p for p in proposals if p.source])
     first = dict(errors)
     for _ in range(repairs):
         failures = [(latest[name], error) for name, error in errors.items()]
-        mended = {p.name: p for p in proposer.repair(archive, failures) if p is not None} if failures else {}
-        if not mended:
+        repaired = {p.name: p for p in proposer.repair(archive, failures) if p is not None} if failures else {}
+        if not repaired:
             break
-        latest.update(mended)
-        again = checker.errors(list(mended.values()))
-        errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in mended}
+        latest.update(repaired)
+        again = checker.errors(list(repaired.values()))
+        errors = {name: again.get(name, errors[name]) for name in errors if name in again or name not in repaired}
     ready = [p for p in latest.values() if p.source and p.name not in errors]
     failed = [(p, FAILED_AT_LOAD, errors[p.name]) for p in latest.values() if p.name in errors]
     failed += [(p, NO_CODE, without_folders(p.error)) for p in latest.values() if not p.source]
     return Round(number, ready, failed, {p.name: first[p.name] for p in ready if p.name in first})
 
 
-def recorded(archive: Archive, round: Round, results: Sequence[Result] = (), points: Sequence[Point] = ()) -> Archive:
-    """The archive with a round's attempts in it, and what its run measured of the baselines and the best so far.
+def record_round(
+    archive: Archive, round: Round, results: Sequence[Result] = (), points: Sequence[Point] = ()
+) -> Archive:
+    """Return the archive with a round's attempts, and new results of the baselines and the best so far.
 
     Args:
-        results, points: of the round's run; none where no candidate could be trained.
+        archive: the archive before the round.
+        round: the round's candidates.
+        results, points: results of the round's run; empty if no candidate could be trained.
     """
     rows: dict[str, list[Result]] = {}
     for row in results:
@@ -118,7 +123,7 @@ def _attempt(number: int, proposal: Proposal, status: str = OK, error: str = "")
 
 
 def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
-    """The attempt with the rows of one run: a seed that failed, or has no fitness, fails the candidate."""
+    """Return the attempt with the rows of one run; it fails if a seed failed or has no fitness."""
     lost = [row for row in rows if not row.measured]
     if lost:
         status = FAILED_AT_LOAD if all(row.status == FAILED_AT_LOAD for row in rows) else FAILED
@@ -127,7 +132,7 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
 
 
 def _baseline(baseline: Attempt, rows: Sequence[Result]) -> Attempt:
-    """The baseline with the rows of one run. Where a seed of it failed, what other seeds and rounds measured stands."""
+    """Return the baseline with the rows of one run; results of other seeds and rounds stay valid if a seed failed."""
     found = [row for row in rows if row.measured]
     if found:
         return _with(replace(baseline, status=OK, error=""), found)

@@ -1,4 +1,4 @@
-"""What a person sees of a search: what it will do, what each round brought, what it cost, and how it ended."""
+"""Messages of a search for the terminal: its settings, rounds, costs and results."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ ERROR = 400  # characters of an error
 
 
 class View:
-    """What a person sees of a search: nothing of this one. A command shows more.
+    """The display of a search, here without output; commands derive from it.
 
     Attributes:
-        reporter, stop: for the runs of its rounds.
+        reporter, stop: reporter and stop request for its runs.
     """
 
     def __init__(self, reporter: Reporter | None = None, stop: StopRequest | None = None) -> None:
         self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
 
     def say(self, text: str) -> None:
-        """Show a text, which may hold words of a candidate: see ``printable``."""
+        """Show a text, which may contain text of a candidate: see ``printable``."""
 
     def show(self, result: RunResult) -> None:
         """Show the ranking of the final evaluation."""
 
 
 def printable(text: str) -> str:
-    """A text without characters that move the cursor or colour the screen."""
+    """Return a text without control characters."""
     lines = ["".join(c if c.isprintable() else "�" for c in line.expandtabs()) for line in text.split("\n")]
     return "\n".join(lines)
 
 
 def opening(facts: Mapping[str, str]) -> str:
-    """What the search will do, a fact a line."""
+    """Return the settings of the search, one per line."""
     width = max(map(len, facts))
     return "\n".join(
         textwrap.fill(text, WIDTH, initial_indent=f"{name:>{width}}  ", subsequent_indent=" " * (width + 2))
@@ -58,32 +58,31 @@ def opening(facts: Mapping[str, str]) -> str:
 
 
 def candidates(round: Round) -> str:
-    """Each candidate of a round: ready, repaired, failed or without code, and why."""
+    """Describe each candidate of a round: ready, repaired, failed or without code, with the reason."""
     lines: list[str] = []
     for proposal in round.ready:
-        what = "repaired" if proposal.name in round.mended else "ready"
-        told, prefix = idea(proposal.source) or proposal.origin, f"{proposal.name}, "  # which evolve begins with
-        told = told[len(prefix) :] if told.startswith(prefix) else told
-        lines.append(_row(proposal.name, what, told))
-        if proposal.name in round.mended:
-            lines.append(_row("", "", f"was: {_short(round.mended[proposal.name])}"))
+        status = "repaired" if proposal.name in round.repaired else "ready"
+        text, prefix = idea(proposal.source) or proposal.origin, f"{proposal.name}, "  # evolve's begin with the name
+        text = text[len(prefix) :] if text.startswith(prefix) else text
+        lines.append(_row(proposal.name, status, text))
+        if proposal.name in round.repaired:
+            lines.append(_row("", "", f"was: {_short(round.repaired[proposal.name])}"))
     for proposal, status, error in round.failed:
-        what = "no code" if status == NO_CODE else "failed"
-        told, _, code = explain(error, proposal.source).partition("\n")
-        lines.append(_row(proposal.name, what, _short(told)))
+        text, _, code = explain(error, proposal.source).partition("\n")
+        lines.append(_row(proposal.name, "no code" if status == NO_CODE else "failed", _short(text)))
         lines += [_row("", "", f"> {code.strip()}")] if code else []
     no_code = sum(status == NO_CODE for _, status, _ in round.failed)
     counts = {
-        f"ready{f' ({len(round.mended)} repaired)' if round.mended else ''}": len(round.ready),
+        f"ready{f' ({len(round.repaired)} repaired)' if round.repaired else ''}": len(round.ready),
         "failed": len(round.failed) - no_code,
         "without code": no_code,
     }
-    lines.append(", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "ready"))
+    lines.append(", ".join(f"{count} {label}" for label, count in counts.items() if count or label == "ready"))
     return "\n".join(lines)
 
 
-def _row(name: str, what: str, text: str) -> str:
-    head = f"  {name:<7}  {what:<8}  "
+def _row(name: str, status: str, text: str) -> str:
+    head = f"  {name:<7}  {status:<8}  "
     return "\n".join(
         textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
     )
@@ -95,12 +94,12 @@ def _short(error: str) -> str:
 
 
 def ranking(ranked: Sequence[Ranked]) -> str:
-    """A round's table; what its columns mean is said once, below that of the final evaluation."""
+    """Return a round's table without notes, which are shown with the final evaluation."""
     return render_table(ranked, "", WIDTH, notes=False).rstrip()
 
 
 def spending(usage: Usage, spent: Spent) -> str:
-    """Tokens and cost of a round, and of the search so far; empty where no model was asked."""
+    """Return tokens and cost of a round and of the search so far; empty without requests."""
     if not usage.requests:
         return ""
     price = "price unknown" if usage.cost is None else f"${usage.cost:.2f}"
@@ -109,67 +108,67 @@ def spending(usage: Usage, spent: Spent) -> str:
     return f"{counted(usage.requests, 'request')}, {tokens}, {price}; {total}"
 
 
-def standing(archive: Archive) -> str:
-    """The best so far against both baselines."""
+def best_so_far(archive: Archive) -> str:
+    """Compare the best so far with both baselines."""
     best = archive.best()
     if best is None:
         return "no candidate has a fitness yet"
     compared = [_against(best, name, baseline) for name, baseline in archive.baselines.items()]
     seeds = f", mean of {len(best.by_seed)} seeds" if len(best.by_seed) > 1 else ""
-    told = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
+    text = f"best so far: {best.name}, fitness {best.fitness:.4g}{seeds}{''.join(compared)}"
     rivals = _rivals(archive, best)
-    return f"{told} ({'; '.join(rivals)})" if rivals else told
+    return f"{text} ({'; '.join(rivals)})" if rivals else text
 
 
 def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
-    by = difference(attempt, baseline)
-    return "" if by is None else f"; {by:+.3g} against {name}"
+    found = difference(attempt, baseline)
+    return "" if found is None else f"; {found:+.3g} against {name}"
 
 
 def _rivals(archive: Archive, best: Attempt) -> list[str]:
-    """Attempts with higher numbers than the best, and why they are not: see merit.py."""
-    worth, ranked = archive.merits(), archive.ranked()
+    """Describe attempts with higher numbers than the best, and why they are not ranked first: see merit.py."""
+    merits, ranked = archive.merits(), archive.ranked()
     baseline = archive.baselines.get(archive.reference)
     against = {a.name: x for a in ranked if baseline is not None and (x := difference(a, baseline)) is not None}
-    told: list[str] = []
+    lines: list[str] = []
     further = max(against, key=lambda name: against[name], default=best.name)
     if against.get(further, 0.0) > against.get(best.name, math.inf):
-        merit, seeds = worth[further], len(archive.find(further).by_seed)
-        lucky = merit.mean <= worth[best.name].mean
-        why = f"{merit.mean:+.3g} without the luck of its seeds" if lucky else f"on {counted(seeds, 'seed')} only"
-        told.append(f"{further} is {against[further]:+.3g} against {archive.reference}, but {why}")
+        merit, seeds = merits[further], len(archive.find(further).by_seed)
+        by_seeds = merit.mean <= merits[best.name].mean
+        reason = f"{merit.mean:+.3g} without seed effects" if by_seeds else f"on {counted(seeds, 'seed')} only"
+        lines.append(f"{further} is {against[further]:+.3g} against {archive.reference}, but {reason}")
     highest = best_of(ranked)
     if highest is not None and highest is not best and highest.name != further:
         only = f"on {counted(len(highest.by_seed), 'seed')} only"
         if highest.name in against:
             only = f"is only {against[highest.name]:+.3g} against {archive.reference}"
-        told.append(f"{highest.name} has {highest.fitness:.4g}, but {only}")
-    return told
+        lines.append(f"{highest.name} has {highest.fitness:.4g}, but {only}")
+    return lines
 
 
 def times(writing: float, training: float) -> str:
-    """How long a round took, in seconds."""
+    """Describe the duration of a round; arguments in seconds."""
     parts = f"writing and checks {duration(writing)}, training {duration(training)}"
     return f"this round took {duration(writing + training)}: {parts}"
 
 
 def verdict(ranked: Sequence[Ranked], name: str) -> str:
-    """How the best did against the human baseline in the final evaluation, in one line."""
+    """Compare the best with the human baseline in the final evaluation, in one line."""
     found = {row.candidate: row for row in ranked}
     best, human = found.get(name), found.get(HUMAN)
     if best is None or best.rank is None:
-        why = without_folders(best.error) if best else "it is not in it"
-        return f"{name} has no fitness in the final evaluation: {why}"
+        reason = without_folders(best.error) if best else "it is not in it"
+        return f"{name} has no fitness in the final evaluation: {reason}"
     if human is None or human.rank is None or math.isnan(best.vs_human):
         return f"{name}: fitness {best.fitness:.4g}; the human baseline has none to compare it with"
     low, high = best.vs_human_ci_low, best.vs_human_ci_high
     seeds = counted(len(best.seeds), "new seed")
     if math.isnan(low):
-        return f"{name} against human: {best.vs_human:+.3g} on {seeds}, too few to tell how sure that is"
-    told = "better than human" if low > 0 else "worse than human" if high < 0 else "not told apart from human"
-    return f"{name} is {told} on {seeds}: {best.vs_human:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
+        return f"{name} against human: {best.vs_human:+.3g} on {seeds}, too few for a confidence interval"
+    result = "better than human" if low > 0 else "worse than human" if high < 0 else "not clearly different from human"
+    return f"{name} is {result} on {seeds}: {best.vs_human:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
 
 
 def paths(found: Iterable[Path]) -> str:
-    """Where the files are."""
+    """Return the paths of the files, one per line."""
     return "\n".join(shown(path) for path in found)

@@ -1,4 +1,4 @@
-"""What a search is made of: cfg/auto_shape.yaml and its overrides, apart from those that say how a round trains."""
+"""The settings of a search: cfg/auto_shape.yaml with overrides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.config import config_keys
 
-_WHOLE: dict[str, int] = {  # key: least value
+_INTEGERS: dict[str, int] = {  # key: least value
     "num_iters": 1,
     "shapers_per_iter": 1,
     "repair": 0,
@@ -24,17 +24,17 @@ _WHOLE: dict[str, int] = {  # key: least value
     "final_episodes": 1,
     "prompt.max_chars": 1,
 }
-_OPTIONAL: dict[str, int] = {"max_output_tokens": 1, "max_tokens": 1}
+_OPTIONAL_INTEGERS: dict[str, int] = {"max_output_tokens": 1, "max_tokens": 1}
 
 
 def compose_settings(words: Sequence[str]) -> tuple[DictConfig, list[str]]:
-    """Apply the overrides that are for keys of cfg/auto_shape.yaml.
+    """Apply the overrides of keys of cfg/auto_shape.yaml.
 
     Returns:
-        The settings, and the other overrides: those of a run.
+        The settings, and the other overrides, which are those of a run.
 
     Raises:
-        UserError: an override is malformed, names an unknown key, or has a value of the wrong kind or range.
+        UserError: if an override is malformed, names an unknown key, or has an invalid value.
     """
     settings = _defaults()
     others: list[str] = []
@@ -54,8 +54,8 @@ def compose_settings(words: Sequence[str]) -> tuple[DictConfig, list[str]]:
     return settings, others
 
 
-def completed(settings: DictConfig) -> DictConfig:
-    """The settings of a search's folder, with defaults for keys that the version which began it had not."""
+def with_defaults(settings: DictConfig) -> DictConfig:
+    """Add defaults for settings that an older version did not have."""
     merged = OmegaConf.merge(_defaults(), settings)
     assert isinstance(merged, DictConfig)
     return merged
@@ -70,9 +70,9 @@ def _defaults() -> DictConfig:
 def _check(settings: DictConfig) -> None:
     if not isinstance(settings.prompt, DictConfig):
         raise UserError(f"prompt has the keys dir and max_chars, got prompt={settings.prompt}")
-    for key, least in {**_WHOLE, **_OPTIONAL}.items():
+    for key, least in {**_INTEGERS, **_OPTIONAL_INTEGERS}.items():
         value = OmegaConf.select(settings, key)
-        if key in _OPTIONAL and value is None:
+        if key in _OPTIONAL_INTEGERS and value is None:
             continue
         if type(value) is not int or value < least:
             raise UserError(f"{key} must be a whole number of at least {least}, got {value}")

@@ -1,6 +1,6 @@
-"""Variants of a candidate: numbers scaled, pieces dropped and weighted, pieces and functions taken over from another.
+"""Mutations and recombinations of candidates: scale numbers, drop or weight pieces, take pieces or functions of others.
 
-Each change returns the changed genome and what it did, or None where it does not apply.
+Each change returns the changed genome and a description, or None if it does not apply.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ Change = Optional[Tuple[Genome, str]]
 Mutation = Callable[[Genome, str, Random], Change]
 Recombination = Callable[[Genome, Genome, str, Random], Change]
 
-SPREADS = (0.2, 0.6, 0.6, 1.5)  # standard deviations of a factor's logarithm: fine steps, and now and then a leap
-LEAST = 0.05  # of that logarithm
-ZERO = 0.04  # how often a number becomes zero
+SPREADS = (0.2, 0.6, 0.6, 1.5)  # standard deviations of a factor's logarithm: mostly small steps, sometimes large
+MIN_LOG_FACTOR = 0.05
+ZERO = 0.04  # probability that a number becomes zero
 STATE = "state_dict"
-_SIZES = {
+_SIZE_FUNCTIONS = {
     "range", "arange", "zeros", "ones", "full", "empty", "rand", "randn", "view", "reshape", "expand", "repeat",
     "unsqueeze", "permute", "transpose", "unflatten", "flatten", "tile", "chunk", "split", "narrow",
 }  # fmt: skip
 
 
 def mutate(genome: Genome, rng: Random) -> Change:
-    """Change one of the functions, each as often as another, the reward twice."""
+    """Change one of the functions, chosen at random; the reward has twice the weight."""
     names = [function.name for function in genome.shapers()]
     if not names:
         return None
@@ -62,21 +62,21 @@ def mutate(genome: Genome, rng: Random) -> Change:
 
 
 def recombine(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Change:
-    """Take something over from another candidate."""
-    made = rng.choices([x for x, _ in RECOMBINATIONS], [weight for _, weight in RECOMBINATIONS])[0]
-    return made(genome, donor, donor_name, rng)
+    """Take a function or a piece of another candidate."""
+    recombination = rng.choices([x for x, _ in RECOMBINATIONS], [weight for _, weight in RECOMBINATIONS])[0]
+    return recombination(genome, donor, donor_name, rng)
 
 
 def factor(rng: Random) -> float:
-    """A log-normal factor with the median 1, and not too near to it to make a difference; three digits."""
+    """Draw a log-normal factor with median 1, not too close to 1, rounded to three digits."""
     power, spread = 0.0, rng.choice(SPREADS)
-    while abs(power) < LEAST:
+    while abs(power) < MIN_LOG_FACTOR:
         power = rng.gauss(0.0, spread)
     return _rounded(math.exp(power))
 
 
 def scale_number(genome: Genome, name: str, rng: Random) -> Change:
-    """Scale a number of a function, or of what it uses, by a log-normal factor; its sign stays."""
+    """Scale a number of a function, or of a definition that it uses, by a log-normal factor."""
     definitions = {used: genome.definitions[used] for used in genome.reachable([name]) if used != ACTION_DIM}
     found = {used: list(numbers(x)) for used, x in definitions.items() if not isinstance(x, ast.ClassDef)}
     names = [used for used, inside in found.items() if inside]
@@ -95,9 +95,10 @@ def scale_number(genome: Genome, name: str, rng: Random) -> Change:
 
 
 def numbers(node: ast.AST, above: ast.AST | None = None) -> Iterator[tuple[ast.Constant, bool, bool]]:
-    """Numbers within ``node`` that may be scaled: not zeros, sizes, indices, exponents.
+    """Yield the numbers within ``node`` that may be scaled, which excludes zeros, sizes, indices and exponents.
 
-    Yields: where, whether it must stay an int, whether it may be zero.
+    Yields:
+        The constant, whether it must stay an int, and whether it may become zero.
     """
     above = above or node
     for child in ast.iter_child_nodes(node):
@@ -112,7 +113,7 @@ def numbers(node: ast.AST, above: ast.AST | None = None) -> Iterator[tuple[ast.C
                 yield child, False, not divides
             elif isinstance(above, ast.BinOp):
                 yield child, True, False
-        elif isinstance(node, ast.Call) and callee(node) in _SIZES and child is not node.func:
+        elif isinstance(node, ast.Call) and callee(node) in _SIZE_FUNCTIONS and child is not node.func:
             continue
         elif not (isinstance(node, ast.Subscript) and child is node.slice) and not isinstance(child, ast.JoinedStr):
             yield from numbers(child)
@@ -121,7 +122,7 @@ def numbers(node: ast.AST, above: ast.AST | None = None) -> Iterator[tuple[ast.C
 def reweight(genome: Genome, name: str, rng: Random) -> Change:
     """Scale one of several pieces."""
     found = pieces(genome, name)
-    if len(found) < 2:  # the scale of all is normalized away
+    if len(found) < 2:  # PPO normalizes the scale of the whole
         return None
     piece, weight = rng.choice(found), factor(rng)
     text = _scaled(genome, piece.node, weight)
@@ -136,13 +137,13 @@ def drop(genome: Genome, name: str, rng: Random) -> Change:
     piece = rng.choice(found)
     texts = [x.value for x in ast.walk(genome.definitions[name]) if isinstance(x, ast.Constant)]
     if piece.how == ENTRY and texts.count(piece.label) > 1:
-        return None  # asked for by its name elsewhere
+        return None  # its key is used elsewhere
     edits = dropped(genome, piece)
     return (genome.edited(*edits), f"{name} without {piece.label!r}") if edits else None
 
 
 def scale_input(genome: Genome, name: str, rng: Random) -> Change:
-    """Put a factor on what has none: actions, and bounds of a condition."""
+    """Multiply actions, or the bound of a condition, by a factor."""
     found: list[ast.expr] = []
     for above in ast.walk(genome.definitions[name]):
         passive = isinstance(above, (ast.Attribute, ast.Subscript)) or "like" in callee(above)
@@ -158,23 +159,23 @@ def scale_input(genome: Genome, name: str, rng: Random) -> Change:
         return None
     node, weight = rng.choice(found), factor(rng)
     text = _scaled(genome, node, weight)
-    return genome.edited(genome.place(node, text)), f"{weight:.3g} times {genome.text(node)} in {name}"
+    return genome.edited(genome.replacement(node, text)), f"{weight:.3g} times {genome.text(node)} in {name}"
 
 
 def take_function(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Change:
-    """Take a whole function of the donor's, with the helpers and constants that it uses."""
+    """Take a function of the donor, with the helpers and constants that it uses."""
     found = [name for name in donor.types if donor.function(name) and not _equal(genome, donor, name)]
     if not found:
         return None
     name = rng.choice(found)
-    # one action function, and the width of its own
+    # replace the other action function and its width, too
     replaced = [*ACTION_TYPES, ACTION_DIM] if name in ACTION_TYPES else [name]
     roots = [name, *(x for x in (ACTION_DIM,) if x in replaced and x in donor.definitions)]
     return genome.without(replaced).joined(donor, roots), f"{name} of {donor_name}"
 
 
 def graft(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Change:
-    """Add one piece of the donor's to those of a function, as a function of its own."""
+    """Add a piece of the donor's function, computed in a helper function."""
     names = [x for x in donor.types if genome.function(x) and donor.function(x) and not _equal(genome, donor, x)]
     names = [x for x in names if x not in ACTION_TYPES]
     if not names:
@@ -191,10 +192,10 @@ def graft(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Change
         return None
     if name == OBSERVATION and (LONE in (beside.how, piece.how) or (beside.how, piece.how) == (STACK, CAT)):
         return None
-    made = _with_helper(genome, donor, name, piece, donor_name)
-    if made is None:
+    result = _with_helper(genome, donor, name, piece, donor_name)
+    if result is None:
         return None
-    genome, call = made
+    genome, call = result
     text = f"{call}.unsqueeze(-1)" if len(joins) == 2 else call
     if name == REWARD:
         weight = factor(rng) if rng.random() < 0.5 else 1.0
@@ -205,7 +206,7 @@ def graft(genome: Genome, donor: Genome, donor_name: str, rng: Random) -> Change
 
 
 def _with_helper(genome: Genome, donor: Genome, name: str, piece: Piece, donor_name: str) -> tuple[Genome, str] | None:
-    """The genome with a helper that computes a piece of the donor's, and the call of it; None if that cannot be."""
+    """Return the genome with a helper that computes a piece of the donor, and its call; None if not possible."""
     other, host = donor.definitions[name], genome.definitions[name]
     assert isinstance(other, ast.FunctionDef) and isinstance(host, ast.FunctionDef)
     at = next(k for k, s in enumerate(other.body) if any(x is piece.node for x in ast.walk(s)))
@@ -235,7 +236,7 @@ def _with_helper(genome: Genome, donor: Genome, name: str, piece: Piece, donor_n
 
 
 def _parameters(function: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
-    """Names and defaults."""
+    """Return a function's parameters with their defaults."""
     a = function.args
     positional = [*a.posonlyargs, *a.args]
     defaults = [None] * (len(positional) - len(a.defaults)) + list(a.defaults)
@@ -243,7 +244,7 @@ def _parameters(function: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
 
 
 def _from_state(donor: Genome, parameter: str, default: ast.expr | None) -> str:
-    """The assignment that binds a parameter as a call of its function would."""
+    """Return the assignment that binds a parameter as a call of its function would."""
     key = {"action": "actions"}.get(parameter, parameter)
     if default is None:
         return f"{parameter} = {STATE}[{key!r}]\n"
@@ -260,7 +261,7 @@ def _rounded(value: float) -> float:
 
 
 def _scaled(genome: Genome, node: ast.expr, weight: float) -> str:
-    """A number times an expression: its leading number if it has one, so that factors do not pile up."""
+    """Return the text of an expression times a number; a leading number is changed instead of adding a factor."""
     leading = node
     while isinstance(leading, (ast.BinOp, ast.UnaryOp)):
         if isinstance(leading, ast.BinOp) and not isinstance(leading.op, (ast.Mult, ast.Div)):
@@ -275,7 +276,7 @@ def _scaled(genome: Genome, node: ast.expr, weight: float) -> str:
 
 _OF_ACTIONS: Sequence[tuple[Mutation, float]] = ((scale_number, 1.5), (scale_input, 1.5))
 _OF_EPISODES: Sequence[tuple[Mutation, float]] = ((scale_number, 2.0), (drop, 0.5))
-# for each function what can be done to it, and how often; what does not apply is passed over
+# mutations of each function with their weights
 MUTATIONS: Mapping[str, Sequence[tuple[Mutation, float]]] = {
     REWARD: ((scale_number, 2.0), (reweight, 2.0), (drop, 1.5)),
     OBSERVATION: ((scale_number, 1.0), (drop, 1.5)),

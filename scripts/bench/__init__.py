@@ -1,1 +1,1 @@
-"""What scripts/benchmark.py measures, and how its results are kept and shown."""
+"""The measurements of scripts/benchmark.py, their records, tables and plots."""

@@ -1,4 +1,4 @@
-"""ANYmal candidates for benchmarks: real functions, and no two files alike.
+"""ANYmal candidates for benchmarks: realistic functions, all files different.
 
 Candidate k is made of a subset of the pool that its own generator draws, with constants of its own, so that the first
 4 of 250 are the 4 of 4. Every one has reward, observation, torque or target, and terminal; every fourth also initial
@@ -24,19 +24,19 @@ from isaacgymenvs.utils.torch_jit_utils import get_euler_xyz, quat_axis, quat_ro
 
 
 def make_candidates(count: int) -> list[CandidateSource]:
-    """The first ``count`` candidates."""
+    """Return the first ``count`` candidates."""
     return [CandidateSource(f"bench_{k:04d}", f"bench_{k:04d}.py", _source(k)) for k in range(count)]
 
 
 def write_candidates(folder: Path, count: int) -> None:
-    """Write them as files."""
+    """Write the first ``count`` candidates as files."""
     folder.mkdir(parents=True, exist_ok=True)
     for candidate in make_candidates(count):
         (folder / candidate.file).write_text(candidate.source, encoding="utf-8")
 
 
 def _source(k: int) -> str:
-    rng = random.Random(f"candidate {k}")  # a text seeds alike on every machine
+    rng = random.Random(f"candidate {k}")  # seeding with a string is the same on every machine
     by_name = k % 5 == 4
     functions = [
         _function("compute_reward", _reward(rng), rng, by_name),
@@ -92,10 +92,10 @@ def _terminal(rng: random.Random) -> list[str]:
 
 
 def _function(name: str, body: Sequence[str], rng: random.Random, by_name: bool, parameters: Sequence[str] = ()) -> str:
-    """A function from its last lines: finds out what they use, and draws the numbers."""
+    """Return a function with the given last lines, the locals that they use, and random numbers."""
     used = set(_names(body))
     lines: list[str] = []
-    for local in reversed(pool.LOCALS):  # what a local uses comes before it
+    for local in reversed(pool.LOCALS):  # in reverse, because locals use earlier ones
         if local in used:
             lines.insert(0, f"{local} = {pool.LOCALS[local]}")
             used.update(_names([pool.LOCALS[local]]))

@@ -1,4 +1,4 @@
-"""What a candidate function costs: batched by the dispatcher, against a plain loop that calls each on its slice."""
+"""The cost of candidate functions: batched by the dispatcher, or called in a loop on slices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dispatch(args: Namespace) -> Iterator[Record]:
 
 
 def time_functions(session: Session) -> dict[str, Any]:
-    """Microseconds per call of one candidate's function of each kind, ``batched`` and in a ``loop``.
+    """Return the microseconds per call of a candidate's function by kind, ``batched`` and in a ``loop``.
 
     A step calls every kind, for all groups: initial state and goal too, as where all episodes begin anew (on CUDA
     every step does so, masked). A group's baseline fills in for what its candidate does not define.
@@ -57,7 +57,7 @@ def time_functions(session: Session) -> dict[str, Any]:
 
 
 def _loops(session: Session) -> dict[str, Callable[[], None]]:
-    """For each kind, what calls the functions one after another, eagerly, on views of the live state."""
+    """Return, for each kind, a call of all functions one after another, eagerly, on views of the live state."""
     env, task = session.env, session.env.task
     # single numbers stay on the CPU, where .item() is free; index tensors go to the device
     constants = {key: x if x.dim() == 0 else x.to(env.device) for key, x in task.constants.items()}
@@ -82,7 +82,7 @@ def _loops(session: Session) -> dict[str, Callable[[], None]]:
 
 
 def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> float:
-    """Time of a call, after one that warms up."""
+    """Return the seconds of a call, after a warm-up call."""
     call()
     rounds: list[float] = []
     for _ in range(ROUNDS):

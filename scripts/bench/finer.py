@@ -1,4 +1,4 @@
-"""What a policy is worth when the physics takes finer steps than it was trained with."""
+"""The fitness of a policy with finer physics steps than in its training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .session import make_config
 
 
 def finer(args: Namespace) -> Iterator[Record]:
-    """Play a baseline's exported policy with each number of physics steps in a control step: the same episodes."""
+    """Evaluate a baseline's exported policy in the same episodes for each number of physics steps per control step."""
     if not args.policy.is_file():
         sys.exit(f"--policy {args.policy}: there is no such file")
     for substeps in args.substeps:
@@ -47,13 +47,13 @@ def finer(args: Namespace) -> Iterator[Record]:
 
 
 def _repeats(cfg: Any) -> int:
-    """Control steps last IsaacGymEnvs' ``sim.dt`` so many times."""
+    """Return the length of a control step in units of IsaacGymEnvs' ``sim.dt``."""
     env = cfg.task.env
     return (env.get("control") or {}).get("controlFrequencyInv", env.get("controlFrequencyInv", 1))
 
 
 def _player(cfg: Any, env: GroupedVecTask, policy: Path) -> Callable[[Tensor], Tensor]:
-    """rl_games' own player with a policy's checkpoint: deterministic actions ``(n, k)`` of observations."""
+    """Return rl_games' player of a policy: a function from observations to deterministic actions ``(n, k)``."""
     params: Any = OmegaConf.to_container(cfg.train.params)
     spaces = {
         "observation_space": gym.spaces.Box(-np.inf, np.inf, (env.obs_dims[0],), np.float32),

@@ -1,4 +1,4 @@
-"""The learner alone: all candidates in one batch, against the same learner once for each candidate."""
+"""The learner alone: all candidates in one batch, or one learner per candidate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OBS_DIM, ACTION_DIM = 48, 12  # of IsaacGymEnvs' Anymal
 
 
 class Playback:
-    """An environment that costs nothing: the same random rollout again and again, whatever the actions."""
+    """An environment that replays the same random rollout, whatever the actions."""
 
     def __init__(self, groups: int, envs: int, steps: int, device: Any) -> None:
         self.layout = GroupLayout(groups, envs)
@@ -68,7 +68,7 @@ def learner(args: Namespace) -> Iterator[Record]:
 
 
 def _seconds(args: Namespace, cfg: Any, sizes: list[int], what: str) -> float:
-    """Median seconds of an iteration of trainers with so many candidates each, one after another."""
+    """Return the median seconds of an iteration of trainers with ``sizes`` candidates, one after another."""
     steps = cfg.train.params.config.horizon_length
     shared: Any = Playback(sizes[0], args.envs, steps, cfg.device)
     trainers = [make_trainer(cfg, shared) for _ in sizes]

@@ -65,7 +65,7 @@ def learning(args: Namespace) -> Iterator[Record]:
 
 
 def warm_up(session: Session) -> None:
-    """Run one iteration, which compiles and captures, and take it back."""
+    """Run one iteration, which compiles and captures, and undo it."""
     trainer, env, obs = session.trainer.state(), session.env.get_state(), session.obs.clone()
     session.iterate()
     session.trainer.load_state(trainer)
@@ -74,7 +74,7 @@ def warm_up(session: Session) -> None:
 
 
 def _end_failed(session: Session, evaluation: GroupedVecTask) -> None:
-    """Take policies that failed, in training or in evaluation, out of both."""
+    """Stop policies that failed in training or evaluation in both."""
     for one, other in ((session.env, evaluation), (evaluation, session.env)):
         one.dispatch.poll()
         for g, error in one.failures.items():
@@ -84,12 +84,12 @@ def _end_failed(session: Session, evaluation: GroupedVecTask) -> None:
 
 
 def _due(seconds: float, points: int) -> list[float]:
-    """When to evaluate: closer together at the beginning, where curves are steep."""
+    """Return the times of evaluations, which are denser at the beginning, where curves are steep."""
     return [seconds * ((k + 1) / points) ** 1.5 for k in range(points - 1)] + [seconds]
 
 
 def _by_seed(session: Session, name: str, values: Tensor) -> list[float | None]:
-    """A candidate's mean over episodes for each of its seeds; None for one that has failed."""
+    """Return a candidate's mean over episodes for each of its seeds; None for failed ones."""
     alive, means = session.env.alive, values.double().mean(dim=1).tolist()
     return [means[g] if alive[g] else None for g, group in enumerate(session.groups) if group.name == name]
 
@@ -118,7 +118,7 @@ def _export(args: Namespace, session: Session, episodes: Episodes) -> None:
 
 
 def _transfer(args: Namespace, session: Session, episodes: Episodes, about: Record) -> Iterator[Record]:
-    """Play the same policies from the same starts in the other simulator."""
+    """Evaluate the same policies from the same initial states in the other simulator."""
     cfg = session.cfg
     other = make_config(args, num_envs_per_candidate=args.episodes, seeds=args.seeds)
     other.sim = next(sim for sim in SIMULATORS if sim != cfg.sim)

@@ -1,4 +1,4 @@
-"""The pictures of docs/: speed and memory over the number of candidates, and how the baselines of a task learn."""
+"""The plots of docs/: speed and memory over the number of candidates, and learning curves of baselines."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def plot_memory(records: list[Record], path: Path) -> Path | None:
 
 
 def _rows(records: list[Record]) -> list[Record]:
-    """The latest scaling records, of each machine those with its most usual number of environments per candidate."""
+    """Return the latest scaling records of each machine, for its most common number of environments per candidate."""
     rows = latest(records, "scaling", "envs", "candidates")
     usual = {label: Counter(r["envs"] for r in _of(rows, label)).most_common(1)[0][0] for label in _labels(rows)}
     return [row for row in rows if row["envs"] == usual[row["label"]]]
@@ -94,7 +94,7 @@ def _labels(rows: Sequence[Record]) -> list[str]:
 
 
 def pictures(records: Sequence[Record]) -> dict[str, list[Points]]:
-    """For each task the curves of its picture: those from a GPU, where there are any."""
+    """Return the curves of each task's plot: those from a GPU if there are any."""
     by_task: dict[str, list[Points]] = {}
     for points in curves(records):
         by_task.setdefault(points[0]["task"], []).append(points)
@@ -137,14 +137,14 @@ def _plot(task: str, own: list[Points], path: Path) -> Path:
 
 
 def _limits(own: list[Points], target: float | None) -> tuple[float, float]:
-    """Of the fitness: all means, and room around them; an interval of few seeds may reach far beyond."""
+    """Return limits of the fitness axis that show all means; intervals of few seeds may be cut off."""
     means = [mean_fitness(p) for points in own for p in points if measured(p["fitness"])]
     top = max([*means, target or 0.0]) or 1.0
     return min([*means, 0.0]) - 0.05 * top, (1.1 + 0.09 * len(own)) * top  # the legend stands above
 
 
 def _looks(own: list[Points]) -> list[dict[str, Any]]:
-    """Colour, line and label of each curve: a colour for each name, lines for the trainings of one."""
+    """Return colour, line style and label of each curve: a colour for each name, a line style for each training."""
     others = sorted({name(points[0]) for points in own} - {HUMAN, UNSHAPED})
     colors = {HUMAN: TOOL, UNSHAPED: PROCESSES, **dict(zip(others, cycle(COLOURS[2:])))}
     lines = {key: cycle(("-", "--", ":")) for key in colors}
@@ -162,7 +162,7 @@ def _draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any
     x = [p[key] / scale for p in points]
     bounds = [mean_interval(measured(p["fitness"])) for p in points]
     axes.plot(x, [mean_fitness(p) for p in points], linewidth=2.2, **look)
-    if points[0]["seeds"] > 2:  # of two seeds the interval is wider than the picture
+    if points[0]["seeds"] > 2:  # with two seeds the interval is wider than the plot
         low, high = [b[1] for b in bounds], [b[2] for b in bounds]
         if points[0]["task"] in FRACTIONS:
             low, high = [max(x, 0.0) for x in low], [min(x, 1.0) for x in high]

@@ -1,4 +1,4 @@
-"""What shaping of a walking robot is made of: reward terms, observations, actions, starts, goals and endings.
+"""A pool of shaping for walking robots: reward terms, observations, actions, initial states, goals and terminal rules.
 
 Terms as in IsaacGymEnvs, legged_gym and what people and language models write after them. Expressions read keys of the
 state and the names in LOCALS; ``@low~high@`` is a number that every candidate draws for itself.

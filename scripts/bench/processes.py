@@ -1,4 +1,4 @@
-"""What a candidate per process makes: several processes at once, each training one candidate with this same tool."""
+"""The speed of one process per candidate: several processes at once, each training one candidate with this tool."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .candidates import make_candidates
 from .records import Record
 from .session import Session
 
-START_SECONDS = 300  # to load and compile; a process that takes longer fails the measurement
+START_SECONDS = 300  # limit for loading and compiling
 
 
 def processes(args: Namespace) -> Iterator[Record]:
-    """Measure each number of processes; prints no row for one in which a process failed."""
+    """Measure each number of processes; measurements with a failed process have no record."""
     for count in args.processes:
         yield _measure(args, count)
 
 
 def _measure(args: Namespace, count: int) -> Record:
-    """All warm up, wait for each other, and train for the same seconds: their env-steps/s, summed."""
+    """Warm up all processes, train for the same seconds at once, and sum their env-steps/s."""
     context = multiprocessing.get_context("spawn")  # forks cannot use CUDA
     barrier, messages = context.Barrier(count), context.Queue()
     workers = [context.Process(target=_train, args=(args, k, barrier, messages)) for k in range(count)]
@@ -56,7 +56,7 @@ def _measure(args: Namespace, count: int) -> Record:
 
 
 def _train(args: Namespace, index: int, barrier: Any, messages: Any) -> None:
-    """One process: the ``index``-th candidate alone."""
+    """Train the ``index``-th candidate alone, in this process."""
     session = Session.build(args, [make_candidates(index + 1)[index]], args.envs)
     for _ in range(args.warmup):
         session.iterate()

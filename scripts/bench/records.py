@@ -1,4 +1,4 @@
-"""Results as JSON lines: one measurement each, with machine, date and command line, appended as it is made."""
+"""Records of measurements as JSON lines, with machine, date and command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Record = Dict[str, Any]
 
 
 def describe(device: str) -> Record:
-    """What every record says of how it came to be: ``label`` for plots, ``machine``, ``date`` and ``command``."""
+    """Return the provenance of a record: ``label`` for plots, ``machine``, ``date`` and ``command``."""
     if device == "cpu":
         label = f"{os.cpu_count()} CPU cores"
         parts = [
@@ -41,7 +41,7 @@ def describe(device: str) -> Record:
 
 
 def command_line() -> str:
-    """What was typed, without where the records go."""
+    """Return the command line without ``--out``."""
     words = sys.argv[1:]
     kept = [word for i, word in enumerate(words) if word != "--out" and words[i - 1 : i] != ["--out"]]
     return f"python scripts/benchmark.py {' '.join(kept)}"
@@ -56,14 +56,14 @@ def append(path: Path | None, record: Record) -> None:
 
 
 def read(path: Path) -> list[Record]:
-    """All records of a file, in the order of their measurement; none if there is no file."""
+    """Return all records of a file in order; empty if there is no file."""
     if not path.is_file():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def latest(records: list[Record], kind: str, *keys: str) -> list[Record]:
-    """Of each machine and combination of ``keys`` the last record of a kind, sorted by them."""
+    """Return the last record of a kind for each machine and combination of ``keys``, sorted by them."""
     found: dict[Any, Record] = {}
     for record in records:
         if record["kind"] == kind:

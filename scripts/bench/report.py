@@ -1,4 +1,4 @@
-"""From records to docs/benchmarks.md and its pictures."""
+"""Write the tables and plots of docs/ from records."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .plots import file_name, pictures, plot_learning, plot_memory, plot_scaling
 from .records import Record, read
 from .tables import select, table
 
-CORES = re.compile(r", \d+ CPU cores")  # what a policy learns on a GPU does not depend on them
+CORES = re.compile(r", \d+ CPU cores")  # on a GPU, learning does not depend on them
 BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
-    """Write every ``<!-- KIND DEVICE --> ... <!-- end -->`` block of the pages anew, and the pictures.
+    """Write every ``<!-- KIND DEVICE --> ... <!-- end -->`` block of the pages, and the plots.
 
     Returns what was written. A block without records stays empty.
     """
@@ -36,7 +36,7 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
 
 
 def _block(measured: list[Record], kind: str, device: str) -> str:
-    """A table for each machine and day, under the commands that measured it; of ``curves``, the pictures.
+    """Return a table for each machine and day with its commands; for ``curves``, the plots.
 
     ``gap`` is a part of ``learning`` for the README, without the commands.
     """

@@ -1,4 +1,4 @@
-"""Training from end to end against the bare physics of the same environments, in one run; and bare physics alone."""
+"""The speed of training and of bare physics in the same environments, and of bare physics alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def physics(args: Namespace) -> Iterator[Record]:
 
 
 def scaling(args: Namespace) -> Iterator[Record]:
-    """Measure training for each number of candidates, each in a process of its own, so that memory is its own."""
+    """Measure training for each number of candidates in a separate process, so that memory is measured separately."""
     if len(args.candidates) == 1:
         yield from _one(args, args.candidates[0])
         return

@@ -1,4 +1,4 @@
-"""One training run to measure: the tool's own parts, put together as evaluate.py does, without evaluations."""
+"""A training run for measurements, made as in evaluate.py, without evaluations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_config(args: Namespace, **values: Any) -> Any:
 
 
 def now(device: Any) -> float:
-    """Seconds, once the device has done everything that it was asked to do."""
+    """Return the time in seconds after the device has finished all work."""
     if torch.device(device).type != "cpu":
         torch.cuda.synchronize()
     return time.perf_counter()
@@ -58,12 +58,12 @@ class Session:
 
     @classmethod
     def build(cls, args: Namespace, candidates: list[CandidateSource], envs: int, seeds: int = 1) -> Session:
-        """Load, check and set up; ends the program if a candidate fails."""
+        """Load, check and set up; exit if a candidate fails."""
         cfg = make_config(args, num_envs_per_candidate=envs, learning_iterations=100_000, seeds=seeds)
         groups, failed = prepare(cfg, candidates)
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
-        release(cfg.device)  # as evaluate.py: what checking took
+        release(cfg.device)  # as evaluate.py: memory of the checks
         layout = GroupLayout(len(groups), envs)
         shapings, own_seeds = [group.shaping for group in groups], [group.seed for group in groups]
         env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, own_seeds)
@@ -74,20 +74,20 @@ class Session:
         return self.env.num_envs * self.cfg.train.params.config.horizon_length
 
     def iterate(self) -> float:
-        """Run one iteration, rollout and update; returns its seconds."""
+        """Run one iteration, rollout and update; return its seconds."""
         began = now(self.cfg.device)
         self.obs, _ = train_iteration(self.trainer, self.env, self.obs)
         return now(self.cfg.device) - began
 
     def check(self) -> None:
-        """End the program if a candidate has failed: what was measured is not what it says."""
+        """Exit if a candidate has failed, because the measurement would be wrong."""
         self.env.dispatch.poll()
         if not all(self.env.alive):
             sys.exit("\n".join(f"{self.groups[g].name} failed: {error}" for g, error in self.env.failures.items()))
 
 
 def physics_rate(task: Task, commands: Sequence[Tensor], begin: Callable[[], object], steps: int) -> float:
-    """Env-steps/s of the simulation alone: the median over rounds of ``steps`` control steps.
+    """Return the env-steps/s of the simulation alone: the median over rounds of ``steps`` control steps.
 
     Args:
         commands: ``(num_envs, num_dofs)`` each, given in turn.
@@ -108,7 +108,7 @@ def physics_rate(task: Task, commands: Sequence[Tensor], begin: Callable[[], obj
 
 
 def anymal_physics_rate(task: Task, steps: int) -> float:
-    """Env-steps/s of ANYmal alone: random position targets from the default stance."""
+    """Return the env-steps/s of ANYmal alone, with random position targets from the default stance."""
     task.set_drive_mode(torch.zeros(task.num_envs, dtype=torch.bool, device=task.device))
     noise = torch.randn(8, task.num_envs, task.num_dofs, device=task.device)
     every = torch.ones(task.num_envs, dtype=torch.bool, device=task.device)
@@ -117,7 +117,7 @@ def anymal_physics_rate(task: Task, steps: int) -> float:
 
 
 def memory_gib(device: Any) -> float:
-    """GiB: on CUDA all that is taken of the GPU, by whomever, else this process's peak."""
+    """Return GiB: on CUDA the used memory of the GPU, of all processes; otherwise this process's peak."""
     if torch.device(device).type != "cpu":
         free, total = torch.cuda.mem_get_info(device)
         return (total - free) / 2**30
@@ -126,5 +126,5 @@ def memory_gib(device: Any) -> float:
 
 
 def process_age() -> float:
-    """Seconds since this process began, the interpreter's start and all imports included."""
+    """Return the seconds since this process began, including the interpreter's start and imports."""
     return time.time() - psutil.Process().create_time()

@@ -20,17 +20,17 @@ from .session import make_config, memory_gib, process_age
 
 
 def startup(args: Namespace) -> Iterator[Record]:
-    """Time this program from its start until the first iteration of a run is done, and stop it there."""
+    """Time this program from its start to the end of the first iteration of a run."""
     yield _record(args, iterations=1000, to_the_end=False)
 
 
 def run(args: Namespace) -> Iterator[Record]:
-    """Time a whole run, evaluations included."""
+    """Time a whole run including evaluations."""
     yield _record(args, args.iterations, to_the_end=True)
 
 
 class _Watch(Reporter):
-    """Notes when what was done, in seconds since the program's start, and the most memory that was taken then."""
+    """Records the times of events, in seconds since the program's start, and peak memory."""
 
     def __init__(self, device: str, iterations: int, stop: StopRequest | None) -> None:
         self.seen: dict[str, float] = {"memory_gib": 0.0}

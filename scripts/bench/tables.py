@@ -70,7 +70,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
 
 
 def table(kind: str, rows: Sequence[Record]) -> list[str]:
-    """Markdown lines, a row per record; those of ``dispatch`` give two."""
+    """Return Markdown lines, a row per record; two for ``dispatch``."""
     columns = COLUMNS.get(kind) or task_tables.COLUMNS[kind]
     lines = [" | ".join(name for name, _ in columns), "|".join("---" for _ in columns)]
     for record in rows:
@@ -80,7 +80,7 @@ def table(kind: str, rows: Sequence[Record]) -> list[str]:
 
 
 def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> list[Record]:
-    """The latest record of every measurement of a kind; processes compared to the scaling that is ``known``."""
+    """Return the latest record of every measurement of a kind; ``known`` scaling is compared with processes."""
     if kind in task_tables.ROWS:
         return task_tables.ROWS[kind](records)
     rows = latest(records, kind, *IDENTITY[kind])
@@ -91,7 +91,7 @@ def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> li
 
 
 def _tool(row: Record, tools: list[Record]) -> dict[str, Any]:
-    """This tool's training with 250 candidates, or the most that were measured up to there."""
+    """Return this tool's record with 250 candidates, or with the largest measured number below."""
     same = [t for t in tools if t["label"] == row["label"] and t["envs"] == row["envs"] and t["candidates"] <= 250]
     if not same:
         return {}

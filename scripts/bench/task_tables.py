@@ -1,4 +1,4 @@
-"""What records of tasks come to: how baselines learn, the gap between them, and how far simulators agree."""
+"""Tables of the tasks' records: learning of the baselines, their difference, and agreement of the simulators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Column = Tuple[str, Callable[[Record], str]]
 
 
 def curves(records: Sequence[Record]) -> list[Points]:
-    """The curve of every candidate, from the latest training of each kind."""
+    """Return the curve of every candidate from the latest training of each kind."""
     found: dict[tuple[str, str], dict[str, dict[str, Points]]] = {}
     for record in records:
         if record["kind"] == "learning":
@@ -47,7 +47,7 @@ def curves(records: Sequence[Record]) -> list[Points]:
 
 
 def name(record: Record) -> str:
-    """The candidate's, and what of the settings was changed for it."""
+    """Return the candidate's name and changed settings."""
     changed = (override.partition("=") for override in record.get("overrides", []))
     return ", ".join([record["candidate"], *(f"{key.split('.')[-1]}={value}" for key, _, value in changed)])
 
@@ -62,7 +62,7 @@ def measured(fitness: Sequence[float | None]) -> list[float]:
 
 
 def interval(fitness: Sequence[float | None]) -> str:
-    """Mean and 95 % interval over seeds."""
+    """Return mean and 95 % interval over seeds."""
     known = measured(fitness)
     mean, low, _ = mean_interval(known)
     text = "failed" if not known else f"{mean:.2f}" if len(known) == 1 else f"{mean:.2f} ± {mean - low:.2f}"
@@ -75,7 +75,7 @@ def mean_fitness(record: Record) -> float:
 
 
 def learning_rows(records: Sequence[Record]) -> list[Record]:
-    """A row for each curve: its end, and when it was first at its task's target."""
+    """Return a row for each curve: its end, and when it first reached its task's target."""
     rows = []
     for points in curves(records):
         target = TARGETS.get(points[0]["task"], (float("inf"), None))[0]
@@ -86,7 +86,7 @@ def learning_rows(records: Sequence[Record]) -> list[Record]:
 
 
 def gap_rows(records: Sequence[Record]) -> list[Record]:
-    """A row for each task: human against unshaped, of the trainings with most seeds, both in one if there is one.
+    """Return a row for each task: human and unshaped, of the trainings with most seeds, in one training if possible.
 
     They are compared after as many env-steps, those of the shorter training. Changed settings are left out.
     """
@@ -125,7 +125,7 @@ def physics_rows(records: Sequence[Record]) -> list[Record]:
 
 
 def finer_rows(records: Sequence[Record]) -> list[Record]:
-    """A row for each policy, with the record of every number of physics steps in ``by_substeps``."""
+    """Return a row for each policy, with the record of every number of physics steps in ``by_substeps``."""
     rows = []
     found = latest(list(records), "finer", "task", "candidate", "substeps")
     for task, candidate in sorted({(r["task"], r["candidate"]) for r in found}, key=lambda x: (_order(x[0]), x[1])):

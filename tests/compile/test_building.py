@@ -1,4 +1,4 @@
-"""Compilers that take too long, too much memory, or crash stop no one but the program that they are given."""
+"""Compilers that take too long or too much memory, or crash, affect only their program."""
 
 from __future__ import annotations
 

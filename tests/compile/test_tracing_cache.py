@@ -1,4 +1,4 @@
-"""Programs that were traced in an earlier process."""
+"""The cache of programs traced in an earlier process."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Programs run operation by operation, against torch and against their kernels, to the edges of what numbers hold."""
+"""Interpreted programs, compared with torch and with their kernels, up to the limits of number types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator that a program can hold, as candidates write it, against torch on states that were not recorded."""
+"""Every operator of programs, as candidates write it, compared with torch on states that were not recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs draw the random numbers that the functions draw; those that differ in constants alone share their code."""
+"""Programs draw the same random numbers as functions; those that differ only in constants share their code."""
 
 from __future__ import annotations
 

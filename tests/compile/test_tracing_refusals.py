@@ -1,4 +1,4 @@
-"""What no program can hold names its line and why; ordinary code is not refused."""
+"""Code that cannot be traced is refused with line and reason; ordinary code is not refused."""
 
 from __future__ import annotations
 

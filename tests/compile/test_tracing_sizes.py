@@ -1,4 +1,4 @@
-"""Programs hold for any number of environments, whatever the size of the sample."""
+"""Programs are valid for any number of environments, whatever the size of the sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cores to work on are those that this process may use, not those of the machine."""
+"""The number of cores is that available to this process."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What is done again later is muted now, in its own thread alone."""
+"""Muted messages, in one thread only."""
 
 import logging
 import threading

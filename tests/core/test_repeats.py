@@ -1,4 +1,4 @@
-"""Warnings that repeat are one line each; what is no warning comes after those before it."""
+"""Repeated warnings are on one line; the order of messages is kept."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""The file of a run's folder in which everything is that the run said."""
+"""The log file of a run."""
 
 import logging
 import threading

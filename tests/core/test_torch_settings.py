@@ -1,4 +1,4 @@
-"""What a block changes of torch is as it was after it, also where blocks of several threads overlap."""
+"""Settings of torch are restored after a block, also if blocks of several threads overlap."""
 
 import threading
 

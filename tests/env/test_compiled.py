@@ -1,4 +1,4 @@
-"""When the numbers of a kernel are too far from those of the function that it stands for."""
+"""The comparison of kernels with their functions."""
 
 from __future__ import annotations
 

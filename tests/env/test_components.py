@@ -1,4 +1,4 @@
-"""Means, least and greatest values of rewards and their components, against lists of all that the functions gave."""
+"""Means, minima and maxima of rewards and their components, compared with lists of all values."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The cost of one call: of the right function, its fastest, and nothing that trains notices."""
+"""The cost of one call: of the right function, the fastest call, without effects on training."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The graphs of a CUDA device give what eager calls give; these tests need one."""
+"""CUDA graphs give the same results as eager calls; requires CUDA."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Groups whose functions run as kernels give what groups give whose functions are called."""
+"""Groups with compiled functions give the same results as groups with called functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions and bodies as people write them in candidates; names are those of ``tracing_fakes.make_state``."""
+"""Expressions and function bodies as in candidates; names are those of ``tracing_fakes.make_state``."""
 
 from __future__ import annotations
 

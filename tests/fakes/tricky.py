@@ -1,4 +1,4 @@
-"""Functions that are legal and tricky: sizes as numbers, random calls, what is not used, odd values.
+"""Valid but difficult functions: sizes as numbers, random calls, unused values, unusual values.
 
 A body for each; ``x`` is dof_pos ``(n, 3)``, ``v`` dof_vel, ``s`` the state, ``n`` how many environments there are.
 """

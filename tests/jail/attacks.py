@@ -1,8 +1,8 @@
-"""Files that try to get out of the jail, or to take something with them that is not theirs.
+"""Files that try to escape from the jail or to leak data.
 
-In the code, CANARY stands for a folder with a file ``secret`` in it, PORT for a TCP port of this machine that listens,
-UNIX for a socket that listens, and PARENT for the process that asks. Whatever an attack learns it raises, because the
-reason of a failure is what comes out of the jail.
+In the code, CANARY stands for a folder with a file ``secret``, PORT for a listening TCP port of this machine, UNIX for
+a listening socket, and PARENT for the id of the client's process. Attacks raise what they learn, because messages leave
+the jail.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Attack(NamedTuple):
     """One file.
 
     Attributes:
-        told: what the reason says when its syntax is checked first.
-        bare: what the reason says when it runs at once; empty: whatever it does is without effect.
+        told: pattern of the reason with ``scan``.
+        bare: pattern of the reason without ``scan``; empty if the attack may succeed inside the process.
     """
 
     kind: str
@@ -44,7 +44,7 @@ REFUSED = "Operation not permitted|Permission denied|PermissionError"
 
 MAY_NOT = "untrusted code may not|there is no|is not defined"
 attack(
-    "imports in disguise",
+    "disguised imports",
     MAY_NOT,
     import_os="import os\nraise RuntimeError(str(os.listdir('CANARY')))",
     import_as_torch="import os as torch\ntorch.system('touch CANARY/was_here')",
@@ -74,7 +74,7 @@ attack(
     spec="import importlib.util as u\nu.spec_from_file_location('secret', 'CANARY/secret').loader.exec_module(None)",
 )
 attack(
-    "walks over attributes",
+    "attribute chains",
     f"{MAY_NOT}|built-in method|'__name__': 'torch'|'NoneType' object|out of range",
     subclasses="x = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen']",
     globals_of_a_method="torch.Tensor.norm.__globals__['__builtins__']['open']('CANARY/was_here', 'w')",
@@ -144,7 +144,7 @@ attack(
     dunder_getattr="def __getattr__(name):\n    return 3",
 )
 attack(
-    "code that runs when something is defined",
+    "code that runs at definition",
     MAY_NOT,
     decorator="import os\n@os.system\ndef touch():\n    pass",
     decorator_of_torch="@torch.load\ndef secret():\n    pass",
@@ -169,7 +169,7 @@ attack(
     at_exit="import atexit\natexit.register(lambda: open('CANARY/was_here', 'w'))",
 )
 attack(
-    "torch's doors",
+    "functions of torch",
     MAY_NOT + "|vmap",
     load="torch.load('CANARY/secret')",
     save="torch.save(torch.zeros(3), 'CANARY/was_here')",
@@ -269,7 +269,7 @@ attack(
     import resource
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (100, 100))
-    except ValueError:  # what Python makes of the kernel's refusal
+    except ValueError:  # what Python makes of the kernel's find_violation
         raise OSError("PermissionError")
     """,
     new_session="import os\nos.setsid()",
@@ -292,7 +292,7 @@ attack(
 
 
 def library(call: str) -> str:
-    """A call of the C library, and its result: -1 where the kernel refuses."""
+    """Return code that calls the C library and raises the result, which is -1 if the kernel refuses."""
     return f"import ctypes\nraise OSError('result ' + str(ctypes.CDLL(None).{call}))"
 
 
@@ -351,7 +351,7 @@ attack(
     wild_writes="import ctypes\nfor k in range(1 << 20):\n    ctypes.memset(id(None) + 4096 * k, 0, 4096)",
 )
 attack(
-    "what is not theirs to know",
+    "leaks",
     MAY_NOT,
     environment="import os\nraise RuntimeError(str(dict(os.environ)))",
     keys="import os\nraise RuntimeError(str({k: v for k, v in os.environ.items() if 'KEY' in k}))",
@@ -367,7 +367,7 @@ attack(
     modules="import sys\nraise RuntimeError(str([m for m in sys.modules if 'candidate' in m]))",
 )
 attack(
-    "writing where the answer goes",
+    "forged answers",
     MAY_NOT,
     printed="print('\\x00\\x00\\x00\\x10{\"candidate\": {}}')\nimport os",
     standard_output="import os\nos.write(1, b'\\x00\\x00\\x00\\x10{\"candidate\": {}}')",
@@ -394,13 +394,13 @@ attack(
     closed="import os\nos.closerange(0, 99)",
     patched_json="import json\njson.dumps = lambda *a, **k: '{}'",
     patched_wire="import sys\nsys.modules['envcoder_bench.jail.wire'].pack = lambda x: b'\\xff\\xff\\xff\\xff'",
-    patched_check="import sys\nsys.modules['envcoder_bench.jail.work'].check = lambda s, *a: s",
-    patched_scan="import sys\nsys.modules['envcoder_bench.jail.syntax'].refusal = lambda *a: None",
-    patched_interpreter="import sys\nsys.modules['envcoder_bench.jail.work'].Interpreter = lambda p: lambda *a: {}",
+    patched_check="import sys\nsys.modules['envcoder_bench.jail.examiner'].check = lambda s, *a: s",
+    patched_scan="import sys\nsys.modules['envcoder_bench.jail.syntax'].find_violation = lambda *a: None",
+    patched_interpreter="import sys\nsys.modules['envcoder_bench.jail.examiner'].Interpreter = lambda p: lambda *a: {}",
     patched_torch="torch.sin = torch.cos\ntorch.Tensor.__add__ = lambda x, y: x",
 )
 attack(
-    "more than their share",
+    "exhaustion",
     "processor time|longer than|memory|Memory|crashed|recursion|nested|more than|large|parsed",
     "processor time|longer than|memory|Memory|crashed|recursion|nested|more than|parsed",
     loop_at_load="while True:\n    pass",
@@ -428,7 +428,7 @@ attack(
     many_comparisons="x = " + "<".join(["1"] * 30_000),
 )  # fmt: skip
 attack(
-    "graphs without end",
+    "large graphs",
     "more than|longer than|processor time|memory|joins|limit",
     "more than|longer than|processor time|memory|limit",
     good=False,
@@ -464,7 +464,7 @@ attack(
     """,
 )
 attack(
-    "what they return",
+    "results",
     "returned|names a component|traceable|raised|may not",
     "",
     good=False,
@@ -561,7 +561,7 @@ attack(
     """,
 )
 
-# answers that no honest process gives, written by code that found the pipe
+# forged answers, written by code that found the pipe
 FORGERY = """
 import os, json, struct
 text = {text}

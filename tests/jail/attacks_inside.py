@@ -1,7 +1,7 @@
-"""Files that tamper with the process that reads them: memory, classes, modules, frames, names, texts.
+"""Files that change the process that examines them: memory, classes, modules, frames, names, texts.
 
-Importing this module adds them to ``attacks.ATTACKS``. Without the check of the syntax they do what they like in there;
-with it they are refused, so that a program is what its text says.
+Importing this module adds them to ``attacks.ATTACKS``. Without ``scan`` they may succeed inside the process; with it
+they are refused, so that a program is what its text says.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ attack(
     "type(raw)(4, 'w').write(b'forged')\nopen",
     descriptor_by_redirect="import contextlib\nr = contextlib.redirect_stdout(None)\nwith r:\n"
     "    r._old_targets[0].buffer.raw",
-    collector="import gc\n[x for x in gc.get_objects() if hasattr(x, 'judge')]",
+    collector="import gc\n[x for x in gc.get_objects() if hasattr(x, 'examine')]",
     frames="import inspect\ninspect.currentframe()",
     frames_of_a_traceback="""
     class C:
@@ -192,7 +192,7 @@ attack(
     logs="import logging\nlogging.basicConfig(level=0)\nwhile True:\n    logging.warning('x' * 1_000_000)",
 )
 attack(
-    "ends that are none",
+    "false exits",
     f"{MAY_NOT}|ended the process|raised|must return",
     "ended the process|raised|must return",
     good=False,
@@ -210,7 +210,7 @@ attack(
     "    finally:\n        raise KeyboardInterrupt",
 )
 attack(
-    "texts that read otherwise",
+    "misleading texts",
     "encoding|character|UTF-8|MiB",
     "encoding|character|UTF-8|MiB",
     rot13="# coding: rot13\n",
@@ -229,7 +229,7 @@ attack(
     next_line="# one comment\x85import os\n",
 )
 
-# what looks like an attack and is none: these pass
+# harmless files that look like attacks
 HARMLESS: dict[str, str] = {
     name: dedent(code).strip("\n") + "\n" + GOOD
     for name, code in dict(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.jail.confine import Limits
-from envcoder_bench.jail.results import JailResult, judge
+from envcoder_bench.jail.results import JailResult, examine
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare import baseline_sources, build_task
 from envcoder_bench.tasks.base import Task
@@ -23,7 +23,7 @@ def make_task(name: str = "Anymal") -> Task:
 
 
 def state_of(task: Task) -> dict[str, Tensor]:
-    """The task's state, which its simulator may overwrite, as functions see it."""
+    """Return a copy of the task's state, as functions see it."""
     state = {key: x.clone() for key, x in task.state.items()}
     return {**state, "progress_buf": torch.ones(NUM_ENVS, dtype=torch.int64)}
 
@@ -35,8 +35,8 @@ def baseline_of(task: Task) -> str:
 def judged(
     sources: Mapping[str, str], limits: Limits | None = None, scan: bool = True, task: str = "Anymal", **given: Any
 ) -> dict[str, JailResult]:
-    """What the jail makes of files, by their names."""
+    """Examine files in the jail; return candidates or errors by name."""
     own = make_task(task)
     named = [(name, f"{name}.py", source) for name, source in sources.items()]
     width = own.default_action_dim or own.num_dofs
-    return judge(named, own, state_of(own), baseline_of(own), width, limits=limits, scan=scan, **given)
+    return examine(named, own, state_of(own), baseline_of(own), width, limits=limits, scan=scan, **given)

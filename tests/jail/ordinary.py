@@ -1,4 +1,4 @@
-"""Files as people and language models write them, each for a task: the jail lets them pass."""
+"""Files as people and language models write them, each for a task; they pass the jail."""
 
 from __future__ import annotations
 

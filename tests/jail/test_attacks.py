@@ -1,4 +1,4 @@
-"""Over 380 ways out of the jail: none leads anywhere, with the check of the syntax and without it."""
+"""Over 380 attacks on the jail fail, with and without the check of syntax trees."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY_NAME = {f"{one.kind}: {one.name}": one for one in ATTACKS}
 
 
 class World:
-    """What attacks aim at: a folder for each, sockets that listen, and this process with a key in its environment."""
+    """The targets of attacks: a folder for each, listening sockets, and this process with a key in its environment."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -88,7 +88,7 @@ def forged(text):
     return FORGERY.replace("{text}", repr(text.encode()))
 
 
-# what is put into the pipe in place of an answer; a text of more than 100,000 characters would not be read
+# bytes that are written to the pipe in place of an answer; files of more than 100,000 characters are not examined
 FORGED = {name: forged(text) for name, text in FORGERIES.items() if len(forged(text)) < 100_000}
 FORGED["seven megabytes"] = FORGERY.replace("{text}", 'b"x" * (7 << 20)')
 LIAR = forged(FORGERIES["beyond_the_state"].replace("100000", "3"))
@@ -105,7 +105,7 @@ def bare(tmp_path_factory):
 
 
 def text_of(verdict, file):
-    """The reason, as a user reads it."""
+    """Return the reason as a user reads it."""
     text = str(verdict)
     assert text.startswith(f"{file}:") and text.isprintable() and len(text) < 900
     assert KEY not in text and "a secret" not in text
@@ -113,7 +113,7 @@ def text_of(verdict, file):
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_with_the_syntax_checked_each_ends_with_a_clear_reason(checked, name):
+def test_attack_with_scan_is_refused_with_a_reason(checked, name):
     verdict = checked.verdicts[name]
     assert checked.untouched(name)
     assert isinstance(verdict, CandidateError), "it passed"
@@ -121,7 +121,7 @@ def test_with_the_syntax_checked_each_ends_with_a_clear_reason(checked, name):
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_without_it_the_process_holds(bare, name):
+def test_attack_without_scan_is_contained(bare, name):
     verdict = bare.verdicts[name]
     assert bare.untouched(name)
     if isinstance(verdict, CandidateError):
@@ -132,7 +132,7 @@ def test_without_it_the_process_holds(bare, name):
 
 
 def assert_harmless(candidate):
-    """Programs of numbers of the task's own shapes, and nothing of the file."""
+    """Check that a candidate consists of programs whose results have the task's shapes."""
     assert isinstance(candidate, Candidate)
     task = make_task()
     state = state_of(task)
@@ -145,28 +145,28 @@ def assert_harmless(candidate):
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_only_looks_like_an_attack_passes(checked, name):
+def test_harmless_lookalike_passes(checked, name):
     verdict = checked.verdicts[name]
     assert isinstance(verdict, Candidate), str(verdict)
     assert_harmless(verdict)
 
 
 @pytest.mark.parametrize("name, told", [("keys", "{}"), ("keys_of_the_c_library", "None")])
-def test_there_are_no_keys(bare, name, told):
-    verdict = bare.verdicts[f"what is not theirs to know: {name}"]
+def test_environment_has_no_keys(bare, name, told):
+    verdict = bare.verdicts[f"leaks: {name}"]
     assert verdict.message == f"raised RuntimeError: {told} while the file was loaded"
 
 
 @pytest.mark.parametrize("mode", ["checked", "bare"])
-def test_nobody_was_called(request, mode):
+def test_nobody_was_contacted(request, mode):
     world = request.getfixturevalue(mode)
     assert set(world.verdicts) == {*BY_NAME, *(HARMLESS if mode == "checked" else (*FORGED, "liar"))}
     assert world.heard() == []
 
 
-def test_what_must_fail_bare_does_not_pass_bare(bare):
-    """Where an attack's success would be an answer like any other, it has to have failed."""
-    must = ("files", "other processes", "the network", "graphs without end")
+def test_attacks_that_must_fail_without_scan(bare):
+    """Attacks whose success would not show in the answer must have failed."""
+    must = ("files", "other processes", "the network", "large graphs")
     passed = [
         name for name, one in BY_NAME.items() if one.kind in must and not isinstance(bare.verdicts[name], Exception)
     ]
@@ -174,8 +174,8 @@ def test_what_must_fail_bare_does_not_pass_bare(bare):
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_the_kernel_says_no_to_the_c_library(bare, name):
-    # 127 << 8 is what system() makes of a shell that it cannot start
+def test_kernel_refuses_calls_of_the_c_library(bare, name):
+    # system() returns 127 << 8 if it cannot start a shell
     assert re.search(r"result (-1|32512) ", str(bare.verdicts[f"machine code and system calls: {name}"]))
 
 
@@ -186,8 +186,8 @@ def test_forged_answers_are_refused(bare, name):
     assert re.search(r"refused|limit|more than|names a component", text_of(verdict, f"{name}.py")), verdict
 
 
-def test_a_forged_candidate_is_what_it_says(bare):
-    """A process that lies about its file gives another program, and nothing worse."""
+def test_forged_candidate_is_a_valid_program(bare):
+    """A process that lies about its file can only return another valid program."""
     verdict = bare.verdicts["liar"]
     assert_harmless(verdict)
     state = state_of(make_task())
@@ -195,8 +195,8 @@ def test_a_forged_candidate_is_what_it_says(bare):
     assert torch.equal(reward, state["dof_pos"][:, 3])
 
 
-def test_answers_are_not_kept_until_the_last():
-    """Fifteen of 5 MB are dealt with one by one, as they come."""
+def test_answers_are_processed_as_they_arrive():
+    """The memory for fifteen answers of 5 MB stays below 50 MB."""
     told = '{"error": {"message": "%s", "line": 1, "function": ""}}'
     large = FORGERY.replace("{text}", f"{told % 'NAME'!r}.encode().replace(b'NAME', b'x' * 5_000_000)")
     make_task()
@@ -211,7 +211,7 @@ def test_answers_are_not_kept_until_the_last():
     assert peak < 50_000_000
 
 
-def test_what_is_in_force_is_said():
+def test_confinement_is_described():
     lines = confinement()
     assert any("seccomp" in line and "sockets" in line for line in lines)
     assert any("processor time" in line for line in lines)

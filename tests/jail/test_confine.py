@@ -1,4 +1,4 @@
-"""Each wall stands by itself: what one lets through by mistake, another still stops."""
+"""Each restriction works without the others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ tell()
 
 
 def tried(body):
-    """What a process finds out that runs ``body``."""
+    """Run ``body`` in a process and return its findings."""
     code = TRY.format(root=str(ROOT), body=body)
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
@@ -67,8 +67,8 @@ found["memory"] = result(lambda: len(bytearray(50 << 20)))
     assert found == {**dict.fromkeys(("open", "exec", "fork", "kill", "stat"), "EPERM"), "memory": str(50 << 20)}
 
 
-def test_seccomp_looks_at_arguments():
-    """What passes is what this process does to itself; the rest of the same calls fails."""
+def test_seccomp_checks_arguments():
+    """Only arguments that concern this process itself are allowed."""
     found = tried(
         """
 import ctypes, time
@@ -83,7 +83,7 @@ confine.seccomp()
 
 def call(name, *arguments):
     number = confine.WITH_ARGUMENT[name][0][place]
-    return lambda: confine.checked(libc.syscall(ctypes.c_long(number), *arguments), "")
+    return lambda: confine.check_result(libc.syscall(ctypes.c_long(number), *arguments), "")
 
 for advice in (*range(26), 100, 101, 4 + (1 << 31)):
     found[f"madvise {advice}"] = result(call("madvise", ctypes.c_void_p(page), ctypes.c_size_t(4096), advice))
@@ -139,12 +139,12 @@ found["exec"] = result(lambda: os.execv("/bin/true", ["true"]))
     assert not os.path.exists("/tmp/envcoder_bench_was_here")
 
 
-def test_confining_takes_files_away_before_system_calls():
+def test_confine_denies_files_and_system_calls():
     found = tried(
         """
 answer = os.dup(1)
 confine.seccomp = lambda: None
-confine.limit = lambda *given: found.update(limits=given)
+confine.limit_resources = lambda *given: found.update(limits=given)
 confine.confine(confine.Limits(memory=1 << 20, cpu=3), (answer,))
 found["open"] = result(lambda: os.open("/", os.O_RDONLY))
 os.dup2(answer, 1)
@@ -157,7 +157,7 @@ os.dup2(answer, 1)
 def test_limits_alone():
     found = tried(
         """
-confine.limit(confine._memory() + (64 << 20), 7)
+confine.limit_resources(confine._address_space() + (64 << 20), 7)
 found["open"] = result(lambda: os.open("/", os.O_RDONLY))
 found["memory"] = result(lambda: len(bytearray(70 << 20)))
 found["some"] = result(lambda: len(bytearray(30 << 20)))
@@ -217,14 +217,14 @@ def test_system_calls_have_numbers_for_both_machines():
         assert len(set(numbers)) == len(numbers)
 
 
-def test_a_process_that_waits_for_ever_is_ended():
-    """It uses no processor time, so that only the clock tells."""
+def test_waiting_process_is_killed():
+    """It uses no processor time, so that only the wall-clock limit applies."""
     waits = "import _thread\nlock = _thread.allocate_lock()\nlock.acquire()\nlock.acquire()\n"
     verdict = judged({"waits": waits}, Limits(memory=400 << 20, cpu=5, wall=2.0), scan=False)["waits"]
     assert "takes longer than 2 s" in str(verdict)
 
 
-def test_what_is_tried_is_all_refused():
+def test_all_attempts_are_refused():
     found = probing._probe()
-    assert all(found[name] is True for name in probing.NEEDED)
+    assert all(found[name] is True for name in probing.REQUIRED)
     assert not found["landlock"] or found["landlock alone"] is True

@@ -1,4 +1,4 @@
-"""No false alarms: what people write passes the jail, and is the program that it is without one."""
+"""Ordinary files pass the jail, and their programs equal those of trusted files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
 ]
 TYPICAL = Path(__file__).parent / "typical"
-# those of the typical files that are no computation of one environment, and what they are told to write instead
+# typical files that cannot be traced for one environment, and the remedy in the message
 REFUSED = {
     "global_memory": "read actions and progress_buf of the state",
     "mutable_default_buffer": "read actions and progress_buf of the state",
@@ -72,14 +72,14 @@ NAMES = [(task, name) for task in task_names() for name in files_of(task) if nam
 
 @functools.lru_cache(maxsize=None)
 def setting(task):
-    """What trusted files of a task share."""
+    """Return state, baseline, trial state and memo for trusted files of a task."""
     own = make_task(task)
     state = state_of(own)
     return state, load_candidate("human", baseline_of(own), "human.py"), TrialState(state, own.constants, own), Memo()
 
 
 @pytest.mark.parametrize("task, name", NAMES)
-def test_it_passes_and_is_the_same_program(verdicts, task, name):
+def test_jailed_program_equals_the_trusted_one(verdicts, task, name):
     jailed, own = verdicts[task][name], make_task(task)
     assert isinstance(jailed, Candidate), str(jailed)
     state, human, probe, memo = setting(task)
@@ -104,7 +104,7 @@ def test_it_passes_and_is_the_same_program(verdicts, task, name):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_traced_is_told_what_to_write_instead(verdicts, name):
+def test_untraceable_files_get_a_remedy(verdicts, name):
     (verdict,) = [verdicts[task][name] for task in task_names() if name in typical(task)]
     assert isinstance(verdict, CandidateError) and verdict.line is not None
     assert re.search(f"untrusted code must be traceable: .*{REFUSED[name]}", verdict.message)
@@ -119,14 +119,14 @@ def test_reward_components_keep_their_names_and_order(verdicts):
     assert torch.equal(components["LF hip"], -state["dof_pos"][:, 0].abs())
 
 
-def test_names_of_components_lose_what_is_no_plain_character(verdicts):
+def test_special_characters_of_component_names_are_replaced(verdicts):
     task = make_task()
     call = verdicts["Anymal"]["fancy_component_names"].functions["compute_reward"].call
     _, components = call({**state_of(task), "actions": torch.zeros(NUM_ENVS, 12)}, torch.zeros(NUM_ENVS, 12))
     assert list(components) == ["v_xy _ cmd", "__z _ cmd", "_v_z_2", "_ __xy2"]
 
 
-def test_there_are_enough_of_them():
+def test_number_of_examples():
     counts = [len(typical(task)) for task in task_names()]
     assert len(ORDINARY) >= 24 and sum(counts) >= 60 and min(counts) >= 9
     assert len(REFUSED) / sum(counts) < 8 / 58

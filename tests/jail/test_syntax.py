@@ -1,4 +1,4 @@
-"""Each rule of the syntax check by itself, with the words that it says; and what files find around them."""
+"""The rules of the syntax check and the restricted namespace, with their messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from envcoder_bench.jail import names
-from envcoder_bench.jail.surroundings import prepare
-from envcoder_bench.jail.syntax import MAX_DEPTH, MAX_NODES, refusal
+from envcoder_bench.jail.namespace import prepare
+from envcoder_bench.jail.syntax import MAX_DEPTH, MAX_NODES, find_violation
 from envcoder_bench.shaping import redirect
 
 LIBRARIES = {
@@ -19,13 +19,13 @@ LIBRARIES = {
 
 
 def refused(code):
-    found = refusal(ast.parse(code))
+    found = find_violation(ast.parse(code))
     return None if found is None else f"{found.line}: {found.reason}"
 
 
 @pytest.fixture(scope="module")
 def run():
-    """Run code as a file's."""
+    """Return a function that runs code in a file's namespace."""
     redirect.install()
     given = prepare(LIBRARIES)
 
@@ -53,7 +53,7 @@ def run():
         ("global __x__", "1: uses __x__"),
         ("x = '__class__'", "1: uses __class__"),
         ("def f():\n    yield\nf().gi_frame", "3: uses gi_frame"),
-        ("x = y.untyped_storage()", "1: uses untyped_storage, which untrusted code may not (compute with the tensor"),
+        ("x = y.untyped_storage()", "1: uses untyped_storage, which untrusted code may not (use torch's tensor"),
         (
             "import torch\ntorch.sin = 3",
             "2: changes torch (.sin), which untrusted code may not: define one of your own",
@@ -132,22 +132,22 @@ def test_passes(run, code):
 @pytest.mark.parametrize(
     "code, told",
     [
-        ("import os", "untrusted code may not import os (a candidate opens no files"),
-        ("import sys", "untrusted code may not import sys (write what it does as plain code)"),
+        ("import os", "untrusted code may not import os (a candidate cannot open files"),
+        ("import sys", "untrusted code may not import sys (write plain code instead)"),
         ("import scipy.stats", "untrusted code may not import scipy.stats (a candidate is one file; torch"),
         ("from . import x", "untrusted code may not import . (a candidate is one file"),
-        ("from torch import load", "untrusted code may not use torch.load (a candidate opens no files"),
+        ("from torch import load", "untrusted code may not use torch.load (a candidate cannot open files"),
         ("from torch import _C", "untrusted code may not use torch._C"),
-        ("torch.load('x')", "untrusted code may not use torch.load (a candidate opens no files"),
-        ("torch.manual_seed(0)", "untrusted code may not use torch.manual_seed (remove it: every group draws"),
-        ("np.random.rand(3)", "untrusted code may not use numpy.random (draw with torch.rand"),
+        ("torch.load('x')", "untrusted code may not use torch.load (a candidate cannot open files"),
+        ("torch.manual_seed(0)", "untrusted code may not use torch.manual_seed (remove it: every group has"),
+        ("np.random.rand(3)", "untrusted code may not use numpy.random (use torch.rand"),
         ("torch.sinn(3)", "there is no torch.sinn (did you mean sin"),
         ("torch.os.system('x')", "untrusted code may not use torch.os"),
         ("t = torch\nt.sin = 3", "untrusted code may not change torch.sin: define a function of your own"),
-        ("open('x')", "untrusted code may not use open (a candidate opens no files"),
-        ("eval('1')", "untrusted code may not use eval (write what it does as plain code)"),
+        ("open('x')", "untrusted code may not use open (a candidate cannot open files"),
+        ("eval('1')", "untrusted code may not use eval (write plain code instead)"),
         ("locals()", "untrusted code may not use locals"),
-        ("vars()", "untrusted code may not use vars but for an object of a class (use dataclasses.asdict"),
+        ("vars()", "untrusted code may not use vars except of an object of a class (use dataclasses.asdict"),
         ("vars(torch)", "untrusted code may not use vars"),
         ("np.ndarray((3,))", "untrusted code may not call np.ndarray (make arrays with np.array)"),
         ("type(np.zeros(3))((3,))", "untrusted code may not call np.ndarray"),
@@ -160,14 +160,14 @@ def test_passes(run, code):
         ),
     ],
 )
-def test_what_files_do_not_find_says_what_to_write_instead(run, code, told):
+def test_refused_names_raise_with_a_hint(run, code, told):
     with pytest.raises((ImportError, AttributeError, NameError, TypeError)) as raised:
         run(code)
     assert told in str(raised.value)
 
 
-def test_a_module_is_looked_up_when_it_is_used(run, monkeypatch):
-    """So that random numbers are those of whoever draws them then."""
+def test_names_are_looked_up_when_used(run, monkeypatch):
+    """Random functions may be patched after the file has been loaded."""
     import torch
 
     space = run("def f():\n    return torch.rand(3)")
@@ -175,18 +175,18 @@ def test_a_module_is_looked_up_when_it_is_used(run, monkeypatch):
     assert space["f"]() == "drawn"
 
 
-def test_lists_name_what_is_there():
-    """A list with slips would refuse what it means to let through."""
+def test_listed_names_exist():
+    """A misspelt name in a list would refuse the name that it should allow."""
     import importlib
 
-    for module, own in {"torch": names.TORCH, **names.PARTS}.items():
+    for module, own in {"torch": names.TORCH_NAMES, **names.PARTIAL_MODULES}.items():
         there = importlib.import_module(module)
         assert not [name for name in own if not hasattr(there, name)], module
-    for module in names.OPEN:
+    for module in names.OPEN_MODULES:
         importlib.import_module(module)
 
 
-def test_errors_hold_no_module(run):
+def test_errors_do_not_refer_to_modules(run):
     code = "try:\n    torch.load\nexcept AttributeError as error:\n    held = error.obj\n"
     if sys.version_info >= (3, 10):
-        assert type(run(code)["held"]).__name__ == "Shown"
+        assert type(run(code)["held"]).__name__ == "RestrictedModule"

@@ -1,4 +1,4 @@
-"""Called, compiled and jailed, a function gives the same numbers, however many environments there are."""
+"""A function returns the same numbers called, compiled and jailed, for any number of environments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from tricky import TRICKY
 
 from envcoder_bench.compile.trace import trace
-from envcoder_bench.jail.results import judge
+from envcoder_bench.jail.results import examine
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.checking import check
 from envcoder_bench.shaping.contract import Candidate
@@ -29,7 +29,7 @@ def jailed(n: int) -> dict[str, Candidate]:
     task = FakeTask(n)
     sources = [(name, "candidate.py", code) for name, code in TRICKY.items()]
     state = {**task.state, "progress_buf": torch.zeros(n, dtype=torch.int64)}
-    verdicts = judge(sources, task, state, BASELINE, 3, sizes=(n,))
+    verdicts = examine(sources, task, state, BASELINE, 3, sizes=(n,))
     refused = {name: str(own) for name, own in verdicts.items() if not isinstance(own, Candidate)}
     assert not refused, refused
     return verdicts  # type: ignore[return-value]
@@ -52,7 +52,7 @@ class Jailed(Groups):
 def runs(request) -> list[list[dict[str, Tensor]]]:
     n, codes = request.param, [*TRICKY.values()]
     with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)  # none is taken back
+        warnings.simplefilter("error", RuntimeWarning)  # a kernel that disagrees would warn
         compiled = Groups(codes, n=n, compiled=True)
         assert not compiled.refused, [str(one) for one in compiled.refused]
         ways = [Groups(codes, n=n), compiled, Jailed(n)]
@@ -67,15 +67,15 @@ def runs(request) -> list[list[dict[str, Tensor]]]:
 
 
 @pytest.mark.parametrize("name", TRICKY)
-def test_all_three_give_the_same(runs, name):
+def test_three_ways_agree(runs, name):
     place = [*TRICKY].index(name)
     own = slice(place * STEPS, (place + 1) * STEPS)
     for called, compiled, from_jail in zip(*(way[own] for way in runs)):
         for key, want in called.items():
             for got in (compiled[key], from_jail[key]):
                 torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True, msg=f"{name}: {key}")
-            assert torch.equal(compiled[key], from_jail[key])  # one program
+            assert torch.equal(compiled[key], from_jail[key])  # the same program
 
 
-def test_there_are_enough_of_them():
+def test_number_of_examples():
     assert len(TRICKY) >= 60

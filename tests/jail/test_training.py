@@ -1,4 +1,4 @@
-"""Untrusted candidates train as trusted ones do, and nobody notices those that attack."""
+"""Untrusted candidates train like trusted ones, and attacks do not affect them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def compute_torque(action, state_dict):
     return torch.cat([force, torch.zeros_like(force)], dim=1)
 ACTION_DIM = 3
 """
-# what does its worst while it trains, with numbers alone
+# valid programs with extreme numbers
 EXTREME = {
     "large_reward": """
 def compute_reward(pole_angle):
@@ -70,14 +70,14 @@ def compute_terminal(pole_angle):
 
 
 @pytest.fixture(autouse=True)
-def said_again():
-    """What is in force is said once in a process, else."""
-    probing.announce.cache_clear()
+def log_again():
+    """Log the confinement in every test, not once per process."""
+    probing.log_confinement.cache_clear()
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Two of ours, and the typical files that can be traced."""
+    """Return two files of this test and the typical files that can be traced."""
     paths = write_candidates(tmp_path_factory.mktemp("files"), {"mine": MINE, "force": FORCE})
     return [*paths, *(path for path in sorted((TYPICAL / "Cartpole").glob("*.py")) if path.stem not in REFUSED)]
 
@@ -87,7 +87,7 @@ def trusted(tmp_path_factory, files):
     return run(tmp_path_factory.mktemp("trusted") / "run", *WORDS, "--candidates", *files)
 
 
-def test_weights_are_those_of_trusted_training(trusted, files, tmp_path, capfd):
+def test_weights_equal_those_of_trusted_training(trusted, files, tmp_path, capfd):
     untrusted = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *files)
     assert len(files) >= 10
     for name in (path.stem for path in files):
@@ -97,8 +97,8 @@ def test_weights_are_those_of_trusted_training(trusted, files, tmp_path, capfd):
     assert "untrusted candidates are confined by\n  seccomp" in capfd.readouterr().err
 
 
-def test_beside_attacks_and_extremes_nothing_changes(trusted, tmp_path):
-    slow = ("more than their share", "floods", "graphs without end")
+def test_attacks_and_extremes_do_not_affect_others(trusted, tmp_path):
+    slow = ("exhaustion", "floods", "large graphs")
     chosen = {f"attack_{k}_{one.name}": one.code for k, one in enumerate(ATTACKS) if one.kind not in slow}
     paths = write_candidates(tmp_path / "files", {"mine": MINE, **EXTREME})
     for name, text in chosen.items():
@@ -114,7 +114,7 @@ def test_beside_attacks_and_extremes_nothing_changes(trusted, tmp_path):
     assert "NaN or infinity" in rows.loc["becomes_nan", "error"]
 
 
-def test_without_a_compiler_programs_run_operation_by_operation(trusted, tmp_path, monkeypatch):
+def test_without_compiler_programs_are_interpreted(trusted, tmp_path, monkeypatch):
     monkeypatch.setattr(kernels, "available", lambda: False)
     paths = write_candidates(tmp_path / "files", {"mine": MINE})
     slow = run(tmp_path / "run", *WORDS, "--untrusted", "--candidates", *paths)
@@ -123,7 +123,7 @@ def test_without_a_compiler_programs_run_operation_by_operation(trusted, tmp_pat
     assert near[0]["fitness"] == pytest.approx(near[1]["fitness"], abs=0.2)
 
 
-NO_TEXT = {  # and what is told of it: what a declared encoding would make of it is of no consequence
+UNREADABLE = {  # with the message; declared encodings are never used
     "rot13": (b"# coding: rot13\n" + GOOD.encode(), "declares the encoding rot13"),
     "utf_7": (b"# coding: utf-7\n# +AAo-import os\n" + GOOD.encode(), "declares the encoding utf-7"),
     "hex": (b"# coding: hex\n6a6a\n", "declares the encoding hex"),
@@ -134,15 +134,15 @@ NO_TEXT = {  # and what is told of it: what a declared encoding would make of it
 }
 
 
-def test_a_stopped_run_goes_on_in_the_jail(trusted, tmp_path):
-    """The texts come from the run's folder, and are as untrusted as before."""
-    paths = write_candidates(tmp_path / "files", {"mine": MINE, **dict.fromkeys(NO_TEXT, "")})
-    for path, (content, _) in zip(paths[1:], NO_TEXT.values()):
+def test_resume_jails_the_files_again(trusted, tmp_path):
+    """The files' texts are read from the run's folder and are still untrusted."""
+    paths = write_candidates(tmp_path / "files", {"mine": MINE, **dict.fromkeys(UNREADABLE, "")})
+    for path, (content, _) in zip(paths[1:], UNREADABLE.values()):
         path.write_bytes(content)
     words = [*WORDS, "checkpoint_minutes=0", "--untrusted"]
     done = run(tmp_path / "run", *words, "--candidates", *paths)
     told = results(done)["error"]
-    assert all(words in told[name] for name, (_, words) in NO_TEXT.items())
+    assert all(words in told[name] for name, (_, words) in UNREADABLE.items())
     assert "untrusted: true" in (done / "config.yaml").read_text()
     assert (done / "candidates" / "large" / "source.py").stat().st_size < 1_100_000
     (done / "summary.json").unlink()
@@ -151,7 +151,7 @@ def test_a_stopped_run_goes_on_in_the_jail(trusted, tmp_path):
     assert_same_weights(weights(trusted, "mine"), weights(done, "mine"))
 
 
-def test_kept_answers_are_checked_again(tmp_path, monkeypatch):
+def test_cached_answers_are_validated(tmp_path, monkeypatch):
     class Asked(Exception):
         pass
 
@@ -162,7 +162,7 @@ def test_kept_answers_are_checked_again(tmp_path, monkeypatch):
     assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)
     (kept,) = (tmp_path / "cache" / "jail").glob("*.z")
     monkeypatch.setattr("envcoder_bench.jail.results.JailClient", ask)
-    assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)  # nothing is asked twice
+    assert isinstance(judged({"mine": MINE}, task="Cartpole")["mine"], Candidate)  # from the cache
     content = kept.read_bytes()
     harmful = zlib.compress(wire.pack({"candidate": {"functions": {"compute_reward": {}}}}))
     for damage in (b"", b"damaged", content[:-9], harmful):
@@ -187,9 +187,9 @@ def test_bad_input(words, told, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "found", [{}, {"error": "tried in vain"}, {name: name != "sockets" for name in probing.NEEDED}]
+    "found", [{}, {"error": "tried in vain"}, {name: name != "sockets" for name in probing.REQUIRED}]
 )
-def test_without_its_walls_nothing_untrusted_runs(found, tmp_path, monkeypatch, capsys):
+def test_without_confinement_nothing_untrusted_runs(found, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(probing, "_probe", lambda: found)
     paths = write_candidates(tmp_path / "files", {"mine": MINE})
     words = [*map(str, WORDS), "--untrusted", "--candidates", str(paths[0]), "--output_dir", str(tmp_path / "run")]

@@ -1,4 +1,4 @@
-"""Nodes of every operation, with arguments of every kind: most of them make no sense."""
+"""Nodes of every operation with arguments of every kind, most of them invalid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Nodes = List[List[Any]]
 
 
 def every_node(op: str) -> Iterator[Nodes]:
-    """Programs that end in a node of ``op``, with up to three arguments of all kinds."""
+    """Yield programs that end in a node of ``op``, with up to three arguments of all kinds."""
     for kind in KINDS:
         if op == "load":
             yield [[op, kind, [], 0, "progress_buf" if kind == "i64" else "dof_pos", 0]]

@@ -1,4 +1,4 @@
-"""The screen and the JSON of a profile."""
+"""Profiles as text and as JSON."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def breakdown(**changes):
 
 
 def rows(text):
-    """For each line of the table, its label and numbers."""
+    """Return label and numbers of each line of the table."""
     found = {}
     for line in text.splitlines():
         match = re.match(r"(\S.*?\S)  +([\d.].*)", line)
@@ -30,7 +30,7 @@ def rows(text):
     return found
 
 
-def test_the_table_shows_time_per_iteration_and_step_and_the_share():
+def test_table_columns():
     shown = rows(render_breakdown(breakdown()))
     assert shown["physics"] == [2000.0, 500.0, 50.0]
     assert shown["shaping: reward"] == [250.0, 62.5, 6.2]
@@ -39,14 +39,14 @@ def test_the_table_shows_time_per_iteration_and_step_and_the_share():
     assert sum(numbers[0] for label, numbers in shown.items() if label != "training") == 4000.0
 
 
-def test_the_speed_is_that_of_training_alone():
+def test_speed_excludes_evaluation():
     b = breakdown()
     assert b.env_steps_per_second == pytest.approx(3 * 10 * 4 * 2 / 8)
     assert b.physics_share == 0.5
     assert "50 % of the speed of its bare physics (60)" in render_breakdown(b)
 
 
-def test_what_is_between_iterations_is_told_apart():
+def test_time_between_iterations_is_listed_separately():
     text = render_breakdown(breakdown())
     assert "2 evaluations of 5000 ms" in text
     assert "1000.0 ms per iteration for results" in text
@@ -66,12 +66,12 @@ def test_a_cuda_device_has_a_column_for_the_host():
     assert shown["training"] == [4000.0, 1000.0, 1550.0, 100.0]
 
 
-def test_it_says_so_if_the_first_iteration_is_among_those_measured():
+def test_note_on_measured_first_iteration():
     assert "warms up" in render_breakdown(breakdown(warmed_up=False))
     assert "warms up" not in render_breakdown(breakdown())
 
 
-def test_it_says_where_the_trace_is_or_why_there_is_none():
+def test_note_on_the_trace():
     assert "run/profile/trace.json (iteration 5)" in render_breakdown(breakdown())
     assert "no trace: too short" in render_breakdown(breakdown(trace="", trace_note="too short"))
 
@@ -83,7 +83,7 @@ def candidates():
     return [*compiled, called, CandidateCost("called_little", {"goal": 9.0}, {"goal": "Python"})]
 
 
-def test_the_slowest_are_those_called_from_python_then_the_most_work():
+def test_order_of_slowest_candidates():
     text = render_breakdown(breakdown(candidates=candidates(), unmeasured=["broken"]))
     names = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "]
     assert names[-5:] == ["called", "called_little", "compiled_5", "compiled_4", "compiled_3"]
@@ -93,7 +93,7 @@ def test_the_slowest_are_those_called_from_python_then_the_most_work():
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_it_fits_on_one_screen(width):
+def test_lines_fit_the_width(width):
     everything = {name: 1.0 for name in (*LABELS, REST, EVALUATION, RESULTS)}
     long = [CandidateCost("x" * 70 + str(i), {"reward": 1e6}, {"reward": "Python"}) for i in range(300)]
     text = render_breakdown(breakdown(seconds=everything, host_seconds=everything, candidates=long), width)
@@ -101,14 +101,14 @@ def test_it_fits_on_one_screen(width):
     assert len(text.splitlines()) <= 40
 
 
-def test_bars_grow_with_the_share():
+def test_bars():
     assert bar(0.0) == ""
     assert bar(1.0) == bar(1.7) == "█" * BAR
     assert bar(1 / BAR) == "█"
     assert len({bar(k / (8 * BAR)) for k in range(8 * BAR + 1)}) == 8 * BAR + 1
 
 
-def test_the_json_holds_all_of_it_with_the_derived_numbers():
+def test_json_has_measured_and_derived_numbers():
     read = json.loads(to_json(breakdown(candidates=candidates())))
     parts = {part["part"]: part for part in read["parts"]}
     assert list(parts) == ["physics", "reward", "policy", "update", REST]

@@ -58,7 +58,7 @@ def test_rows_and_columns(tmp_path):
     assert table["001"]["track"].tolist() == [1.0, 2.0]
 
 
-def test_the_files_grow_with_the_candidates_and_not_with_their_square(tmp_path):
+def test_files_grow_linearly_with_candidates(tmp_path):
     def size(count):
         logs = begin(tmp_path / str(count))
         for k in range(1000, 1000 + count):
@@ -97,7 +97,7 @@ def test_resumed_files_equal_the_uninterrupted_ones(tmp_path, checkpoint, cut):
     assert contents(tmp_path) == contents(tmp_path / "full")
 
 
-def test_groups_that_trained_one_after_the_other_end_as_if_together(tmp_path):
+def test_waves_end_as_one_training(tmp_path):
     def rows(log, candidates, iterations):
         for iteration in iterations:
             for candidate in candidates:
@@ -121,7 +121,7 @@ def test_groups_that_trained_one_after_the_other_end_as_if_together(tmp_path):
         assert path.read_bytes() == (tmp_path / "together.csv").read_bytes()
 
 
-def test_a_line_torn_within_its_iteration_is_not_taken_for_an_early_one(tmp_path):
+def test_truncated_line_is_dropped(tmp_path):
     write(begin(tmp_path / "full"), range(1, 13))
     write(begin(tmp_path), range(1, 12))
     path = tmp_path / "curves.csv"
@@ -142,7 +142,7 @@ def test_a_line_torn_within_its_iteration_is_not_taken_for_an_early_one(tmp_path
     ],
     ids=["end", "header", "empty", "missing", "zeros", "cells"],
 )
-def test_rows_that_are_lost_are_counted_and_the_others_stay(tmp_path, damage, lost):
+def test_lost_rows_are_counted(tmp_path, damage, lost):
     path = tmp_path / "curves.csv"
     write(begin(tmp_path), range(1, 4))
     before = path.read_bytes().splitlines()
@@ -157,7 +157,7 @@ def test_rows_that_are_lost_are_counted_and_the_others_stay(tmp_path, damage, lo
     assert kept[0] == before[0] and len(kept) == 7 - lost and set(kept) <= set(before)
 
 
-def test_another_file_is_refused_and_left_alone(tmp_path):
+def test_another_file_is_refused_unchanged(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"curves\.csv is damaged: its first line must be iteration,.*, not 'a,b'"):
@@ -178,7 +178,7 @@ def test_an_unknown_scalar_is_refused(tmp_path):
     log.close()
 
 
-def test_line_ends_in_names_do_not_break_rows(tmp_path):
+def test_line_breaks_in_names_do_not_split_rows(tmp_path):
     path = tmp_path / "components.csv"
     log = ComponentLog(path)
     log.add(1, 1, "a", 0, {"two\nlines": 1.0})
@@ -197,7 +197,7 @@ WIDE = f"""\
 """
 
 
-def test_a_wide_file_of_format_1_becomes_the_two_files_of_today(tmp_path):
+def test_format_1_is_converted(tmp_path):
     curves, components = tmp_path / "curves.csv", tmp_path / "components.csv"
     curves.write_text(WIDE[:-1])  # the last line was being written
     for _ in range(2):  # doing it again changes nothing

@@ -17,7 +17,7 @@ NO_WARNINGS = pytest.mark.filterwarnings(
 
 
 def run(names, seeds, failed=0):
-    """Results and curves of made-up candidates; the last ``failed`` stop after a third of the training."""
+    """Return results and curves of invented candidates; the last ``failed`` stop after a third of the training."""
     results, rows = [], []
     for k, name in enumerate(names):
         fails = k >= len(names) - failed
@@ -63,7 +63,7 @@ def test_pictures(tmp_path, count, seeds, failed):
 
 
 @NO_WARNINGS
-def test_one_candidate_that_is_no_baseline_measured_once(tmp_path):
+def test_single_candidate_measured_once(tmp_path):
     ranked, curves = run(["a"], 1)
     draw(tmp_path, ranked, curves[curves["iteration"] <= 3])
 
@@ -85,7 +85,7 @@ def test_a_thousand_candidates_fit_in_a_picture(tmp_path):
     assert size[1] < 3000
 
 
-def test_labels_are_spread_as_little_as_possible():
+def test_labels_are_moved_as_little_as_possible():
     assert spread([0.1, 0.5, 0.9], 0.1, 1.0) == pytest.approx([0.1, 0.5, 0.9])
     assert spread([0.5, 0.5, 0.5], 0.1, 1.0) == pytest.approx([0.4, 0.5, 0.6])
     assert spread([0.0, 0.0, 0.9], 0.1, 1.0) == pytest.approx([0.0, 0.1, 0.9])
@@ -101,12 +101,12 @@ def texts(figure):
 
 @pytest.fixture
 def figures(monkeypatch):
-    """The pictures as figures, which can be asked."""
+    """Return the figures instead of saving them."""
     monkeypatch.setattr(plots, "save_figure", lambda figure, path: figure)
 
 
 @pytest.mark.parametrize("failed", [0, 3])
-def test_the_note_on_grey_lines_is_outside_of_the_axes_and_names_failures_where_there_are_any(figures, failed):
+def test_note_on_grey_lines_and_failures(figures, failed):
     ranked, curves = run([f"c{i}" for i in range(20)], 1, failed)
     figure = plot_learning_curves(curves, ranked, "", "Anymal", "m")
     assert "grey: 15 other candidates" in texts(figure)
@@ -114,19 +114,19 @@ def test_the_note_on_grey_lines_is_outside_of_the_axes_and_names_failures_where_
     assert not figure.axes[0].texts or all("grey" not in text.get_text() for text in figure.axes[0].texts)
 
 
-def test_intervals_that_are_cut_end_in_arrows(figures):
+def test_cut_intervals_end_in_arrows(figures):
     wide = [Result("human", 0, "ok", 0.5, 0.45, 0.55), Result("b", 0, "ok", 0.5, 0.45, 0.55)]
     wide.append(Result("a", 0, "ok", 0.6, -9.0, 9.0))
     figure = plot_ranking(rank(wide), "", "Anymal", "m")
     markers = [line.get_marker() for line in figure.axes[0].lines]
     assert markers.count("<") == markers.count(">") == 1
-    assert "arrow: it goes on" in texts(figure)
+    assert "arrow: cut off" in texts(figure)
     figure = plot_ranking(rank(wide[:1]), "", "Anymal", "m")
     assert not {"<", ">"} & {line.get_marker() for line in figure.axes[0].lines}
     assert "arrow" not in texts(figure)
 
 
-def test_bands_are_in_the_picture_or_said_to_go_on(figures):
+def test_bands_are_visible_or_noted_as_cut(figures):
     def curves(width):
         rows = [(i, i, name, seed, 0.1 * i + width * seed) for i in (1, 2) for name in ("a", "b") for seed in (0, 1)]
         return pd.DataFrame(rows, columns=["iteration", "env_steps", "candidate", "seed", "fitness"])
@@ -136,7 +136,7 @@ def test_bands_are_in_the_picture_or_said_to_go_on(figures):
         figure = plot_learning_curves(curves(width), ranked, "", "Anymal", "m")
         low, high = figure.axes[0].get_ylim()
         assert (low <= 0.1 and high >= 0.2 + width) == (not cut)
-        assert ("bands that reach the frame go on beyond it" in texts(figure)) == cut
+        assert ("bands that reach the frame are cut off" in texts(figure)) == cut
 
 
 def test_skipped_candidates_are_not_drawn(figures):

@@ -25,11 +25,11 @@ def write(path, iterations, candidates=CANDIDATES, log=None):
 
 
 def close(one, other):
-    """Equal to nine digits, NaN like NaN."""
+    """Return whether points are equal to nine digits, with NaN equal to NaN."""
     return one == pytest.approx(other, rel=1e-8, nan_ok=True)
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_round_trip(tmp_path):
     write(tmp_path / "points.csv", range(1, 4))
     read = read_points(tmp_path / "points.csv")
     expected = [point(candidate, iteration) for iteration in range(1, 4) for candidate in CANDIDATES]
@@ -47,7 +47,7 @@ def test_what_is_written_is_read(tmp_path):
     assert read[0].components["total reward"] == ComponentStats(mean=0.5, min=-1.0, max=2.5)
 
 
-def test_the_file_is_long_a_row_for_each_component(tmp_path):
+def test_one_row_per_component(tmp_path):
     write(tmp_path / "points.csv", [2])
     assert (tmp_path / "points.csv").read_text().splitlines()[:3] == [
         "iteration,env_steps,candidate,seed,fitness,episode_length,shaped_return,component,mean,min,max",
@@ -56,7 +56,7 @@ def test_the_file_is_long_a_row_for_each_component(tmp_path):
     ]
 
 
-def test_a_point_without_components_is_one(tmp_path):
+def test_point_without_components_has_one_row(tmp_path):
     log = PointLog(tmp_path / "points.csv")
     log.add(Point("a", 0, 1, 10, 0.25, 3.0))
     log.close()
@@ -76,7 +76,7 @@ def test_a_resumed_file_equals_the_uninterrupted_one(tmp_path, checkpoint, cut):
     assert write(path, range(checkpoint + 1, 7), log=PointLog.resume(path, checkpoint)) == full
 
 
-def test_waves_end_as_one(tmp_path):
+def test_waves_end_as_one_training(tmp_path):
     together = write(tmp_path / "together.csv", range(1, 13), ("b", "a"))
     path = tmp_path / "points.csv"
     write(path, range(1, 13), ["b"])

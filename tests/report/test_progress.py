@@ -21,7 +21,7 @@ class Clock:
         return self.now
 
 
-def test_lines_every_ten_seconds_and_at_the_end_where_there_is_no_terminal():
+def test_lines_without_a_terminal():
     out, clock = io.StringIO(), Clock()
     progress = Progress(100, 40, out, clock)
     for iteration in range(41, 101):
@@ -35,7 +35,7 @@ def test_lines_every_ten_seconds_and_at_the_end_where_there_is_no_terminal():
     ]
 
 
-def test_a_wave_says_which_it_is_and_counts_those_to_come_as_time_left():
+def test_waves_and_remaining_time():
     out, clock = io.StringIO(), Clock()
     progress = Progress(100, 0, out, clock, wave=2, waves=3)
     for iteration in range(1, 101):
@@ -47,7 +47,7 @@ def test_a_wave_says_which_it_is_and_counts_those_to_come_as_time_left():
     assert lines[-1] == "wave 2 of 3, iteration 100/100, 2.00k env-steps/s, 0:50 left"
 
 
-def test_a_run_that_stops_early_shows_where():
+def test_close_shows_the_last_iteration():
     out, clock = io.StringIO(), Clock()
     progress = Progress(100, 0, out, clock)
     progress.update(1, 10)
@@ -57,7 +57,7 @@ def test_a_run_that_stops_early_shows_where():
     assert out.getvalue() == "iteration 3/100, 10 env-steps/s, 1:37 left\n"
 
 
-def test_speed_is_smoothed_and_follows():
+def test_speed_is_smoothed():
     out, clock = io.StringIO(), Clock()
     progress = Progress(10_000, 0, out, clock)
     steps, speeds = 0, []
@@ -86,13 +86,13 @@ def test_a_bar_on_a_terminal_with_messages_above_it(monkeypatch):
     assert last.endswith("| 1.50M env-steps/s, 0:05 left, best 0.500 a_cand…_name") and len(last) < 80
 
 
-def test_nothing_done_shows_nothing():
+def test_no_output_without_iterations():
     out = io.StringIO()
     Progress(10, 0, out).close()
     assert out.getvalue() == ""
 
 
-def test_an_update_costs_microseconds():
+def test_update_takes_microseconds():
     progress = Progress(10**9, 0, io.StringIO())
     start = time.perf_counter()
     for iteration in range(20_000):

@@ -42,7 +42,7 @@ def test_difference_to_human_is_paired_by_seed():
     assert math.isnan(human.vs_human) and human.baseline
 
 
-def test_only_seeds_that_both_have_are_compared():
+def test_only_common_seeds_are_compared():
     results = [ok("human", 0, 0.5), Result("human", 1, FAILED), ok("a", 0, 0.6), ok("a", 1, 0.9), ok("b", 1, 0.9)]
     by_name = {r.candidate: r for r in rank(results)}
     assert by_name["a"].vs_human == pytest.approx(0.1) and math.isnan(by_name["a"].vs_human_ci_low)

@@ -58,7 +58,7 @@ failed (3 of 5 candidates):
     )
 
 
-def test_one_seed_says_what_its_interval_leaves_out():
+def test_note_on_the_interval_of_one_seed():
     text = render_table(rank([ok("human", 0, 0.7), ok("a", 0, 0.65)]), "m", 100)
     assert text == (
         """\
@@ -76,7 +76,7 @@ steps: mean length of an evaluation episode, control steps
     )
 
 
-def test_a_single_surviving_seed_among_others_is_starred():
+def test_single_seed_among_several_is_starred():
     rows = [ok("a", 0, 0.5), ok("a", 1, 0.6), ok("b", 0, 0.4), Result("b", 1, FAILED, error="boom")]
     text = render_table(rank(rows), "m", 100)
     assert "0.400 ± 0.015*" in text and "*: 95 % interval over the episodes of one seed" in text
@@ -84,7 +84,7 @@ def test_a_single_surviving_seed_among_others_is_starred():
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_line_is_wider_than_asked(width):
+def test_lines_fit_the_width(width):
     rows = [
         ok(f"{i:03d}_a_candidate_with_a_very_long_name_indeed", s, 0.001 * i + 0.01 * s)
         for i in range(120)
@@ -121,7 +121,7 @@ every candidate failed:
     assert render_table(ranked, "m", 40) == "fitness: m\n\n" + render_failures(ranked, 40)
 
 
-def test_nothing_failed_and_nothing_at_all():
+def test_without_failures_and_without_candidates():
     assert render_failures(rank([ok("a", 0, 0.5)])) == ""
     assert render_table([], "m").startswith("fitness: m\n")
 
@@ -143,7 +143,7 @@ def physics(**counts):
     return render_table(rank(results), "x", 200)
 
 
-def test_blow_ups_are_named_with_their_share_where_it_is_not_small():
+def test_large_shares_of_blow_ups_are_named():
     text = physics(
         rare=dict(unstable_resets=10, training_episodes=1000),
         often=dict(unstable_resets=30, training_episodes=1000),
@@ -153,18 +153,18 @@ def test_blow_ups_are_named_with_their_share_where_it_is_not_small():
     assert "\ntraining episodes that ended because the physics blew up: always 100 %, often 3 %\n" in text
 
 
-def test_of_many_with_blow_ups_the_worst_are_named():
+def test_only_the_worst_blow_ups_are_named():
     text = physics(**{f"c{k}": dict(unstable_resets=10 + k, training_episodes=100) for k in range(8)})
     assert "blew up: c7 17 %, c6 16 %, c5 15 %, c4 14 %, c3 13 % and 3 more\n" in text
 
 
-def test_dropped_contacts_are_named_as_no_ground_for_a_ranking():
+def test_dropped_contacts_are_named():
     text = physics(few=dict(contact_overflows=3), none=dict(), many=dict(contact_overflows=400))
     assert "\nenv-steps in which contacts were dropped: many 400, few 3; do not trust their results, give" in text
     assert "dropped" not in physics(none=dict())
 
 
-def test_what_rounds_to_zero_has_no_minus():
+def test_no_negative_zero():
     text = render_table(rank([ok("human", 0, 0.0), ok("a", 0, -0.0003), ok("b", 0, -0.0006)]), "m", 100)
     assert "-0.000" not in text and "+0.000" in text and "-0.001" in text
     assert [fixed(x, 1, sign) for x in (-0.04, 0.04, -0.06) for sign in ("", "+")] == [
@@ -172,7 +172,7 @@ def test_what_rounds_to_zero_has_no_minus():
     ]  # fmt: skip
 
 
-def test_skipped_candidates_are_named_below_and_count_neither_way():
+def test_skipped_candidates_are_listed_separately():
     rows = [ok("human", 0, 0.7), Result("x", 0, SKIPPED, error="x.py: defines none"), Result("y", 0, SKIPPED)]
     text = render_table(rank([*rows, Result("z", 0, FAILED, error="z.py:1: no")]), "m", 100)
     assert "skipped, because they define none of the functions asked for (2): x, y\n" in text

@@ -1,4 +1,4 @@
-"""Numbers and nouns that agree; messages without folders."""
+"""Counted nouns, and messages without folders."""
 
 import resource
 import subprocess
@@ -17,7 +17,7 @@ def test_numbers_and_nouns_agree(number, told):
     assert counted(number, "round") == told
 
 
-def test_a_plural_of_its_own():
+def test_irregular_plural():
     assert [counted(number, "reply", "replies") for number in (1, 2)] == ["1 reply", "2 replies"]
 
 
@@ -43,7 +43,7 @@ def test_a_plural_of_its_own():
         ("/", "/"),
     ],
 )  # fmt: skip
-def test_messages_have_the_names_of_files_alone(text, told):
+def test_messages_have_file_names_instead_of_paths(text, told):
     assert without_folders(text) == told
     assert without_folders(told) == told
 
@@ -59,8 +59,8 @@ print("done")
 
 
 @pytest.mark.slow
-def test_long_messages_take_time_that_is_linear_in_their_length():
-    """All of them take a second of processor time; in time that is quadratic they take minutes, and are killed."""
+def test_time_is_linear_in_the_length():
+    """Linear time is a second of processor time; quadratic time would be minutes, and is killed."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (60, 60))

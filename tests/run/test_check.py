@@ -1,10 +1,10 @@
-"""eval-shapers --check: what a run would find out about candidates before it trains."""
+"""eval-shapers --check: the checks of a run without training."""
 
 import pytest
 from helpers import write_candidates
 
 from envcoder_bench.eval_shapers import main
-from envcoder_bench.report.check import Checked, render_check
+from envcoder_bench.report.check import CandidateCheck, render_check
 from envcoder_bench.run.check import check_candidates
 from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.prepare import build_task
@@ -121,11 +121,13 @@ def test_the_command(checked, capsys, tmp_path, monkeypatch):
 
 def test_the_table():
     rows = [
-        Checked("human", baseline=True, defines=("compute_reward",), obs_dim=4, action_dim=1, reward=(0.5, -0.0, 1.0)),
-        Checked("a" * 90, defines=("compute_reward",), unused=("compute_goal",), obs_dim=40, action_dim=12,
+        CandidateCheck(
+            "human", baseline=True, defines=("compute_reward",), obs_dim=4, action_dim=1, reward=(0.5, -0.0, 1.0)
+        ),
+        CandidateCheck("a" * 90, defines=("compute_reward",), unused=("compute_goal",), obs_dim=40, action_dim=12,
                 not_compiled=["a.py:7: in compute_reward: " + "why " * 40], notes=["a.py:9: look"],
                 reward=(12.5, -3.0, 1e6), components={"speed": (1.0, 0.0, 2.0), "effort": (-0.25, -1.0, 0.0)}),
-        Checked("broken", status="failed", error="b.py:3: in compute_reward: raises"),
+        CandidateCheck("broken", status="failed", error="b.py:3: in compute_reward: raises"),
     ]  # fmt: skip
     lines = render_check(rows, 80, True, 1000).splitlines()
     assert max(map(len, lines)) <= 80

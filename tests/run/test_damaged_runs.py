@@ -1,4 +1,4 @@
-"""--resume of a run folder to which something happened: it goes on and says so, or says what to do; nothing is lost."""
+"""--resume of damaged run folders: it continues with a message or gives a remedy, and nothing is lost."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""--fitness FILE: what evaluations measure is the user's, and nothing else changes."""
+"""--fitness FILE: evaluations measure the user's fitness, and nothing else changes."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""--task_config and --train_config: YAML files as IsaacGymEnvs has them, whole or in part."""
+"""--task_config and --train_config: YAML files in IsaacGymEnvs' format, whole or in part."""
 
 import pytest
 from helpers import QUICK, run, write_candidates

@@ -1,4 +1,4 @@
-"""A run from Python: what evaluate() returns is what the command writes, it is silent, and nothing outlives it."""
+"""Runs from Python: evaluate() returns what the command writes, prints nothing, and restores all settings."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""Results are bitwise independent of the workers: several in threads of this process, against a run without any."""
+"""Runs with several workers, as threads of this process, are bitwise equal to runs without workers."""
 
 import contextlib
 import io

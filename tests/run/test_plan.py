@@ -1,4 +1,4 @@
-"""What a run will take of its memory, and the waves that follow from it."""
+"""The estimate of a run's memory, and the division into waves."""
 
 import gc
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""run.json: with what a run was made, and what of its config was changed since."""
+"""run.json: the provenance of a run, and later changes of its config."""
 
 import json
 import subprocess

@@ -197,6 +197,6 @@ def test_ctrl_c_ends_every_process(tmp_path, files):
     began = time.monotonic()
     code, told = stop_at(head, reached, signal.SIGINT)
     assert code == 130, told
-    assert "go on with" in told
+    assert "resume with" in told
     assert not psutil.wait_procs(family, timeout=60)[1], time.monotonic() - began
     assert RunFolder(output).load_checkpoint().jobs[0].iteration < ITERATIONS

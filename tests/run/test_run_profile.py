@@ -1,4 +1,4 @@
-"""--profile through the command: what it writes and prints, that its times are right, and that nothing else changes."""
+"""--profile: its files, output and times; nothing else changes."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What a run says: repeated warnings on one line on the screen, everything in run.log."""
+"""Messages of a run: repeated warnings on one line on the screen, everything in run.log."""
 
 import pytest
 from helpers import CARTPOLE_QUICK, results, run, write_candidates

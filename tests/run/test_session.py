@@ -1,4 +1,4 @@
-"""A session trains with any trainer behind the contract: here one that searches at random, in a file of its own."""
+"""A session trains with any trainer of the interface: here a random search in a separate file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file with an endless loop is named, and so is the one that Ctrl-C finds at work."""
+"""Files with endless loops, and the file that Ctrl-C interrupts, are named."""
 
 import signal
 import subprocess

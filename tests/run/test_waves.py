@@ -1,4 +1,4 @@
-"""Candidates that do not fit at once train in waves, and come out to the last bit as if they had trained together."""
+"""Candidates that train in waves have bitwise the same results as if trained together."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""The candidate in a reply by regular expressions alone: an oracle for ordinary replies, exponential for others."""
+"""An oracle that extracts the candidate from ordinary replies with regular expressions; exponential for others."""
 
 import re
 import textwrap

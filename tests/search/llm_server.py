@@ -1,4 +1,4 @@
-"""A server on this machine that speaks OpenAI's chat completions and Anthropic's messages, with faults on demand."""
+"""A local server with OpenAI's chat completions and Anthropic's messages protocols, and faults on demand."""
 
 import json
 import socket
@@ -18,15 +18,15 @@ class LLMServer:
         bodies: every request, as parsed JSON with the path under "path" and the headers under "headers".
         script: what to do with the next requests: functions of this module's kind.
         most_at_once: most requests in flight at any moment.
-        most_replies: choices that a reply has at most, where OpenAI's ``n`` asks for several.
+        max_replies: choices that a reply has at most, where OpenAI's ``n`` asks for several.
     """
 
-    def __init__(self, input_tokens=100, output_tokens=20, most_replies=1):
+    def __init__(self, input_tokens=100, output_tokens=20, max_replies=1):
         self.script = deque()
         self.bodies = []
         self.counts = Counter()
         self.at_once = self.most_at_once = 0
-        self.input_tokens, self.output_tokens, self.most_replies = input_tokens, output_tokens, most_replies
+        self.input_tokens, self.output_tokens, self.max_replies = input_tokens, output_tokens, max_replies
         self.open = threading.Event()  # held(): closed until a test opens it
         self.lock = threading.Lock()
         owner = self
@@ -105,7 +105,7 @@ def answer(text=None, finish="stop", refusal=None, usage=True, drop=()):
 
 def message(server, body, text, finish, refusal=None, usage=True):
     if body["path"].endswith("/chat/completions"):
-        texts = text if isinstance(text, list) else [text] * min(body.get("n", 1), server.most_replies)
+        texts = text if isinstance(text, list) else [text] * min(body.get("n", 1), server.max_replies)
         output_tokens = server.output_tokens * len(texts)
         counts = {"prompt_tokens": server.input_tokens, "completion_tokens": output_tokens, "total_tokens": 0}
         choices = [

@@ -1,4 +1,4 @@
-"""Archives and models that tests make up."""
+"""Invented archives and models."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The outer loop from end to end: three rounds with a model behind a server, once more from its transcript, resumed."""
+"""The search from end to end: three rounds with a model behind a server, replayed and resumed."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def served_search(tmp_path_factory):
     return folder, server.bodies
 
 
-def test_three_rounds_are_asked_mended_trained_and_ranked(served_search):
+def test_three_rounds(served_search):
     folder, _ = served_search
     archive = read_archive(folder / "archive.json")
     ended = {attempt.name: attempt.status for attempt in archive.attempts}
@@ -118,7 +118,7 @@ def test_three_rounds_are_asked_mended_trained_and_ranked(served_search):
     assert [line.split(",")[:2] for line in final] == [[n, s] for n in ("human", "unshaped", best.name) for s in "34"]
 
 
-def test_what_the_model_is_told(served_search):
+def test_prompts_of_a_search(served_search):
     folder, bodies = served_search
     asked = [body["messages"][-1]["content"] for body in bodies]
     assert len({body["messages"][0]["content"] for body in bodies}) == 1  # one system prompt
@@ -137,7 +137,7 @@ def test_what_the_model_is_told(served_search):
     assert all(f"\n{a.name}" in third for a in [*archive.of_round(1), *archive.of_round(2)])
 
 
-def test_a_transcript_gives_the_same_search_again(served_search, tmp_path, capsys):
+def test_replay_gives_the_same_search(served_search, tmp_path, capsys):
     folder, _ = served_search
     again = run(tmp_path / "again", *QUICK, "--llm", f"replay:{folder}")
     assert texts(again) == texts(folder)
@@ -149,9 +149,9 @@ def test_a_transcript_gives_the_same_search_again(served_search, tmp_path, capsy
         assert told in shown, told
 
 
-def test_a_server_that_takes_n_is_asked_less_and_the_search_is_the_same(served_search, tmp_path):
+def test_several_replies_per_request_give_the_same_search(served_search, tmp_path):
     folder, _ = served_search
-    server = LLMServer(most_replies=128)
+    server = LLMServer(max_replies=128)
     rounds = [REPLIES[:3], REPLIES[3:4], REPLIES[4:5], REPLIES[5:8], REPLIES[8:9], REPLIES[9:12], *zip(REPLIES[12:])]
     server.script.extend(answer(list(texts)) for texts in rounds)
     other = run(tmp_path / "several", *QUICK, "--llm", "openai:m", "--base_url", f"{server.root}/v1")
@@ -165,8 +165,8 @@ def test_a_server_that_takes_n_is_asked_less_and_the_search_is_the_same(served_s
     assert texts(again) == texts(other)
 
 
-def test_the_baseline_can_be_kept_from_the_model(tmp_path):
-    server = LLMServer(most_replies=128)
+def test_baseline_can_be_hidden(tmp_path):
+    server = LLMServer(max_replies=128)
     server.script.extend(answer(text) for text in (cosine(0.1), cosine(0.2)))
     words = [*QUICK, "--num_iters", 2, "--shapers_per_iter", 1, "--final_seeds", 1, "--show_baseline", "no"]
     folder = run(tmp_path / "search", *words, *served(server))
@@ -181,7 +181,7 @@ def human_source():
     return baseline_path("Cartpole", "human").read_text()
 
 
-def test_a_search_of_an_earlier_version_goes_on(served_search, tmp_path):
+def test_search_of_an_earlier_version_is_resumed(served_search, tmp_path):
     """Its config lacks the newer settings, its archive what it compares with; rounds that are done are kept."""
     folder, _ = served_search
     old = tmp_path / "old"
@@ -232,7 +232,7 @@ def stop(words, folder, moment, number):
     return process.returncode, told
 
 
-def test_a_search_that_is_stopped_again_and_again_ends_as_if_uninterrupted(served_search, tmp_path):
+def test_often_stopped_search_ends_as_if_uninterrupted(served_search, tmp_path):
     folder, _ = served_search
     server = LLMServer()
     server.script.extend(answer(text) for text in REPLIES)
@@ -253,7 +253,7 @@ def test_a_search_that_is_stopped_again_and_again_ends_as_if_uninterrupted(serve
     assert texts(output) == texts(folder)
 
 
-def test_a_search_that_is_complete_is_shown_again(served_search, capsys):
+def test_complete_search_is_shown_again(served_search, capsys):
     folder, _ = served_search
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert auto_shape.main(["--resume", str(folder)]) == 0
@@ -261,7 +261,7 @@ def test_a_search_that_is_complete_is_shown_again(served_search, capsys):
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_budget_ends_the_search_with_what_it_has_and_a_fitness_file_stays_unseen(tmp_path, capsys):
+def test_budget_ends_the_search(tmp_path, capsys):
     server = LLMServer(input_tokens=20_000, output_tokens=500)
     server.script.extend(answer(cosine(0.1 * k)) for k in range(9))
     fitness = tmp_path / "mine.py"
@@ -284,7 +284,7 @@ def test_a_budget_ends_the_search_with_what_it_has_and_a_fitness_file_stays_unse
     assert "fitness: How little the cart moves" in " ".join(capsys.readouterr().out.split())
 
 
-def test_evolve_finds_its_way_without_a_model_from_a_candidate_of_the_user_s(tmp_path):
+def test_evolve_from_a_users_candidate(tmp_path):
     start = tmp_path / "mine.py"
     start.write_text('"""Mine."""\n\n\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n')
     folder = run(tmp_path / "search", *QUICK, "--llm", "evolve", "--candidates", start)
@@ -303,7 +303,7 @@ def test_ctrl_c_while_the_model_writes_and_every_candidate_failing(tmp_path, cap
     with monkeypatch.context() as patch:
         patch.setattr(LLMProposer, "propose", Mock(side_effect=KeyboardInterrupt))
         folder = run(tmp_path / "search", *words, expect=130)
-    assert f"stopped; go on with: {resume_command(folder, 'auto-shape')}" in capsys.readouterr().out
+    assert f"stopped; resume with: {resume_command(folder, 'auto-shape')}" in capsys.readouterr().out
     assert auto_shape.main(["--resume", str(folder)]) == 1
     server.close()
     assert "no candidate could be trained" in capsys.readouterr().out
@@ -311,7 +311,7 @@ def test_ctrl_c_while_the_model_writes_and_every_candidate_failing(tmp_path, cap
     assert [a.status for a in read_archive(folder / "archive.json").attempts] == [FAILED_AT_LOAD] * 2
 
 
-def test_a_model_that_does_not_answer_ends_the_search_for_now(tmp_path, capsys, monkeypatch):
+def test_unanswered_requests_end_the_search_for_now(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
     server = LLMServer()
     server.script.extend(status(500) for _ in range(100))
@@ -320,5 +320,5 @@ def test_a_model_that_does_not_answer_ends_the_search_for_now(tmp_path, capsys, 
     server.close()
     told = capsys.readouterr().err
     assert told.startswith("auto-shape: error: no request was answered: ")
-    assert told.endswith(f"nothing is lost, go on with: {resume_command(folder, 'auto-shape')}\n")
+    assert told.endswith(f"nothing is lost, resume with: {resume_command(folder, 'auto-shape')}\n")
     assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew

@@ -1,4 +1,4 @@
-"""Bad input to auto-shape: one clear message, exit code 2, nothing written, nothing asked."""
+"""Bad input to auto-shape: one clear message, exit code 2, nothing written, no request sent."""
 
 import json
 from pathlib import Path
@@ -16,8 +16,8 @@ NO_KEY = "OPENAI_API_KEY"
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "which task? Give --task NAME, e.g. --task Cartpole; see --help"),
-        ("--task Cartpole", "who writes the candidates? Give --llm"),
+        ("", "no task: give --task NAME, e.g. --task Cartpole; see --help"),
+        ("--task Cartpole", "no model: give --llm"),
         ("--task Cartpol --llm evolve", "unknown task 'Cartpol' (did you mean Cartpole?)"),
         ("--task Cartpole --llm gtp-4", "--llm gtp-4: no such model"),
         ("--task Cartpole --llm evolv", "(did you mean evolve?)"),

@@ -1,4 +1,4 @@
-"""Evolution without a model: its proposals are new, sound, reproducible, and get better."""
+"""Evolution without a model: proposals are new, valid, reproducible, and improve."""
 
 import ast
 import json
@@ -56,7 +56,7 @@ def test_proposals_pass_the_check_on_every_task(task):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", task_names())
-def test_proposals_are_new_readable_and_of_known_parents(task):
+def test_proposals_are_new_and_have_known_parents(task):
     archive = with_shipped(task)
     known = {Genome(a.source, SHAPER_TYPES).fingerprint() for a in [*archive.attempts, *archive.baselines.values()]}
     for proposal in EvolveProposer(seed=2).propose(archive, 3, 60):
@@ -70,7 +70,7 @@ def test_proposals_are_new_readable_and_of_known_parents(task):
 
 
 @pytest.mark.slow
-def test_names_go_on_through_the_round_and_the_best_has_many_children():
+def test_names_and_parents_of_a_round():
     archive = Archive(
         [Attempt("r1_00", 1, GOOD, fitness=0.9), Attempt("r1_01", 1, GOOD.replace("0.3", "0.1"), fitness=0.2)],
         baselines("Cartpole", human=0.5, unshaped=0.1),
@@ -83,7 +83,7 @@ def test_names_go_on_through_the_round_and_the_best_has_many_children():
 
 
 @pytest.mark.slow
-def test_failed_attempts_and_those_without_fitness_are_no_parents():
+def test_unmeasured_attempts_are_not_parents():
     bad = [
         Attempt("r1_00", 1, GOOD, status="failed", fitness=0.99),
         Attempt("r1_01", 1, GOOD.replace("0.3", "0.4"), fitness=None),
@@ -96,7 +96,7 @@ def test_failed_attempts_and_those_without_fitness_are_no_parents():
         assert set(proposal.parents) <= {"human", "unshaped"}
 
 
-def test_one_lucky_seed_is_not_ranked_above_several_good_ones():
+def test_one_good_seed_does_not_rank_above_several():
     lucky = Attempt("r2_00", 2, GOOD, fitness=0.95, by_seed={3: 0.95})
     proven = Attempt("r1_00", 1, GOOD.replace("0.3", "0.4"), fitness=0.9, by_seed={0: 0.9, 1: 0.95, 2: 0.85})
     rest = [Attempt(f"r1_{k:02d}", 1, GOOD.replace("0.3", f"1.{k}"), fitness=0.1, by_seed={0: 0.1}) for k in (1, 2, 3)]
@@ -104,7 +104,7 @@ def test_one_lucky_seed_is_not_ranked_above_several_good_ones():
     assert made[0].parents[0] == "r1_00"
 
 
-def test_before_anything_is_measured_the_human_baseline_comes_first():
+def test_human_baseline_is_first_without_measurements():
     made = EvolveProposer(["compute_reward"]).propose(Archive([], baselines("Cartpole")), 1, 8)
     assert [p.parents[0] for p in made[:2]] == ["human", "human"]
 
@@ -131,7 +131,7 @@ def test_the_same_archive_round_and_seed_give_the_same_proposals():
 
 
 @pytest.mark.slow
-def test_the_order_of_sets_has_no_influence():
+def test_order_of_sets_has_no_effect():
     script = (
         "import json, sys\nsys.path[:0] = ['tests/fakes', 'tests/search']\n"
         "from test_evolve import told, with_shipped\nprint(json.dumps(told(with_shipped('Anymal'))))"
@@ -159,13 +159,13 @@ def test_a_repair_is_another_variant_of_the_same_parent():
     assert proposer.repair(archive, [(p, "f.py:1: raised") for p in made]) == again
 
 
-def test_a_repair_of_what_has_no_parent_left_still_comes():
+def test_repair_without_known_parent():
     lost = Proposal("r1_00", "import os", ("gone",))
     (mended,) = EvolveProposer(["compute_reward"]).repair(Archive([], baselines("Cartpole")), [(lost, "not allowed")])
     assert mended is not None and set(mended.parents) <= {"human", "unshaped"}
 
 
-def test_starts_are_the_first_proposals_and_no_others():
+def test_starts_are_the_first_proposals():
     proposer = EvolveProposer(
         ["compute_reward"], {"mine": GOOD, "layout": f'"""Hm."""\n{GOOD}', "b": GOOD + "\n\nX = 1\n"}
     )
@@ -177,7 +177,7 @@ def test_starts_are_the_first_proposals_and_no_others():
     assert not any(p.origin.startswith("start") for p in later)
 
 
-def test_a_start_that_failed_is_varied_where_there_is_nothing_else():
+def test_failed_start_is_varied_without_alternatives():
     torque = "def compute_torque(actions):\n    return 2.0 * actions\n"
     proposer = EvolveProposer(["compute_torque"], {"mine": torque})
     failed = Attempt("r1_00", 1, torque, status="failed", error="mine.py:1: out of luck")
@@ -198,12 +198,12 @@ def test_a_start_that_cannot_be_changed_is_refused(source, message):
         EvolveProposer(["compute_reward"], {"mine": source})
 
 
-def test_without_anything_to_change_it_says_what_to_do():
+def test_error_without_anything_to_change():
     with pytest.raises(UserError, match=r"neither baseline defines compute_torque.*start from"):
         EvolveProposer(["compute_torque"]).propose(Archive([], baselines("Anymal")), 1, 3)
 
 
-def test_a_small_space_is_used_up_instead_of_repeating():
+def test_small_search_space_is_exhausted():
     tiny = Attempt("human", 0, "def compute_terminal(x):\n    return (x > y) | (x < z)\n", fitness=0.0)
     archive = Archive([], {"human": Attempt("human", 0, "def compute_dof_target(x):\n    return x\n", fitness=0.0)})
     assert EvolveProposer(["compute_dof_target"]).propose(archive, 1, 5) == []
@@ -211,7 +211,7 @@ def test_a_small_space_is_used_up_instead_of_repeating():
 
 
 @pytest.mark.slow
-def test_it_beats_its_start_by_real_training(tmp_path):
+def test_evolution_improves_its_start(tmp_path):
     """A badly scaled action: 1 is 4 N instead of 400 N. Both baselines lose the pole; evolution scales it.
 
     Measured: the better baseline has a fitness of 0.18, the best of four rounds 1.0.

@@ -1,4 +1,4 @@
-"""What a model is told of the rounds so far."""
+"""Feedback on the rounds so far for the model."""
 
 import math
 
@@ -7,7 +7,7 @@ from search_fakes import random_archive, source
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.search import records
-from envcoder_bench.search.feedback import course, explain, feedback, history_line, idea, summary
+from envcoder_bench.search.feedback import explain, feedback, history_line, idea, summary, training_course
 from envcoder_bench.search.records import Archive, Attempt
 
 
@@ -28,7 +28,7 @@ def section(text, title):
     return text.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
-def test_best_of_the_round_and_best_ever_are_told_with_source_and_differences():
+def test_best_candidates_have_source_and_differences():
     text = feedback(
         archive(attempt("r1_00", 0.9, episode_length=123.0), attempt("r2_00", 0.8), attempt("r2_01", 0.2)), 9000
     )
@@ -41,7 +41,7 @@ def test_best_of_the_round_and_best_ever_are_told_with_source_and_differences():
     assert source("r1_00").strip() in best and source("r2_00").strip() in last
     told = section(text, "The baselines")
     assert told.startswith("human: fitness 0.5 ± 3.2 over 2 seeds\nunshaped: fitness 0.1 ± 0 over 2 seeds\n")
-    assert "ranked by what they are above human" in told
+    assert "ranked by their difference to human" in told
 
 
 @pytest.mark.parametrize(
@@ -57,20 +57,20 @@ def test_best_of_the_round_and_best_ever_are_told_with_source_and_differences():
         ({7: 0.9}, None, "0.9 over 1 seed"),
     ],
 )
-def test_fitness_is_told_with_its_interval_and_number_of_seeds(by_seed, over_episodes, told):
+def test_fitness_has_interval_and_number_of_seeds(by_seed, over_episodes, told):
     mean = sum(by_seed.values()) / len(by_seed)
     one = Attempt("r1_00", 1, "", fitness=mean, by_seed=by_seed, over_episodes=over_episodes, episode_length=1.0)
     assert summary(one, archive(one)) == f"r1_00, of round 1: fitness {told}; episodes of 1 step"
 
 
-def test_baselines_are_told_round_by_round():
+def test_baselines_are_described_by_round():
     known = archive(attempt("r1_00", 0.9))
     known.seeds = {1: (1,), 2: (2,)}
     told = section(feedback(known, 9000), "The baselines").splitlines()
     assert told[0] == "human: fitness 0.5 ± 3.2 over 2 seeds: 0.25 in round 1, 0.75 in round 2"
 
 
-def test_what_is_allowed_is_filled_with_sources_of_others_the_best_first():
+def test_remaining_room_has_other_sources():
     last = [attempt(f"r2_{k:02d}", 0.70 - 0.1 * k) for k in range(6)]  # the last of them did badly
     stopped = Attempt("r2_06", 2, source("r2_06"), status=records.FAILED, error="r2_06.py:5: in compute_reward: NaN")
     known = archive(*(attempt(f"r1_{k:02d}", 0.9 - 0.05 * k) for k in range(8)), *last, stopped)
@@ -91,13 +91,13 @@ def test_what_is_allowed_is_filled_with_sources_of_others_the_best_first():
     assert shown[3:6] == ["r1_02", "r1_03", "r1_04"]
 
 
-def test_a_best_of_the_last_round_that_is_the_best_ever_is_told_once():
+def test_best_of_the_last_round_is_not_repeated():
     text = feedback(archive(attempt("r1_00", 0.1), attempt("r2_00", 0.8)), 9000)
     assert "## The best of the last round" not in text
     assert text.count(source("r2_00").strip()) == 1
 
 
-def test_the_course_of_training_has_ten_points_of_fitness_length_and_components():
+def test_training_course_has_ten_points():
     points = [
         Point(
             "r1_00", seed, i, 0, 0.01 * i + seed, 2.0 * i, {"a": (0.5 + seed, -1.0 - seed, 1.0 + seed), "b": (0, 0, 0)}
@@ -105,7 +105,9 @@ def test_the_course_of_training_has_ten_points_of_fitness_length_and_components(
         for seed in (0, 1)
         for i in range(1, 21)
     ]
-    rows = dict(line.split(": ") for line in course(attempt("r1_00", 1.0, points=tuple(points))).splitlines()[1:])
+    rows = dict(
+        line.split(": ") for line in training_course(attempt("r1_00", 1.0, points=tuple(points))).splitlines()[1:]
+    )
     assert rows["iteration"] == "2, 4, 6, 8, 10, 12, 14, 16, 18, 20"
     assert rows["fitness"].split(", ") == [f"{0.01 * i + 0.5:.3g}" for i in range(2, 21, 2)]
     assert rows["episode length"].split(", ")[-1] == "40"
@@ -115,14 +117,14 @@ def test_the_course_of_training_has_ten_points_of_fitness_length_and_components(
     assert set(rows["b mean"].split(", ")) == {"0"}
 
 
-def test_a_component_that_was_not_there_all_the_time_is_unknown_there():
+def test_missing_component_is_unknown():
     nan = math.nan
     points = (Point("x", 0, 1, 0, nan, 1.0, {}), Point("x", 0, 2, 0, 0.5, 1.0, {"a": (1.0, 0.0, 2.0)}))
-    text = course(attempt("r1_00", 1.0, points=points))
+    text = training_course(attempt("r1_00", 1.0, points=points))
     assert "fitness: unknown, 0.5" in text and "a max: unknown, 2" in text
 
 
-def test_failures_of_the_last_round_are_told_with_their_lines():
+def test_failures_have_their_lines():
     bad = Attempt(
         "r2_01", 2, source("r2_01"), status=records.FAILED_AT_LOAD, error="/a/b/r2_01.py:6: in compute_reward: no"
     )
@@ -140,7 +142,7 @@ def test_failures_of_the_last_round_are_told_with_their_lines():
     assert "/a" not in text  # of no use to the model
 
 
-def test_the_history_has_a_line_for_each_with_score_parents_and_idea():
+def test_history_lines():
     known = archive(attempt("r1_00", 0.9), attempt("r2_00", 0.8, parents=("r1_00", "human")))
     assert (
         history_line(known.attempts[1], known) == "r2_00 from r1_00, human: 0.8 (+0.05 against human); Idea of r2_00."
@@ -171,7 +173,7 @@ def test_the_limit_is_kept_and_the_oldest_goes_first(seed):
             assert all(len(line) < len(history_line(missing, known)) for line in older)
 
 
-def test_a_source_that_does_not_fit_is_cut_and_says_so():
+def test_cut_source_has_a_note():
     long = Attempt("r1_00", 1, source("r1_00", 500), fitness=0.9, by_seed={1: 0.9})
     text = feedback(archive(long), 3000)
     assert 2500 < len(text) <= 3000
@@ -194,7 +196,7 @@ def test_the_idea_is_the_docstring_s_first_line(text, told):
     assert idea(text) == told
 
 
-def test_a_source_of_many_lines_is_cut_to_what_there_is_room_for():
+def test_long_source_is_cut_to_the_room():
     huge = Attempt("r1_00", 1, "# x\n" * 24_000, fitness=0.9, by_seed={1: 0.9})
     text = feedback(archive(huge), 3000)
     assert 2900 < len(text) <= 3000 and "more lines\n```" in text

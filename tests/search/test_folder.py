@@ -1,4 +1,4 @@
-"""A search on disk: what is written is read again, and what is damaged is named."""
+"""A search's folder: round trips and damaged files."""
 
 from pathlib import Path
 
@@ -17,18 +17,18 @@ def make(tmp_path, **files):
 
 
 @pytest.mark.slow
-def test_a_folder_is_made_and_opened(tmp_path):
+def test_folder_is_created_and_opened(tmp_path):
     made = SearchFolder.create(tmp_path / "search", {"llm": "x'y", "n": 3}, {"prompt/functions/a.md": "ü $x"})
     folder, config = SearchFolder.open(made.path)
     assert (config.llm, config.n) == ("x'y", 3)
     assert (folder.path / "prompt" / "functions" / "a.md").read_text(encoding="utf-8") == "ü $x"
     assert folder.read_archive() == Archive()
-    with pytest.raises(UserError, match="already holds a search; go on with it by --resume"):
+    with pytest.raises(UserError, match="already holds a search; use --resume"):
         make(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_round_is_read_as_it_was_written(tmp_path):
+def test_round_round_trip(tmp_path):
     folder = make(tmp_path)
     proposal = Proposal("r2_03", "# ü\n", ("r1_00", "human"), "how")
     failed = [(Proposal("r2_04", "", error="why"), FAILED_AT_LOAD, "r2_04.py:1: bad")]
@@ -37,12 +37,12 @@ def test_a_round_is_read_as_it_was_written(tmp_path):
     folder.write_round(round)
     assert folder.read_round(2) == round
     (folder.round(2) / "round.json").write_text("{")
-    with pytest.raises(UserError, match=r"round\.json is damaged .*: delete it, and the round is proposed again"):
+    with pytest.raises(UserError, match=r"round\.json is damaged .*: delete it to propose the round again"):
         folder.read_round(2)
 
 
 @pytest.mark.slow
-def test_the_best_is_a_file_of_its_own(tmp_path):
+def test_best_is_written_to_a_file(tmp_path):
     folder = make(tmp_path)
     folder.write_archive(Archive([Attempt("r1_00", 1, "bad", status=FAILED_AT_LOAD)]))
     assert not folder.best.exists()
@@ -56,7 +56,7 @@ def test_the_best_is_a_file_of_its_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_candidates_lie_with_their_round(tmp_path):
+def test_candidate_files_are_in_their_round(tmp_path):
     folder = make(tmp_path)
     folder.write_sources([Proposal("r12_103", "x = 1\n")])
     assert folder.candidate("r12_103") == folder.path / "rounds" / "12" / "candidates" / "r12_103.py"
@@ -64,7 +64,7 @@ def test_candidates_lie_with_their_round(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_before_it_began_makes_room(tmp_path):
+def test_unfinished_run_folder_is_removed(tmp_path):
     folder = make(tmp_path)
     run = folder.run(1)
     (run.path / "candidates" / "human").mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_a_run_that_was_killed_before_it_began_makes_room(tmp_path):
     folder.clear_unfinished(RunFolder(folder.final))  # there is none
 
 
-def test_the_command_that_goes_on_has_a_short_path(tmp_path, monkeypatch):
+def test_resume_command_has_a_short_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = SearchFolder(tmp_path / "searches" / "a")
     assert folder.command == resume_command(Path("searches/a"), "auto-shape")

@@ -1,4 +1,4 @@
-"""Candidates from a model: one prompt, several samples, repairs; with a model that is a function of the request."""
+"""Candidates from a model: samples, repairs and the budget."""
 
 import threading
 from dataclasses import replace
@@ -9,7 +9,7 @@ from search_fakes import random_archive, source
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.prompt import Prompts, load_templates
-from envcoder_bench.search.providers.base import ProviderError, Reply, most_input_tokens
+from envcoder_bench.search.providers.base import ProviderError, Reply, max_input_tokens
 from envcoder_bench.search.providers.budget import Budget
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Archive, Proposal
@@ -57,9 +57,9 @@ def test_samples_of_a_round_share_their_prompt(tmp_path):
     assert (llm.usage.requests, llm.usage.input_tokens, llm.usage.output_tokens, llm.usage.cost) == (3, 30, 15, 0.75)
 
 
-def test_samples_come_by_one_request_where_the_provider_gives_several(tmp_path):
+def test_samples_share_a_request(tmp_path):
     class Several(Model):
-        most_replies = 16
+        max_replies = 16
 
         def complete_several(self, request, count):
             return [self.complete(replace(request, label=f"r1_{k:02d}")) for k in range(count)]
@@ -76,7 +76,7 @@ def test_samples_come_by_one_request_where_the_provider_gives_several(tmp_path):
         assert llm.usage.requests == 4
 
 
-def test_the_same_is_proposed_again_without_asking(tmp_path):
+def test_proposals_are_repeated_from_the_transcript(tmp_path):
     llm, _ = proposer(fenced, tmp_path)
     first = llm.propose(Archive(), 1, 3)
     again, model = proposer(fenced, tmp_path)
@@ -93,10 +93,10 @@ def test_a_reply_without_code_is_a_proposal_without_a_source(tmp_path):
     assert llm.usage.input_tokens == 10 * len(model.requests) > 30  # asked again, and counted
 
 
-def test_what_the_budget_does_not_allow_is_no_proposal(tmp_path):
+def test_unsent_requests_give_no_proposal(tmp_path):
     llm, model = proposer(fenced, tmp_path)
     llm.propose(Archive(), 1, 1)
-    most = most_input_tokens(model.requests[0]) + Model.default_output_tokens
+    most = max_input_tokens(model.requests[0]) + Model.default_output_tokens
     # each reply takes 15 tokens: a third request could exceed the limit, if it were as long as can be
     limited, model = proposer(fenced, tmp_path / "limited", Budget(max_tokens=most + 20), concurrency=1)
     assert [p.name for p in limited.propose(Archive(), 1, 9)] == ["r1_00", "r1_01"]
@@ -105,13 +105,13 @@ def test_what_the_budget_does_not_allow_is_no_proposal(tmp_path):
     assert limited.spent.tokens == 30
 
 
-def test_half_a_character_does_not_stop_anything(tmp_path):
+def test_lone_surrogates_are_handled(tmp_path):
     llm, _ = proposer(lambda r: "```python\n# \ud800\ndef compute_reward(x):\n    return x\n```", tmp_path)
     (proposal,) = llm.propose(Archive(), 1, 1)
     assert proposal.source == "# ?\ndef compute_reward(x):\n    return x\n"
 
 
-def test_a_model_that_answers_nothing_is_told(tmp_path):
+def test_model_without_answers_is_reported(tmp_path):
     def fail(request):
         raise ProviderError("server", "no luck", again=False)
 
@@ -147,7 +147,7 @@ def test_repairs_show_file_and_error_and_keep_name_and_parents(tmp_path):
     assert llm.repair(Archive(), []) == []
 
 
-def test_twins_and_second_repairs_get_replies_of_their_own(tmp_path):
+def test_equal_prompts_get_different_replies(tmp_path):
     llm, model = proposer(fenced, tmp_path)
     failed = [
         (Proposal(name, "a = 1\n", (), "m"), "is the same as r1_00: write another") for name in ("r1_01", "r1_02")

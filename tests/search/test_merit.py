@@ -1,4 +1,4 @@
-"""What attempts are ranked by: differences to the baseline with the same seeds, one lucky seed apart."""
+"""The score by which attempts are ranked: differences to the baseline, corrected for seed effects."""
 
 import math
 import random
@@ -11,7 +11,7 @@ from envcoder_bench.search.feedback import feedback
 from envcoder_bench.search.folder import SearchFolder
 from envcoder_bench.search.merit import levels
 from envcoder_bench.search.records import Archive, Attempt
-from envcoder_bench.search.screen import standing
+from envcoder_bench.search.screen import best_so_far
 
 LUCK = {0: 0.043, 1: 0.095, 2: 0.247}  # of the human baseline, with the seeds of three rounds
 
@@ -45,7 +45,7 @@ def three_rounds():
 
 
 @pytest.mark.slow
-def test_a_lucky_round_does_not_make_the_best(tmp_path):
+def test_easy_round_does_not_determine_the_best(tmp_path):
     archive = three_rounds()
     highest = max(archive.attempts, key=lambda a: a.fitness)
     assert highest.name == "r3_01" and highest.fitness == pytest.approx(0.2471)  # which ranking by fitness would choose
@@ -57,8 +57,8 @@ def test_a_lucky_round_does_not_make_the_best(tmp_path):
     told = feedback(archive, 50_000)
     assert told.split("## The best so far\n")[1].startswith("r1_00, of round 1: fitness 0.206 ")
     assert "human: fitness 0.128 ± 0.26 over 3 seeds: 0.043 in round 1, 0.095 in round 2, 0.247 in round 3\n" in told
-    assert standing(archive).startswith("best so far: r1_00, fitness 0.206; +0.163 against human")
-    assert standing(archive).endswith("(r3_01 has 0.2471, but is only +0.0001 against human)")
+    assert best_so_far(archive).startswith("best so far: r1_00, fitness 0.206; +0.163 against human")
+    assert best_so_far(archive).endswith("(r3_01 has 0.2471, but is only +0.0001 against human)")
     folder = SearchFolder.create(tmp_path / "search", {"llm": "evolve"}, {})
     folder.write_archive(archive)
     assert folder.best.read_text() == archive.find("r1_00").source
@@ -73,7 +73,7 @@ def test_within_a_round_the_order_is_that_of_fitness():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_luck_of_a_round_changes_nothing(seed):
+def test_shifts_of_rounds_do_not_change_the_ranking(seed):
     """What is added to everyone's fitness with a seed, the baselines' included, has no influence on the order."""
     rng = random.Random(seed)
     seeds = range(6)
@@ -92,19 +92,19 @@ def test_the_luck_of_a_round_changes_nothing(seed):
     assert plain == shifted
 
 
-def test_one_lucky_seed_does_not_beat_what_has_proved_itself():
+def test_one_good_seed_does_not_beat_several():
     human = baseline("human", {s: 0.5 for s in range(5)})
     poor = [attempt(f"r1_0{k}", {0: 0.2}) for k in range(5)]
     proved = attempt("r1_05", {0: 0.8, 1: 0.8, 2: 0.8})
     lucky = attempt("r3_06", {2: 0.85})
     archive = Archive([*poor, proved, lucky], {"human": human})
     assert archive.best() is proved  # (3 x 0.3 - 0.3) / 4 against (0.35 - 0.3) / 2
-    assert "(r3_06 is +0.35 against human, but on 1 seed only)" in standing(archive)
+    assert "(r3_06 is +0.35 against human, but on 1 seed only)" in best_so_far(archive)
     again = lucky.measured_again({3: 0.95, 4: 0.95})
     assert Archive([*poor, proved, again], {"human": human}).best() is again
 
 
-def test_an_unlucky_baseline_does_not_make_the_best():
+def test_bad_round_of_the_baseline_does_not_determine_the_best():
     """As it was in a search on Cartpole: human alone came out badly in the third round, so that all were near it."""
     human, unshaped = {0: 1.0, 1: 1.0, 2: 0.191}, {0: 1.0, 1: 1.0, 2: 0.894}
     champion = attempt("r1_00", {0: 0.21, 1: 0.21, 2: 0.191})  # trained again in every round
@@ -113,13 +113,13 @@ def test_an_unlucky_baseline_does_not_make_the_best():
     baselines = {"human": baseline("human", human), "unshaped": baseline("unshaped", unshaped, 0.6)}
     archive = Archive([champion, second, third, *others], baselines)
     assert archive.best() is champion
-    assert "(r3_00 is -0.101 against human, but -0.57 without the luck of its seeds)" in standing(archive)
+    assert "(r3_00 is -0.101 against human, but -0.57 without seed effects)" in best_so_far(archive)
     assert archive.merits()["human"].mean == pytest.approx(0.0)
     better = attempt("r3_02", {2: 0.4})
     assert Archive([*archive.attempts, better], baselines).best() is better
 
 
-def test_one_that_was_lucky_once_does_not_stay_the_best():
+def test_repeated_training_corrects_the_best():
     """What is trained again and comes out badly gives way to the second of its round."""
     baselines = {name: baseline(name, dict.fromkeys(range(3), 0.3)) for name in ("human", "unshaped")}
     lucky, second = attempt("r1_00", {0: 0.8}), attempt("r1_01", {0: 0.79})
@@ -129,7 +129,7 @@ def test_one_that_was_lucky_once_does_not_stay_the_best():
     assert Archive([sobered, second, *rest], baselines).best() is second
 
 
-def test_the_level_of_a_seed_is_what_most_of_them_say():
+def test_level_of_a_seed_is_a_median():
     human, unshaped, again = {0: 0.5, 1: 0.5, 2: 0.5}, {0: 0.1, 1: 0.4, 2: 0.1}, {1: 0.9, 2: 0.6}
     # unshaped is 0.3 below human, and what was trained again 0.25 above; of what the three say the median
     assert levels([human]) == human == levels([human, unshaped])
@@ -143,21 +143,21 @@ def test_the_level_of_a_seed_is_what_most_of_them_say():
     assert four == {0: pytest.approx(0.5), 1: pytest.approx(0.5)}
 
 
-def test_of_equals_the_earlier_is_the_better():
+def test_of_equals_the_earlier_is_better():
     human = baseline("human", {0: 0.5, 1: 0.75})
     first, second, third = attempt("r1_00", {0: 0.75}), attempt("r1_01", {0: 0.75}), attempt("r2_00", {1: 1.0})
     assert Archive([first, second, third], {"human": human}).ranked() == [first, second, third]
     assert Archive([third, second, first], {"human": human}).ranked() == [third, second, first]
 
 
-def test_the_reference_is_the_baseline_that_fills_in():
+def test_reference_is_the_configured_baseline():
     baselines = {"human": baseline("human", {0: 0.1, 1: 0.9}), "unshaped": baseline("unshaped", {0: 0.9, 1: 0.1}, 0.6)}
     one, two = attempt("r1_00", {0: 0.5}), attempt("r2_00", {1: 0.5})
     assert Archive([one, two], baselines).best() is one
     assert Archive([one, two], baselines, "unshaped").best() is two
 
 
-def test_where_the_reference_failed_the_others_speak_for_it():
+def test_levels_without_the_reference():
     human, unshaped = {0: 0.5, 1: 0.7}, {0: 0.2, 1: 0.4, 2: 0.9}
     assert levels([human, unshaped]) == {0: 0.5, 1: 0.7, 2: pytest.approx(0.9 + 0.3)}  # human is 0.3 above it elsewhere
     archive = Archive(
@@ -176,7 +176,7 @@ def test_where_the_reference_failed_the_others_speak_for_it():
     assert levels([{}, {}]) == levels([]) == {}
 
 
-def test_what_no_baseline_can_be_compared_with_comes_last():
+def test_attempts_without_comparison_rank_last():
     human = baseline("human", {0: 0.5})
     poor, alone, better = attempt("r1_00", {0: 0.1}), attempt("r2_00", {1: 0.9}), attempt("r2_01", {1: 0.95})
     archive = Archive([poor, alone, better], {"human": human})

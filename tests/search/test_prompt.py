@@ -1,4 +1,4 @@
-"""What a model is told of a task, and that no prompt is longer than its limit."""
+"""The prompts of a task, and their limit."""
 
 import pytest
 from omegaconf import open_dict
@@ -21,7 +21,7 @@ def system(task="Cartpole", shaper_types=None, baseline="human", templates=None,
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_it_holds_all_that_a_candidate_needs_to_know(task):
+def test_system_prompt_content(task):
     text = system(task)
     assert "$" not in text
     assert "Be quick" in text and "meaning" in text
@@ -31,7 +31,7 @@ def test_it_holds_all_that_a_candidate_needs_to_know(task):
 
 
 @pytest.mark.parametrize("asked", [[kind] for kind in SHAPER_TYPES] + [["compute_reward", "compute_terminal"]])
-def test_it_holds_the_contract_of_just_the_asked_functions(asked):
+def test_system_prompt_has_only_the_requested_contracts(asked):
     text = system("Anymal", asked, baseline="unshaped")
     before_state = text[: text.index("# The state")]
     for kind in SHAPER_TYPES:
@@ -41,7 +41,7 @@ def test_it_holds_the_contract_of_just_the_asked_functions(asked):
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_every_constant_has_the_value_that_trains_and_every_joint_and_body_its_name(task):
+def test_prompt_has_all_constants_joints_and_bodies(task):
     cfg = compose_config(task)
     made = make_task(task, cfg.task, 3, "mujoco_cpu", "cpu")
     text = system(task)
@@ -58,7 +58,7 @@ def test_every_constant_has_the_value_that_trains_and_every_joint_and_body_its_n
     assert all(f" {k} {name}" in text for k, name in enumerate(made.body_names))
 
 
-def test_the_budget_is_told_as_it_trains():
+def test_prompt_describes_the_training():
     overrides = ["num_envs_per_candidate=300", "learning_iterations=77", "train.params.config.horizon_length=40"]
     overrides += ["train.params.config.gamma=0.98", "train.params.config.reward_shaper.scale_value=0.25", "seeds=3"]
     overrides += ["task.env.learn.episodeLength_s=15", "task.sim.dt=0.01", "evaluation.final_episodes=11"]
@@ -83,7 +83,7 @@ def test_the_budget_is_told_as_it_trains():
     assert "constant | control steps | an episode times out after so many: 9 |" in one
 
 
-def test_other_keys_of_the_reward_shaper_are_told():
+def test_reward_shaper_is_described():
     cfg = compose_config("Cartpole")
     with open_dict(cfg):
         cfg.train.params.config.reward_shaper = {"scale_value": 2.0, "shift_value": -1, "max_val": 3}
@@ -96,7 +96,7 @@ def test_other_keys_of_the_reward_shaper_are_told():
 @pytest.mark.slow
 @pytest.mark.parametrize("baseline", BASELINES)
 @pytest.mark.parametrize("task", task_names())
-def test_without_the_baseline_nothing_of_it_is_left(task, baseline):
+def test_hidden_baseline_leaves_no_trace(task, baseline):
     shown, hidden = system(task, baseline=baseline), system(task, baseline=baseline, show=False)
     assert len(hidden) < len(shown) and '```python\n"""' not in hidden
     assert f"comes from the `{baseline}` baseline, which is not shown to you." in hidden
@@ -115,7 +115,7 @@ def test_without_the_baseline_nothing_of_it_is_left(task, baseline):
     assert not [key for key in left_out if f'"{key}"' in unshaped and key not in ("reach_goal_bonus", "power_scale")]
 
 
-def test_a_template_of_one_s_own_cannot_show_the_baseline_either(tmp_path):
+def test_custom_template_cannot_show_the_baseline(tmp_path):
     (tmp_path / "system.md").write_text("$state\n```python\n$baseline_source\n```\n")  # as it was before baseline.md
     templates = load_templates(tmp_path)
     assert "def compute_reward" in system(templates=templates)
@@ -143,7 +143,7 @@ def test_fitness_code_is_not_in_it():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-def test_no_prompt_is_longer_than_its_limit_and_the_best_is_always_in_it(seed):
+def test_prompt_limit_holds_and_includes_the_best(seed):
     archive = random_archive(seed)
     fixed = len(system())
     for room in (3500, 5000, 9000, 30_000):
@@ -157,7 +157,7 @@ def test_no_prompt_is_longer_than_its_limit_and_the_best_is_always_in_it(seed):
         assert "message" in prompts.repair("message", "x = 1\n")
 
 
-def test_more_room_tells_more():
+def test_more_room_gives_more_feedback():
     archive = random_archive(3)
     fixed = len(system())
     told = [Prompts(load_templates(), system(), 5, fixed + room).question(archive, 3) for room in (3500, 6000, 90_000)]
@@ -167,7 +167,7 @@ def test_more_room_tells_more():
         assert attempt.name in text
 
 
-def test_a_limit_that_leaves_no_room_is_refused_with_the_least_that_does():
+def test_too_low_limit_is_refused():
     with pytest.raises(
         UserError, match=r"prompt.max_chars=100 is too little: this task needs (\d+) at least"
     ) as caught:
@@ -183,7 +183,7 @@ def test_the_first_question_is_another():
     assert "Nothing has been tried" in prompts.question(Archive(), 1)
 
 
-def test_own_templates_take_the_place_of_the_shipped_ones(tmp_path):
+def test_custom_templates_replace_shipped_ones(tmp_path):
     (tmp_path / "functions").mkdir()
     (tmp_path / "first.md").write_text("Do it.")
     (tmp_path / "functions" / "compute_reward.md").write_text("- `compute_reward(x)` has $num_dofs joints")
@@ -196,7 +196,7 @@ def test_own_templates_take_the_place_of_the_shipped_ones(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("sytem.md", "x", "sytem.md is no template (did you mean system.md"),
+        ("sytem.md", "x", "sytem.md is not a template (did you mean system.md"),
         ("system.md", "one\ntwo $taks", "template system.md:2: there is no $taks (did you mean task"),
         ("system.md", "one\n\n5 $ a day", "template system.md:3: a lone $: write $$"),
         ("next.md", "${feedbak}", "template next.md:1: there is no $feedbak (did you mean feedback?)"),
@@ -204,7 +204,7 @@ def test_own_templates_take_the_place_of_the_shipped_ones(tmp_path):
         ("baseline.md", "a\n$task", "template baseline.md:2: there is no $task"),
     ],
 )
-def test_a_mistake_in_a_template_is_told_with_its_line(tmp_path, name, text, message):
+def test_template_error_has_its_line(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError) as caught:
         templates = load_templates(tmp_path)

@@ -1,4 +1,4 @@
-"""The real SDKs against a server on this machine that speaks both protocols, faults included."""
+"""The real SDKs against a local server with both protocols, including faults."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_a_reply_has_text_and_all_of_its_tokens(llm, server):
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_conversation_goes_out_turn_by_turn_and_an_empty_system_prompt_not_at_all(llm, server):
+def test_conversation_and_empty_system_prompt(llm, server):
     turns = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
     make(llm, server).complete(Request("", turns, max_output_tokens=77))
     (body,) = server.bodies
@@ -79,7 +79,7 @@ def test_a_conversation_goes_out_turn_by_turn_and_an_empty_system_prompt_not_at_
         (answer(drop=("choices", "content")), "malformed"),
     ],
 )
-def test_after_a_fault_a_request_is_sent_again_and_the_fault_is_on_record(llm, fault, kind, server, tmp_path):
+def test_failures_are_retried_and_recorded(llm, fault, kind, server, tmp_path):
     server.script.extend([fault, fault])
     (reply,), waits, records = ask(make(llm, server), tmp_path)
     assert reply.finish == STOP and reply.error == "" and len(server.bodies) == 3
@@ -106,7 +106,7 @@ def test_after_a_fault_a_request_is_sent_again_and_the_fault_is_on_record(llm, f
         7,
     ],
 )
-def test_a_reply_may_lack_anything(llm, body, server, tmp_path):
+def test_incomplete_replies_are_handled(llm, body, server, tmp_path):
     server.script.append(raw(body))
     (reply,), waits, records = ask(make(llm, server), tmp_path)
     assert reply.finish == STOP and len(waits) == 1 and records[0]["kind"] == "malformed"
@@ -114,7 +114,7 @@ def test_a_reply_may_lack_anything(llm, body, server, tmp_path):
 
 @pytest.mark.parametrize("llm", MODELS)
 @pytest.mark.parametrize("counts", [None, {}, {"prompt_tokens": "7", "input_tokens": -7, "output_tokens": None}])
-def test_a_server_that_does_not_count_is_taken_at_the_most(llm, counts, server):
+def test_missing_token_counts_are_upper_bounds(llm, counts, server):
     said = {"content": "12345", "role": "assistant"}
     body = {"choices": [{"message": said, "finish_reason": "stop"}], "usage": counts}
     server.script.append(raw({**body, "content": [{"type": "text", "text": "12345"}], "stop_reason": "end_turn"}))
@@ -122,12 +122,12 @@ def test_a_server_that_does_not_count_is_taken_at_the_most(llm, counts, server):
     assert len("You write rewards.Make it run") <= reply.input_tokens <= 200 and reply.output_tokens == 5
 
 
-def test_a_password_in_the_address_is_no_part_of_the_name(server):
+def test_password_is_not_part_of_the_name(server):
     assert make_provider("openai:m", "http://me:secret@localhost:1/v1").name == "openai:m@http://localhost:1/v1"
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_server_that_hangs_is_given_up_sooner(llm, server, tmp_path):
+def test_timeouts_have_fewer_retries(llm, server, tmp_path):
     server.script.extend([silent] * 4)
     retry = Retry(timeouts=2)
     (reply,), waits, _ = ask(make(llm, server, timeout=0.2), tmp_path, retry=retry)
@@ -136,7 +136,7 @@ def test_a_server_that_hangs_is_given_up_sooner(llm, server, tmp_path):
 
 @pytest.mark.parametrize("llm", MODELS)
 @pytest.mark.parametrize("slow", [drip, silent])
-def test_a_reply_that_takes_too_long_is_given_up(llm, slow, server, tmp_path):
+def test_slow_reply_times_out(llm, slow, server, tmp_path):
     server.script.append(slow)
     (reply,), waits, records = ask(make(llm, server, timeout=0.5), tmp_path)
     assert reply.finish == STOP and len(waits) == 1 and records[0]["kind"] == "timeout"
@@ -144,7 +144,7 @@ def test_a_reply_that_takes_too_long_is_given_up(llm, slow, server, tmp_path):
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_response_without_end_is_given_up_without_another_try(llm, server, tmp_path, monkeypatch):
+def test_endless_response_is_not_retried(llm, server, tmp_path, monkeypatch):
     monkeypatch.setattr(transport, "MAX_BYTES", 1 << 20)
     server.script.append(answer("x" * (2 << 20)))
     (reply,), waits, records = ask(make(llm, server), tmp_path)
@@ -174,7 +174,7 @@ def test_retry_after_is_honoured(llm, headers, least, most, server, tmp_path):
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_date_in_retry_after_is_a_moment(llm, server, monkeypatch):
+def test_retry_after_may_be_a_date(llm, server, monkeypatch):
     monkeypatch.setattr("time.time", lambda: 1_700_000_000.0)
     server.script.append(status(503, headers=[("retry-after", formatdate(1_700_000_030, usegmt=True))]))
     with pytest.raises(ProviderError) as caught:
@@ -183,7 +183,7 @@ def test_a_date_in_retry_after_is_a_moment(llm, server, monkeypatch):
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_server_that_stays_down_costs_a_candidate_not_the_search(llm, server, tmp_path):
+def test_persistent_failure_is_an_error_reply(llm, server, tmp_path):
     server.script.extend([status(500, "out of order")] * 4)
     requests = [REQUEST, Request("", (Message("user", "b"),), label="r1_01")]
     replies, waits, records = ask(make(llm, server), tmp_path, requests, retry=Retry(tries=4), concurrency=1)
@@ -192,7 +192,7 @@ def test_a_server_that_stays_down_costs_a_candidate_not_the_search(llm, server, 
     assert len(waits) == 3 and sum(record["type"] == "failure" for record in records) == 4
 
 
-def test_a_server_that_is_not_there_is_an_error_reply(server, tmp_path):
+def test_unreachable_server_is_an_error_reply(server, tmp_path):
     provider = make_provider("openai:m", "http://127.0.0.1:9/v1")  # the discard port: nobody listens
     (reply,), _, _ = ask(provider, tmp_path, retry=Retry(tries=2))
     assert reply.finish == ERROR and "no connection to openai:m@http://127.0.0.1:9/v1" in reply.error
@@ -210,16 +210,16 @@ def test_a_server_that_is_not_there_is_an_error_reply(server, tmp_path):
         (raw(b"go away", 401), "the key was not accepted .*go away"),
         (
             LOGIN,
-            r'answers with a web page \("Sign in & go on"\), and not as a model does: check the address \(--base_url',
+            r'answers with a web page \("Sign in & go on"\) instead of a model.s reply: check the address \(--base_url',
         ),
         (
             raw(b"<!DOCTYPE html>\n<p>Welcome", 200),
-            "answers with a web page, and not .*whether a login or a proxy stands",
+            "answers with a web page instead .*whether it requires a login or a proxy",
         ),
         (raw(b"<html><title>No</title>", 403, "text/html"), r'403: a web page \("No"\)'),
     ],
 )
-def test_what_no_request_can_get_over_ends_the_search_at_once(llm, fault, message, server, tmp_path):
+def test_permanent_error_ends_the_search(llm, fault, message, server, tmp_path):
     if llm == "anthropic:m" and "credit" in message:
         fault, message = status(400, "Your credit balance is too low"), "credit balance is too low"
     server.script.extend([fault] * 10)
@@ -230,7 +230,7 @@ def test_what_no_request_can_get_over_ends_the_search_at_once(llm, fault, messag
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_server_that_says_not_to_try_again_is_believed(llm, server, tmp_path):
+def test_server_can_forbid_retries(llm, server, tmp_path):
     server.script.append(status(500, headers=[("x-should-retry", "false")]))
     (reply,), waits, _ = ask(make(llm, server), tmp_path)
     assert reply.finish == ERROR and waits == []
@@ -244,7 +244,7 @@ def test_a_reply_may_be_as_long_as_models_write(llm, server):
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_prompt_that_is_too_long_costs_one_candidate_without_another_try(llm, server, tmp_path):
+def test_too_long_prompt_is_not_retried(llm, server, tmp_path):
     long = status(400, "prompt is too long: 300000 tokens > 200000 maximum", code="context_length_exceeded")
     server.script.append(long)
     (reply,), waits, _ = ask(make(llm, server), tmp_path)
@@ -252,7 +252,7 @@ def test_a_prompt_that_is_too_long_costs_one_candidate_without_another_try(llm, 
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_refusals_and_replies_without_code_are_asked_for_again_then_counted(llm, server, tmp_path):
+def test_unusable_replies_are_requested_again(llm, server, tmp_path):
     server.script.extend(
         [answer("I cannot help.", "content_filter"), answer("Let me think."), answer("def f(): 1", "length")]
     )
@@ -269,7 +269,7 @@ def test_refusals_and_replies_without_code_are_asked_for_again_then_counted(llm,
     assert reply.finish == STOP and "compute_reward" in reply.text and len(waits) == 1 and reply.input_tokens == 200
 
 
-def test_openai_says_refusals_in_a_field_of_their_own_too(server):
+def test_refusal_field_of_openai(server):
     server.script.append(answer(None, refusal="I will not"))
     reply = make("openai:m", server).complete(REQUEST)
     assert reply.finish == REFUSAL and "I will not" in reply.error
@@ -277,7 +277,7 @@ def test_openai_says_refusals_in_a_field_of_their_own_too(server):
     assert make("openai:m", server).complete(REQUEST).finish == REFUSAL
 
 
-def test_a_reply_of_null_is_one_without_code(server):
+def test_null_reply_has_no_code(server):
     server.script.append(raw({"choices": [{"index": 0, "finish_reason": "stop", "message": {"content": None}}]}))
     reply = make("openai:m", server).complete(REQUEST)
     assert (reply.text, reply.finish) == ("", STOP)
@@ -301,7 +301,7 @@ def test_models_of_openai_itself_get_max_completion_tokens_and_a_temperature(ser
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_parameter_that_the_model_does_not_take_is_left_out_from_then_on(llm, server):
+def test_unsupported_parameter_is_left_out(llm, server):
     provider = make(llm, server)
     server.script.append(status(400, "`temperature` is deprecated for this model."))
     assert provider.complete(REQUEST).finish == STOP
@@ -337,7 +337,7 @@ def test_the_limit_of_tokens_has_two_names(server):
         ("evolve", "evolve"),
     ],
 )
-def test_the_pattern_of_llm_says_who_answers(llm, kind):
+def test_kinds_of_llm(llm, kind):
     assert kind_of(llm) == kind
 
 
@@ -346,14 +346,14 @@ def test_the_pattern_of_llm_says_who_answers(llm, kind):
     [("gtp-4o", "gpt-4o"), ("claud-opus-5", "claude-opus-5"), ("evolv", "evolve"), ("GPT-4o", "gpt-4o")]
     + [(llm, "--llm") for llm in ("", "gpt-", "openai:", "replay:", "oops", "o", "llama3", "evolve:x")],
 )
-def test_an_unknown_model_is_said_with_what_is_near(llm, hint):
+def test_unknown_model_has_near_matches(llm, hint):
     with pytest.raises(UserError, match=hint) as caught:
         kind_of(llm)
     assert "\n" not in str(caught.value) and "openai:NAME" in str(caught.value)
 
 
 @pytest.mark.parametrize(("llm", "variable"), [("gpt-4o", "OPENAI_API_KEY"), ("claude-opus-5", "ANTHROPIC_API_KEY")])
-def test_a_missing_key_is_said_before_anything_is_sent(llm, variable, server, monkeypatch):
+def test_missing_key_is_reported_before_requests(llm, variable, server, monkeypatch):
     for value in (None, "", "  "):
         if value is not None:
             monkeypatch.setenv(variable, value)
@@ -367,7 +367,7 @@ def test_a_missing_key_is_said_before_anything_is_sent(llm, variable, server, mo
     assert server.bodies == []
 
 
-def test_the_sdks_own_variables_name_the_server_too(server, monkeypatch):
+def test_base_url_from_the_sdks_variables(server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", server.root + "/v1/")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.root)
     for llm in ("openai:m", "anthropic:m"):
@@ -378,7 +378,7 @@ def test_the_sdks_own_variables_name_the_server_too(server, monkeypatch):
 
 
 @pytest.mark.parametrize(("llm", "package"), [("gpt-4o", "openai"), ("claude-opus-5", "anthropic")])
-def test_a_missing_sdk_is_said_with_the_remedy(llm, package, server, monkeypatch):
+def test_missing_sdk_has_a_remedy(llm, package, server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setitem(sys.modules, package, None)
@@ -396,7 +396,7 @@ print([name for name in ("openai", "anthropic", "httpx", "httpx2", "torch") if n
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_a_dated_version_has_the_price_of_its_name_and_another_model_has_none():
+def test_price_of_dated_versions():
     prices = read_prices()
     assert price_of("gpt-4o-2024-11-20", prices) is prices["gpt-4o"]
     assert price_of("claude-haiku-4-5-20251001", prices) is prices["claude-haiku-4-5"]
@@ -418,7 +418,7 @@ def test_a_dated_version_has_the_price_of_its_name_and_another_model_has_none():
         "{",
     ],
 )
-def test_a_broken_price_file_is_said_with_its_name(text, tmp_path):
+def test_invalid_price_file_is_named(text, tmp_path):
     path = tmp_path / "prices.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=r"prices\.yaml"):

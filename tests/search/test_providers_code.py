@@ -1,4 +1,4 @@
-"""The candidate in a reply, as models write them."""
+"""Extraction of the candidate from replies."""
 
 import random
 import resource
@@ -81,7 +81,7 @@ def test_code_is_found(text, expected):
         f"<think>{fence(REWARD)}",
     ],
 )
-def test_there_may_be_none(text):
+def test_search_without_attempts(text):
     assert extract_code(text) is None
 
 
@@ -94,12 +94,12 @@ def test_there_may_be_none(text):
         (f"{fence(REWARD)}\n```python\n{HELPER}", REWARD),
     ],
 )
-def test_of_a_reply_that_was_cut_off_only_whole_blocks_count(text, expected):
+def test_only_complete_blocks_of_cut_off_replies_count(text, expected):
     assert extract_code(text, cut_off=True) == (None if expected is None else expected + "\n")
 
 
 @pytest.mark.slow
-def test_odd_texts_take_no_time():
+def test_unusual_texts_are_fast():
     for text in (
         "`" * 100_000,
         "```\n" * 50_000,
@@ -181,7 +181,7 @@ def ordinary_reply(rng):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_of_ordinary_replies_it_finds_what_patterns_find(seed):
+def test_ordinary_replies_agree_with_patterns(seed):
     rng, found = random.Random(seed), 0
     for _ in range(100):
         text, cut_off = ordinary_reply(rng), rng.random() < 0.3
@@ -233,7 +233,7 @@ print("done")
 
 
 @pytest.mark.slow
-def test_reply_bombs_take_time_that_is_linear_in_their_length():
+def test_time_is_linear_in_the_length():
     """All of them together take 4 s of processor time; what is quadratic or worse takes hours, and is killed."""
 
     def limit():
@@ -245,10 +245,10 @@ def test_reply_bombs_take_time_that_is_linear_in_their_length():
     assert done.stdout.endswith("done\n"), f"it ended in: {done.stdout.splitlines()[-1:]}"
 
 
-def test_a_reply_that_is_too_long_is_not_looked_at():
+def test_too_long_reply_is_ignored():
     code = fence(REWARD)
     whole = "x" * (MAX_CHARS - len(code) - 1) + "\n" + code
     assert len(whole) == MAX_CHARS and extract_code(whole) == REWARD + "\n"
     assert extract_code(whole + "\n") is None
     assert no_code(Reply(whole)) == ""
-    assert no_code(Reply(whole + "\n")) == "the reply has 1,000,001 characters, and at most 1,000,000 are read"
+    assert no_code(Reply(whole + "\n")) == "the reply has 1,000,001 characters, more than 1,000,000"

@@ -1,4 +1,4 @@
-"""Several replies to one prompt by one request, where the provider gives them; the record, budgets and replays hold."""
+"""Several replies to one request: transcript, budgets and replays."""
 
 import os
 import random
@@ -42,7 +42,7 @@ def complete(provider, requests, path, **options):
 
 @pytest.fixture
 def several(server):
-    server.most_replies = 128
+    server.max_replies = 128
     return server
 
 
@@ -56,7 +56,7 @@ class Model:
     name, model, default_output_tokens, recorded = "openai:m", "m", 50, False
 
     def __init__(self, most=4, faults=(), tokens=lambda: (10, 5)):
-        self.most_replies, self.faults, self.tokens = most, list(faults), tokens
+        self.max_replies, self.faults, self.tokens = most, list(faults), tokens
         self.counts, self.asked, self.lock = [], [], threading.Lock()
 
     def complete(self, request):
@@ -74,7 +74,7 @@ class Model:
             return [Reply(CODE.format(r.sample), *self.tokens()) for r in own]
 
 
-def test_samples_of_one_prompt_are_one_request_whose_choices_are_theirs(several, tmp_path):
+def test_choices_of_one_request_are_samples(several, tmp_path):
     several.script.append(answer(texts(5)))
     transcript = Transcript(tmp_path / "t.jsonl", META)
     told = {}
@@ -97,7 +97,7 @@ def test_tokens_and_dollars_of_the_parts_add_up_exactly(several, tmp_path):
     assert transcript.spent.cost == 101 + 2 * 140 == sum(r.cost for r in replies)
 
 
-def test_other_prompts_and_models_without_n_are_asked_one_by_one(several, tmp_path):
+def test_single_requests_without_n(several, tmp_path):
     requests = [*samples(2, "a"), *samples(1, "b"), *samples(1, "c")]
     complete(openai(several), requests, tmp_path / "t.jsonl", concurrency=1)
     assert [(b["messages"][-1]["content"], b.get("n", 1)) for b in several.bodies] == [("a", 2), ("b", 1), ("c", 1)]
@@ -106,7 +106,7 @@ def test_other_prompts_and_models_without_n_are_asked_one_by_one(several, tmp_pa
     assert len(several.bodies) == 3 and not any("n" in body for body in several.bodies)
 
 
-def test_how_many_replies_a_request_asks_for_can_be_said(several, tmp_path):
+def test_replies_per_request_is_a_setting(several, tmp_path):
     complete(openai(several), samples(5), tmp_path / "t.jsonl", replies_per_request=2)
     assert [body.get("n") for body in several.bodies] == [2, 2, None]
     several.bodies.clear()
@@ -123,7 +123,7 @@ def test_how_many_replies_a_request_asks_for_can_be_said(several, tmp_path):
         status(400, "Only one completion choice is allowed"),
     ],
 )
-def test_a_server_that_refuses_n_is_asked_one_by_one_from_then_on(refusal, several, tmp_path):
+def test_server_that_refuses_n_is_asked_without(refusal, several, tmp_path):
     several.script.append(refusal)
     provider = openai(several)
     replies = complete(provider, samples(4), tmp_path / "t.jsonl")
@@ -134,8 +134,8 @@ def test_a_server_that_refuses_n_is_asked_one_by_one_from_then_on(refusal, sever
 
 
 @pytest.mark.parametrize(("most", "asked"), [(1, [6, *[None] * 5]), (2, [6, 2, 2]), (4, [6, 2]), (5, [6, None])])
-def test_a_server_that_gives_fewer_is_asked_for_the_rest(most, asked, server, tmp_path):
-    server.most_replies = most
+def test_server_with_fewer_replies_is_asked_again(most, asked, server, tmp_path):
+    server.max_replies = most
     transcript = Transcript(tmp_path / "t.jsonl", META)
     provider = openai(server)
     replies = complete(provider, samples(6), transcript)
@@ -146,7 +146,7 @@ def test_a_server_that_gives_fewer_is_asked_for_the_rest(most, asked, server, tm
     assert all(body.get("n", 1) <= most for body in server.bodies[len(asked) :])
 
 
-def test_a_server_that_gives_more_than_asked_for_is_paid_for_what_it_counts(server, tmp_path):
+def test_additional_replies_are_paid(server, tmp_path):
     server.script.append(answer(texts(5)))
     transcript = Transcript(tmp_path / "t.jsonl", META)
     replies = complete(openai(server), samples(3), transcript)
@@ -154,7 +154,7 @@ def test_a_server_that_gives_more_than_asked_for_is_paid_for_what_it_counts(serv
     assert transcript.spent.tokens == 200
 
 
-def test_what_does_not_do_is_asked_again_by_itself(several, tmp_path):
+def test_unusable_samples_are_requested_again(several, tmp_path):
     several.script.append(answer([CODE.format(0), "I would rather not.", CODE.format(2)]))
     replies = complete(openai(several), samples(3), tmp_path / "t.jsonl")
     assert [r.error for r in replies] == [""] * 3 and [body.get("n") for body in several.bodies] == [3, None]
@@ -162,7 +162,7 @@ def test_what_does_not_do_is_asked_again_by_itself(several, tmp_path):
     assert [(r["request"]["sample"], r["request"]["attempt"]) for r in records] == [(0, 0), (1, 0), (2, 0), (1, 1)]
 
 
-def test_choices_that_are_cut_off_name_the_limit_and_the_flag(several, tmp_path):
+def test_cut_off_choices_name_limit_and_flag(several, tmp_path):
     several.script.append(answer(["```python\ndef compute_reward("] * 2, "length"))
     several.script.extend([answer("```python\n", "length")] * 4)
     replies = complete(openai(several), samples(2), tmp_path / "t.jsonl")
@@ -174,7 +174,7 @@ def test_choices_that_are_cut_off_name_the_limit_and_the_flag(several, tmp_path)
 
 
 @pytest.mark.parametrize("fault", [status(500), status(429, "Request too large: limit 30000 tokens"), cut_connection])
-def test_after_a_failure_half_as_many_are_asked_for_and_the_failure_is_on_record(fault, several, tmp_path):
+def test_after_a_failure_half_as_many_are_requested(fault, several, tmp_path):
     several.script.append(fault)
     said, waits = [], []
     replies = complete(openai(several), samples(8), tmp_path / "t.jsonl", notify=said.append, sleep=waits.append)
@@ -185,13 +185,13 @@ def test_after_a_failure_half_as_many_are_asked_for_and_the_failure_is_on_record
     assert records[0]["label"] == "r1_00 to r1_07" and said[0].startswith("r1_00 to r1_07: ") and len(waits) == 1
 
 
-def test_a_server_that_fails_whenever_n_is_there_is_asked_one_by_one(several, tmp_path):
+def test_server_that_fails_with_n_is_asked_without(several, tmp_path):
     several.script.extend([status(500)] * 3)
     complete(openai(several), samples(8), tmp_path / "t.jsonl")
     assert [body.get("n") for body in several.bodies] == [8, 4, 2, *[None] * 8]
 
 
-def test_cut_anywhere_only_what_is_lost_is_asked_again(tmp_path, monkeypatch):
+def test_truncated_transcript_repeats_only_lost_requests(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
     path = tmp_path / "t.jsonl"
     requests = samples(5)
@@ -209,7 +209,7 @@ def test_cut_anywhere_only_what_is_lost_is_asked_again(tmp_path, monkeypatch):
         assert transcript.spent.tokens == 15 * 5
 
 
-def test_a_replay_asks_one_by_one_and_gives_the_same(several, tmp_path):
+def test_replay_of_several_replies(several, tmp_path):
     path = tmp_path / "t.jsonl"
     several.script.append(answer([CODE.format(0), "no code", CODE.format(2)]))
     recorded = complete(openai(several), samples(3), path)
@@ -221,7 +221,7 @@ def test_a_replay_asks_one_by_one_and_gives_the_same(several, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_budgets_hold_and_nothing_that_surely_fits_is_left_out(seed, tmp_path):
+def test_budgets_hold_and_are_used(seed, tmp_path):
     rng = random.Random(seed)
     limits = {"max_tokens": rng.randint(100, 4000)} if seed % 2 else {"max_cost": rng.randint(100, 6000)}
     budget = Budget(prices=PRICES, **limits)
@@ -232,7 +232,7 @@ def test_budgets_hold_and_nothing_that_surely_fits_is_left_out(seed, tmp_path):
     replies = complete(model, requests, transcript, budget=budget, concurrency=5, replies_per_request=7)
     spent = transcript.spent
     assert spent.tokens <= limits.get("max_tokens", 1e9) and spent.cost <= limits.get("max_cost", 1e9)
-    most = budget.most(model, requests[0])
+    most = budget.max_spending(model, requests[0])
     if any(reply.finish == BUDGET for reply in replies):
         assert spent.tokens + most.tokens > limits.get("max_tokens", 1e9) or spent.cost + most.cost > limits.get(
             "max_cost", 1e9
@@ -241,9 +241,9 @@ def test_budgets_hold_and_nothing_that_surely_fits_is_left_out(seed, tmp_path):
         assert len(set(model.asked)) == 72
 
 
-def test_a_budget_for_fewer_asks_for_fewer(tmp_path):
+def test_fewer_replies_within_the_budget(tmp_path):
     model = Model(most=8)
-    one = Budget().most(model, samples(1)[0]).tokens
+    one = Budget().max_spending(model, samples(1)[0]).tokens
     budget = Budget(max_tokens=one + 2 * 50)
     replies = complete(model, samples(8), tmp_path / "t.jsonl", budget=budget, concurrency=1)
     # three fit; they spend 45 tokens, which leave room for two, and these 30; then there is room for one at a time
@@ -251,7 +251,7 @@ def test_a_budget_for_fewer_asks_for_fewer(tmp_path):
     assert [reply.finish for reply in replies] == [STOP] * 7 + [BUDGET]
 
 
-def test_the_same_samples_at_once_are_sent_once(several, tmp_path):
+def test_concurrent_equal_samples_are_sent_once(several, tmp_path):
     several.script.extend([held] * 9)
     provider, transcript = openai(several), Transcript(tmp_path / "t.jsonl", META)
     results = []
@@ -270,7 +270,7 @@ def test_the_same_samples_at_once_are_sent_once(several, tmp_path):
     assert sorted(r["request"]["sample"] for r in read_records(transcript.path)[0][1:]) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_fault_that_no_request_can_get_over_ends_it(several, tmp_path):
+def test_permanent_error_ends_the_requests(several, tmp_path):
     several.script.append(status(401, "Incorrect API key provided"))
     with pytest.raises(UserError, match="the key was not accepted"):
         complete(openai(several), samples(4), tmp_path / "t.jsonl")

@@ -1,4 +1,4 @@
-"""The transcript: what is on record is never paid again, whenever the process dies; replays; budgets; Ctrl-C."""
+"""The transcript: no reply is paid twice, whenever the process dies; replays; budgets; Ctrl-C."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def lines(path):
     return path.read_bytes().splitlines(keepends=True)
 
 
-def test_the_same_request_is_the_same_whatever_its_label_and_nothing_else(tmp_path):
+def test_hash_ignores_only_the_label(tmp_path):
     base = Request("s", (Message("user", "a"), Message("assistant", "b")), 1.0, 9, 0, 0, "r1_00")
     assert (
         content_hash(base) == content_hash(replace(base, label="r2_00")) == content_hash(replace(base, temperature=1))
@@ -83,7 +83,7 @@ def test_the_same_request_is_the_same_whatever_its_label_and_nothing_else(tmp_pa
     assert len({content_hash(request) for request in [base, *others]}) == 1 + len(others)
 
 
-def test_a_search_that_is_resumed_pays_nothing_again_and_gets_the_same(tmp_path):
+def test_resumed_search_repeats_no_request(tmp_path):
     path = tmp_path / "transcript.jsonl"
     model = Model({"b": [ProviderError("server", "down")], "c": ["no code", "nor here"], "d": ["x"] * 3})
     transcript = Transcript(path, META)
@@ -102,7 +102,7 @@ def test_a_search_that_is_resumed_pays_nothing_again_and_gets_the_same(tmp_path)
     assert len(other.asked) == 1
 
 
-def test_cut_anywhere_a_transcript_goes_on_and_only_what_is_lost_is_paid_again(tmp_path, monkeypatch):
+def test_truncated_transcript_continues(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
     path = tmp_path / "transcript.jsonl"
     model = Model({"b": [ProviderError("server", "down")], "c": ["no code"]}, tokens=(3, 4))
@@ -124,7 +124,7 @@ def test_cut_anywhere_a_transcript_goes_on_and_only_what_is_lost_is_paid_again(t
         assert path.read_bytes()[: min(size, header)] == whole[: min(size, header)]
 
 
-def test_a_transcript_of_another_search_or_no_transcript_is_said(tmp_path):
+def test_transcript_of_another_search_is_refused(tmp_path):
     path = tmp_path / "transcript.jsonl"
     Transcript(path, META)
     with pytest.raises(UserError, match='extra is missing there and 1 here, task is "Anymal" there and "Ant" here'):
@@ -138,7 +138,7 @@ def test_a_transcript_of_another_search_or_no_transcript_is_said(tmp_path):
         Transcript(tmp_path / "nowhere" / "t.jsonl", META)
 
 
-def test_a_damaged_line_in_the_middle_is_said_with_its_number(tmp_path):
+def test_damaged_line_is_named(tmp_path):
     path = tmp_path / "transcript.jsonl"
     complete(Model(), questions("a", "b"), Transcript(path, META), concurrency=1)
     parts = lines(path)
@@ -148,7 +148,7 @@ def test_a_damaged_line_in_the_middle_is_said_with_its_number(tmp_path):
             Transcript(path, META)
 
 
-def test_a_full_disk_is_said_and_leaves_whole_lines(tmp_path, monkeypatch):
+def test_full_disk_leaves_complete_lines(tmp_path, monkeypatch):
     path = tmp_path / "transcript.jsonl"
     transcript = Transcript(path, META)
     write = os.write
@@ -159,7 +159,7 @@ def test_a_full_disk_is_said_and_leaves_whole_lines(tmp_path, monkeypatch):
     assert len(lines(path)) == 1 and path.read_bytes().endswith(b"\n")
 
 
-def test_an_error_is_asked_anew_on_a_resume_a_refusal_not(tmp_path):
+def test_resume_repeats_errors_but_not_refusals(tmp_path):
     path = tmp_path / "transcript.jsonl"
     model = Model({"a": [ProviderError("server", "down")] * 9})
     (reply,) = complete(model, questions("a"), Transcript(path, META), retry=Retry(tries=2))
@@ -169,7 +169,7 @@ def test_an_error_is_asked_anew_on_a_resume_a_refusal_not(tmp_path):
     assert reply.finish == STOP and len(again.asked) == 1
 
 
-def test_the_same_request_at_once_is_sent_once(server, tmp_path):
+def test_concurrent_equal_requests_are_sent_once(server, tmp_path):
     server.script.extend([held] * 40)
     provider = make_provider("openai:m", server.root + "/v1")
     transcript = Transcript(tmp_path / "transcript.jsonl", META)
@@ -192,14 +192,14 @@ def test_the_same_request_at_once_is_sent_once(server, tmp_path):
     assert len(read_records(transcript.path)[0]) == 3
 
 
-def test_no_more_requests_are_in_flight_than_asked_for(server, tmp_path):
+def test_concurrency_is_limited(server, tmp_path):
     provider = make_provider("openai:m", server.root + "/v1")
     requests = questions(*map(str, range(12)))
     complete_all(provider, requests, Transcript(tmp_path / "t.jsonl", META), concurrency=3)
     assert 1 <= server.most_at_once <= 3 and len(server.bodies) == 12
 
 
-def test_replies_come_in_order_and_are_told_as_they_come(tmp_path):
+def test_replies_are_in_order_and_reported_on_arrival(tmp_path):
     told = {}
     requests = questions("a", "b", "c")
     transcript = Transcript(tmp_path / "t.jsonl", META)
@@ -209,7 +209,7 @@ def test_replies_come_in_order_and_are_told_as_they_come(tmp_path):
     assert complete(Model(), [], transcript) == []
 
 
-def test_a_search_can_say_what_it_waits_for(tmp_path):
+def test_notify_before_retries(tmp_path):
     said = []
     model = Model({"a": [ProviderError("rate_limit", "m: 429: slow down", retry_after=12.0)]})
     complete(model, questions("a"), Transcript(tmp_path / "t.jsonl", META), notify=said.append)
@@ -220,7 +220,7 @@ PRICES = {"m": Price(1e6, 2e6)}  # a dollar for a token of input, two for one of
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_budgets_hold_whatever_replies_cost_and_however_many_are_in_flight(seed, tmp_path):
+def test_budgets_hold_with_concurrent_requests(seed, tmp_path):
     rng = random.Random(seed)
 
     class Spendthrift(Model):
@@ -228,7 +228,7 @@ def test_budgets_hold_whatever_replies_cost_and_however_many_are_in_flight(seed,
 
         def complete(self, request):
             reply = super().complete(request)
-            most = Budget(prices=PRICES).most(self, request).tokens - request.max_output_tokens
+            most = Budget(prices=PRICES).max_spending(self, request).tokens - request.max_output_tokens
             with self.lock:
                 tokens = rng.randint(1, most), rng.randint(0, request.max_output_tokens)
                 seconds = rng.random() * 0.003
@@ -246,7 +246,9 @@ def test_budgets_hold_whatever_replies_cost_and_however_many_are_in_flight(seed,
     assert len(replies) == 60 and budget.stopped.startswith("the next request could exceed --max_")
     stopped = [reply for reply in replies if reply.finish == BUDGET]
     assert stopped and all(reply.error == budget.stopped and reply.cost is None for reply in stopped)
-    most = max(budget.most(model, replace(r, max_output_tokens=50)).tokens for r in questions(*map(str, range(60))))
+    most = max(
+        budget.max_spending(model, replace(r, max_output_tokens=50)).tokens for r in questions(*map(str, range(60)))
+    )
     if "max_tokens" in limits:  # it went as far as it could: nothing that surely fitted was left out
         assert spent.tokens + most > limits["max_tokens"]
     asked = len(model.asked)
@@ -256,7 +258,7 @@ def test_budgets_hold_whatever_replies_cost_and_however_many_are_in_flight(seed,
     assert len(model.asked) == asked and later.stopped and resumed.spent == spent
 
 
-def test_with_more_money_what_the_budget_refused_is_asked(tmp_path):
+def test_larger_budget_sends_refused_requests(tmp_path):
     path = tmp_path / "t.jsonl"
     (reply,) = complete(Model(), questions("a"), Transcript(path, META), budget=Budget(max_tokens=1))
     assert reply.finish == BUDGET
@@ -264,15 +266,15 @@ def test_with_more_money_what_the_budget_refused_is_asked(tmp_path):
     assert reply.finish == STOP
 
 
-def test_a_request_waits_for_those_in_flight_before_the_budget_stops_the_search(tmp_path):
+def test_request_waits_for_reservations(tmp_path):
     model = Model()
-    most = Budget().most(model, questions("a")[0]).tokens
+    most = Budget().max_spending(model, questions("a")[0]).tokens
     budget = Budget(max_tokens=most + 15)  # two at once could exceed it, one after the other do not
     replies = complete(model, questions("a", "b"), Transcript(tmp_path / "t.jsonl", META), budget=budget)
     assert [reply.finish for reply in replies] == [STOP, STOP] and not budget.stopped
 
 
-def test_costs_are_counted_by_price_and_unknown_without_one(tmp_path):
+def test_costs_of_known_and_unknown_models(tmp_path):
     transcript = Transcript(tmp_path / "t.jsonl", META)
     (reply,) = complete(Model(), questions("a"), transcript, budget=Budget(prices=PRICES))
     assert reply.cost == 10 * 1 + 5 * 2 == transcript.spent.cost
@@ -294,7 +296,7 @@ def record(tmp_path, **faults):
     return path, requests, replies
 
 
-def test_a_replay_gives_the_same_replies_without_a_model_and_without_waiting(tmp_path):
+def test_replay_needs_no_model_and_no_waiting(tmp_path):
     path, requests, replies = record(tmp_path, b=["no code"], c=["x"] * 3, d=[ProviderError("server", "down")] * 3)
     before = path.read_bytes()
     assert [reply.finish for reply in replies] == [STOP, STOP, STOP, ERROR]
@@ -310,7 +312,7 @@ def test_a_replay_gives_the_same_replies_without_a_model_and_without_waiting(tmp
     assert path.read_bytes() == before
 
 
-def test_of_a_search_that_was_resumed_after_an_error_the_later_reply_is_played(tmp_path):
+def test_replay_uses_the_later_reply_after_an_error(tmp_path):
     path = tmp_path / "t.jsonl"
     down = Model({"a": [ProviderError("server", "down")] * 9})
     complete(down, questions("a"), Transcript(path, META), retry=Retry(tries=1))
@@ -322,10 +324,10 @@ def test_of_a_search_that_was_resumed_after_an_error_the_later_reply_is_played(t
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_replay_of_a_search_that_its_budget_stopped_stops_there_too(seed, tmp_path):
+def test_replay_of_a_stopped_search_stops(seed, tmp_path):
     rng = random.Random(seed)
     requests = questions(*map(str, range(12)))
-    most = Budget(prices={}).most(Model(), replace(requests[-1], max_output_tokens=50)).tokens
+    most = Budget(prices={}).max_spending(Model(), replace(requests[-1], max_output_tokens=50)).tokens
     limits = {"max_tokens": most + rng.randint(0, 100)}
     budget = Budget(prices={}, **limits)
     model = Model({str(k): ["no code"] for k in range(0, 12, 3)}, tokens=(rng.randint(1, 20), 5))
@@ -340,7 +342,7 @@ def test_a_replay_of_a_search_that_its_budget_stopped_stops_there_too(seed, tmp_
     assert limited.stopped == budget.stopped
 
 
-def test_a_replay_of_another_search_says_what_differs(tmp_path):
+def test_replay_of_another_search_is_refused(tmp_path):
     path, requests, _ = record(tmp_path)
     provider = ReplayProvider(path)
     provider.check({"task": "Anymal", "rounds": 3, "version": "9"})
@@ -363,14 +365,14 @@ def test_a_replay_of_another_search_says_what_differs(tmp_path):
         complete(provider, requests[:1], transcript, unusable=lambda reply: "I want another")
 
 
-def test_a_prompt_whose_numbers_came_out_different_is_found_by_its_label(tmp_path):
+def test_different_prompt_is_found_by_label(tmp_path):
     path, requests, replies = record(tmp_path)
     provider = ReplayProvider(path)
     changed = [replace(request, messages=(Message("user", "0.12"),), sample=k) for k, request in enumerate(requests)]
     assert complete(provider, changed, Transcript(tmp_path / "t.jsonl", META)) == replies and provider.by_label == 4
 
 
-def test_a_transcript_that_cannot_be_played_is_said(tmp_path):
+def test_invalid_transcript_is_refused(tmp_path):
     for name, text in (("none", None), ("empty", ""), ("other", "x,y\n1,2\n")):
         if text is not None:
             (tmp_path / name).write_text(text)
@@ -379,7 +381,7 @@ def test_a_transcript_that_cannot_be_played_is_said(tmp_path):
     Transcript(tmp_path / "bare", META)
     with pytest.raises(UserError, match="no reply in this transcript"):
         make_provider(f"replay:{tmp_path / 'bare'}")
-    with pytest.raises(UserError, match="makes no sense"):
+    with pytest.raises(UserError, match="cannot be used with"):
         make_provider("replay:x", "http://localhost")
 
 
@@ -401,7 +403,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_whatever_ends_a_search_replies_that_came_are_on_disk(how, server, tmp_path):
+def test_received_replies_are_on_disk(how, server, tmp_path):
     server.script.extend([answer(), answer(), held, answer(), status(500), held])
     path = tmp_path / "transcript.jsonl"
     search = subprocess.Popen([sys.executable, "-c", SEARCH, server.root + "/v1", str(path)])

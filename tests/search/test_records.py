@@ -1,4 +1,4 @@
-"""What a search remembers, and that it survives being written and read."""
+"""The archive of a search, and its round trip."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def archive():
     )  # fmt: skip
 
 
-def test_an_archive_is_read_as_it_was_written(tmp_path):
+def test_archive_round_trip(tmp_path):
     first, second = tmp_path / "a.json", tmp_path / "b.json"
     write_archive(first, archive())
     again = read_archive(first)

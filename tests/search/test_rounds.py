@@ -1,4 +1,4 @@
-"""What becomes of a round's candidates: mended or not, measured or not."""
+"""Check, repair and record a round's candidates."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from envcoder_bench.report.results import Result
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
-from envcoder_bench.search.rounds import Checker, check_and_mend, recorded
+from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 
 
 class Checks:
@@ -52,14 +52,14 @@ PROPOSALS = [
         (9, {"r1_00": "fine", "r1_01": "good", "r1_02": "good"}, {"r1_03": "bad!"}),
     ],
 )
-def test_candidates_are_mended_as_often_as_allowed(repairs, ready, left):
+def test_number_of_repairs(repairs, ready, left):
     checks, mender = Checks(), Mender()
-    round = check_and_mend(1, PROPOSALS, mender, Archive(), checks, repairs)
+    round = check_and_repair(1, PROPOSALS, mender, Archive(), checks, repairs)
     assert {p.name: p.source for p in round.ready} == ready
     assert {p.name: error for p, status, error in round.failed if status == FAILED_AT_LOAD} == left
     assert [(p.name, error) for p, status, error in round.failed if status == NO_CODE] == [("r1_04", "declined")]
     first = {"r1_01": "bad 1!", "r1_02": "bad 2!"}
-    assert round.mended == {name: error for name, error in first.items() if name in ready}
+    assert round.repaired == {name: error for name, error in first.items() if name in ready}
     assert checks.checked[0] == ["r1_00", "r1_01", "r1_02", "r1_03"]
     if repairs:
         assert checks.checked[1] == ["r1_01", "r1_02"]
@@ -67,7 +67,7 @@ def test_candidates_are_mended_as_often_as_allowed(repairs, ready, left):
     assert len(mender.told) == min(repairs, 3)
 
 
-def test_a_run_s_results_are_recorded_with_what_it_measured_of_others():
+def test_results_of_a_run_are_recorded():
     best = Attempt("r1_00", 1, "best", fitness=0.75, by_seed={0: 0.5, 1: 1.0}, episode_length=10.0)
     other = Attempt("r1_01", 1, "other", fitness=0.1, by_seed={0: 0.1, 1: 0.1})
     before = Archive([best, other], {"human": Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2, 1: 0.2})})
@@ -82,7 +82,7 @@ def test_a_run_s_results_are_recorded_with_what_it_measured_of_others():
     ]
     point = Point("r2_00", 2, 5, 100, 0.25, 6.0, {"total reward": (1.0, 0.5, 2.0)})
     ready = [Proposal(name, name, ("r1_00",), "made") for name in ("r2_100", "r2_11", "r2_00", "r2_01", "r2_02")]
-    after = recorded(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, "declined")]), rows, [point])
+    after = record_round(before, Round(2, ready, [(Proposal("r2_03", ""), NO_CODE, "declined")]), rows, [point])
     order = ["r1_00", "r1_01", "r2_00", "r2_01", "r2_02", "r2_03", "r2_11", "r2_100"]
     assert [a.name for a in after.attempts] == order
     assert after.find("r2_11").points == ()
@@ -104,7 +104,7 @@ def test_a_run_s_results_are_recorded_with_what_it_measured_of_others():
 
 def test_a_round_without_any_run_is_recorded():
     failed = [(Proposal("r1_00", "x"), FAILED_AT_LOAD, "no")]
-    after = recorded(Archive(), Round(1, [], failed))
+    after = record_round(Archive(), Round(1, [], failed))
     assert [(a.name, a.error) for a in after.attempts] == [("r1_00", "no")]
 
 
@@ -116,16 +116,16 @@ def test_errors_name_files_without_folders():
             return {}
 
     declined = Proposal("r1_00", "", error="the reply could not be kept in /home/me/x y/transcript.jsonl, nor /tmp/a/b")
-    round = check_and_mend(1, [declined], Mender(), Archive(), Checks(), 0)
+    round = check_and_repair(1, [declined], Mender(), Archive(), Checks(), 0)
     assert round.failed[0][2] == "the reply could not be kept in x y/transcript.jsonl, nor b"
     rows = [Result("r1_01", 0, ROW_FAILED, error="/home/a b/r1_01.py: no such file: '/home/a b/c.csv'")]
-    after = recorded(Archive(), Round(1, [Proposal("r1_01", "x")], round.failed), rows)
+    after = record_round(Archive(), Round(1, [Proposal("r1_01", "x")], round.failed), rows)
     assert after.find("r1_01").error == "r1_01.py: no such file: 'c.csv'"
     assert not any("/home" in attempt.error for attempt in after.attempts)
 
 
 @pytest.mark.slow
-def test_a_checker_s_errors_have_no_folders(tmp_path):
+def test_checker_errors_have_no_folders(tmp_path):
     folder = SearchFolder.create(tmp_path / "a search", {"llm": "evolve"}, {})
     cfg = compose_config("Cartpole", ["num_envs_per_candidate=2", "sim=mujoco_cpu", "device=cpu", "untrusted=true"])
     proposals = [
@@ -139,7 +139,7 @@ def test_a_checker_s_errors_have_no_folders(tmp_path):
     assert not any(str(tmp_path) in error for error in errors.values())
 
 
-def test_a_baseline_that_fails_in_a_round_keeps_what_it_was_measured_by():
+def test_failed_baseline_keeps_earlier_results():
     human = Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2})
     archive = Archive([], {"human": human, "unshaped": Attempt("unshaped", 0, "u")}, "unshaped", {1: (0,)})
     rows = [
@@ -148,7 +148,7 @@ def test_a_baseline_that_fails_in_a_round_keeps_what_it_was_measured_by():
         Result("unshaped", 1, ROW_FAILED, error="no"), Result("unshaped", 2, ROW_FAILED, error="no"),
         *(Result("r2_00", seed, fitness=0.5, fitness_ci_low=0.4, fitness_ci_high=0.6) for seed in (1, 2)),
     ]  # fmt: skip
-    after = recorded(archive, Round(2, [Proposal("r2_00", "x")]), rows)
+    after = record_round(archive, Round(2, [Proposal("r2_00", "x")]), rows)
     assert after.baselines["human"].by_seed == {0: 0.2, 2: 0.4} and after.baselines["human"].status == OK
     assert (after.baselines["unshaped"].status, after.baselines["unshaped"].error) == (FAILED, "no")
     assert (after.reference, after.seeds) == ("unshaped", {1: (0,), 2: (1, 2)})
@@ -156,6 +156,6 @@ def test_a_baseline_that_fails_in_a_round_keeps_what_it_was_measured_by():
         *(Result(name, 3, fitness=0.6) for name in ("human", "unshaped")),
         Result("r3_00", 3, fitness=0.5, fitness_ci_low=0.45, fitness_ci_high=0.55),
     ]
-    again = recorded(after, Round(3, [Proposal("r3_00", "x")]), rows)
+    again = record_round(after, Round(3, [Proposal("r3_00", "x")]), rows)
     assert again.baselines["unshaped"].status == OK and again.baselines["unshaped"].by_seed == {3: 0.6}
     assert again.find("r3_00").interval == (0.45, 0.55) and again.find("r2_00").over_episodes is None

@@ -1,4 +1,4 @@
-"""What a person sees of a search."""
+"""Messages of a search for the terminal."""
 
 import math
 
@@ -12,7 +12,7 @@ from envcoder_bench.search.providers.budget import Spent
 from envcoder_bench.search.records import FAILED_AT_LOAD, NO_CODE, Archive, Attempt, Proposal
 
 
-def test_candidates_are_listed_with_what_became_of_them():
+def test_candidates_are_listed_with_status():
     ready = [Proposal("r1_00", '"""r1_00, stay up."""\n'), Proposal("r1_01", "x = 1\n", origin="m, sample 1, repaired")]
     failed = [
         (Proposal("r1_02", "a = 1\nb = 2\n"), FAILED_AT_LOAD, "/a/r1_02.py:2: in compute_reward: wrong"),
@@ -31,7 +31,7 @@ def test_candidates_are_listed_with_what_became_of_them():
     assert screen.candidates(Round(1)) == "0 ready"
 
 
-def test_a_round_s_table_has_its_rows_and_failures_alone():
+def test_table_of_a_round():
     ranked = [row("a", (0.2, 0.1, 0.3)), row("human", rank=2), row("b", rank=None, error=("b.py:3: wrong",))]
     shown = screen.ranking(ranked).splitlines()
     assert [line.split()[:2] for line in shown[2:5]] == [["1", "a"], ["2", "human"], ["-", "b"]]
@@ -39,7 +39,7 @@ def test_a_round_s_table_has_its_rows_and_failures_alone():
     assert not any(line.startswith(("fitness:", "±", "vs human:")) for line in shown)
 
 
-def test_spending_tells_the_round_and_the_whole():
+def test_spending_of_round_and_search():
     told = screen.spending(Usage(3, 1200, 34, 0.5), Spent(99_000, 1.25))
     assert told == "3 requests, 1,200 tokens in and 34 out, $0.50; so far 99,000 tokens, $1.25"
     told = screen.spending(Usage(1, 10, 20, None), Spent(30, 0.0))
@@ -49,21 +49,21 @@ def test_spending_tells_the_round_and_the_whole():
     assert screen.spending(Usage(), Spent()) == ""
 
 
-def test_the_standing_compares_over_common_seeds():
+def test_best_so_far_compares_over_common_seeds():
     best = Attempt("r1_00", 1, "", fitness=0.5, by_seed={0: 0.25, 1: 0.75})
     baselines = {
         "human": Attempt("human", 0, "", fitness=0.5, by_seed={1: 0.5}),
         "unshaped": Attempt("unshaped", 0, ""),
     }
-    told = screen.standing(Archive([best], baselines))
+    told = screen.best_so_far(Archive([best], baselines))
     assert told == "best so far: r1_00, fitness 0.5, mean of 2 seeds; +0.25 against human"
     lucky = [Attempt(f"r2_0{k}", 2, "", fitness=x, by_seed={1: x}) for k, x in enumerate((0.1, 0.1, 0.51))]
     rival = "r2_02 has 0.51, but is only +0.01 against human"
-    assert screen.standing(Archive([best, *lucky], baselines)) == f"{told} ({rival})"
+    assert screen.best_so_far(Archive([best, *lucky], baselines)) == f"{told} ({rival})"
     told = "best so far: r1_00, fitness 0.5, mean of 2 seeds"
     rival = "r2_02 has 0.51, but on 1 seed only"
-    assert screen.standing(Archive([best, *lucky])) == f"{told} ({rival})"
-    assert screen.standing(Archive([], baselines)) == "no candidate has a fitness yet"
+    assert screen.best_so_far(Archive([best, *lucky])) == f"{told} ({rival})"
+    assert screen.best_so_far(Archive([], baselines)) == "no candidate has a fitness yet"
 
 
 def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
@@ -80,9 +80,9 @@ def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
             row("human"),
             "a is better than human on 2 new seeds: +0.2, 95 % interval +0.1 to +0.3",
         ),
-        (row("a", (0.2, -0.1, 0.3)), row("human"), "a is not told apart from human on 2 new seeds"),
+        (row("a", (0.2, -0.1, 0.3)), row("human"), "a is not clearly different from human on 2 new seeds"),
         (row("a", (-0.2, -0.3, -0.1)), row("human"), "a is worse than human on 2 new seeds"),
-        (row("a", (0.2, math.nan, math.nan)), row("human"), "too few to tell how sure that is"),
+        (row("a", (0.2, math.nan, math.nan)), row("human"), "too few for a confidence interval"),
         (row("a"), row("human", rank=None), "the human baseline has none to compare it with"),
         (
             row("a", rank=None, error=("/b/a.py: bad",)),
@@ -91,15 +91,15 @@ def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
         ),
     ],
 )
-def test_the_verdict_says_no_more_than_the_seeds_do(best, human, told):
+def test_verdict_of_the_final_evaluation(best, human, told):
     assert told in screen.verdict([human, best], "a")
 
 
-def test_words_of_a_candidate_do_not_reach_the_terminal_as_commands():
+def test_control_characters_are_not_printed():
     assert screen.printable("  r1_00\tx\x1b[2J\x07\r\u202e ü\nsecond") == "  r1_00 x�[2J��� ü\nsecond"
 
 
-def test_the_opening_is_a_column_of_facts():
+def test_opening_lists_the_settings():
     shown = screen.opening({"task": "Cartpole: up", "fitness": "word " * 60}).splitlines()
     assert shown[0] == "   task  Cartpole: up"
     assert len(shown) > 3 and all(len(line) <= screen.WIDTH for line in shown)

@@ -1,4 +1,4 @@
-"""The report of a search: what it says, and that nothing a candidate says can do more than be read."""
+"""The report of a search: its content, and that untrusted text is escaped."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def read(folder):
 
 
 @NO_WARNINGS
-def test_it_tells_the_search(tmp_path):
+def test_report_content(tmp_path):
     best = Attempt("r2_00", 2, CHILD, ("r1_00", "human"), "r1_00 and human: doubled", fitness=0.9)
     first = Attempt("r1_00", 1, HUMAN, ("human",), "human: nothing", fitness=0.6, by_seed={0: 0.6})
     meta = {
@@ -108,7 +108,7 @@ def seeded(name, by_seed, round=0, source=HUMAN, parents=()):
 
 
 @NO_WARNINGS
-def test_it_ranks_by_the_difference_to_the_baseline(tmp_path):
+def test_ranking_by_the_difference_to_the_baseline(tmp_path):
     luck = {0: 0.043, 1: 0.095, 2: 0.247}
     first = seeded("r1_00", {0: 0.206}, 1, CHILD, ("human",))
     last = seeded("r3_00", {2: 0.2471}, 3, CHILD, ("r1_00",))
@@ -133,10 +133,10 @@ def test_it_ranks_by_the_difference_to_the_baseline(tmp_path):
 
 
 @NO_WARNINGS
-def test_sources_too_long_to_be_compared_are_not(tmp_path):
+def test_long_sources_are_not_compared(tmp_path):
     child = Attempt("r1_00", 1, "x = 1\n" * 1001, ("human",), fitness=1.0)
     write_report(tmp_path, archive(child), {})
-    assert "too long to be compared: one has more than 1,000 lines" in read(tmp_path)[1]
+    assert "too long for a comparison: one has more than 1,000 lines" in read(tmp_path)[1]
 
 
 def test_errors_are_shown_without_folders(tmp_path):
@@ -145,7 +145,7 @@ def test_errors_are_shown_without_folders(tmp_path):
     assert "r1_00.py: is too long" in page and "/home" not in page
 
 
-def test_text_from_anywhere_is_only_text(tmp_path):
+def test_untrusted_text_is_escaped(tmp_path):
     attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'>&lt;\x00\x1b[31m\u202e\udc80{{x}}"
     best = Attempt(f"r1_{attack}", 1, f"x = '''{attack}'''", (attack,), attack, fitness=1.0)
     bad = Attempt("r1_01", 1, attack, ("human",), attack, "failed", None, attack)
@@ -167,7 +167,7 @@ def test_text_from_anywhere_is_only_text(tmp_path):
     assert any(name == "content" and value.startswith("default-src 'none'") for name, value in reader.attributes)
 
 
-def test_what_cannot_be_seen_is_shown_by_its_code():
+def test_invisible_characters_are_shown_as_codes():
     assert text("a\u200bb\x07\n\t<&>\U000e0041") == "a\\u200bb\\u0007\n\t&lt;&amp;&gt;\\U000e0041"
 
 
@@ -175,7 +175,7 @@ def test_what_cannot_be_seen_is_shown_by_its_code():
 @NO_WARNINGS
 @pytest.mark.parametrize("rounds, count", [(0, 0), (1, 1), (1, 10), (3, 5), (10, 16), (40, 2)])
 @pytest.mark.parametrize("kind", ["equal", "failed", "spread", "long"])
-def test_any_search_can_be_drawn(tmp_path, rounds, count, kind):
+def test_plots_of_many_searches(tmp_path, rounds, count, kind):
     attempts = []
     for k in range(rounds * count):
         number = k // count + 1
@@ -194,7 +194,7 @@ def test_any_search_can_be_drawn(tmp_path, rounds, count, kind):
         assert "What it changes of human" in words
 
 
-def test_the_line_of_descent_ends_where_a_parent_is_unknown_or_comes_again():
+def test_ancestry_ends_at_unknown_or_repeated_parents():
     a, b = Attempt("a", 1, "", ("b",), fitness=1.0), Attempt("b", 1, "", ("a",), fitness=1.0)
     assert [x.name for x in ancestry(archive(a, b), a)] == ["b", "a"]
     lost = Attempt("c", 2, "", ("gone",), fitness=1.0)
@@ -221,17 +221,17 @@ def test_the_tree_of_a_loop_is_finite():
     assert len(lines) <= 4
 
 
-def test_the_difference_leaves_out_functions_that_the_child_takes_from_the_baseline():
+def test_diff_without_functions_of_the_baseline():
     lines = diff(Attempt("human", 0, HUMAN), Attempt("r1_00", 1, CHILD))
     changed = [line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]
     assert changed == ["-    return 1.0 - pole_angle**2", "+    return 2.0 - pole_angle**2"]
 
 
-def test_what_does_not_parse_is_compared_as_it_is():
+def test_invalid_source_is_compared_as_text():
     assert diff(Attempt("a", 1, "def f("), Attempt("b", 1, "def g("))[-2:] == ["-def f(", "+def g("]
 
 
-def test_the_archive_that_was_read_back_gives_the_same_report(tmp_path):
+def test_read_archive_gives_the_same_report(tmp_path):
     from envcoder_bench.search.records import read_archive, write_archive
 
     made = archive(Attempt("r1_00", 1, CHILD, ("human",), "x", fitness=0.7), failed("r1_01", 1))

@@ -1,4 +1,4 @@
-"""What changes and recombinations do to the numbers that functions return."""
+"""The effect of mutations and recombinations on the values of functions."""
 
 import ast
 from random import Random
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from envcoder_bench.search import vary
-from envcoder_bench.search.genome import Genome, Unsuitable
+from envcoder_bench.search.genome import Genome, UnsupportedCode
 from envcoder_bench.search.pieces import pieces
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
@@ -53,7 +53,7 @@ def genome(source):
 def call(made, name="compute_reward", **more):
     """Run a function of a genome's text, its parameters bound by name."""
     functions = {"torch": torch}
-    exec(made.titled("It."), functions)
+    exec(made.with_docstring("It."), functions)
     function = functions[name]
     state = {**STATE, **more}
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
@@ -82,7 +82,7 @@ def test_the_terms_of_a_reward_are_found(source):
     assert len(pieces(made, "compute_reward")) == 3
 
 
-def test_a_sum_that_is_subtracted_is_one_term():
+def test_subtracted_sum_is_one_term():
     made = genome("def compute_reward(a, b, c):\n    return a - (3.0 * c - 2.0 * b)\n")
     assert [piece.label for piece in pieces(made, "compute_reward")] == ["a", "c"]
     for seed in range(10):
@@ -91,7 +91,7 @@ def test_a_sum_that_is_subtracted_is_one_term():
 
 
 @pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
-def test_dropping_a_term_takes_it_out_and_nothing_else(source):
+def test_drop_removes_only_one_term(source):
     seen = {tuple(shares(call(changed(vary.drop, genome(source), seed)[0]))) for seed in range(20)}
     assert seen == {(0.0, 1.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 0.0)}
 
@@ -106,7 +106,7 @@ def test_reweighting_scales_one_term_and_keeps_its_sign(source):
             assert different[0] == pytest.approx(float(told.split()[0]), rel=0.05, abs=0.011)
 
 
-def test_a_term_that_is_asked_for_by_its_name_is_not_dropped():
+def test_term_used_by_name_is_not_dropped():
     for seed in range(10):
         made = genome(
             "def compute_reward(a, b, c):\n    parts = {'one': a, 'two': 2.0 * b, 'three': -3.0 * c}\n"
@@ -148,13 +148,13 @@ def test_a_grafted_term_brings_its_helpers_without_taking_the_hosts():
     assert torch.allclose(weight, weight[0].expand_as(weight))
 
 
-def test_imports_come_along_and_what_clashes_is_refused():
+def test_imports_are_taken_and_clashes_refused():
     host = genome("from math import cos\n\n\ndef compute_reward(a):\n    return a + cos(1.0)\n")
     donor = "def compute_reward(b):\n    return torch.exp(-b) * {0}(1.0) + b * {0}(1.0)\n"
     made, _ = vary.graft(host, genome("from math import cos, sin\n\n\n" + donor.format("sin")), "donor", Random(0))
     assert "import cos, sin" in made.source and (call(made) != call(host)).any()
     for other in ("from cmath import cosh as cos\n\n\n", "def cos(x):\n    return 2.0 * x\n\n\n"):
-        with pytest.raises(Unsuitable):
+        with pytest.raises(UnsupportedCode):
             vary.graft(host, genome(other + donor.format("cos")), "donor", Random(0))
 
 
@@ -262,43 +262,43 @@ def test_layout_and_comments_stay():
         made, _ = changed(vary.scale_number, genome(source), seed)
         old, new = source.splitlines(), made.source.splitlines()
         assert len(old) == len(new) and sum(x != y for x, y in zip(old, new)) == 1
-        assert made.titled("It.").startswith('"""It."""\n\nimport torch\n') and "\u00fcber" in made.source
+        assert made.with_docstring("It.").startswith('"""It."""\n\nimport torch\n') and "\u00fcber" in made.source
 
 
-def test_what_changed_no_longer_says_what_it_was():
+def test_changed_functions_lose_their_docstring():
     source = 'def f(x):\n    """Says x."""\n    return x\n\n\n'
     source += 'def compute_reward(a):\n    """Two a."""\n    return 2.0 * f(a)\n'
     made = changed(vary.scale_number, genome(source), 0)[0]
     assert "Two a" not in made.source and "Says x" in made.source
 
 
-def test_what_nothing_reads_goes():
+def test_unused_code_is_removed():
     made = genome(
         "import math\nimport torch\nUNUSED = 1\n\n\ndef helper(x):\n    return x\n\n\ndef compute_reward(a, b):\n"
         "    x = helper(b)\n    y, z = x, x\n    k = 1\n    k += 1\n    return torch.abs(a)\n"
     )
-    assert made.titled("It.") == (
+    assert made.with_docstring("It.") == (
         '"""It."""\n\nimport torch\n\n\ndef compute_reward(a, b):\n    k = 1\n    k += 1\n    return torch.abs(a)\n'
     )
 
 
-def test_the_docstring_can_hold_anything():
+def test_docstring_may_have_any_text():
     for words in ('a "quoted" end"', 'three """ of them', "back\\slash", "x" * 300, "line\nbreak"):
-        assert ast.get_docstring(ast.parse(genome(REWARDS["chain"]).titled(words)))
+        assert ast.get_docstring(ast.parse(genome(REWARDS["chain"]).with_docstring(words)))
 
 
 @pytest.mark.parametrize("source", ["for x in y:\n    pass", "def f(:", "a.b()", "\x00"])
-def test_what_is_no_list_of_definitions_is_refused(source):
-    with pytest.raises(Unsuitable):
+def test_other_top_level_statements_are_refused(source):
+    with pytest.raises(UnsupportedCode):
         genome(source)
 
 
 @pytest.mark.parametrize("body", ["x = a; y = a; return y", "x = a; y = a\n    return y"])
-def test_several_statements_in_a_line_are_refused_where_one_has_to_go(body):
-    with pytest.raises(Unsuitable, match="line 2: several statements in a line"):
+def test_several_statements_in_a_line_are_refused(body):
+    with pytest.raises(UnsupportedCode, match="line 2: several statements in a line"):
         genome(f"def compute_reward(a):\n    {body}\n")
 
 
-def test_second_names_and_torchscript_become_plain():
+def test_aliases_and_torchscript_are_normalized():
     made = genome("@torch.jit.script\ndef compute_done(a):\n    return a > 1.0\n")
     assert made.source == "\ndef compute_terminal(a):\n    return a > 1.0\n"

@@ -1,4 +1,4 @@
-"""Every signature variant of the contract, and every return that it does not allow, with the exact message."""
+"""Every signature variant of the contract, and every invalid return, with the exact message."""
 
 import warnings
 

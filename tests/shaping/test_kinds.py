@@ -1,4 +1,4 @@
-"""The table of kinds: what its columns promise, and that the documentation says the same."""
+"""The table of kinds: its columns, and their agreement with the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which texts are candidates', and which show a reader something else than what runs."""
+"""Valid and misleading texts of candidates."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""The Allegro Hand's file against its public figures and against arithmetic by hand."""
+"""The Allegro Hand's model, compared with public figures and hand-computed numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sim/base.py promises, checked on every backend against plain MuJoCo, hand-computed numbers and itself."""
+"""The contract of sim/base.py, checked on every backend against plain MuJoCo and hand-computed numbers."""
 
 from __future__ import annotations
 

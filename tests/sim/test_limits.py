@@ -1,4 +1,4 @@
-"""A state or a command beyond the limits: refused and flagged, alike on every backend, and nothing is printed."""
+"""States and commands beyond the limits are refused and flagged on every backend, without output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is the CPU backend's own: threads, its rotation of angular velocities, its solver, MuJoCo's warnings."""
+"""The CPU backend: threads, rotation of angular velocities, solver, MuJoCo's warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which MJCF files make a robot, what their numbers become, and what is said about the others."""
+"""Valid MJCF files and their numbers, and the errors of others."""
 
 from __future__ import annotations
 

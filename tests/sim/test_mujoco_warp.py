@@ -1,4 +1,4 @@
-"""What is the Warp backend's own: room for contacts, memory, and on CUDA the graph, the streams and no waiting."""
+"""The Warp backend: contact buffers, memory, and on CUDA graph, streams and no syncs."""
 
 from __future__ import annotations
 

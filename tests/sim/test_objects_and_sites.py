@@ -1,4 +1,4 @@
-"""Free objects beside a robot, and what is known of its sites, on every backend, against plain MuJoCo."""
+"""Free objects and sites on every backend, compared with plain MuJoCo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contacts that find no room are counted, in the environments that they concern, and nowhere else."""
+"""Dropped contacts are counted in the affected environments only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a whole run says of blow-ups and of dropped contacts, and that neither harms the other candidates."""
+"""Messages of runs on blow-ups and dropped contacts, which do not affect other candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which simulator the flags choose, and what is said when it cannot be had."""
+"""The choice of the simulator by flags, and errors if it is not available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The robots' files against their public figures and against arithmetic by hand."""
+"""The robots' models, compared with public figures and hand-computed numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted policy that stacks through the human baseline's action space: proof that the task can be solved."""
+"""A scripted policy that stacks in the human baseline's action space, to show that the task can be solved."""
 
 from __future__ import annotations
 

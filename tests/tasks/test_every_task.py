@@ -1,4 +1,4 @@
-"""What every registered task must do, on every simulator that runs here: a new task is in these tests by its name."""
+"""Tests of every registered task on every available simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks from outside the package: found by folder, class or entry point, refused in one line, and run as any other."""
+"""Tasks from outside the package: found by folder, class or entry point, refused with one line, or run."""
 
 from __future__ import annotations
 

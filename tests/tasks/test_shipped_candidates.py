@@ -1,4 +1,4 @@
-"""Every shipped candidate passes the check that a run makes, and does what its first lines say."""
+"""Every shipped candidate passes the checks of a run and behaves as its docstring says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all tasks share, over a fake simulator."""
+"""Common parts of all tasks, with a fake simulator."""
 
 from __future__ import annotations
 

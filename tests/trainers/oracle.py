@@ -1,4 +1,4 @@
-"""rl_games' own A2CAgent, driven step by step over recorded data: what the grouped learner must equal."""
+"""rl_games' A2CAgent, stepped over recorded data, as an oracle for the grouped learner."""
 
 from __future__ import annotations
 

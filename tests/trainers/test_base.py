@@ -1,4 +1,4 @@
-"""The training loop: who is called when, with what."""
+"""The training loop: the order and arguments of calls."""
 
 from __future__ import annotations
 

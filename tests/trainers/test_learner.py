@@ -1,4 +1,4 @@
-"""What holds between the groups of one stack."""
+"""Properties across the groups of one stack."""
 
 from __future__ import annotations
 

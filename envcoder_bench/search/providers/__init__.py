@@ -1,1 +1,1 @@
-"""Language models behind one contract; nothing outside this package imports an LLM's SDK."""
+"""Language models behind one interface; nothing outside this package imports an LLM's SDK."""

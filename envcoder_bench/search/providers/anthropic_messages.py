@@ -1,4 +1,4 @@
-"""Anthropic's models, and any server that speaks its messages."""
+"""Anthropic's models, and other servers with its messages protocol."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.search.providers import sdk, transport
-from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, Reply, Request, most_input_tokens
+from envcoder_bench.search.providers.base import LENGTH, REFUSAL, STOP, Reply, Request, max_input_tokens
 
-_FIRST_GENERATIONS = re.compile(r"claude-([123](\D|$)|instant)")  # they write at most 4,096 tokens
+_FIRST_GENERATIONS = re.compile(r"claude-([123](\D|$)|instant)")  # limited to 4,096 output tokens
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 
 
@@ -20,34 +20,34 @@ class AnthropicMessages:
     recorded = False
 
     def __init__(self, model: str, base_url: str | None, timeout: float) -> None:
-        """Raises UserError where the key, the SDK or a sound address is missing."""
+        """Create the client. Raises UserError if the key or the SDK is missing or the URL is invalid."""
         url = sdk.read_base_url(base_url, "ANTHROPIC_BASE_URL")
         key = sdk.read_key("ANTHROPIC_API_KEY", url)
         self._sdk = sdk.import_sdk("anthropic")
         self._client = self._sdk.Anthropic(
             api_key=key,
             base_url=re.sub(r"/v1$", "", url) or "https://api.anthropic.com",  # the SDK adds /v1
-            max_retries=0,  # complete_all tries again, and keeps a record of it
+            max_retries=0,  # complete_all retries, and records it
             http_client=transport.http_client(self._sdk, timeout),
         )
         self._timeout = timeout
-        self._not_taken: set[str] = set()
+        self._unsupported: set[str] = set()
         self.model = model
         self.name = sdk.provider_name("anthropic", model, url)
         self.default_output_tokens = 4096 if _FIRST_GENERATIONS.match(model) else 32000
 
     def complete(self, request: Request) -> Reply:
-        """Ask once; see Provider."""
+        """Send one request; see Provider."""
         create = self._client.messages.create
         read = partial(self._reply, request)
         for _ in range(2):
             try:
                 return sdk.call(self._sdk, create, self._parameters(request), read, self.name, self._timeout)
-            except sdk.NotTaken as error:
-                self._not_taken.add(str(error))
+            except sdk.UnsupportedParameter as error:
+                self._unsupported.add(str(error))
             except sdk.Refused as error:
                 return Reply("", finish=REFUSAL, error=f"{self.name} declined: {error}")
-        raise UserError(f"{self.name} does not take {', '.join(sorted(self._not_taken))}")
+        raise UserError(f"{self.name} does not take {', '.join(sorted(self._unsupported))}")
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         parameters: dict[str, Any] = {
@@ -57,15 +57,15 @@ class AnthropicMessages:
         }
         if request.system:
             parameters["system"] = request.system
-        if request.temperature is not None and "temperature" not in self._not_taken:
+        if request.temperature is not None and "temperature" not in self._unsupported:
             parameters["extra_body"] = {"temperature": request.temperature}  # newer SDKs have no argument for it
         return parameters
 
     def _reply(self, request: Request, response: Any) -> Reply:
         text = sdk.clean_text("".join(block.text for block in response.content if block.type == "text"))
         usage = getattr(response, "usage", None)
-        cached = (getattr(usage, f"cache_{what}_input_tokens", None) for what in ("creation", "read"))
-        input_tokens = sdk.count(getattr(usage, "input_tokens", None), most_input_tokens(request))
+        cached = (getattr(usage, f"cache_{access}_input_tokens", None) for access in ("creation", "read"))
+        input_tokens = sdk.count(getattr(usage, "input_tokens", None), max_input_tokens(request))
         input_tokens += sum(sdk.count(tokens, 0) for tokens in cached)
         output_tokens = sdk.count(getattr(usage, "output_tokens", None), len(text.encode()))
         if response.stop_reason == "refusal":

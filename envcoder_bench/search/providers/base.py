@@ -1,4 +1,4 @@
-"""What is asked of a language model, what it answers, and the contract of those that answer."""
+"""Requests to language models, their replies, and the interface of providers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to a model. Two requests are the same when all but their labels are equal.
+    """A request to a model. Requests are equal if everything but their labels is equal.
 
     Attributes:
         system: the system prompt; may be empty.
         messages: the conversation, ending with the user's turn.
-        temperature: None leaves it to the model, as do models that take none.
-        max_output_tokens: most tokens of the reply, hidden reasoning included; None is the provider's default.
-        sample: which of several independent replies to the same question.
-        attempt: how often it was asked before because the reply did not do; complete_all counts it.
-        label: whose request it is, for people and for replays: ``r2_03``, ``r2_03 repair 1``.
+        temperature: None for the model's default; ignored by models without this parameter.
+        max_output_tokens: limit of the reply's tokens including hidden reasoning; None for the provider's default.
+        sample: index of one of several independent replies to the same prompt.
+        attempt: number of earlier attempts whose replies were not usable; set by ``complete_all``.
+        label: the candidate for which it is sent, for messages and replays: ``r2_03``, ``r2_03 repair 1``.
     """
 
     system: str
@@ -46,15 +46,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a request.
+    """The result of a request.
 
     Attributes:
-        text: the model's text; empty where there is none.
-        input_tokens, output_tokens: as the provider counted them; what complete_all returns counts all attempts.
-        cost: US dollars for these tokens, at most; None where the model's price is unknown.
+        text: the model's text; empty if there is none.
+        input_tokens, output_tokens: the provider's counts; from ``complete_all``, of all attempts.
+        cost: upper limit of the cost in US dollars; None if the model's price is unknown.
         finish: ``stop``; ``length``: cut off; ``refusal``: the model or a filter declined; ``error``: no reply after
-            all retries; ``budget``: not asked, because it could have exceeded the budget.
-        error: one line that says why there is nothing usable; empty when there is.
+            all retries; ``budget``: not sent, because it could have exceeded the budget.
+        error: why there is no usable text, in one line; otherwise empty.
     """
 
     text: str
@@ -70,13 +70,12 @@ class Reply:
 
 
 class ProviderError(Exception):
-    """A request got no reply this time; another try may.
+    """A request failed; a retry may succeed.
 
     Attributes:
-        kind: what happened, in a word: ``rate_limit``, ``timeout``, ``connection``, ``server``, ``malformed``,
-            ``request``.
-        retry_after: seconds that the server asks to wait; None where it does not say.
-        again: whether another try makes sense.
+        kind: ``rate_limit``, ``timeout``, ``connection``, ``server``, ``malformed`` or ``request``.
+        retry_after: seconds that the server asks to wait; None if it does not.
+        again: whether a retry makes sense.
     """
 
     def __init__(self, kind: str, message: str, retry_after: float | None = None, again: bool = True) -> None:
@@ -87,14 +86,14 @@ class ProviderError(Exception):
 
 
 class Provider(Protocol):
-    """A model that answers requests; safe to call from several threads at once.
+    """A model that answers requests; thread-safe.
 
     Attributes:
-        name: who answers, ``openai:gpt-4.1`` or ``openai:qwen3@http://localhost:11434/v1``: part of what makes two
-            requests the same.
-        model: the model's name alone, by which prices are looked up.
-        default_output_tokens: most tokens of a reply where the request does not say.
-        recorded: whether it plays replies that are already paid, so that there is nothing to wait for.
+        name: name of model and server, ``openai:gpt-4.1`` or ``openai:qwen3@http://localhost:11434/v1``; part of the
+            transcript's keys.
+        model: the model's name, by which prices are looked up.
+        default_output_tokens: limit of a reply's tokens if the request has none.
+        recorded: whether it replays recorded replies, which need no waiting.
     """
 
     @property
@@ -110,36 +109,36 @@ class Provider(Protocol):
     def recorded(self) -> bool: ...
 
     def complete(self, request: Request) -> Reply:
-        """Ask once; no retries. The reply's ``cost`` may be None: complete_all prices it.
+        """Send a request once, without retries. The reply's ``cost`` may be None; ``complete_all`` sets it.
 
         Raises:
-            ProviderError: no reply this time.
-            UserError: no request will ever be answered: wrong key, unknown model.
+            ProviderError: if there is no reply; a retry may succeed.
+            UserError: if no request can succeed, for instance with a wrong key or an unknown model.
         """
         ...
 
 
 @runtime_checkable
 class SeveralReplies(Provider, Protocol):
-    """A provider that gives several replies to one request, whose prompt is then paid once.
+    """A provider that can return several replies to one request, whose prompt is then paid once.
 
     Attributes:
-        most_replies: how many at most, as far as is known by now; 1 where it turned out to give one alone.
+        max_replies: known limit of replies per request; 1 once it turned out that only one is returned.
     """
 
     @property
-    def most_replies(self) -> int: ...
+    def max_replies(self) -> int: ...
 
     def complete_several(self, request: Request, count: int) -> list[Reply]:
-        """Ask once for ``count`` replies; as ``Provider.complete`` otherwise.
+        """Send one request for ``count`` replies; otherwise as ``Provider.complete``.
 
         Returns:
-            1 to ``count`` replies. Their tokens add up to what the provider counted.
+            1 to ``count`` replies, whose tokens add up to the provider's count.
         """
         ...
 
 
-def most_input_tokens(request: Request) -> int:
-    """An upper bound of the prompt's tokens: no token is shorter than a byte, and a turn adds a few marks."""
+def max_input_tokens(request: Request) -> int:
+    """Return an upper bound of the prompt's tokens: one per byte, and a few for each message."""
     texts = [request.system, *(message.text for message in request.messages)]
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) + 16 * (len(texts) + 1)

@@ -1,4 +1,4 @@
-"""Limits on what a search may spend: a request that could exceed one is not sent."""
+"""Limits on the tokens and cost of a search: requests that could exceed them are not sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.search.providers.base import Provider, Reply, Request, most_input_tokens
+from envcoder_bench.search.providers.base import Provider, Reply, Request, max_input_tokens
 from envcoder_bench.search.providers.prices import Price, price_of, prices_file, read_prices
 
 
@@ -26,12 +26,13 @@ class Spent:
 
 
 class Budget:
-    """Most tokens and most US dollars of a whole search, with what was spent before a resume.
+    """Limits of tokens and US dollars for a whole search, also over resumes.
 
-    What a provider bills for a request whose reply never arrived is not known, and not counted.
+    The cost of requests whose reply never arrived is unknown and not counted.
 
     Attributes:
-        stopped: why no more requests are sent, in one line; empty while they are. Once stopped it stays so.
+        max_tokens, max_cost: the limits; None for no limit.
+        stopped: why no more requests are sent, in one line; empty while they are. Never reset.
     """
 
     def __init__(
@@ -52,47 +53,48 @@ class Budget:
         self._changed = threading.Condition()
 
     def check_price(self, provider: Provider) -> None:
-        """Raise UserError where costs are limited and the model's price is unknown."""
+        """Raise UserError if costs are limited but the model's price is unknown."""
         if self.max_cost is not None and price_of(provider.model, self._prices) is None:
             raise UserError(
                 f"--max_cost {self.max_cost:g}: the price of {provider.model} is unknown; add it to {prices_file()}, "
                 "or limit tokens with --max_tokens"
             )
 
-    def priced(self, provider: Provider, reply: Reply) -> float | None:
-        """What a reply cost: as recorded, or by the price of its tokens; None where that is unknown."""
+    def cost_of(self, provider: Provider, reply: Reply) -> float | None:
+        """Return the recorded cost of a reply, or that of its tokens, in US dollars; None if the price is unknown."""
         price = price_of(provider.model, self._prices)
         if reply.cost is not None or price is None:
             return reply.cost
         return price.of(reply.input_tokens, reply.output_tokens)
 
-    def most(self, provider: Provider, request: Request, replies: int = 1) -> Spent:
-        """The most that a request for so many replies can spend."""
-        input_tokens = most_input_tokens(request)
+    def max_spending(self, provider: Provider, request: Request, replies: int = 1) -> Spent:
+        """Return the largest amount that a request for a number of replies can spend."""
+        input_tokens = max_input_tokens(request)
         output_tokens = replies * (request.max_output_tokens or provider.default_output_tokens)
         price = price_of(provider.model, self._prices)
         return Spent(input_tokens + output_tokens, price.of(input_tokens, output_tokens) if price else 0.0)
 
-    def reserve(self, most: Spent, spent: Callable[[], Spent], given_up: Callable[[], bool]) -> bool:
-        """Set the most that a request can spend aside, so that requests in flight never exceed the budget together.
+    def reserve(self, amount: Spent, spent: Callable[[], Spent], cancelled: Callable[[], bool]) -> bool:
+        """Reserve the largest amount that a request can spend, so that concurrent requests stay within the budget.
 
-        Waits while requests in flight may turn out cheap enough for it. Every reservation must be released.
+        Waits as long as requests in flight may leave enough. Every reservation must be released.
 
         Args:
-            spent: what all replies so far have spent.
-            given_up: asked now and then while waiting; when true, the wait ends.
+            amount: see ``max_spending``.
+            spent: returns what all replies so far have spent.
+            cancelled: polled while waiting; ends the wait if true.
 
         Returns:
-            False: it could exceed the budget (``stopped`` says so), or was given up.
+            Whether the request may be sent; False if it could exceed the budget (see ``stopped``) or was cancelled.
         """
         with self._changed:
-            while not self.stopped and not given_up():
+            while not self.stopped and not cancelled():
                 now = spent()
-                if not self._exceeded_by(now.plus(self._reserved).plus(most)):
-                    self._reserved = self._reserved.plus(most)
+                if not self._exceeded_by(now.plus(self._reserved).plus(amount)):
+                    self._reserved = self._reserved.plus(amount)
                     return True
                 if self._reserved.tokens == 0:
-                    self.stopped = f"{self._exceeded_by(now.plus(most))}, so the search stops"
+                    self.stopped = f"{self._exceeded_by(now.plus(amount))}, so the search stops"
                     self._changed.notify_all()
                 else:
                     self._changed.wait(0.2)
@@ -101,32 +103,32 @@ class Budget:
     def reserve_several(
         self, provider: Provider, request: Request, count: int, spent: Callable[[], Spent]
     ) -> tuple[int, Spent]:
-        """As ``reserve``, for two to ``count`` replies to one request: as many as fit now, without waiting.
+        """Reserve the amount for two to ``count`` replies to one request, as many as possible without waiting.
 
         Returns:
-            For how many replies, and what was set aside; nothing where not even two fit.
+            The number of replies and the reserved amount; zeros if not even two are possible.
         """
         with self._changed:
             now = spent().plus(self._reserved)
             for replies in range(count, 1, -1):
-                most = self.most(provider, request, replies)
-                if not self.stopped and not self._exceeded_by(now.plus(most)):
-                    self._reserved = self._reserved.plus(most)
-                    return replies, most
+                amount = self.max_spending(provider, request, replies)
+                if not self.stopped and not self._exceeded_by(now.plus(amount)):
+                    self._reserved = self._reserved.plus(amount)
+                    return replies, amount
         return 0, Spent()
 
-    def stop(self, why: str) -> None:
-        """Stop, as a replayed search stopped."""
+    def stop(self, reason: str) -> None:
+        """Send no more requests, as in the replayed search."""
         with self._changed:
-            self.stopped = self.stopped or why
+            self.stopped = self.stopped or reason
             self._changed.notify_all()
 
-    def release(self, most: Spent) -> None:
-        """Give a reservation back, after what it came to is in ``spent``."""
+    def release(self, amount: Spent) -> None:
+        """Release a reservation; ``spent`` must already include the actual amount."""
         with self._changed:
-            self._reserved = self._reserved.minus(most)
+            self._reserved = self._reserved.minus(amount)
             if self._reserved.tokens == 0:
-                self._reserved = Spent()  # sums of dollars leave rounding errors
+                self._reserved = Spent()  # removes rounding errors
             self._changed.notify_all()
 
     def _exceeded_by(self, total: Spent) -> str:

@@ -1,4 +1,4 @@
-"""``--llm``: which model answers."""
+"""The choice of the proposer or model by ``--llm``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PATTERNS = (
 
 
 def kind_of(llm: str) -> str:
-    """What a value of ``--llm`` stands for: ``openai``, ``anthropic``, ``replay`` or ``evolve``.
+    """Return the kind of a value of ``--llm``: ``openai``, ``anthropic``, ``replay`` or ``evolve``.
 
     Raises:
-        UserError: none of them.
+        UserError: if it is none of them.
     """
     for kind, pattern in _PATTERNS:
         if pattern.fullmatch(llm):
@@ -39,21 +39,22 @@ def kind_of(llm: str) -> str:
 
 
 def make_provider(llm: str, base_url: str | None = None, timeout: float = 600.0) -> Provider:
-    """Make the provider that a value of ``--llm`` names; nothing is sent yet.
+    """Create the provider of a value of ``--llm``, without sending a request.
 
     Args:
-        base_url: address of another server that speaks the provider's protocol.
-        timeout: most seconds for one reply.
+        llm: value of ``--llm``.
+        base_url: URL of another server with the provider's protocol.
+        timeout: time limit of one reply, s.
 
     Raises:
-        UserError: unknown model, no key, a missing package, a bad address, or a transcript that cannot be played.
+        UserError: for an unknown model, a missing key or package, an invalid URL, or an invalid transcript.
     """
     kind = kind_of(llm)
     if kind == EVOLVE:
-        raise UserError("--llm evolve asks no model")
+        raise UserError("--llm evolve uses no model")
     if kind == REPLAY:
         if base_url:
-            raise UserError(f"--base_url {base_url} makes no sense with --llm {llm}, which asks no server")
+            raise UserError(f"--base_url {base_url} cannot be used with --llm {llm}, which uses no server")
         from envcoder_bench.search.providers.replay import ReplayProvider
 
         return ReplayProvider(Path(llm.split(":", 1)[1]))

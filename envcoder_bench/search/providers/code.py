@@ -1,4 +1,4 @@
-"""The candidate in a model's reply. It is scanned, in time linear in its length: unread code is not parsed here."""
+"""Extract the candidate from a model's reply, in linear time, and without parsing the untrusted code."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-MAX_CHARS = 1_000_000  # of a reply; a longer one is not looked at. The longest that models write has about half of it
+MAX_CHARS = 1_000_000  # longer replies are ignored; models write at most about half of it
 
-# No pattern here can match the same text in two ways: each one fails or succeeds after a pass over what it is held to.
+# no pattern can match the same text in two ways, so that none needs more than linear time
 _THOUGHTS = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL)
 _COMPUTE = re.compile(r"^def[ \t]+(compute_\w+)[ \t]*\(", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(?:from[ \t]+\S+[ \t]+)?import[ \t]+([^#\n]+)", re.MULTILINE)
 _TOP_LEVEL = re.compile(r"import\s|from\s+\S+\s+import\s|def\s|class\s|@|#|[)\]}]|\"\"\"|'''|\w+\s*(?::[^=]+)?=(?!=)")
-_TEXT = re.compile(r"#|\"\"\"|'''|\"|'")  # where a comment or a string literal begins
-_TEXT_ENDS = {  # and where it ends, escaped characters apart
+_TEXT = re.compile(r"#|\"\"\"|'''|\"|'")  # the beginning of a comment or a string literal
+_TEXT_ENDS = {  # its end, or an escaped character
     "#": re.compile(r"\n"),
     '"': re.compile(r'\\.|"|\n', re.DOTALL),
     "'": re.compile(r"\\.|'|\n", re.DOTALL),
@@ -32,7 +32,7 @@ _PYTHON = ("", "python", "python3", "py", "py3")
 
 @dataclass(frozen=True)
 class _Block:
-    """A piece of Python: the names that its functions use and do not set themselves, and what it defines."""
+    """A block of Python: its code, the names that it uses, its local names, and the names that it defines."""
 
     code: str
     uses: set[str]
@@ -41,14 +41,15 @@ class _Block:
 
 
 def extract_code(text: str, cut_off: bool = False) -> str | None:
-    """The source of the candidate in a reply, or None where there is none, or the reply has over MAX_CHARS characters.
+    """Return the source of the candidate in a reply; None if there is none or the reply exceeds MAX_CHARS.
 
-    Of several fenced blocks those with ``compute_*`` functions are joined, in their order, without earlier versions of
-    the same functions; others join them where they define names that are used (imports, helpers). A reply
-    without fences is searched for top-level Python.
+    Fenced blocks with ``compute_*`` functions are joined in their order, without earlier versions of the same
+    functions. Other blocks are added if they define names that are used (imports, helpers). A reply without fences is
+    searched for top-level Python.
 
     Args:
-        cut_off: the reply ended in the middle, so that a block without an end is not whole.
+        text: the reply.
+        cut_off: whether the reply was cut off, so that a block without an end is incomplete.
     """
     if len(text) > MAX_CHARS:
         return None
@@ -69,7 +70,7 @@ def extract_code(text: str, cut_off: bool = False) -> str | None:
 
 
 def _with_helpers(blocks: list[str], chosen: list[int]) -> set[int]:
-    """The chosen blocks, and of the others the last that defines a name which is missing, until none is."""
+    """Return the chosen blocks, and for each missing name the last block that defines it."""
     read = [_read(block) for block in blocks]
     definers: dict[str, list[int]] = {}
     for index, block in enumerate(read):
@@ -77,8 +78,8 @@ def _with_helpers(blocks: list[str], chosen: list[int]) -> set[int]:
             definers.setdefault(name, []).append(index)
     taken: set[int] = set()
     known: set[str] = set()  # defined or local
-    met: set[str] = set()  # used by a block that is taken
-    wanted: list[tuple[int, str]] = []  # blocks that define a missing name, the last one first
+    met: set[str] = set()  # used by a taken block
+    wanted: list[tuple[int, str]] = []  # heap of blocks that define a missing name, the last one first
     todo = list(chosen)
     while todo:
         for index in todo:
@@ -97,7 +98,7 @@ def _with_helpers(blocks: list[str], chosen: list[int]) -> set[int]:
 
 
 def _fenced_blocks(text: str, cut_off: bool) -> tuple[list[str], bool]:
-    """The Python blocks of a text, and whether there is any fence."""
+    """Return the Python blocks of a text, and whether it has any fence."""
     blocks: list[str] = []
     lines: list[str] = []
     marks, python, fenced = "", False, False
@@ -111,7 +112,7 @@ def _fenced_blocks(text: str, cut_off: bool) -> tuple[list[str], bool]:
         if marks and found and not found[1] and found[0].startswith(marks):
             close()
             marks = ""
-        elif found and (not marks or found[1]):  # a language opens the next block where an end was forgotten
+        elif found and (not marks or found[1]):  # a language opens a new block, even if an end is missing
             if marks:
                 close()
             marks, lines, fenced = found[0], [], True
@@ -124,7 +125,7 @@ def _fenced_blocks(text: str, cut_off: bool) -> tuple[list[str], bool]:
 
 
 def _fence(line: str) -> tuple[str, str] | None:
-    """The marks of a line that opens or closes a block, three backticks or tildes at least, and the language."""
+    """Return marks and language of a fence, which has at least three backticks or tildes; None for other lines."""
     line = line.lstrip(" \t")
     rest = line.lstrip(line[:1]) if line[:1] in ("`", "~") else line
     count = len(line) - len(rest)
@@ -135,7 +136,7 @@ def _fence(line: str) -> tuple[str, str] | None:
 
 
 def _bare(text: str) -> str:
-    """The top-level Python of a text without fences, with what is indented below it."""
+    """Return the top-level Python of a text without fences, with the indented lines below it."""
     lines: list[str] = []
     for line in text.split("\n"):
         if _TOP_LEVEL.match(line) or (lines and (not line.strip() or line[0] in " \t")):
@@ -153,7 +154,7 @@ def _read(code: str) -> _Block:
 
 
 def _defines(code: str) -> set[str]:
-    """Names that a block defines or imports at its top level."""
+    """Return the names that a block defines or imports at its top level."""
     names = {name for pair in _DEFINED.findall(code) for name in pair if name}
     for imported in _IMPORTED.findall(code):
         parts = [part.split(" as ")[-1].strip(" ()\t") for part in imported.split(",")]
@@ -162,7 +163,7 @@ def _defines(code: str) -> set[str]:
 
 
 def _without_texts(code: str) -> str:
-    """The code without string literals and comments; one that has no end goes to the end of its line, or of all."""
+    """Remove string literals and comments; unterminated ones extend to the end of the line or of the code."""
     kept: list[str] = []
     position = 0
     while True:
@@ -178,7 +179,7 @@ def _without_texts(code: str) -> str:
 
 
 def _locals(code: str) -> set[str]:
-    """Names that are assigned to within functions, and their parameters."""
+    """Return the local names and parameters of functions."""
     names: set[str] = set()
     for line in code.split("\n"):
         found = _TARGETS.match(line)

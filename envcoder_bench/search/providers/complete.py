@@ -1,4 +1,4 @@
-"""Ask many requests at once: nothing twice, nothing beyond the budget, again after faults, and all of it on record."""
+"""Send many requests concurrently, with transcript, budget and retries."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Result = TypeVar("Result")
 
 
 def no_code(reply: Reply) -> str:
-    """Why a reply holds no candidate, in one line; empty where it does."""
+    """Return why a reply has no candidate, in one line; empty if it has one."""
     if len(reply.text) > MAX_CHARS:
-        return f"the reply has {len(reply.text):,} characters, and at most {MAX_CHARS:,} are read"
+        return f"the reply has {len(reply.text):,} characters, more than {MAX_CHARS:,}"
     if extract_code(reply.text, cut_off=reply.finish == LENGTH) is not None:
         return ""
     if reply.finish in (LENGTH, REFUSAL):
@@ -43,56 +43,61 @@ def complete_all(
     sleep: Sleep | None = None,
     replies_per_request: int = 16,
 ) -> list[Reply]:
-    """Get a reply for every request, from the transcript where it is there, else from the provider.
+    """Return a reply for every request, from the transcript or from the provider.
 
-    A reply is on disk as soon as it has arrived. Ctrl-C ends this at once; requests in flight are lost, replies not.
+    Replies are on disk as soon as they have arrived. Ctrl-C ends this at once; only requests in flight are lost.
 
     Args:
-        unusable: says why a reply does not do, in one line, or an empty string; it is then asked for again.
-        concurrency: most requests in flight.
-        on_reply: called with a request's index and reply as they come, in this thread.
-        notify: called with one line when a request has to be sent again; from any thread.
-        sleep: instead of waiting so many seconds, for tests.
-        replies_per_request: requests that differ in ``sample`` alone are sent as one that asks for up to so many
-            replies, where the provider gives several.
+        provider: the model.
+        requests: the requests.
+        transcript: records all replies and failures.
+        budget: the search's budget; None for no limits.
+        unusable: returns why a reply is not usable, in one line, or an empty string; unusable ones are requested again.
+        concurrency: largest number of requests in flight.
+        retry: limits on retries.
+        on_reply: called with a request's index and reply as they arrive, in this thread.
+        notify: called with one line when a request must be sent again, from any thread.
+        sleep: replaces waiting, for tests.
+        replies_per_request: requests that differ only in ``sample`` are sent as one request for up to this many
+            replies, if the provider supports it.
 
     Returns:
-        A reply for each request, in order, none of them missing: ``finish`` and ``error`` say what went wrong.
+        A reply for each request, in order; ``finish`` and ``error`` tell failures.
 
     Raises:
-        UserError: no request will be answered (wrong key, unknown model, a price that is unknown), the transcript
-            cannot be written, or a replay lacks a request.
+        UserError: if no request can succeed (wrong key, unknown model, unknown price), the transcript cannot be
+            written, or a replay lacks a request.
     """
     budget = Budget() if budget is None else budget
     budget.check_price(provider)
-    given_up = threading.Event()
+    cancelled = threading.Event()
     refused: list[str] = []
     asker = Asker(
-        provider, transcript, budget, unusable, retry or Retry(), notify, given_up, sleep or given_up.wait, refused
+        provider, transcript, budget, unusable, retry or Retry(), notify, cancelled, sleep or cancelled.wait, refused
     )
     limit = provider.default_output_tokens
-    asked = [r if r.max_output_tokens is not None else replace(r, max_output_tokens=limit) for r in requests]
-    replies: list[Reply | None] = [None] * len(asked)
+    complete = [r if r.max_output_tokens is not None else replace(r, max_output_tokens=limit) for r in requests]
+    replies: list[Reply | None] = [None] * len(complete)
 
     def answer_together(group: Sequence[Request]) -> None:
         asker.answer_together(group, replies_per_request)
 
     try:
-        for _ in _in_threads(answer_together, _same_prompts(asked), concurrency, given_up):
+        for _ in _in_threads(answer_together, _same_prompts(complete), concurrency, cancelled):
             pass
-        for index, reply in _in_threads(asker.answer, asked, concurrency, given_up):
+        for index, reply in _in_threads(asker.answer, complete, concurrency, cancelled):
             replies[index] = reply
             if on_reply is not None:
                 on_reply(index, reply)
     finally:
-        given_up.set()
-    if refused:  # by a recorded search's budget; only now, since its requests came in another order
+        cancelled.set()
+    if refused:  # by a recorded search's budget; only now, because its requests came in another order
         budget.stop(refused[0])
     return [reply for reply in replies if reply is not None]
 
 
 def _same_prompts(requests: Sequence[Request]) -> list[list[Request]]:
-    """Requests that differ in ``sample`` alone, two and more of them, in their order."""
+    """Return groups of at least two requests that differ only in ``sample``."""
     groups: dict[Request, dict[int, Request]] = {}
     for request in requests:
         groups.setdefault(replace(request, sample=0), {}).setdefault(request.sample, request)
@@ -100,15 +105,15 @@ def _same_prompts(requests: Sequence[Request]) -> list[list[Request]]:
 
 
 def _in_threads(
-    work: Callable[[Item], Result], items: Sequence[Item], concurrency: int, given_up: threading.Event
+    work: Callable[[Item], Result], items: Sequence[Item], concurrency: int, cancelled: threading.Event
 ) -> Iterator[tuple[int, Result]]:
-    """Do the work for each item in so many threads; yields its index and result as they come, and raises its errors."""
+    """Do the work for each item in threads; yield indices and results as they arrive, and raise errors."""
     todo = iter(enumerate(items))
     taking = threading.Lock()
     outcomes: SimpleQueue[tuple[int, Result | _Raised]] = SimpleQueue()
 
     def run() -> None:
-        while not given_up.is_set():
+        while not cancelled.is_set():
             with taking:
                 pair = next(todo, None)
             if pair is None:
@@ -120,7 +125,7 @@ def _in_threads(
                 return
 
     for number in range(min(concurrency, len(items))):
-        # daemons: Ctrl-C does not wait for a slow server
+        # daemon threads, so that Ctrl-C does not wait for a slow server
         threading.Thread(target=run, name=f"llm-{number}", daemon=True).start()
     for _ in items:
         index, outcome = outcomes.get()
@@ -130,7 +135,7 @@ def _in_threads(
 
 
 class _Raised:
-    """What work raised instead of a result."""
+    """An exception in place of a result."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error

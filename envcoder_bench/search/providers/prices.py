@@ -1,4 +1,4 @@
-"""What tokens cost: cfg/prices.yaml."""
+"""Prices of tokens: cfg/prices.yaml."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.folders import project_folder
 
-# gpt-4o-2024-11-20, claude-haiku-4-5-20251001, gpt-4-turbo-preview are priced as the name without it
+# gpt-4o-2024-11-20, claude-haiku-4-5-20251001 and gpt-4-turbo-preview have the price of the name without this suffix
 _VERSION = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest|preview)$")
 
 
@@ -23,7 +23,7 @@ class Price:
     output: float
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
-        """US dollars for these tokens."""
+        """Return the cost of tokens in US dollars."""
         return (input_tokens * self.input + output_tokens * self.output) / 1e6
 
 
@@ -35,7 +35,7 @@ def read_prices(path: Path | None = None) -> dict[str, Price]:
     """Read the prices of all models.
 
     Raises:
-        UserError: the file cannot be read, or an entry of it is no price.
+        UserError: if the file cannot be read or has an invalid entry.
     """
     path = path or prices_file()
     try:
@@ -57,5 +57,5 @@ def _price(path: Path, name: str, entry: object) -> Price:
 
 
 def price_of(model: str, prices: dict[str, Price]) -> Price | None:
-    """The price of a model, or of the name that it is a version of; None where neither is known."""
+    """Return the price of a model, or of its name without a version suffix; None if unknown."""
     return prices.get(model) or prices.get(_VERSION.sub("", model))

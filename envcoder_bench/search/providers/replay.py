@@ -1,4 +1,4 @@
-"""``--llm replay:FILE``: a recorded transcript, played again without network."""
+"""``--llm replay:FILE``: replay a recorded transcript without network."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from envcoder_bench.search.providers.transcript import (
 
 
 class ReplayProvider:
-    """Answers requests by what a transcript holds for them.
+    """Answers requests from a transcript.
 
-    A request is found by its content or, where its prompt holds numbers that were measured anew and came out a little
-    different, by its label, provided that the system prompt is the same.
+    A request is found by its content. If its prompt contains slightly different measurements, it is found by its label,
+    provided that the system prompt is the same.
 
     Attributes:
-        meta: what the recorded search was asked to do.
-        by_label: how many requests were found by their label, their content being another.
+        meta: the inputs of the recorded search.
+        by_label: number of requests with other content that were found by their label.
     """
 
     recorded = True
@@ -35,7 +35,7 @@ class ReplayProvider:
         """Read a transcript, or the ``transcript.jsonl`` of a search's folder.
 
         Raises:
-            UserError: there is none, it is damaged, or it has no reply.
+            UserError: if it does not exist, is damaged, or has no reply.
         """
         self.path = path / "transcript.jsonl" if path.is_dir() else path
         try:
@@ -53,16 +53,17 @@ class ReplayProvider:
         self.by_label = 0
         self._by_content: dict[str, Reply] = {}
         self._by_label: dict[tuple[str, int], tuple[Request, Reply]] = {}
-        for record in replies:  # of several replies the last: a search that was resumed asked anew after an error
+        for record in replies:  # the last of several replies: after an error a resumed search repeats its requests
             request = request_of(record)
             self._by_content[record["hash"]] = reply_of(record)
             self._by_label[request.label, request.attempt] = request, reply_of(record)
 
     def check(self, meta: Mapping[str, Any], system: str | None = None) -> None:
-        """Raise UserError where the transcript is of a search that was asked for something else.
+        """Raise UserError if the transcript is of a search with other inputs.
 
         Args:
-            system: the system prompt of all requests; None: it is compared when they come.
+            meta: the inputs of this search.
+            system: the system prompt of all requests; None to compare it with each request.
         """
         differences = different_keys(self.meta, as_json(meta), every=False)
         if differences:
@@ -78,18 +79,18 @@ class ReplayProvider:
             )
 
     def complete(self, request: Request) -> Reply:
-        """Raises UserError where the transcript lacks the request, or holds another system prompt."""
+        """Return the recorded reply. Raises UserError if there is none, or if the system prompt is different."""
         reply = self._by_content.get(content_hash(request))
         if reply is not None:
             return reply
-        asked, reply = self._by_label.get((request.label, request.attempt), (None, None))
+        recorded, reply = self._by_label.get((request.label, request.attempt), (None, None))
         who = request.label or "a request without a label"
-        if asked is None or reply is None or not request.label:
+        if recorded is None or reply is None or not request.label:
             known = sorted({label for label, _ in self._by_label if label}, key=_natural)
             ends = f"it holds {known[0]} to {known[-1]}" if known else "its requests have no labels"
             again = f" (asked again, time {request.attempt + 1})" if request.attempt else ""
             raise UserError(f"--llm replay:{self.path} has no reply for {who}{again}: {ends}")
-        self._check_system(asked.system, request.system, f" for {who}")
+        self._check_system(recorded.system, request.system, f" for {who}")
         self.by_label += 1
         return reply
 

@@ -1,4 +1,4 @@
-"""What the SDKs of OpenAI and Anthropic have in common: both come out of one generator, down to their exceptions."""
+"""Common code for the SDKs of OpenAI and Anthropic, which have the same structure and exceptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from envcoder_bench.search.providers.transport import TooLarge
 
 Result = TypeVar("Result")
 
-_OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")  # parameters that some models do not take
+_OPTIONAL = ("temperature", "max_tokens", "max_completion_tokens")  # parameters that some models do not support
 _TOO_LONG = ("context_length_exceeded", "prompt is too long", "maximum context length", "context window")
 _HTML = re.compile(r"<(!doctype html|html|head|body|title)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title\b[^<>]*>([^<]*)<", re.IGNORECASE)
@@ -29,15 +29,15 @@ class Refused(Exception):
     """The provider declined to answer the prompt."""
 
 
-class NotTaken(Exception):
-    """The model does not take a parameter; the message is its name."""
+class UnsupportedParameter(Exception):
+    """The model does not support a parameter; the message is its name."""
 
 
 def import_sdk(name: str) -> Any:
-    """Import an SDK only now, because it takes a second, and ``--help`` none.
+    """Import an SDK late, because it takes a second.
 
     Raises:
-        UserError: it is not installed, or something that it needs is not.
+        UserError: if it or one of its dependencies is not installed.
     """
     try:
         return importlib.import_module(name)
@@ -46,10 +46,10 @@ def import_sdk(name: str) -> Any:
 
 
 def read_key(variable: str, base_url: str) -> str:
-    """The API key from the environment; any word will do for a server of the user's own that wants none.
+    """Return the API key from the environment; a placeholder for other servers, which may need none.
 
     Raises:
-        UserError: there is none, or what there is cannot be one.
+        UserError: if it is missing or has invalid characters.
     """
     key = os.environ.get(variable, "").strip()
     if not key and not base_url:
@@ -60,15 +60,15 @@ def read_key(variable: str, base_url: str) -> str:
 
 
 def provider_name(kind: str, model: str, base_url: str) -> str:
-    """``openai:gpt-4.1`` or ``openai:qwen3@http://localhost:11434/v1``, without a password of the address."""
+    """Return ``openai:gpt-4.1`` or ``openai:qwen3@http://localhost:11434/v1``, without a password in the URL."""
     return f"{kind}:{model}" + ("@" + re.sub(r"//[^/@]*@", "//", base_url) if base_url else "")
 
 
 def read_base_url(base_url: str | None, variable: str) -> str:
-    """The address of ``--base_url``, else of the SDK's own environment variable, else an empty string.
+    """Return the URL of ``--base_url``, else of the SDK's environment variable, else an empty string.
 
     Raises:
-        UserError: it is no address.
+        UserError: if it is not a URL.
     """
     url = (base_url or os.environ.get(variable, "")).strip().rstrip("/")
     if url and not url.startswith(("http://", "https://")):
@@ -84,44 +84,49 @@ def call(
     who: str,
     timeout: float,
 ) -> Result:
-    """Call a method of an SDK once, read what came, and sort the exceptions.
+    """Call a method of an SDK once, read its response, and translate exceptions.
 
     Args:
-        read: makes a reply of a response, which may lack anything that it should have.
-        who: model and address, for messages.
+        sdk: the SDK's module.
+        create: the method.
+        parameters: its arguments.
+        read: converts a response, which may be incomplete, to replies.
+        who: model and URL, for messages.
+        timeout: time limit, s, for messages.
 
     Raises:
-        ProviderError: no reply this time.
-        UserError: wrong key, unknown model, a request that is wrong in itself, an address that shows a web page.
-        Refused, NotTaken: see there.
+        ProviderError: if there is no reply; a retry may succeed.
+        UserError: for a wrong key, an unknown model, an invalid request, or a web page instead of a reply.
+        Refused: if the provider declined to answer.
+        UnsupportedParameter: if the model does not support a parameter.
     """
     try:
         response = create(**parameters)
     except sdk.APITimeoutError as error:
         raise ProviderError("timeout", f"no reply from {who} within {timeout:g} s") from error
-    except (sdk.APIConnectionError, TooLarge) as error:  # not every SDK makes its own error of it
+    except (sdk.APIConnectionError, TooLarge) as error:  # not every SDK wraps TooLarge
         cause = error.__cause__ or error
         if isinstance(cause, TooLarge):
             raise ProviderError("malformed", f"the reply of {who} is too large: {cause}", again=False) from error
         raise ProviderError("connection", f"no connection to {who}: {cause}") from error
     except sdk.APIStatusError as error:
         raise _of_status(error, {**parameters, **parameters.get("extra_body", {})}, who) from error
-    except (sdk.APIError, ValueError) as error:  # ValueError: what came is not JSON
+    except (sdk.APIError, ValueError) as error:  # ValueError: the response is not JSON
         text = str(getattr(error, "doc", ""))
         if text.lstrip()[:20].lower().startswith("<!doctype html"):
             raise _is_a_web_page(who, text) from error
         raise ProviderError("malformed", f"the reply of {who} cannot be read: {one_line(error)}") from error
-    if isinstance(response, str) and _web_page(response):  # the SDK gives what says that it is no JSON as it is
+    if isinstance(response, str) and _web_page(response):  # the SDK returns responses of other content types unchanged
         raise _is_a_web_page(who, response)
     try:
         return read(response)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        said = one_line(getattr(response, "error", None) or error)
-        raise ProviderError("malformed", f"the reply of {who} cannot be read: {said}") from error
+        message = one_line(getattr(response, "error", None) or error)
+        raise ProviderError("malformed", f"the reply of {who} cannot be read: {message}") from error
 
 
 def _web_page(text: str) -> str:
-    """What a text that begins as a web page is, for messages: ``a web page ("Sign in")``; empty where it is none."""
+    """Return ``a web page ("Sign in")`` for a text that is a web page; otherwise an empty string."""
     start = text[:20_000]
     if not _HTML.search(start[:1000]):
         return ""
@@ -132,56 +137,56 @@ def _web_page(text: str) -> str:
 
 def _is_a_web_page(who: str, text: str) -> UserError:
     return UserError(
-        f"{who} answers with {_web_page(text)}, and not as a model does: check the address (--base_url; that of an API "
-        "mostly ends in /v1), and whether a login or a proxy stands before it (open the address in a browser)"
+        f"{who} answers with {_web_page(text)} instead of a model's reply: check the address (--base_url; that of an "
+        "API mostly ends in /v1), and whether it requires a login or a proxy (open the address in a browser)"
     )
 
 
 def _of_status(error: Any, sent: Mapping[str, Any], who: str) -> Exception:
     status: int = error.status_code
-    said = _said(error)
-    text = f"{getattr(error, 'code', None) or ''} {said}".lower()
+    message = _message(error)
+    text = f"{getattr(error, 'code', None) or ''} {message}".lower()
     if status in (400, 413, 422):
         if any(word in text for word in _DECLINED):
-            return Refused(said)
+            return Refused(message)
         if status == 413 or any(word in text for word in _TOO_LONG):
-            return ProviderError("request", f"{who}: the prompt is too long: {said}", again=False)
+            return ProviderError("request", f"{who}: the prompt is too long: {message}", again=False)
         for name in _OPTIONAL:  # "Unsupported parameter: 'max_tokens' ...", "`temperature` is deprecated ..."
             if name in sent and re.search(rf"['\"`]{name}['\"`]", text):
-                return NotTaken(name)
-        if "n" in sent and status != 413:  # servers say so in many ways; without it the rest is judged anew
-            return NotTaken("n")
+                return UnsupportedParameter(name)
+        if "n" in sent and status != 413:  # messages differ; without n, other errors show next
+            return UnsupportedParameter("n")
     if status == 401:
-        return UserError(f"{who}: the key was not accepted ({said})")
+        return UserError(f"{who}: the key was not accepted ({message})")
     if status == 404:
-        return UserError(f"{who}: no such model or address ({said}); the address mostly ends in /v1")
+        return UserError(f"{who}: no such model or address ({message}); the address mostly ends in /v1")
     if status == 429 and "insufficient_quota" in text:
-        return UserError(f"{who}: no credit left ({said})")
+        return UserError(f"{who}: no credit left ({message})")
     if status in (408, 409, 425, 429) or status >= 500:
         again = error.response.headers.get("x-should-retry") != "false"
         kind = "rate_limit" if status == 429 else "server"
-        return ProviderError(kind, f"{who}: {status}: {said}", _retry_after(error.response.headers), again)
-    return UserError(f"{who} does not accept the request: {status}: {said}")
+        return ProviderError(kind, f"{who}: {status}: {message}", _retry_after(error.response.headers), again)
+    return UserError(f"{who} does not accept the request: {status}: {message}")
 
 
-def _said(error: Any) -> str:
-    """The server's own words, in one line."""
+def _message(error: Any) -> str:
+    """Return the server's message in one line."""
     body = error.body
     if isinstance(body, dict):
         inner = body.get("error", body)
         body = inner.get("message") if isinstance(inner, dict) else inner
-    said = str(body or error.message)
-    return _web_page(said) or one_line(said)
+    message = str(body or error.message)
+    return _web_page(message) or one_line(message)
 
 
-def one_line(text: object, most: int = 300) -> str:
-    """A text in one line of limited length, for messages."""
+def one_line(text: object, limit: int = 300) -> str:
+    """Return a text in one line of limited length, for messages."""
     line = " ".join(str(text).split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a reply's headers ask to wait (numbers, or RFC 9110's date); None where they do not."""
+    """Return the wait in seconds that headers ask for, as a number or a date (RFC 9110); None if they do not."""
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -198,24 +203,24 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def count(tokens: object, most: int) -> int:
-    """A provider's count of tokens; the most that it can be where a server does not count, so that budgets hold."""
-    return tokens if isinstance(tokens, int) and tokens >= 0 else most
+def count(tokens: object, upper_bound: int) -> int:
+    """Return the provider's count of tokens; the upper bound if there is none, so that budgets hold."""
+    return tokens if isinstance(tokens, int) and tokens >= 0 else upper_bound
 
 
 def cut_off(tokens: int) -> str:
-    """Why a reply has no end, and what to do."""
+    """Return the error of a reply that was cut off."""
     return (
         f"the reply was cut off after {counted(tokens, 'token')}: raise --max_output_tokens, or lower prompt.max_chars"
-        " where prompt and reply fill the model's context"
+        " if prompt and reply fill the model's context"
     )
 
 
 def shares(total: int, count: int) -> list[int]:
-    """A number of tokens in so many parts, as equal as can be."""
+    """Divide a number of tokens into ``count`` nearly equal parts."""
     return [total // count + (k < total % count) for k in range(count)]
 
 
 def clean_text(text: str | None) -> str:
-    """A reply's text with question marks for halves of surrogate pairs, which no file and no request can hold."""
+    """Replace lone surrogates, which cannot be encoded, by question marks."""
     return (text or "").encode("utf-8", "replace").decode("utf-8")

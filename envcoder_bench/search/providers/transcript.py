@@ -1,4 +1,4 @@
-"""transcript.jsonl: every request and reply of a search, which is also the cache that nothing is paid for twice.
+"""transcript.jsonl: every request and reply of a search, also used as a cache, so that no reply is paid twice.
 
 One JSON object a line::
 
@@ -10,7 +10,7 @@ One JSON object a line::
     {"type": "failure", "time": "...", "label": "r1_00", "provider": "openai:gpt-4.1", "hash": "...",
      "kind": "rate_limit", "message": "..."}
 
-A killed writer leaves at most a part of the last line, which reading skips.
+If the writer is killed, the last line may be incomplete; it is skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Key = Tuple[str, str]  # the provider's name and the request's hash
 
 
 def content_hash(request: Request) -> str:
-    """The same for the same request, whatever its label."""
+    """Return a hash of everything in a request but its label."""
     content = json.dumps(_content(request), sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
@@ -46,22 +46,23 @@ def _content(request: Request) -> dict[str, Any]:
     content = asdict(request)
     del content["label"]
     if request.temperature is not None:
-        content["temperature"] = float(request.temperature)  # 1 and 1.0 are written differently
+        content["temperature"] = float(request.temperature)  # 1 and 1.0 must have the same hash
     return content
 
 
 class Transcript:
-    """A search's transcript: opened where it exists, begun where it does not. Safe to use from several threads.
+    """A search's transcript; thread-safe.
 
     Attributes:
-        meta: what the search was asked to do, as given, in JSON's types.
+        path: the file.
+        meta: the inputs of the search, in JSON's types.
     """
 
     def __init__(self, path: Path, meta: Mapping[str, Any]) -> None:
-        """Open or begin a transcript.
+        """Open or create a transcript.
 
         Raises:
-            UserError: the file cannot be read or written, is damaged, or is of a search with another ``meta``.
+            UserError: if the file cannot be read or written, is damaged, or is of a search with another ``meta``.
         """
         self.path = Path(path)
         self.meta = as_json(meta)
@@ -80,7 +81,7 @@ class Transcript:
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             weakref.finalize(self, os.close, self._file)
-            os.ftruncate(self._file, size)  # what a killed writer left of a line
+            os.ftruncate(self._file, size)  # remove an incomplete last line
         except OSError as error:
             raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
         if not records:
@@ -91,17 +92,17 @@ class Transcript:
 
     @property
     def spent(self) -> Spent:
-        """Tokens and dollars of all replies in it."""
+        """Tokens and dollars of all replies."""
         with self._lock:
             return self._spent
 
     @contextmanager
     def asking(self, *keys: Key) -> Iterator[None]:
-        """Keep others from asking the same until this is done: they find the replies then."""
+        """Lock requests, so that other threads do not send the same ones but find the replies afterwards."""
         with self._lock:
             while not self._asked.isdisjoint(keys):
                 self._lock.wait()
-            self._asked.update(keys)  # all at once: two that want some of the same never wait for each other
+            self._asked.update(keys)  # all at once, which avoids deadlocks
         try:
             yield
         finally:
@@ -113,12 +114,12 @@ class Transcript:
         return provider, content_hash(request)
 
     def find(self, key: Key) -> Reply | None:
-        """The reply to a request; None where there is none, or it failed or was not asked, which may go better now."""
+        """Return the reply to a request; None if there is none, or if the request failed or was not sent."""
         with self._lock:
             return self._replies.get(key)
 
     def add_replies(self, replies: Sequence[tuple[Key, Request, Reply]]) -> None:
-        """Append replies; they are on disk when this returns. Raises UserError where the disk does not take them."""
+        """Append replies; they are on disk when this returns. Raises UserError if they cannot be written."""
         records = [
             {"type": "reply", **_who(key, request), "request": _content(request), "reply": asdict(reply)}
             for key, request, reply in replies
@@ -129,7 +130,7 @@ class Transcript:
                 self._remember(key, reply)
 
     def add_failure(self, key: Key, request: Request, error: ProviderError) -> None:
-        """Append that a request got no reply this time."""
+        """Append that a request failed."""
         with self._lock:
             self._append({"type": "failure", **_who(key, request), "kind": error.kind, "message": str(error)})
 
@@ -144,7 +145,7 @@ class Transcript:
             size = os.fstat(self._file).st_size
             if os.write(self._file, lines) != len(lines):
                 os.ftruncate(self._file, size)
-                raise OSError(0, "not all of a record was written; is the disk full?")
+                raise OSError(0, "a record was written only in part; is the disk full?")
             os.fsync(self._file)
         except OSError as error:
             raise UserError(f"{self.path} cannot be written: {error.strerror}") from error
@@ -156,13 +157,13 @@ def _who(key: Key, request: Request) -> dict[str, Any]:
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Read the whole lines of a transcript.
+    """Read the complete lines of a transcript.
 
     Returns:
-        The records, the header first; none where not even the header is whole. And how many bytes they take.
+        The records, the header first (empty if the header is incomplete), and their size in bytes.
 
     Raises:
-        UserError: the file cannot be read, or is no transcript of this format.
+        UserError: if the file cannot be read or is not a transcript of this format.
     """
     try:
         content = path.read_bytes()
@@ -175,15 +176,15 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
             record = json.loads(line)
             _check(record, first=number == 1)
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path}:{number}: this is no record of a transcript ({error}); delete the line") from error
+            raise UserError(f"{path}:{number}: not a record of a transcript ({error}); delete the line") from error
         records.append(record)
     if not records and content.strip() and not b'{"type": "header"'.startswith(content[:17]):
-        raise UserError(f"{path} is no transcript: it has no header")
+        raise UserError(f"{path} is not a transcript: it has no header")
     return records, size
 
 
 def _check(record: Any, first: bool) -> None:
-    """Raise ValueError, KeyError or TypeError where a record is not one."""
+    """Raise ValueError, KeyError or TypeError if a record is invalid."""
     if first and (record["type"] != "header" or not isinstance(record["meta"], dict)):
         raise ValueError("the first line must be a header")
     if first and record["format"] != _FORMAT:
@@ -206,15 +207,16 @@ def request_of(record: Mapping[str, Any]) -> Request:
 
 
 def as_json(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The same in JSON's types: lists for tuples."""
+    """Convert to JSON's types: tuples become lists."""
     return json.loads(json.dumps(dict(meta)))
 
 
 def different_keys(there: Mapping[str, Any], here: Mapping[str, Any], every: bool) -> str:
-    """Say in which keys two metas differ: ``task is "Ant" there and "Anymal" here``; empty where they agree.
+    """Describe the differences of two metas: ``task is "Ant" there and "Anymal" here``; empty if they agree.
 
     Args:
-        every: compare keys that only one has, too.
+        there, here: the recorded meta and that of this search.
+        every: whether to compare also keys that only one of them has.
     """
     keys = sorted({*there, *here} if every else set(there) & set(here))
     differing = [key for key in keys if key not in there or key not in here or there[key] != here[key]]

@@ -1,4 +1,4 @@
-"""The HTTP client of an SDK, which gives up on replies that take too long or are too large."""
+"""The HTTP client of an SDK with limits on the time and size of replies."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import importlib
 import time
 from typing import Any, Iterator
 
-MAX_BYTES = 64 << 20  # of one response: a hundred times what a model writes
+MAX_BYTES = 64 << 20  # of one response: about a hundred times what models write
 
 
 class TooLarge(Exception):
-    """A response has more than MAX_BYTES."""
+    """A response is larger than MAX_BYTES."""
 
 
 def http_client(sdk: Any, timeout: float) -> Any:
-    """The SDK's own HTTP client; a reply may not drip in for longer than ``timeout`` seconds, nor go on for ever."""
+    """Return the SDK's HTTP client, with a limit of ``timeout`` seconds for the whole reply and of MAX_BYTES."""
     http = importlib.import_module(sdk.DefaultHttpxClient.__mro__[1].__module__.split(".")[0])
 
     class Limited(http.SyncByteStream):

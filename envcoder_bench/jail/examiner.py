@@ -1,4 +1,4 @@
-"""What happens to a file in the jail: it is read, loaded, checked, traced and held against its trace."""
+"""Load, check and trace one file in the jail, and compare its programs with its functions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from envcoder_bench.compile.trace import Memo, SampleState, trace
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 from envcoder_bench.env.compiled import disagreeing
-from envcoder_bench.jail import surroundings
+from envcoder_bench.jail import namespace
 from envcoder_bench.jail.names import HELPERS, remedy
 from envcoder_bench.jail.seal import Seal
-from envcoder_bench.jail.syntax import MAX_CHARACTERS, refusal
+from envcoder_bench.jail.syntax import MAX_CHARACTERS, find_violation
 from envcoder_bench.shaping import redirect
 from envcoder_bench.shaping.assemble import assemble
 from envcoder_bench.shaping.binding import bind
@@ -33,20 +33,22 @@ from envcoder_bench.shaping.loading import GIVEN, load_candidate, parse
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract, TaskSnapshot
 
-FILE = "candidate.py"  # what a file is called in here
-MOST_ROWS = 8192  # environments on which programs are held against their functions
+FILE = "candidate.py"  # the name of every file in the jail
+MAX_ROWS = 8192  # most environments for the comparison of programs and functions
 
 
 class Examiner:
-    """Everything that the files of one task need, made once.
+    """Examines files of one task; created once, before the first fork.
 
     Args:
-        contract: of the task; ``outside``: names of tasks from outside the package, whose baselines may be imported.
-        state: a real state, ``(n, ...)`` tensors; ``constants``: the task's.
-        baseline: the text of the file that fills in for absent functions.
-        shaper_types: which functions come from the files; None: all.
-        seed: what modules are loaded with.
-        sizes: environments of a group, in training and in evaluations.
+        contract: the task's contract.
+        outside: names of tasks from outside the package, whose baselines may be imported.
+        state: a real state of the task, ``(n, ...)`` tensors.
+        constants: the task's constants.
+        baseline: source of the baseline that fills in missing functions.
+        shaper_types: functions to take from the files; None for all.
+        seed: seed with which modules are loaded.
+        sizes: environments per group in training and in evaluations.
     """
 
     def __init__(
@@ -64,68 +66,71 @@ class Examiner:
         self._state, self._constants, self._types, self._seed = state, constants, shaper_types, seed
         self._baseline = load_candidate("baseline", baseline, "baseline.py", seed)
         self._trial = TrialState(state, constants, self._task)
-        self._memo, self._given = Memo(incomplete=True), surroundings.prepare(_libraries(outside))
-        self._fresh, self._sizes = _disturbed(state), sorted({min(size, MOST_ROWS) for size in sizes})
+        self._memo, self._namespace = Memo(incomplete=True), namespace.prepare(_libraries(outside))
+        self._other_state, self._sizes = _perturb(state), sorted({min(size, MAX_ROWS) for size in sizes})
         self._seal = Seal()
 
     def warm_up(self) -> None:
-        """Do everything once, so that what torch and Python load late is there when files can no longer be read."""
+        """Do everything once, so that torch and Python load their lazy modules while files can still be read."""
         baseline = assemble(self._baseline, self._baseline)
         shaping = check(baseline, self._state, self._constants, self._task, self._trial)
         shaping, _ = trace(shaping, self._state, self._constants, self._task, self._memo)
         self._verify(shaping)
-        self.judge(_WARM_UP, scan=False)
+        self.examine(_WARM_UP, scan=False)
 
-    def judge(self, source: str, scan: bool = True) -> dict[str, Any]:
-        """Describe a file's functions as plain data, or say what is wrong with it.
+    def examine(self, source: str, scan: bool = True) -> dict[str, Any]:
+        """Return a file's functions as plain data, or its error.
 
         Args:
-            scan: check its syntax tree first, and show it a part of the modules alone. False is for trying the walls
-                of the process.
+            source: the file's text.
+            scan: whether to check its syntax tree and restrict its modules; False to test the confinement alone.
         """
-        answer = self._answered(source, scan)
-        broken = self._seal.broken() if scan else ""
-        return _error(f"changes {broken}, which untrusted code may not: define one of your own") if broken else answer
+        answer = self._answer(source, scan)
+        changed = self._seal.changed() if scan else ""
+        return _error(f"changes {changed}, which untrusted code may not: define one of your own") if changed else answer
 
-    def _answered(self, source: str, scan: bool) -> dict[str, Any]:
+    def _answer(self, source: str, scan: bool) -> dict[str, Any]:
         try:
-            return {"candidate": self._judged(source, scan)}
+            return {"candidate": self._candidate(source, scan)}
         except CandidateError as error:
             return _error(error.message, error.line, error.function)
-        except FAULTS as error:  # MemoryError, and whatever a candidate makes of our own code
+        except FAULTS as error:  # MemoryError, and errors that a candidate causes in this package's code
             return _error(f"raised {type(error).__name__}")
 
-    def _judged(self, source: str, scan: bool) -> dict[str, Any]:
+    def _candidate(self, source: str, scan: bool) -> dict[str, Any]:
         if len(source) > MAX_CHARACTERS:
             raise CandidateError(f"has more than {MAX_CHARACTERS} characters", FILE)
         tree = parse(source, FILE)
-        found = refusal(tree) if scan else None
-        if found is not None:
-            raise CandidateError(found.reason, FILE, found.line)
-        candidate = load_candidate("candidate", source, FILE, self._seed, given=self._given if scan else GIVEN)
+        violation = find_violation(tree) if scan else None
+        if violation is not None:
+            raise CandidateError(violation.reason, FILE, violation.line)
+        candidate = load_candidate("candidate", source, FILE, self._seed, given=self._namespace if scan else GIVEN)
         shaping = assemble(candidate, self._baseline, self._types)
         shaping = check(shaping, self._state, self._constants, self._task, self._trial)
-        own = _own(shaping)
-        traced, refused = trace(own, self._state, self._constants, self._task, self._memo)
+        # the baseline's functions are traced elsewhere
+        own = {stage: function for stage, function in shaping.functions.items() if function.file == FILE}
+        shaping = replace(shaping, functions=own)
+        traced, refused = trace(shaping, self._state, self._constants, self._task, self._memo)
         if refused:
-            first = min(refused, key=lambda one: one.line)
+            first = min(refused, key=lambda refusal: refusal.line)
             message = f"untrusted code must be traceable: {first.reason}{remedy(first.reason)}"
             raise CandidateError(message, FILE, first.line, first.function.type)
         self._verify(traced)
-        return _plain(traced)
+        return _to_plain(traced)
 
     def _verify(self, shaping: Shaping) -> None:
-        """Hold programs against their functions on states that were not recorded, as large as the groups will be."""
+        """Compare programs with their functions on other states than the recorded one, for all sizes of groups."""
         for size in self._sizes:
             sample = SampleState(
-                self._fresh, self._constants, self._task, torch.device("cpu"), shaping.action_dim, rows=size
+                self._other_state, self._constants, self._task, torch.device("cpu"), shaping.action_dim, rows=size
             )
             for stage, function in shaping.functions.items():
                 if stage in shaping.programs:
-                    _hold_against(function, shaping, STAGES[stage], sample)
+                    _compare(function, shaping, STAGES[stage], sample)
 
 
-def _hold_against(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: SampleState) -> None:
+def _compare(function: CandidateFunction, shaping: Shaping, kind: Kind, sample: SampleState) -> None:
+    """Raise CandidateError if a function and its program return different numbers."""
     given, action = sample.given(), sample.action.clone()
     try:
         with torch.no_grad(), shared_settings():
@@ -133,14 +138,14 @@ def _hold_against(function: CandidateFunction, shaping: Shaping, kind: Kind, sam
                 value = bind(function, given, action if kind.acts else None)()
                 parts = sample.parts(kind, value, shaping.components if kind.components else ())
             with stream.use(5, 3, kind.purpose):
-                made = Interpreter(shaping.programs[kind.stage])(sample.given(), sample.action)
+                outputs = Interpreter(shaping.programs[kind.stage])(sample.given(), sample.action)
     except FAULTS as error:
         raise from_exception(error, function) from None
     exact = [0] if knows_size(shaping.programs[kind.stage]) else []
-    if not set(made) <= set(parts) or disagreeing(*_rows(parts, made, sample.rows), 1, sample.rows, exact):
+    if not set(outputs) <= set(parts) or disagreeing(*_rows(parts, outputs, sample.rows), 1, sample.rows, exact):
         message = (
             f"untrusted code must be traceable: with {sample.rows} environments the function returned other numbers"
-            " than its trace: do not let it depend on how many there are (x.shape[0], len(x)) or on earlier calls"
+            " than its trace: it must not depend on the number of environments (x.shape[0], len(x)) or on earlier calls"
         )
         raise CandidateError(message, FILE, function.line, function.type)
 
@@ -150,69 +155,66 @@ def _error(message: str, line: int | None = None, function: str = "") -> dict[st
 
 
 def _no_drives(*_: object) -> Tensor:
-    """The task's own drives are traced in the trainer."""
+    """Refuse to compute the task's own drives, which are traced in the trainer."""
     raise NotImplementedError
 
 
 def _libraries(outside: Sequence[str]) -> dict[str, frozenset[str]]:
-    """The modules of this package that files may import from: the helpers, and every task's baselines."""
-    found = {name: redirect.helper_names() for name in HELPERS}
+    """Return the names that files may import from this package: of the helper modules and of the tasks' baselines."""
+    libraries = {name: redirect.helper_names() for name in HELPERS}
     shipped = [file.parent.name for file in sorted(Path(tasks.__file__).parent.glob("*/human.py"))]
     for folder in (*shipped, *outside):
         for baseline in BASELINES:
             name = f"{tasks.__name__}.{folder}.{baseline}"
-            own = vars(importlib.import_module(name)).items()
-            found[name] = frozenset(key for key, value in own if getattr(value, "__module__", "") == name)
-    return {name: frozenset(key for key in own if key[0] != "_") for name, own in found.items()}
+            module = vars(importlib.import_module(name)).items()
+            libraries[name] = frozenset(key for key, value in module if getattr(value, "__module__", "") == name)
+    return {name: frozenset(key for key in keys if key[0] != "_") for name, keys in libraries.items()}
 
 
-def _rows(parts: dict[str, Tensor], made: dict[str, Tensor], n: int) -> tuple[list[Tensor], list[Tensor]]:
-    whole = [parts[name].expand(n) if parts[name].dim() == 0 else parts[name] for name in made]
-    return [x.reshape(n, -1) for x in whole], [made[name].reshape(n, -1) for name in made]
+def _rows(parts: dict[str, Tensor], outputs: dict[str, Tensor], n: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the function's and the program's results as lists of ``(n, ...)`` tensors."""
+    expanded = [parts[name].expand(n) if parts[name].dim() == 0 else parts[name] for name in outputs]
+    return [x.reshape(n, -1) for x in expanded], [outputs[name].reshape(n, -1) for name in outputs]
 
 
-def _disturbed(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A state near a real one, of which no number is the same."""
-    fresh = {}
+def _perturb(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return a similar state, whose floating-point numbers are all different."""
+    perturbed = dict(state)
     for key, x in state.items():
-        shift = noise.uniform(1, 1, noise.CONTROL, x.shape[0], max(x[0].numel(), 1)) - 0.5
-        shift = shift.reshape(x.shape).to(x.dtype) if x.is_floating_point() else 0
-        fresh[key] = x * (1 + 0.02 * shift) + 0.01 * shift if x.is_floating_point() else x
-    return fresh
+        if x.is_floating_point():
+            shift = noise.uniform(1, 1, noise.CONTROL, x.shape[0], max(x[0].numel(), 1)) - 0.5
+            shift = shift.reshape(x.shape).to(x.dtype)
+            perturbed[key] = x * (1 + 0.02 * shift) + 0.01 * shift
+    return perturbed
 
 
-def _own(shaping: Shaping) -> Shaping:
-    """The file's own functions alone; the baseline's are traced elsewhere."""
-    return replace(shaping, functions={stage: own for stage, own in shaping.functions.items() if own.file == FILE})
-
-
-def _plain(shaping: Shaping) -> dict[str, Any]:
+def _to_plain(shaping: Shaping) -> dict[str, Any]:
     functions, components = {}, list(shaping.components)
     for stage, function in shaping.functions.items():
         program = shaping.programs[stage]
         if STAGES[stage].components:
-            components, program = _named(components, program)
-        functions[function.type] = {"line": function.line, **_plain_program(program)}
+            components, program = _renumber(components, program)
+        functions[function.type] = {"line": function.line, **_program_to_plain(program)}
     return {"functions": functions, "action_dim": shaping.action_dim, "components": components}
 
 
-def _named(components: list[str], program: Program) -> tuple[list[str], Program]:
-    """The names of the components that could be traced, and the program with these numbered anew."""
-    kept = [i for i in range(len(components)) if f"component{i}" in program.outputs]
+def _renumber(components: list[str], program: Program) -> tuple[list[str], Program]:
+    """Return the names of the components that could be traced, and the program with only these, renumbered."""
+    traced = [i for i in range(len(components)) if f"component{i}" in program.outputs]
     outputs = {VALUE: program.outputs[VALUE]}
-    outputs.update({f"component{place}": program.outputs[f"component{i}"] for place, i in enumerate(kept)})
-    return [components[i] for i in kept], replace(program, outputs=outputs)
+    outputs.update({f"component{index}": program.outputs[f"component{i}"] for index, i in enumerate(traced)})
+    return [components[i] for i in traced], replace(program, outputs=outputs)
 
 
-def _plain_program(program: Program) -> dict[str, Any]:
+def _program_to_plain(program: Program) -> dict[str, Any]:
     nodes = []
     for node in program.nodes:
         value = float(node.value) if node.op == "const" and node.kind in FLOATS else int(node.value)
         nodes.append([node.op, node.kind, list(node.args), value, node.name, node.column])
-    return {"nodes": nodes, "outputs": {name: [own.nodes, own.kind] for name, own in program.outputs.items()}}
+    return {"nodes": nodes, "outputs": {name: [output.nodes, output.kind] for name, output in program.outputs.items()}}
 
 
-# uses what torch loads when it is first used
+# uses the parts of torch that are loaded lazily
 _WARM_UP = """
 import torch.nn.functional as F
 import numpy as np

@@ -1,6 +1,6 @@
-"""What stands in for builtins and for names of modules that reach further than a computation needs.
+"""Restricted replacements of builtins and of names of modules.
 
-With the real ones a file could read and write any address, run text that nobody has checked, or change what traces it.
+With the originals a file could access any address, run unchecked text, or change the code that traces it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import numpy as np
 
 from envcoder_bench.jail.names import hint, is_refused
 
-# builtins that a file must do without; what is done instead is in names.HINTS
-_ABSENT = (
+# builtins that raise NameError; names.HINTS says what to write instead
+_REFUSED_BUILTINS = (
     "open", "exec", "eval", "compile", "globals", "locals", "input", "breakpoint", "help", "exit", "quit",
 )  # fmt: skip
-_NOT_GIVEN = ("__loader__", "__spec__", "copyright", "credits", "license")
+_REMOVED_BUILTINS = ("__loader__", "__spec__", "copyright", "credits", "license")
 
 
-def own_builtins() -> dict[str, object]:
-    """The builtins of untrusted files, but for ``__import__``."""
-    own = {name: value for name, value in vars(builtins).items() if name not in _NOT_GIVEN}
-    own.update({name: _absent(name) for name in _ABSENT})
-    own.update(
+def restricted_builtins() -> dict[str, object]:
+    """Return the builtins of untrusted files, except ``__import__``."""
+    restricted = {name: value for name, value in vars(builtins).items() if name not in _REMOVED_BUILTINS}
+    restricted.update({name: _refuse(name) for name in _REFUSED_BUILTINS})
+    restricted.update(
         {
             "print": _print,
-            "type": Kind,
+            "type": RestrictedType,
             "getattr": _getattr,
             "hasattr": _hasattr,
             "setattr": _setattr,
@@ -38,55 +38,55 @@ def own_builtins() -> dict[str, object]:
             "vars": _vars,
         }
     )
-    return own
+    return restricted
 
 
-def _absent(name: str) -> Callable[..., NoReturn]:
-    def absent(*_: object, **__: object) -> NoReturn:
+def _refuse(name: str) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
         raise NameError(f"untrusted code may not use {name}{hint(name)}")
 
-    return absent
+    return refuse
 
 
 def _print(*_: object, **__: object) -> None:
-    """There is nobody to read it, and a tensor's numbers must not be asked for."""
+    """Do nothing: there is no output, and formatting would read a tensor's values."""
 
 
-class _KindKind(type):
+class _TypeMeta(type):
     def __call__(cls, x: object, *more: object) -> Any:  # type: ignore[override]
         if more:
             raise TypeError("untrusted code may not make classes with type: write class")
         if isinstance(x, type):
-            return Kind
+            return RestrictedType
         if isinstance(x, np.ndarray):
-            return Array
+            return RestrictedArray
         return types.ModuleType if isinstance(x, types.ModuleType) else type(x)
 
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, type)
 
 
-class Kind(metaclass=_KindKind):
-    """``type``, which tells the class of an object and makes none."""
+class RestrictedType(metaclass=_TypeMeta):
+    """Replace ``type``: return the class of an object, but create no classes."""
 
     def __class_getitem__(cls, _: object) -> Any:
         return cls
 
 
-Kind.__name__ = Kind.__qualname__ = "type"
+RestrictedType.__name__ = RestrictedType.__qualname__ = "type"
 
 
-def _checked(name: object) -> str:
+def _check_name(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError("the name of an attribute must be a string")
-    plain = str.__str__(name)  # no subclass, whose comparisons may say what they like
+    plain = str.__str__(name)  # a subclass of str may compare as it likes
     if is_refused(plain):
         raise AttributeError(f"untrusted code may not use .{plain}{hint(plain)}")
     return plain
 
 
 def _getattr(x: Any, name: str, *default: object) -> Any:
-    name = _checked(name)
+    name = _check_name(name)
     return getattr(x, name, *default)
 
 
@@ -99,38 +99,35 @@ def _hasattr(x: Any, name: str) -> bool:
 
 
 def _setattr(x: Any, name: str, value: object) -> None:
-    name = _checked(name)
-    setattr(_own(x), name, value)
+    name = _check_name(name)
+    setattr(_check_owner(x), name, value)
 
 
 def _delattr(x: Any, name: str) -> None:
-    name = _checked(name)
-    delattr(_own(x), name)
+    name = _check_name(name)
+    delattr(_check_owner(x), name)
 
 
-def _own(x: Any) -> Any:
-    """An object whose attributes a file may set: no class, function or module of others."""
+def _check_owner(x: Any) -> Any:
+    """Return an object whose attributes a file may set. Raises AttributeError for foreign classes and functions."""
     if isinstance(x, (type, types.FunctionType)) and not x.__module__.startswith("envcoder_candidate_"):
         raise AttributeError(f"untrusted code may not change {x.__name__}: define a function or class of your own")
     return x
 
 
-def _vars(*given: Any) -> dict[str, object]:
-    if len(given) != 1 or isinstance(given[0], (type, types.ModuleType, types.FunctionType)):
-        raise NameError(f"untrusted code may not use vars but for an object of a class{hint('vars')}")
-    return dict(vars(given[0]))  # a copy
+def _vars(*args: Any) -> dict[str, object]:
+    if len(args) != 1 or isinstance(args[0], (type, types.ModuleType, types.FunctionType)):
+        raise NameError(f"untrusted code may not use vars except of an object of a class{hint('vars')}")
+    return dict(vars(args[0]))  # a copy
 
 
-# what stands for names of modules, because the real ones reach further
-
-
-class _ArrayKind(type):
+class _ArrayMeta(type):
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, np.ndarray)
 
 
-class Array(metaclass=_ArrayKind):
-    """``np.ndarray`` in annotations and ``isinstance``. The real one can be made over any address of memory."""
+class RestrictedArray(metaclass=_ArrayMeta):
+    """Replace ``np.ndarray`` in annotations and ``isinstance``; the original can access any address of memory."""
 
     def __new__(cls, *_: object, **__: object) -> NoReturn:
         raise TypeError(f"untrusted code may not call np.ndarray{hint('numpy.ndarray')}")
@@ -139,50 +136,50 @@ class Array(metaclass=_ArrayKind):
         return cls
 
 
-Array.__name__ = Array.__qualname__ = "ndarray"
+RestrictedArray.__name__ = RestrictedArray.__qualname__ = "ndarray"
 
 
-def _refuse_names(names: Any) -> None:
+def _check_names(names: Any) -> None:
     for name in [str.__str__(x) for x in names if isinstance(x, str)]:
-        if name not in _OF_CLASSES and is_refused(name):
+        if name not in _CLASS_ATTRIBUTES and is_refused(name):
             raise TypeError(f"untrusted code may not use {name}{hint(name)}")
 
 
-# what Python itself puts into a class
-_OF_CLASSES = (
+# attributes that Python itself adds to classes
+_CLASS_ATTRIBUTES = (
     "__classcell__", "__orig_bases__", "__firstlineno__", "__static_attributes__", "__classdictcell__", "__annotate__",
     "__annotate_func__", "__type_params__", "__abstractmethods__", "__parameters__", "__set_name__",
 )  # fmt: skip
 
 
-class Namespace(types.SimpleNamespace):
-    """``types.SimpleNamespace`` without the interpreter's names, which numpy and torch would obey."""
+class RestrictedNamespace(types.SimpleNamespace):
+    """Replace ``types.SimpleNamespace``: refuse special names, which numpy and torch would interpret."""
 
-    def __init__(self, *given: Any, **attributes: Any) -> None:
-        _refuse_names({**dict(*given), **attributes})
-        super().__init__(*given, **attributes)
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        _check_names({**dict(*args), **attributes})
+        super().__init__(*args, **attributes)
 
-    __replace__ = None  # of copy.replace, which asks no __init__
-
-
-Namespace.__name__ = Namespace.__qualname__ = "SimpleNamespace"
+    __replace__ = None  # copy.replace would bypass __init__
 
 
-class AbstractKind(abc.ABCMeta):
-    """``abc.ABCMeta``, which is a way to make classes."""
+RestrictedNamespace.__name__ = RestrictedNamespace.__qualname__ = "SimpleNamespace"
+
+
+class RestrictedABCMeta(abc.ABCMeta):
+    """Replace ``abc.ABCMeta``, with which classes can be created: refuse special names."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **more: Any) -> Any:
-        _refuse_names(namespace)
+        _check_names(namespace)
         return super().__new__(cls, name, bases, namespace, **more)
 
 
 def check_members(create: Callable[..., Any]) -> Callable[..., Any]:
-    """``EnumMeta._create_``, of Enum("Name", members), without the interpreter's names."""
+    """Wrap ``EnumMeta._create_``, which ``Enum("Name", members)`` calls: refuse special names."""
 
     def checked(cls: Any, class_name: str, names: Any, *more: Any, **named: Any) -> Any:
         if not isinstance(names, Mapping):
             names = names.replace(",", " ").split() if isinstance(names, str) else list(names)
-        _refuse_names(one if isinstance(one, str) else one[0] for one in names)
+        _check_names(one if isinstance(one, str) else one[0] for one in names)
         return create(cls, class_name, names, *more, **named)
 
     return checked
@@ -193,24 +190,24 @@ def _wraps(wrapped: Callable[..., Any], *_: object, **__: object) -> Callable[..
 
 
 def _dataclass(cls: Any = None, **options: Any) -> Any:
-    """``dataclasses.dataclass``, which runs a text that it makes of the fields' names."""
+    """Replace ``dataclasses.dataclass``, which executes text made of the fields' names: check these names."""
 
-    def made(cls: Any) -> Any:
+    def decorate(cls: Any) -> Any:
         for base in cls.__mro__:
             names = [field.name for field in vars(base).get("__dataclass_fields__", {}).values()]
             for name in (*names, *vars(base).get("__annotations__", ())):
                 if type(name) is not str or not name.isidentifier() or is_refused(name):
-                    raise TypeError("untrusted code may not give a field a name that is no plain identifier")
+                    raise TypeError("untrusted code may not name a field with anything but a plain identifier")
         return dataclasses.dataclass(cls, **options)
 
-    return made if cls is None else made(cls)
+    return decorate if cls is None else decorate(cls)
 
 
-STAND_INS: dict[str, Any] = {
+REPLACEMENTS: dict[str, Any] = {
     "dataclasses.dataclass": _dataclass,
-    "abc.ABCMeta": AbstractKind,
+    "abc.ABCMeta": RestrictedABCMeta,
     "functools.wraps": _wraps,
-    "numpy.ndarray": Array,
-    "numpy.typing.NDArray": Array,
-    "types.SimpleNamespace": Namespace,
+    "numpy.ndarray": RestrictedArray,
+    "numpy.typing.NDArray": RestrictedArray,
+    "types.SimpleNamespace": RestrictedNamespace,
 }
