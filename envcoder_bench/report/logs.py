@@ -8,10 +8,12 @@ from typing import Any, Collection, Mapping
 
 from envcoder_bench.report.csv_log import CsvLog
 from envcoder_bench.report.curves import ComponentLog, CurveLog, split_wide
+from envcoder_bench.report.episodes import EpisodeLog
 from envcoder_bench.report.points import PointLog
 from envcoder_bench.report.tensorboard import TensorboardLog
 
-CURVES, COMPONENTS, POINTS, TENSORBOARD = "curves.csv", "components.csv", "points.csv", "tensorboard"
+CURVES, COMPONENTS, POINTS, EPISODES = "curves.csv", "components.csv", "points.csv", "episodes.csv"
+TENSORBOARD = "tensorboard"
 
 
 @dataclass
@@ -53,18 +55,24 @@ class CollectedScalars:
 
 @dataclass(frozen=True)
 class RunLogs:
-    """The logs of a run: curves.csv, components.csv, points.csv and TensorBoard's."""
+    """The logs of a run: curves.csv, components.csv, points.csv and TensorBoard's; with a record also episodes.csv."""
 
     curves: CurveLog
     components: ComponentLog
     points: PointLog
     tensorboard: TensorboardLog | CollectedScalars
+    episodes: EpisodeLog | None = None
 
     @classmethod
-    def begin(cls, folder: Path) -> RunLogs:
-        """Begin new files in a run's folder."""
-        tensorboard = TensorboardLog(folder / TENSORBOARD)
-        return cls(CurveLog(folder / CURVES), ComponentLog(folder / COMPONENTS), PointLog(folder / POINTS), tensorboard)
+    def begin(cls, folder: Path, record: bool = False) -> RunLogs:
+        """Begin new files in a run's folder; ``record`` the fitness of every evaluation episode, too."""
+        return cls(
+            CurveLog(folder / CURVES),
+            ComponentLog(folder / COMPONENTS),
+            PointLog(folder / POINTS),
+            TensorboardLog(folder / TENSORBOARD),
+            EpisodeLog(folder / EPISODES) if record else None,
+        )
 
     @classmethod
     def resume(
@@ -73,6 +81,7 @@ class RunLogs:
         iteration: int | Mapping[tuple[str, int], int],
         whole: Collection[tuple[str, int]],
         rows: Mapping[str, int],
+        record: bool = False,
     ) -> RunLogs:
         """Go on after ``iteration``; it, ``whole`` and ``rows``, for each file, are those of ``CsvLog.resume``.
 
@@ -85,12 +94,14 @@ class RunLogs:
             ComponentLog.resume(folder / COMPONENTS, iteration, whole, rows.get(COMPONENTS)),
             PointLog.resume(folder / POINTS, iteration, whole, rows.get(POINTS)),
             TensorboardLog(folder / TENSORBOARD),
+            EpisodeLog.resume(folder / EPISODES, iteration, whole, rows.get(EPISODES)) if record else None,
         )
 
     @classmethod
-    def collect(cls) -> RunLogs:
+    def collect(cls, record: bool = False) -> RunLogs:
         """Keep what is logged in memory, until ``take`` hands it over."""
-        return cls(CurveLog.collect(), ComponentLog.collect(), PointLog.collect(), CollectedScalars())
+        own = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
+        return cls(*own, CollectedScalars(), EpisodeLog.collect() if record else None)
 
     def take(self) -> Rows:
         """What was logged since the last time; of logs that ``collect`` made."""
@@ -112,7 +123,8 @@ class RunLogs:
 
     @property
     def _files(self) -> dict[str, CsvLog]:
-        return {CURVES: self.curves, COMPONENTS: self.components, POINTS: self.points}
+        files: dict[str, CsvLog] = {CURVES: self.curves, COMPONENTS: self.components, POINTS: self.points}
+        return files if self.episodes is None else {**files, EPISODES: self.episodes}
 
     @property
     def rows(self) -> dict[str, int]:

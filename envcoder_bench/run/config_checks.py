@@ -54,6 +54,8 @@ def check_values(cfg: DictConfig) -> None:
     for key in ("baselines", "profile", "compile_shapers", "untrusted"):
         if not isinstance(cfg[key], bool):
             raise UserError(f"{key} must be true or false, got {cfg[key]}")
+    if not isinstance(cfg.evaluation.record, bool):
+        raise UserError(f"evaluation.record must be true or false, got {cfg.evaluation.record}")
     if cfg.isolate not in (None, "process"):
         raise UserError(f"isolate must be process, or null, got {cfg.isolate}")
     if cfg.untrusted and not cfg.compile_shapers:

@@ -118,8 +118,9 @@ def finish(
     ranked = rank(results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():
-        for log in (folder.curves, folder.components, folder.points):
-            sort_rows(log, [source.name for source in sources])
+        for log in (folder.curves, folder.components, folder.points, folder.episodes):
+            if log.is_file():
+                sort_rows(log, [source.name for source in sources])
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)

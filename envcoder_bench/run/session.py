@@ -7,20 +7,20 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsNews
 from envcoder_bench.report.points import Point
@@ -278,7 +278,11 @@ class Session:
                 fitness, length = (float(x[g].double().mean()) for x in (self.episodes.fitness, self.episodes.length))
                 when = (self.iteration, self.env_steps(g))
                 self.logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
+                if self.logs.episodes is not None:
+                    self.logs.episodes.add(*when, group.name, group.seed, self.episodes.fitness[g].tolist())
         self.logs.points.flush()
+        if self.logs.episodes is not None:
+            self.logs.episodes.flush()
 
     # checkpoints
 
@@ -304,10 +308,64 @@ class Session:
             "seconds": self.seconds(),
         }
 
+    def split(self) -> list[dict[str, Any]]:
+        """Return the state of each group, which ``join`` takes in another wave, too.
+
+        Raises:
+            ValueError: the task's or the trainer's state cannot be split.
+        """
+        state = self.state()
+        obs = self.env.layout.split_state({"obs": state["obs"]})
+        episodes = (
+            None if state["episodes"] is None else GroupLayout(len(self.groups), 1).split_state(state["episodes"])
+        )
+        parts = zip(
+            self.trainer.split_state(state["trainer"]),
+            self.env.split_state(state["env"]),
+            self.evaluation.dispatch.split_state(state["evaluation"]),
+        )
+        return [
+            {
+                "iteration": self.iteration,
+                "trainer": trainer,
+                "obs": obs[g]["obs"][:, : self.env.obs_dims[g]].clone(),
+                "env": env,
+                "episodes": None if episodes is None else episodes[g],
+                "evaluation": evaluation,
+                "failed_at": self._failed_at.get(g),
+            }
+            for g, (trainer, env, evaluation) in enumerate(parts)
+        ]
+
+    def join(self, parts: Sequence[Mapping[str, Any]], file: Path) -> None:
+        """Restore the states of this session's groups, which ``split`` returned, in their order, read from ``file``.
+
+        Raises:
+            UserError: they belong to other groups, or not to the same iteration.
+        """
+        self._refuse_others(lambda: self._restore(self._joined(parts)), file)
+
+    def _joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the ``state`` of groups from their own states."""
+        missing = any(part["episodes"] is None for part in parts)
+        return {
+            "iteration": common(parts, "iteration"),
+            "trainer": self.trainer.join_states([part["trainer"] for part in parts]),
+            "obs": padded([part["obs"] for part in parts], max(self.env.obs_dims)),
+            "env": self.env.join_states([part["env"] for part in parts]),
+            "episodes": None if missing else join_states([part["episodes"] for part in parts]),
+            "evaluation": self.evaluation.dispatch.join_states([part["evaluation"] for part in parts]),
+            "failed_at": {g: part["failed_at"] for g, part in enumerate(parts) if part["failed_at"] is not None},
+            "seconds": 0.0,
+        }
+
     def restore(self, state: dict[str, Any], file: Path) -> None:
         """Restore the ``state`` read from ``file``. Raises UserError if it belongs to other groups."""
+        self._refuse_others(lambda: self._restore(state), file)
+
+    def _refuse_others(self, restore: Callable[[], None], file: Path) -> None:
         try:
-            self._restore(state)
+            restore()
         except _OUT_OF_MEMORY:
             raise
         except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:

@@ -109,9 +109,10 @@ class Training:
     def _open_logs(self) -> RunLogs:
         folder, saved = self.folder, self.saved
         if not saved.begun:
-            return RunLogs.begin(folder.path)
+            return RunLogs.begin(folder.path, self.cfg.evaluation.record)
         try:
-            logs = RunLogs.resume(folder.path, saved.iterations(), saved.done, saved.all_rows)
+            kept = saved.iterations(), saved.done, saved.all_rows
+            logs = RunLogs.resume(folder.path, *kept, self.cfg.evaluation.record)
         except ValueError as error:
             raise UserError(f"{error}; restore a copy of it, or delete it to continue without those rows") from error
         for name, rows in logs.lost.items():

@@ -237,7 +237,7 @@ class Worker:
         self._tell(Checked(order.job, {group.name: group.widths for group in groups}, faults))
 
     def _train(self, order: Train) -> None:
-        logs = RunLogs.collect()
+        logs = RunLogs.collect(self._cfg.evaluation.record)
         session: Session | None = None
         try:
             groups = self._take(order)
