@@ -136,6 +136,11 @@ class RunLogs:
         """How many rows each file has lost before it was resumed, of those that lost any."""
         return {name: log.lost for name, log in self._files.items() if log.lost}
 
+    def flush(self) -> None:
+        """Hand all rows to the operating system."""
+        for log in self._files.values():
+            log.flush()
+
     def close(self) -> None:
         for log in self._files.values():
             log.close()

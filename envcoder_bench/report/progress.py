@@ -66,6 +66,11 @@ class Progress:
         if now >= self._next or iteration >= self._total:
             self._show(now)
 
+    @property
+    def words(self) -> str:
+        """What stands in front of the iteration."""
+        return self._place
+
     def place(self, text: str) -> None:
         """Say this in front of the iteration."""
         self._place = text

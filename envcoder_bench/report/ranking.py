@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, Result
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 # two-sided 95 % points of Student's t, i.e. its 0.975 quantiles, by degrees of freedom
@@ -31,6 +31,8 @@ class Ranked:
             interval needs two such seeds.
         episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
+        stopped_at, reason: as of Result: the fitness of a candidate that a race stopped is that of this iteration, it
+            is not compared with the baseline's, and its rank is below all that went on.
     """
 
     rank: int | None
@@ -52,6 +54,8 @@ class Ranked:
     training_episodes: int = 0
     contact_overflows: int = 0
     errors: tuple[str, ...] = ()
+    stopped_at: int = 0
+    reason: str = ""
 
     @property
     def baseline(self) -> bool:
@@ -73,7 +77,7 @@ class RunInfo:
 
     ``env_steps`` are control steps of all environments together; ``wall_time`` is in seconds, and where a run was
     resumed both are of all its parts together. ``paths`` name what was written, relative to the run folder. ``memory``
-    tells the estimate from what was measured, and how many waves it made.
+    tells the estimate from what was measured, and how many waves it made. ``race`` is what a race saved.
     """
 
     task: str
@@ -85,6 +89,7 @@ class RunInfo:
     wall_time: float
     paths: dict[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    race: dict[str, Any] | None = None
 
 
 def t_95(degrees_of_freedom: int) -> float:
@@ -113,6 +118,8 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
 def rank(results: Sequence[Result]) -> list[Ranked]:
     """Rank candidates by mean fitness over seeds, best first, those without any fitness last; ties by name.
 
+    Candidates that a race stopped come after all that went on from that rung, whatever their fitness was.
+
     The interval is over seeds where at least two have a fitness, otherwise the one seed's own over its episodes.
     Differences to the human baseline are paired by seed: both met the same noise, so it cancels out.
     """
@@ -121,7 +128,9 @@ def rank(results: Sequence[Result]) -> list[Ranked]:
         by_candidate.setdefault(result.candidate, []).append(result)
     human = {r.seed: r.fitness for r in by_candidate.get(HUMAN, []) if r.measured}
     rows = [_over_seeds(by_candidate[name], {} if name == HUMAN else human) for name in sorted(by_candidate)]
-    ranked = sorted((r for r in rows if r["seeds"]), key=lambda r: -r["fitness"])  # a stable sort: ties stay by name
+    measured = [r for r in rows if r["seeds"]]
+    # a stable sort: ties stay by name
+    ranked = sorted(measured, key=lambda r: (-(r["stopped_at"] or math.inf), -r["fitness"]))
     unranked = [r for r in rows if not r["seeds"]]
     return [Ranked(rank=i, **row) for i, row in enumerate(ranked, 1)] + [Ranked(rank=None, **r) for r in unranked]
 
@@ -132,7 +141,8 @@ def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
     fitness, low, high = mean_interval([r.fitness for r in measured])
     if len(measured) == 1:
         low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
-    difference = mean_interval([r.fitness - human[r.seed] for r in measured if r.seed in human])
+    stopped_at = max(r.stopped_at for r in rows)
+    difference = mean_interval([r.fitness - human[r.seed] for r in measured if r.seed in human and not stopped_at])
     returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
     return dict(
         candidate=rows[0].candidate,
@@ -153,6 +163,8 @@ def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
         training_episodes=sum(r.training_episodes for r in rows),
         contact_overflows=sum(r.contact_overflows for r in rows),
         errors=tuple(dict.fromkeys(r.error for r in rows if r.error)),
+        stopped_at=stopped_at,
+        reason=next((r.reason for r in rows if r.reason), ""),
     )
 
 
@@ -164,6 +176,9 @@ def _status(rows: list[Result]) -> str:
         return FAILED_AT_LOAD if all(r.status == FAILED_AT_LOAD for r in rows) else FAILED
     if failed:
         return f"{len(failed)}/{len(rows)} seeds failed"
+    stopped_at = max(r.stopped_at for r in rows)
+    if stopped_at:
+        return f"{STOPPED} at {stopped_at}"
     if any(r.status == RUNNING for r in rows):
         return RUNNING
     return OK if all(r.measured for r in rows) else "no fitness"
@@ -175,6 +190,7 @@ def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
     Numbers that are not known are None: JSON has no NaN.
     """
     best = next((r.candidate for r in ranked if r.rank is not None and not r.baseline), None)
+    race = {} if info.race is None else {"race": dict(info.race)}
     return {
         "task": info.task,
         "fitness_meaning": info.fitness_meaning,
@@ -185,6 +201,7 @@ def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
         "wall_time": round(info.wall_time, 3),
         "env_steps_per_second": round(info.env_steps / info.wall_time, 1) if info.wall_time > 0 else None,
         "memory": dict(info.memory),
+        **race,
         "best_candidate": best,
         "ranking": [_json_row(r) for r in ranked],
         "paths": dict(info.paths),

@@ -17,7 +17,7 @@ from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.run import parallel, results
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.config import with_defaults
-from envcoder_bench.run.config_checks import check_task, check_training, check_values, share_out
+from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values, share_out
 from envcoder_bench.run.devices import asked_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
@@ -25,6 +25,7 @@ from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
+from envcoder_bench.run.racing import Race
 from envcoder_bench.run.run_result import RunResult, finished
 from envcoder_bench.run.training import ALONE, Training
 from envcoder_bench.shaping.contract import none_asked
@@ -89,7 +90,7 @@ def evaluate(
         messages.open(folder.path)
         with _at_work(folder), folder.locked():
             reporter.run_began(folder.path)
-            return _training(head, folder, cfg, sources, saved, reporter, stop).see_through(plan)
+            return _training(head, planner, folder, cfg, sources, saved, reporter, stop).see_through(plan)
 
 
 def resume(
@@ -142,6 +143,7 @@ def _go_on(
                 check_values(cfg)
                 check_task(cfg)
                 check_training(cfg)
+                check_race(cfg)
                 left = (len(sources) * cfg.seeds - len(saved.done)) or 1
                 head = _workers(several, cfg, fitness, left)
                 planner = _planner(cfg, head)
@@ -149,7 +151,7 @@ def _go_on(
             raise UserError(f"{run.config}: {error}") from error
         plan = _prepare(cfg, sources, fitness, planner, saved, head)
     reporter.run_began(run.path)
-    return _training(head, run, cfg, sources, saved, reporter, stop, resumed=True).see_through(plan)
+    return _training(head, planner, run, cfg, sources, saved, reporter, stop, resumed=True).see_through(plan)
 
 
 def _workers(
@@ -165,7 +167,10 @@ def _planner(cfg: DictConfig, head: parallel.Head | None) -> MemoryPlanner:
         return MemoryPlanner(cfg) if head is None else parallel.smallest_planner(head)
 
 
-def _training(head: parallel.Head | None, *run: Any, resumed: bool = False) -> Training:
+def _training(head: parallel.Head | None, planner: MemoryPlanner, *run: Any, resumed: bool = False) -> Training:
+    cfg: DictConfig = run[1]
+    if cfg.race.enabled:
+        return Race(*run, resumed=resumed, planner=planner)
     if head is None:
         return Training(*run, resumed=resumed)
     return parallel.ParallelTraining(*run, resumed=resumed, head=head)
@@ -186,6 +191,7 @@ def _asked(
     if num_envs is not None:
         cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
     check_training(cfg)
+    check_race(cfg)
     _use_one_torch_thread(cfg)
     return cfg, sources, read_fitness(cfg)
 
@@ -239,10 +245,13 @@ def _prepare(
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
     known = {(group.name, group.seed): group for group in groups}
-    interrupted = [[known[key] for key in wave if key in known] for wave in saved.waves_begun]
-    if sum(map(len, interrupted)) < sum(map(len, saved.waves_begun)):
-        lost = sorted({name for wave in saved.waves_begun for name, _ in wave} & set(failed))
+    waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
+    interrupted = [[known[key] for key in wave if key in known] for wave in waves_begun]
+    if sum(map(len, interrupted)) < sum(map(len, waves_begun)):
+        lost = sorted({name for wave in waves_begun for name, _ in wave} & set(failed))
         raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
+    if cfg.race.enabled:  # it continues by itself from the states of the single groups
+        return planner.plan([group for key, group in known.items() if key not in done])
     begun = done.union(*saved.waves_begun)
     devices = 1 if head is None else len(head.ready)
     return planner.plan([known[key] for key in known if key not in begun], interrupted, devices)

@@ -11,13 +11,14 @@
     components.csv       learning curves of the rewards' components
     points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
     episodes.csv         with evaluation.record=true or a race: at evaluations, the fitness of every episode
-    learning_curves.png  ranking.png
+    learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
     candidates/<name>/   source.py, policy.pth (in rl_games' format)
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
-    jobs/                likewise, with several devices: a checkpoint for each wave in training
+    jobs/                likewise, with several devices: a checkpoint for each wave in training; in a race: the states
+                         of the candidates that wait at a rung
     .lock                held by the process that executes the run
 """
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
+from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation
@@ -66,6 +67,18 @@ def plan_rungs(asked: Sequence[Any] | None, iterations: int, evaluations: Iterab
     ends = sorted(evaluations)
     planned = {next(end for end in ends if end >= rung) for rung in asked}
     return sorted(planned - {iterations})
+
+
+def evaluation_iterations(total: int, points: int) -> set[int]:
+    """Return ``points`` iterations spread evenly over ``total``, including the last one."""
+    return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}
+
+
+def asked_rungs(cfg: DictConfig) -> list[int]:
+    """Return the rungs of a run's config. Raises UserError as ``plan_rungs``."""
+    iterations, asked = cfg.learning_iterations, cfg.race.rungs
+    planned = evaluation_iterations(iterations, cfg.evaluation.points)
+    return plan_rungs(None if asked is None else list(asked), iterations, planned)
 
 
 def decide(

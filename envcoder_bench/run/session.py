@@ -28,6 +28,7 @@ from envcoder_bench.report.table import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
+from envcoder_bench.run.race import evaluation_iterations
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
 from envcoder_bench.trainers.registry import trainer_class
@@ -47,14 +48,30 @@ def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
         return make(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device(cfg.device))
 
 
+def trainer_of(cfg: DictConfig, groups: Sequence[Group]) -> Trainer:
+    """Create a trainer of some groups, to read policies from their states."""
+    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+    params["config"]["max_epochs"] = cfg.learning_iterations
+    obs_dims, action_dims = zip(*(group.widths for group in groups))
+    layout, seeds = GroupLayout(len(groups), cfg.num_envs_per_candidate), [group.seed for group in groups]
+    return trainer_class(params)(layout, obs_dims, action_dims, seeds, params, torch.device(cfg.device))
+
+
 @dataclass(frozen=True)
 class Wave:
-    """Groups that train together, the ``number``-th of ``total`` waves; ``best``: of earlier waves, if any."""
+    """Groups that train together.
+
+    Attributes:
+        number, total: it is the ``number``-th of ``total`` waves.
+        best: a candidate and its fitness, of earlier waves, if any.
+        until: the iteration up to which it trains; None: the last one.
+    """
 
     groups: list[Group]
     number: int = 1
     total: int = 1
     best: tuple[str, float] | None = None
+    until: int | None = None
 
 
 def open_session(
@@ -80,7 +97,7 @@ def open_session(
 
 
 class Session:
-    """A wave in training: ``while not session.complete: session.iterate()``, as in ``train``.
+    """A wave in training: ``while not session.reached: session.iterate()``, as in ``train``.
 
     Args:
         cfg: the run's config.
@@ -122,8 +139,8 @@ class Session:
         self.stats: Stats = {}
         self._obs: Tensor | None = None  # None before the first reset
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
-        self._evaluate_at = _spread(cfg.learning_iterations, cfg.evaluation.points)
-        self._log_at = _spread(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
+        self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)
+        self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
         self._failed_at: dict[int, int] = {}  # group: iteration
         self._physics = PhysicsNews([group.name for group in self.groups])
         self._began = self._saved_at = time.monotonic()
@@ -131,16 +148,16 @@ class Session:
     # training
 
     def train(self) -> None:
-        """Iterate until the wave is complete or ``stop`` is requested; in the latter case save a checkpoint."""
+        """Iterate until the wave's end or until ``stop`` is requested; in the latter case save a checkpoint."""
         total = self.cfg.learning_iterations
         self.reporter.wave_began(self.wave.number, self.wave.total, self.iteration, total)
         if self.profile is not None:
             self.profile.begin(self.iteration, total, self.env.layout)
         try:
-            while not self.complete:
+            while not self.reached:
                 self.iterate()
                 stopped = self.stop.by is not None
-                if not self.complete and (stopped or self._checkpoint_is_due()):
+                if not self.reached and (stopped or self._checkpoint_is_due()):
                     with span(RESULTS):
                         self.checkpoint()
                 if self.profile is not None:
@@ -198,6 +215,11 @@ class Session:
     def complete(self) -> bool:
         """Whether there is nothing left to train."""
         return self.iteration >= self.cfg.learning_iterations or not any(self.env.alive)
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is nothing left to train until the wave's end."""
+        return self.complete or (self.wave.until is not None and self.iteration >= self.wave.until)
 
     def failures(self) -> dict[int, Any]:
         """Return the faults of training and evaluation by group."""
@@ -382,8 +404,3 @@ class Session:
         self.evaluation.dispatch.set_state(state["evaluation"])
         self._failed_at = dict(state["failed_at"])
         self._began -= state["seconds"]
-
-
-def _spread(total: int, points: int) -> set[int]:
-    """Return ``points`` iterations spread evenly over ``total``, including the last one."""
-    return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}
