@@ -13,7 +13,7 @@ from helpers import QUICK, assert_same_weights, run, write_candidates
 
 from envcoder_bench import eval_shapers, evaluate, resume
 from envcoder_bench.report.results import STOPPED, read_results
-from envcoder_bench.run import racing
+from envcoder_bench.run import racing, training
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.plan import MemoryPlanner, split
@@ -206,7 +206,7 @@ def test_a_rung_is_decided_once(tmp_path, raced, in_waves, monkeypatch):
     def killed(self, rung, *rest):
         calls.append(rung)
         if len(calls) == 1:
-            monkeypatch.setattr(racing, "save_checkpoint", lambda *_: (_ for _ in ()).throw(Crash()))
+            monkeypatch.setattr(training, "save_checkpoint", lambda *_: (_ for _ in ()).throw(Crash()))
         decide(self, rung, *rest)
         raise Crash
 
