@@ -30,12 +30,14 @@ class SavedJob:
     Attributes:
         groups, iteration: candidate and seed of every group, and how many iterations are done.
         rows: how many rows of it each log file has.
+        parked: whether its groups wait at a rung of a race, and may go on in other waves.
     """
 
     groups: list[GroupKey]
     iteration: int
     rows: dict[str, int]
     file: Path
+    parked: bool = False
 
 
 @dataclass
@@ -153,7 +155,7 @@ def load_job(path: Path, content: bytes | None = None) -> tuple[SavedJob, dict[s
         _, state = _content(path if content is None else io.BytesIO(content), path)
         training = state["training"]
         groups = [(str(name), int(seed)) for name, seed in state["groups"]]
-        return SavedJob(groups, training["iteration"], dict(state["rows"]), path), training
+        return SavedJob(groups, training["iteration"], dict(state["rows"]), path, "parts" in training), training
 
 
 def load_jobs(folder: Path, checkpoint: Checkpoint) -> list[SavedJob]:

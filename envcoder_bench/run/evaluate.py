@@ -27,7 +27,7 @@ from envcoder_bench.run.inputs import Candidates, override_words, pick_device, r
 from envcoder_bench.run.parallel_waves import ParallelWaves
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
-from envcoder_bench.run.racing import Race
+from envcoder_bench.run.racing import Race, SequentialRung
 from envcoder_bench.run.run_result import RunResult, finished
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
 from envcoder_bench.shaping.contract import none_asked
@@ -174,7 +174,7 @@ def _device_names(head: Head | None) -> str | None:
 def _train(head: Head | None, planner: MemoryPlanner, plan: Plan, training: Training) -> RunResult:
     training.devices = _device_names(head)
     if training.cfg.race.enabled:
-        return training.run(plan, Race(training, planner).train)
+        return training.run(plan, Race(training, planner, SequentialRung).train)
     waves = SequentialWaves(training) if head is None else ParallelWaves(training, head)
     return training.run(plan, waves.train)
 

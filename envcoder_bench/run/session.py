@@ -48,13 +48,12 @@ def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
         return make(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device(cfg.device))
 
 
-def trainer_of(cfg: DictConfig, groups: Sequence[Group]) -> Trainer:
-    """Create a trainer of some groups, to read policies from their states."""
+def trainer_of(cfg: DictConfig, widths: tuple[int, int], seed: int) -> Trainer:
+    """Create a trainer of one group on the CPU, to read the policy from its state."""
     params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
     params["config"]["max_epochs"] = cfg.learning_iterations
-    obs_dims, action_dims = zip(*(group.widths for group in groups))
-    layout, seeds = GroupLayout(len(groups), cfg.num_envs_per_candidate), [group.seed for group in groups]
-    return trainer_class(params)(layout, obs_dims, action_dims, seeds, params, torch.device(cfg.device))
+    layout, (obs_dim, action_dim) = GroupLayout(1, cfg.num_envs_per_candidate), widths
+    return trainer_class(params)(layout, [obs_dim], [action_dim], [seed], params, torch.device("cpu"))
 
 
 @dataclass(frozen=True)
