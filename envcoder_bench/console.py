@@ -68,7 +68,7 @@ class Console(Reporter):
     def devices_at_work(self, devices: int, done: int, waves: int) -> None:
         assert self._progress is not None
         words = f"{devices} device{'s' * (devices != 1)}"
-        self._progress.place(f"{words}, {done} of {waves} waves done, iteration")
+        self._progress.place(f"{self._rung}{words}, {done} of {waves} waves done, iteration")
 
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
         assert self._progress is not None

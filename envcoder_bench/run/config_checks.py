@@ -141,8 +141,6 @@ def check_race(cfg: DictConfig) -> None:
     if not cfg.race.enabled:
         return
     for key, why in (
-        ("devices", "races on one device"),
-        ("ray", "races on one device"),
         ("isolate", "cannot regroup candidates that train in processes of their own"),
         ("profile", "cannot profile a race"),
     ):

@@ -24,7 +24,9 @@ from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.head import Head
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
+from envcoder_bench.run.parallel_rung import ParallelRung
 from envcoder_bench.run.parallel_waves import ParallelWaves
+from envcoder_bench.run.parked import ParkedGroups
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.run.racing import Race, SequentialRung
@@ -174,7 +176,13 @@ def _device_names(head: Head | None) -> str | None:
 def _train(head: Head | None, planner: MemoryPlanner, plan: Plan, training: Training) -> RunResult:
     training.devices = _device_names(head)
     if training.cfg.race.enabled:
-        return training.run(plan, Race(training, planner, SequentialRung).train)
+        if head is None:
+            return training.run(plan, Race(training, planner, SequentialRung).train)
+
+        def on_devices(training: Training, parked: ParkedGroups, end: int) -> ParallelRung:
+            return ParallelRung(training, head, parked, end)
+
+        return training.run(plan, Race(training, planner, on_devices, len(head.workers)).train)
     waves = SequentialWaves(training) if head is None else ParallelWaves(training, head)
     return training.run(plan, waves.train)
 

@@ -245,7 +245,6 @@ def test_too_few_candidates_are_all_trained(tmp_path, capsys):
         (["race.rule=best"], "race.rule must be confidence or halving, got best"),
         (["race.enabled=3"], "race.enabled must be true or false"),
         (["race=true"], "race"),
-        (["--devices", "cpu:2"], "--devices"),
         (["--isolate", "process"], "--isolate"),
         (["--profile"], "--profile"),
         (["train.params.algo.name=test_session:RandomSearch"], "RandomSearch cannot"),
