@@ -41,6 +41,7 @@ class Console(Reporter):
         self._one_process_a_wave, self._isolated = one_process_a_wave, False
         self._names_folder = names_folder
         self._progress: Progress | None = None
+        self._rung = ""  # of a race
         self._handlers: dict[signal.Signals, Any] = {}
 
     def run_began(self, folder: Path) -> None:
@@ -52,8 +53,13 @@ class Console(Reporter):
             config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
             self._isolated = config.get("isolate") == "process"
 
+    def rung_began(self, number: int, rungs: int, alive: int, candidates: int) -> None:
+        self._rung = f"rung {number} of {rungs}, {alive} of {candidates} alive, "
+
     def wave_began(self, number: int, waves: int, iteration: int, iterations: int) -> None:
         self._progress = Progress(iterations, iteration, wave=number, waves=waves)
+        if self._rung:
+            self._progress.set_prefix(self._rung + self._progress.prefix)
         self._handlers = {name: signal.signal(name, self._request_stop) for name in _stop_signals()}
 
     def devices_began(self, devices: int, waves: int, iteration: int, iterations: int) -> None:
@@ -62,7 +68,7 @@ class Console(Reporter):
     def devices_at_work(self, devices: int, done: int, waves: int) -> None:
         assert self._progress is not None
         counted = f"{devices} device{'s' * (devices != 1)}"
-        self._progress.set_prefix(f"{counted}, {done} of {waves} waves done, iteration")
+        self._progress.set_prefix(f"{self._rung}{counted}, {done} of {waves} waves done, iteration")
 
     def iteration_done(self, iteration: int, env_steps: int, best: tuple[str, float] | None) -> None:
         assert self._progress is not None

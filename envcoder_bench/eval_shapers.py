@@ -52,6 +52,8 @@ examples:
   COMMAND --task Anymal --devices 0,1
   COMMAND --task Anymal --ray auto
   COMMAND --task Cartpole --devices cpu:4
+  # stop candidates that can no longer win before the end of the training
+  COMMAND --task Anymal --race
   # resume a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
 
@@ -116,6 +118,11 @@ def build_parser() -> Parser:
     add_num_envs(size)
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
     add_training(effort)
+    effort.add_argument(
+        "--race",
+        action="store_true",
+        help="stop candidates that can no longer win before the end of the training (docs/racing.md)",
+    )
 
     where = parser.add_argument_group("devices and files")
     add_where(where)
@@ -139,6 +146,7 @@ def config_overrides(args: argparse.Namespace) -> list[str]:
         "baselines": "false" if args.no_baselines else None,
         "isolate": args.isolate,
         "profile": "true" if args.profile else None,
+        "race.enabled": "true" if args.race else None,
     }
     return [*as_words({**common_overrides(args), **own}), *args.overrides]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -47,3 +49,29 @@ class GroupLayout:
     def views(self, state: dict[str, Tensor]) -> list[dict[str, Tensor]]:
         """For each group, a dict of its slices (views, no copies) of ``(num_envs, ...)`` tensors."""
         return [{key: x[self.slice(g)] for key, x in state.items()} for g in range(self.num_groups)]
+
+    def split_state(self, state: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Copy ``(num_envs, ...)`` tensors group by group.
+
+        Raises:
+            ValueError: a tensor does not have a row for each environment.
+        """
+        for key, x in state.items():
+            if x.dim() == 0 or x.shape[0] != self.num_envs:
+                raise ValueError(
+                    f"the state's {key} {tuple(x.shape)} has no row for each of {self.num_envs} environments"
+                )
+        return [{key: x[self.slice(g)].clone() for key, x in state.items()} for g in range(self.num_groups)]
+
+
+def join_states(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Concatenate tensors by name, the reverse of ``GroupLayout.split_state``."""
+    return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+
+
+def common(parts: Sequence[Mapping[str, Any]], key: str) -> Any:
+    """Return a value that all groups share. Raises ValueError if it differs."""
+    value = parts[0][key]
+    if not all(bool(torch.as_tensor(value == part[key]).all()) for part in parts):
+        raise ValueError(f"groups with different {key} cannot train together: they are not at the same iteration")
+    return value

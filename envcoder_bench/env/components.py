@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence, Tuple
+from typing import Any, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class Components:
         self._names = list(names)
         groups, rows = layout.num_groups, 1 + max(len(own) for own in names)
         self.counts = torch.zeros(groups, rows, 3, layout.envs_per_group, device=device)
-        self.clear()
+        self.clear()  # entries beyond a group's components stay as they are now
         self._steps = [0] * groups  # number of steps in the sums of counts
         # for each window: means over the environments, summed over the steps, and the number of steps
         self._sums = torch.zeros(2, groups, rows, dtype=torch.float64)
@@ -118,3 +118,26 @@ class Components:
         for tensor, name in ((self.counts, "counts"), (self._sums, "sums"), (self._sum_steps, "sum_steps")):
             tensor.copy_(state[name])
         self._steps = list(state["steps"])
+
+    def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a state for each group, without the entries beyond its components."""
+        parts = []
+        for group, names in enumerate(self._names):
+            own, rows = slice(group, group + 1), slice(1 + len(names))
+            tensors = {
+                "counts": state["counts"][own, rows],
+                "sums": state["sums"][:, own, rows],
+                "sum_steps": state["sum_steps"][:, own],
+            }
+            parts.append({**{key: x.clone() for key, x in tensors.items()}, "steps": state["steps"][own]})
+        return parts
+
+    def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the state of these groups, which are the object's own."""
+        counts, sums = torch.zeros(self.counts.shape), torch.zeros(self._sums.shape, dtype=self._sums.dtype)
+        counts[:, :, 1], counts[:, :, 2] = float("inf"), -float("inf")
+        for group, (names, part) in enumerate(zip(self._names, parts)):
+            own, rows = slice(group, group + 1), slice(1 + len(names))
+            counts[own, rows], sums[:, own, rows] = part["counts"], part["sums"]
+        sum_steps = torch.cat([part["sum_steps"] for part in parts], dim=1)
+        return {"counts": counts, "sums": sums, "sum_steps": sum_steps, "steps": [part["steps"][0] for part in parts]}

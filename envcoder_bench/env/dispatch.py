@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -246,6 +246,31 @@ class Dispatcher:
             stage = self.stages[name]
             self._compiler.take_back(stage, taken_back)
             stage.due, stage.checks = due, checks
+
+    def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a state for each group, as that of a dispatcher of this group alone."""
+        parts = []
+        for group, components in enumerate(self._components.split_state(state["components"])):
+            failures = {0: state["failures"][group]} if group in state["failures"] else {}
+            stages = {
+                name: (due, checks, [0] * (group in taken_back))
+                for name, (due, checks, taken_back) in state["stages"].items()
+            }
+            parts.append({"failures": failures, "components": components, "stages": stages})
+        return parts
+
+    def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the state of these groups, which are the dispatcher's own."""
+        stages = {}
+        for name in self.stages:
+            own = [part["stages"][name] for part in parts]
+            taken_back = [group for group, (_, _, taken) in enumerate(own) if taken]
+            stages[name] = any(due for due, _, _ in own), max(checks for _, checks, _ in own), taken_back
+        return {
+            "failures": {group: part["failures"][0] for group, part in enumerate(parts) if part["failures"]},
+            "components": self._components.join_states([part["components"] for part in parts]),
+            "stages": stages,
+        }
 
     # running a stage
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Mapping, Sequence
+
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.groups import GroupLayout, join_states
 
 
 class EpisodeStats:
@@ -57,3 +59,16 @@ class EpisodeStats:
     def set_state(self, state: dict[str, Tensor]) -> None:
         for name, value in state.items():
             getattr(self, name).copy_(value)
+
+    def split_state(self, state: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Return a state for each group."""
+        groups = GroupLayout(self._layout.num_groups, 1)
+        own = {name: x for name, x in state.items() if name not in ("_return", "_sums")}
+        per_group = groups.split_state({**own, "_sums": state["_sums"].t()})
+        return [{**a, **b} for a, b in zip(per_group, self._layout.split_state({"_return": state["_return"]}))]
+
+    @staticmethod
+    def join_states(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Return the state of an environment of these groups."""
+        joined = join_states(parts)
+        return {**joined, "_sums": joined["_sums"].t()}

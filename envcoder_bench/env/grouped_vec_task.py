@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.profiling import span
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.dispatch import Dispatcher
@@ -183,3 +184,43 @@ class GroupedVecTask:
         self.actions.copy_(state["actions"])
         self.progress_buf.copy_(state["progress_buf"])
         self.step_count = state["step_count"]
+
+    def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a state for each group, as that of an environment of this group alone.
+
+        Raises:
+            ValueError: the task's state is not a set of ``(num_envs, ...)`` tensors.
+        """
+        buffers = {key: state[key] for key in ("actions", "progress_buf")}
+        parts: list[dict[str, Any]] = [dict(own) for own in self.layout.split_state(buffers)]
+        for key, own in (
+            ("task", self.layout.split_state(state["task"])),
+            ("dispatch", self.dispatch.split_state(state["dispatch"])),
+            ("stats", self.stats.split_state(state["stats"])),
+        ):
+            for part, x in zip(parts, own):
+                part[key] = x
+        for part, width in zip(parts, self.action_dims):
+            part["actions"] = part["actions"][:, :width].clone()
+            part["step_count"] = state["step_count"]
+        return parts
+
+    def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the state of these groups, which are the environment's own.
+
+        Raises:
+            ValueError: they are not at the same iteration.
+        """
+        return {
+            "task": join_states([part["task"] for part in parts]),
+            "dispatch": self.dispatch.join_states([part["dispatch"] for part in parts]),
+            "stats": self.stats.join_states([part["stats"] for part in parts]),
+            "actions": padded([part["actions"] for part in parts], max(self.action_dims)),
+            "progress_buf": torch.cat([part["progress_buf"] for part in parts]),
+            "step_count": common(parts, "step_count"),
+        }
+
+
+def padded(rows: Sequence[Tensor], width: int) -> Tensor:
+    """Concatenate ``(n, own width)`` tensors, with zeros in the columns up to ``width``."""
+    return torch.cat([F.pad(x, (0, width - x.shape[1])) for x in rows])

@@ -8,10 +8,12 @@ from typing import Any, Collection, Mapping
 
 from envcoder_bench.report.csv_log import CsvLog
 from envcoder_bench.report.curves import ComponentLog, CurveLog, split_wide
+from envcoder_bench.report.episodes import EpisodeLog
 from envcoder_bench.report.points import PointLog
 from envcoder_bench.report.tensorboard import TensorboardLog
 
-CURVES, COMPONENTS, POINTS, TENSORBOARD = "curves.csv", "components.csv", "points.csv", "tensorboard"
+CURVES, COMPONENTS, POINTS, EPISODES = "curves.csv", "components.csv", "points.csv", "episodes.csv"
+TENSORBOARD = "tensorboard"
 
 
 @dataclass
@@ -54,18 +56,24 @@ class CollectedScalars:
 
 @dataclass(frozen=True)
 class RunLogs:
-    """The logs of a run: curves.csv, components.csv, points.csv and TensorBoard's."""
+    """The logs of a run: curves.csv, components.csv, points.csv and TensorBoard's; with a record also episodes.csv."""
 
     curves: CurveLog
     components: ComponentLog
     points: PointLog
     tensorboard: TensorboardLog | CollectedScalars
+    episodes: EpisodeLog | None = None
 
     @classmethod
-    def begin(cls, folder: Path) -> RunLogs:
-        """Create new files in a run's folder."""
-        tensorboard = TensorboardLog(folder / TENSORBOARD)
-        return cls(CurveLog(folder / CURVES), ComponentLog(folder / COMPONENTS), PointLog(folder / POINTS), tensorboard)
+    def begin(cls, folder: Path, record: bool = False) -> RunLogs:
+        """Create new files in a run's folder; ``record``: also of the fitness of every evaluation episode."""
+        return cls(
+            CurveLog(folder / CURVES),
+            ComponentLog(folder / COMPONENTS),
+            PointLog(folder / POINTS),
+            TensorboardLog(folder / TENSORBOARD),
+            EpisodeLog(folder / EPISODES) if record else None,
+        )
 
     @classmethod
     def resume(
@@ -74,6 +82,7 @@ class RunLogs:
         iteration: int | Mapping[tuple[str, int], int],
         whole: Collection[tuple[str, int]],
         rows: Mapping[str, int],
+        record: bool = False,
     ) -> RunLogs:
         """Continue after ``iteration``; arguments as of ``CsvLog.resume``, ``rows`` by file.
 
@@ -86,12 +95,14 @@ class RunLogs:
             ComponentLog.resume(folder / COMPONENTS, iteration, whole, rows.get(COMPONENTS)),
             PointLog.resume(folder / POINTS, iteration, whole, rows.get(POINTS)),
             TensorboardLog(folder / TENSORBOARD),
+            EpisodeLog.resume(folder / EPISODES, iteration, whole, rows.get(EPISODES)) if record else None,
         )
 
     @classmethod
-    def collect(cls) -> RunLogs:
+    def collect(cls, record: bool = False) -> RunLogs:
         """Create logs in memory, whose rows ``take`` returns."""
-        return cls(CurveLog.collect(), ComponentLog.collect(), PointLog.collect(), CollectedScalars())
+        own = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
+        return cls(*own, CollectedScalars(), EpisodeLog.collect() if record else None)
 
     def take(self) -> Rows:
         """Remove and return the rows of logs in memory."""
@@ -113,7 +124,8 @@ class RunLogs:
 
     @property
     def _files(self) -> dict[str, CsvLog]:
-        return {CURVES: self.curves, COMPONENTS: self.components, POINTS: self.points}
+        files: dict[str, CsvLog] = {CURVES: self.curves, COMPONENTS: self.components, POINTS: self.points}
+        return files if self.episodes is None else {**files, EPISODES: self.episodes}
 
     @property
     def rows(self) -> dict[str, int]:
@@ -124,6 +136,11 @@ class RunLogs:
     def lost(self) -> dict[str, int]:
         """Number of rows missing after ``resume``, by file that has lost any."""
         return {name: log.lost for name, log in self._files.items() if log.lost}
+
+    def flush(self) -> None:
+        """Hand all rows to the operating system."""
+        for log in self._files.values():
+            log.flush()
 
     def close(self) -> None:
         for log in self._files.values():

@@ -57,6 +57,8 @@ def plot_learning_curves(
         style = styles[row.candidate]
         marker = {"marker": "o", "markersize": 4} if len(steps) == 1 else {}
         axes.plot(steps, mean, **style, **marker, solid_capstyle="round")
+        if row.stopped_at:
+            axes.plot(steps[-1], mean[-1], "|", color=style["color"], markersize=7, zorder=style["zorder"])
         if row.rank is None:  # the candidate failed here
             axes.plot(steps[-1], mean[-1], "x", color=style["color"], markersize=7, zorder=style["zorder"])
         if style["color"] != LIGHT:
@@ -79,6 +81,7 @@ def plot_learning_curves(
     others = sum(style["color"] == LIGHT for style in styles.values())
     notes = [f"grey: {others} other candidates"] if others else []
     notes += ["x: failed"] if any(r.rank is None for r in drawn) else []
+    notes += ["|: stopped by the race"] if any(r.stopped_at for r in drawn) else []
     notes += ["bands that reach the frame are cut off"] if cut else []
     figure.text(0.02, 0.02, "   ".join(notes), fontsize=9, color=GREY, va="bottom")  # outside the axes, over no line
     return save_figure(figure, path)
@@ -281,6 +284,8 @@ def _colour_and_marker(row: Ranked) -> tuple[str, str]:
         return BLACK, "s"
     if row.candidate == UNSHAPED:
         return GREY, "D"
+    if row.stopped_at:
+        return GREY, "|"
     if math.isnan(row.vs_human_ci_low):
         return BETTER, "o"
     return (BETTER if row.vs_human_ci_low > 0 else WORSE if row.vs_human_ci_high < 0 else DARK), "o"
@@ -294,6 +299,8 @@ def _caption(shown: Sequence[Ranked], cut: bool) -> str:
         parts.append("dashed line: human baseline")
     if any(not math.isnan(r.vs_human_ci_low) for r in shown):
         parts.append("blue: above it, orange: below it, dark grey: not significant (95 %, paired by seed)")
+    if any(r.stopped_at for r in shown):
+        parts.append("grey: stopped by the race, with the fitness then")
     one_line = "   ".join(parts)
     return one_line if len(one_line) <= CAPTION_WIDTH else parts[0] + "\n" + "   ".join(parts[1:])
 

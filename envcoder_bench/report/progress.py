@@ -46,7 +46,8 @@ class Progress:
         self._clock = clock
         self._best: tuple[str, float] | None = None
         self._iteration, self._env_steps = initial, 0
-        self._seen: tuple[float, int, int] | None = None  # time, iteration and env_steps when last shown
+        self._seen: tuple[float, int, int] | None = None  # time, iteration and env_steps when last averaged
+        self._shown = -1  # the iteration that was last shown
         self._iterations_per_second = self._steps_per_second = 0.0
         self._weight = 0.0  # total weight of the averages; below 1 at first, as in Adam's bias correction
         self._bar = None
@@ -74,6 +75,11 @@ class Progress:
         if now >= self._next or iteration >= self._total:
             self._show(now)
 
+    @property
+    def prefix(self) -> str:
+        """The text in front of the iteration."""
+        return self._prefix
+
     def set_prefix(self, text: str) -> None:
         """Set the text in front of the iteration."""
         self._prefix = text
@@ -89,13 +95,14 @@ class Progress:
 
     def close(self) -> None:
         """Show the last state and end the display."""
-        if self._seen is not None and self._iteration < self._total:
+        if self._seen is not None and self._iteration < self._total and self._iteration != self._shown:
             self._show(self._clock())
         if self._bar is not None:
             self._bar.close()
 
     def _show(self, now: float) -> None:
         self._average(now)
+        self._shown = self._iteration
         self._next = now + self._interval
         progress = f"{self._prefix} {self._iteration}/{self._total}"
         if self._bar is None:

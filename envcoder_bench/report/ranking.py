@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, Result
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
 # two-sided 95 % points of Student's t, i.e. its 0.975 quantiles, by degrees of freedom
@@ -35,6 +35,8 @@ class Ranked:
         episode_length, shaped_return: means over ``seeds``.
         episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
+        stopped_at, reason: as of Result: the fitness of a candidate that a race stopped is that of this iteration, it
+            is not compared with the baseline's, and its rank is below all that went on.
     """
 
     rank: int | None
@@ -56,6 +58,8 @@ class Ranked:
     training_episodes: int = 0
     contact_overflows: int = 0
     errors: tuple[str, ...] = ()
+    stopped_at: int = 0
+    reason: str = ""
 
     @property
     def baseline(self) -> bool:
@@ -80,6 +84,7 @@ class RunInfo:
         wall_time: seconds, also those before the run was resumed.
         paths: written files, relative to the run folder.
         memory: estimated and measured memory, and the number of waves.
+        race: the facts of a race, or None.
     """
 
     task: str
@@ -91,6 +96,7 @@ class RunInfo:
     wall_time: float
     paths: dict[str, str] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    race: dict[str, Any] | None = None
 
 
 def t_95(degrees_of_freedom: int) -> float:
@@ -122,17 +128,18 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
 def rank(results: Sequence[Result]) -> list[Ranked]:
     """Rank candidates by mean fitness over seeds, best first; ties by name, candidates without fitness last.
 
-    The interval is over seeds if at least two have a fitness, otherwise over the episodes of the single seed.
-    Differences to the human baseline are paired by seed, because groups of the same seed have the same noise.
+    Candidates that a race stopped come after all that passed the rung, whatever their fitness was. The interval is over
+    seeds if at least two have a fitness, otherwise over the episodes of the single seed. Differences to the human
+    baseline are paired by seed, because groups of the same seed have the same noise.
     """
     by_candidate: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda r: r.seed):
         by_candidate.setdefault(result.candidate, []).append(result)
     human = {r.seed: r.fitness for r in by_candidate.get(HUMAN, []) if r.measured}
     rows = [_over_seeds(by_candidate[name], {} if name == HUMAN else human) for name in sorted(by_candidate)]
-    ranked = sorted(
-        (r for r in rows if r["seeds"]), key=lambda r: -r["fitness"]
-    )  # a stable sort keeps ties in the order of names
+    measured = [r for r in rows if r["seeds"]]
+    # a stable sort keeps ties in the order of names
+    ranked = sorted(measured, key=lambda r: (-(r["stopped_at"] or math.inf), -r["fitness"]))
     unranked = [r for r in rows if not r["seeds"]]
     return [Ranked(rank=i, **row) for i, row in enumerate(ranked, 1)] + [Ranked(rank=None, **r) for r in unranked]
 
@@ -143,7 +150,8 @@ def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
     fitness, low, high = mean_interval([r.fitness for r in measured])
     if len(measured) == 1:
         low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
-    difference = mean_interval([r.fitness - human[r.seed] for r in measured if r.seed in human])
+    stopped_at = max(r.stopped_at for r in rows)
+    difference = mean_interval([r.fitness - human[r.seed] for r in measured if r.seed in human and not stopped_at])
     returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
     return dict(
         candidate=rows[0].candidate,
@@ -164,6 +172,8 @@ def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
         training_episodes=sum(r.training_episodes for r in rows),
         contact_overflows=sum(r.contact_overflows for r in rows),
         errors=tuple(dict.fromkeys(r.error for r in rows if r.error)),
+        stopped_at=stopped_at,
+        reason=next((r.reason for r in rows if r.reason), ""),
     )
 
 
@@ -175,6 +185,9 @@ def _status(rows: list[Result]) -> str:
         return FAILED_AT_LOAD if all(r.status == FAILED_AT_LOAD for r in rows) else FAILED
     if failed:
         return f"{len(failed)}/{len(rows)} seeds failed"
+    stopped_at = max(r.stopped_at for r in rows)
+    if stopped_at:
+        return f"{STOPPED} at {stopped_at}"
     if any(r.status == RUNNING for r in rows):
         return RUNNING
     return OK if all(r.measured for r in rows) else "no fitness"
@@ -183,6 +196,7 @@ def _status(rows: list[Result]) -> str:
 def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
     """Return the content of summary.json; unknown numbers are None, because JSON has no NaN."""
     best = next((r.candidate for r in ranked if r.rank is not None and not r.baseline), None)
+    race = {} if info.race is None else {"race": dict(info.race)}
     return {
         "task": info.task,
         "fitness_meaning": info.fitness_meaning,
@@ -193,6 +207,7 @@ def summary(ranked: Sequence[Ranked], info: RunInfo) -> dict[str, Any]:
         "wall_time": round(info.wall_time, 3),
         "env_steps_per_second": round(info.env_steps / info.wall_time, 1) if info.wall_time > 0 else None,
         "memory": dict(info.memory),
+        **race,
         "best_candidate": best,
         "ranking": [_json_row(r) for r in ranked],
         "paths": dict(info.paths),

@@ -16,7 +16,8 @@ RUNNING = "running"
 FAILED = "failed"
 FAILED_AT_LOAD = "failed at load"
 SKIPPED = "skipped"  # it defines none of the requested functions
-STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD, SKIPPED)
+STOPPED = "stopped"  # in a race
+STATUSES = (OK, RUNNING, FAILED, FAILED_AT_LOAD, SKIPPED, STOPPED)
 
 NAN = math.nan
 
@@ -37,6 +38,7 @@ class Result:
         training_episodes: number of finished training episodes, including those that ended in a blow-up.
         contact_overflows: env-steps, in training and evaluation, in which the simulator dropped contacts for lack of
             room; if it is not 0, the row is not reliable.
+        stopped_at, reason: if a race stopped the candidate, the iteration, and its rank there with the reason.
     """
 
     candidate: str
@@ -53,6 +55,8 @@ class Result:
     unstable_resets: int = 0
     training_episodes: int = 0
     contact_overflows: int = 0
+    stopped_at: int = 0
+    reason: str = ""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -66,7 +70,7 @@ class Result:
     @property
     def measured(self) -> bool:
         """Whether this row counts in the candidate's mean."""
-        return self.status in (OK, RUNNING) and math.isfinite(self.fitness)
+        return self.status in (OK, RUNNING, STOPPED) and math.isfinite(self.fitness)
 
 
 def number(value: float | None) -> str:
@@ -77,8 +81,10 @@ def number(value: float | None) -> str:
 COLUMNS = (
     "candidate", "seed", "status", "fitness", "fitness_ci_low", "fitness_ci_high", "episodes", "episode_length",
     "shaped_return", "env_steps", "error", "unstable_resets", "training_episodes", "contact_overflows",
+    "stopped_at", "reason",
 )  # fmt: skip
-NEWER = ("training_episodes", "contact_overflows")  # missing in files of older versions, and read as 0
+# files of older versions lack the last two columns, or the last four, which are then read as 0 or empty
+_OLDER = (COLUMNS[:-2], COLUMNS[:-4])
 
 
 def write_results(path: str | Path, results: Sequence[Result]) -> None:
@@ -87,7 +93,8 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for result in results:
-        values = (getattr(result, column) for column in COLUMNS)
+        values = [getattr(result, column) for column in COLUMNS]
+        values[-2] = result.stopped_at or ""
         writer.writerow([number(x) if x is None or isinstance(x, float) else x for x in values])
     write_atomic(path, text.getvalue())
 
@@ -103,7 +110,7 @@ def read_results(path: str | Path) -> list[Result]:
     if not text.endswith("\n"):
         raise ValueError(f"{path}: its end is missing")
     header, *rows = csv.reader(io.StringIO(text))
-    if tuple(header) not in (COLUMNS, tuple(c for c in COLUMNS if c not in NEWER)):
+    if tuple(header) not in (COLUMNS, *_OLDER):
         raise ValueError(f"{path}: not a results.csv; its columns must be {', '.join(COLUMNS)}")
     return [_result(header, row, f"{path}: row {number}") for number, row in enumerate(rows, 1)]
 
@@ -114,8 +121,10 @@ def _result(header: Sequence[str], row: Sequence[str], place: str) -> Result:
     cells: dict[str, str] = dict(zip(header, row))
     values: dict[str, Any] = {**cells}
     try:
-        for column in ("seed", "episodes", "env_steps", "unstable_resets", *NEWER):
-            values[column] = int(cells.get(column, 0))
+        for column in ("seed", "episodes", "env_steps", "unstable_resets"):
+            values[column] = int(cells[column])
+        for column in ("training_episodes", "contact_overflows", "stopped_at"):
+            values[column] = int(cells.get(column) or 0)
         for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
             values[column] = float(cells[column]) if cells[column] else NAN
         values["shaped_return"] = float(cells["shaped_return"]) if cells["shaped_return"] else None

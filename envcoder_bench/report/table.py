@@ -120,6 +120,11 @@ def _notes(shown: Sequence[Ranked]) -> list[str]:
         notes.append("steps: mean length of an evaluation episode, control steps")
     if any(r.rank is not None and "seeds failed" in r.status for r in shown):
         notes.append("where seeds failed, the numbers are over those that finished")
+    if any(r.stopped_at for r in shown):
+        notes.append(
+            "stopped at: the iteration at which the race stopped it; fitness and steps are of its policy then, and it"
+            " ranks below all that went on (reasons: results.csv)"
+        )
     unstable = sorted((r for r in shown if r.unstable_share > REPORTED_SHARE), key=lambda r: -r.unstable_share)
     if unstable:
         worst = join_some([f"{r.candidate} {100 * r.unstable_share:.0f} %" for r in unstable])

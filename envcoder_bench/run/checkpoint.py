@@ -30,12 +30,14 @@ class SavedJob:
     Attributes:
         groups, iteration: candidate and seed of every group, and how many iterations are done.
         rows: how many rows of it each log file has.
+        parked: whether its groups wait at a rung of a race, and may go on in other waves.
     """
 
     groups: list[GroupKey]
     iteration: int
     rows: dict[str, int]
     file: Path
+    parked: bool = False
 
 
 @dataclass
@@ -49,7 +51,8 @@ class Checkpoint:
         groups, training: candidate and seed of every group of the wave in training, and the session's state; empty and
             None between waves.
         rows: number of rows of each log file, without those of ``jobs``.
-        jobs: waves that several devices had in training, each in a file of its own.
+        jobs: waves that several devices had in training, each in a file of its own; or in a race those at a rung.
+        decided: the rungs of a race at which candidates were stopped.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -61,6 +64,7 @@ class Checkpoint:
     training: dict[str, Any] | None = None
     rows: dict[str, int] = field(default_factory=dict)
     jobs: list[SavedJob] = field(default_factory=list)
+    decided: list[int] = field(default_factory=list)
 
     @property
     def done(self) -> set[GroupKey]:
@@ -91,7 +95,8 @@ class Checkpoint:
         if not self.jobs:
             return own
         begun = {key: own for key in self.groups}
-        begun.update({key: job.iteration for job in self.jobs for key in job.groups})
+        for job in self.jobs:
+            begun.update({key: max(job.iteration, begun.get(key, 0)) for key in job.groups})
         return begun
 
 
@@ -114,6 +119,8 @@ def save_state(path: Path, state: Any) -> None:
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint as plain data, which ``torch.load(path, weights_only=True)`` reads."""
     fields = {name: getattr(checkpoint, name) for name in Checkpoint.__dataclass_fields__ if name != "jobs"}
+    if not checkpoint.decided:
+        del fields["decided"]  # older versions can read the file
     save_state(path, {"format": FORMAT, **fields, "results": [asdict(result) for result in checkpoint.results]})
 
 
@@ -148,14 +155,14 @@ def load_job(path: Path, content: bytes | None = None) -> tuple[SavedJob, dict[s
         _, state = _content(path if content is None else io.BytesIO(content), path)
         training = state["training"]
         groups = [(str(name), int(seed)) for name, seed in state["groups"]]
-        return SavedJob(groups, training["iteration"], dict(state["rows"]), path), training
+        return SavedJob(groups, training["iteration"], dict(state["rows"]), path, "parts" in training), training
 
 
 def load_jobs(folder: Path, checkpoint: Checkpoint) -> list[SavedJob]:
     """The jobs of a folder, without those that ``checkpoint`` has got beyond."""
     newer = checkpoint.done.union(checkpoint.groups)
     jobs = [load_job(path)[0] for path in sorted(folder.glob("*.pth"))]
-    return [job for job in jobs if not newer.intersection(job.groups)]
+    return [job for job in jobs if not newer.issuperset(job.groups)]
 
 
 def _content(file: Path | io.BytesIO, path: Path) -> tuple[int, dict[str, Any]]:

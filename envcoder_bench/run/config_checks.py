@@ -9,9 +9,11 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.plan import parse_size
+from envcoder_bench.run.race import RULES, asked_rungs
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.trainers.base import Trainer
 from envcoder_bench.trainers.registry import trainer_class
 
 _WHOLE: dict[str, int] = {  # key: least value
@@ -54,6 +56,9 @@ def check_values(cfg: DictConfig) -> None:
     for key in ("baselines", "profile", "compile_shapers", "untrusted"):
         if not isinstance(cfg[key], bool):
             raise UserError(f"{key} must be true or false, got {cfg[key]}")
+    if not isinstance(cfg.evaluation.record, bool):
+        raise UserError(f"evaluation.record must be true or false, got {cfg.evaluation.record}")
+    _check_race_values(cfg)
     if cfg.isolate not in (None, "process"):
         raise UserError(f"isolate must be process, or null, got {cfg.isolate}")
     if cfg.untrusted and not cfg.compile_shapers:
@@ -112,6 +117,40 @@ def check_training(cfg: DictConfig) -> None:
         check_params(OmegaConf.to_container(cfg.train, resolve=True), cfg.num_envs_per_candidate)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def _check_race_values(cfg: DictConfig) -> None:
+    """Raise UserError for a key of ``race`` whose value has the wrong type or range."""
+    race = cfg.race
+    if not isinstance(race, DictConfig) or not isinstance(race.get("enabled"), bool):
+        raise UserError(f"race.enabled must be true or false, got race={race}")
+    if race.rule not in RULES:
+        raise UserError(f"race.rule must be {' or '.join(RULES)}, got {race.rule}")
+    for key, most in (("keep", 1.0), ("level", 1.0)):
+        if not _is_number(race[key]) or not 0 < race[key] < most:
+            raise UserError(f"race.{key} must be a number between 0 and 1, both excluded, got {race[key]}")
+    if not _is_number(race.reach) or not 0 <= race.reach < math.inf:
+        raise UserError(f"race.reach must be a number of at least 0, got {race.reach}")
+    if race.rungs is not None and not isinstance(race.rungs, ListConfig):
+        raise UserError(f"race.rungs must be a list of iterations, such as [100, 200], or null, got {race.rungs}")
+    asked_rungs(cfg)
+
+
+def check_race(cfg: DictConfig) -> None:
+    """Raise UserError if the run is to race, and cannot."""
+    if not cfg.race.enabled:
+        return
+    for key, why in (
+        ("isolate", "cannot regroup candidates that train in processes of their own"),
+        ("profile", "cannot profile a race"),
+    ):
+        if cfg[key]:
+            raise UserError(f"--race: this version {why}: leave out --{key}, or --race")
+    trainer = trainer_class(OmegaConf.to_container(cfg.train.params, resolve=True))  # type: ignore[arg-type]
+    if trainer.split_state is Trainer.split_state or trainer.join_states is Trainer.join_states:
+        raise UserError(f"--race needs a trainer that can split its state by candidate, and {trainer.__name__} cannot")
+    if not get_spec(cfg.task.name).task_class.regroups:
+        raise UserError(f"--race regroups environments, and the state of {cfg.task.name} cannot be split by candidate")
 
 
 def check_params(train: Any, num_envs: int) -> None:

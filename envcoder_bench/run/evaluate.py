@@ -17,16 +17,19 @@ from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.run import parallel, results
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.config import with_defaults
-from envcoder_bench.run.config_checks import check_task, check_training, check_values, share_out
+from envcoder_bench.run.config_checks import check_race, check_task, check_training, check_values, share_out
 from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.head import Head
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
+from envcoder_bench.run.parallel_rung import ParallelRung
 from envcoder_bench.run.parallel_waves import ParallelWaves
+from envcoder_bench.run.parked import ParkedGroups
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
+from envcoder_bench.run.racing import Race, SequentialRung
 from envcoder_bench.run.run_result import RunResult, finished
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
 from envcoder_bench.shaping.contract import none_asked
@@ -89,7 +92,7 @@ def evaluate(
         messages.open(folder.path)
         with _at_work(folder), folder.locked():
             reporter.run_began(folder.path)
-            return _train(head, plan, Training(folder, cfg, sources, saved, reporter, stop))
+            return _train(head, planner, plan, Training(folder, cfg, sources, saved, reporter, stop))
 
 
 def resume(
@@ -142,6 +145,7 @@ def _go_on(
                 check_values(cfg)
                 check_task(cfg)
                 check_training(cfg)
+                check_race(cfg)
                 left = (len(sources) * cfg.seeds - len(saved.done)) or 1
                 head = _start_workers(workers, cfg, fitness, left)
                 planner = _planner(cfg, head)
@@ -149,7 +153,7 @@ def _go_on(
             raise UserError(f"{run.config}: {error}") from error
         plan = _prepare(cfg, sources, fitness, planner, saved, head)
     reporter.run_began(run.path)
-    return _train(head, plan, Training(run, cfg, sources, saved, reporter, stop, resumed=True))
+    return _train(head, planner, plan, Training(run, cfg, sources, saved, reporter, stop, resumed=True))
 
 
 def _start_workers(
@@ -169,8 +173,16 @@ def _device_names(head: Head | None) -> str | None:
     return None if head is None else ", ".join(sorted(set(head.devices)))
 
 
-def _train(head: Head | None, plan: Plan, training: Training) -> RunResult:
+def _train(head: Head | None, planner: MemoryPlanner, plan: Plan, training: Training) -> RunResult:
     training.devices = _device_names(head)
+    if training.cfg.race.enabled:
+        if head is None:
+            return training.run(plan, Race(training, planner, SequentialRung).train)
+
+        def on_devices(training: Training, parked: ParkedGroups, end: int) -> ParallelRung:
+            return ParallelRung(training, head, parked, end)
+
+        return training.run(plan, Race(training, planner, on_devices, len(head.workers)).train)
     waves = SequentialWaves(training) if head is None else ParallelWaves(training, head)
     return training.run(plan, waves.train)
 
@@ -190,6 +202,7 @@ def _asked(
     if num_envs is not None:
         cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
     check_training(cfg)
+    check_race(cfg)
     _use_one_torch_thread(cfg)
     return cfg, sources, read_fitness(cfg)
 
@@ -243,10 +256,13 @@ def _prepare(
     if set(failed) - set(BASELINES) - set(skipped) and all(group.name in BASELINES for group in groups):
         groups = []  # there is nothing to rank
     known = {(group.name, group.seed): group for group in groups}
-    interrupted = [[known[key] for key in wave if key in known] for wave in saved.waves_begun]
-    if sum(map(len, interrupted)) < sum(map(len, saved.waves_begun)):
-        lost = sorted({name for wave in saved.waves_begun for name, _ in wave} & set(failed))
+    waves_begun = [[key for key in wave if key not in done] for wave in saved.waves_begun]
+    interrupted = [[known[key] for key in wave if key in known] for wave in waves_begun]
+    if sum(map(len, interrupted)) < sum(map(len, waves_begun)):
+        lost = sorted({name for wave in waves_begun for name, _ in wave} & set(failed))
         raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
+    if cfg.race.enabled:  # it continues by itself from the states of the single groups
+        return planner.plan([group for key, group in known.items() if key not in done])
     begun = done.union(*saved.waves_begun)
     devices = 1 if head is None else len(head.workers)
     return planner.plan([known[key] for key in known if key not in begun], interrupted, devices)

@@ -10,13 +10,15 @@
     curves.csv           learning curves
     components.csv       learning curves of the rewards' components
     points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
-    learning_curves.png  ranking.png
+    episodes.csv         with evaluation.record=true or a race: at evaluations, the fitness of every episode
+    learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
     candidates/<name>/   source.py, policy.pth (in rl_games' format)
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
-    jobs/                likewise, with several devices: a checkpoint for each wave in training
+    jobs/                likewise, with several devices: a checkpoint for each wave in training; in a race: the states
+                         of the candidates that wait at a rung
     .lock                held by the process that executes the run
 """
 
@@ -36,7 +38,7 @@ from yaml import MarkedYAMLError, YAMLError
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken, write_atomic
-from envcoder_bench.report.logs import COMPONENTS, CURVES, POINTS, TENSORBOARD
+from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run import checkpoint
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.provenance import FREE_KEYS, Provenance, changes, missing, read_provenance, shown
@@ -71,6 +73,7 @@ class RunFolder:
         self.curves = path / CURVES
         self.components = path / COMPONENTS
         self.points = path / POINTS
+        self.episodes = path / EPISODES
         self.fitness = path / "fitness.py"
         self.tensorboard = path / TENSORBOARD
         self.checkpoint = path / "checkpoint.pth"

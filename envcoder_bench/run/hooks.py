@@ -29,6 +29,9 @@ class Reporter:
     def run_began(self, folder: Path) -> None:
         """The candidates are checked and the folder exists."""
 
+    def rung_began(self, number: int, rungs: int, alive: int, candidates: int) -> None:
+        """A race goes on to the ``number``-th of ``rungs``, the last one included, with so many of the candidates."""
+
     def wave_began(self, number: int, waves: int, iteration: int, iterations: int) -> None:
         """The ``number``-th of ``waves`` begins to train, at ``iteration`` of ``iterations``."""
 

@@ -31,6 +31,7 @@ def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
         check_task(cfg)
         pick_device(cfg)
     read_fitness(cfg)
+    cfg.evaluation.record = cfg.evaluation.record or cfg.race.enabled  # a race decides by the single episodes
     return cfg
 
 

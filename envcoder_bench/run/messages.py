@@ -53,6 +53,7 @@ class Train:
         checkpoint: content of the job's checkpoint file, or None to start at iteration 0.
         checkpoint_file: path of that file on the head's machine, for error messages.
         best: best candidate of the other jobs so far, and its fitness.
+        until: iteration at which the groups wait for the decision of a race, or None to train to the end.
     """
 
     job: str
@@ -61,6 +62,7 @@ class Train:
     checkpoint: bytes | None = None
     checkpoint_file: str = ""
     best: tuple[str, float] | None = None
+    until: int | None = None
 
 
 Request = Union[Check, Train]
@@ -138,6 +140,16 @@ class Trained:
     job: str
     results: Sequence[Result]
     policies: Mapping[GroupKey, bytes]
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class RungReached:
+    """The job is done: its results, the packed states of groups that have not failed, and the rows not sent yet."""
+
+    job: str
+    results: Sequence[Result]
+    content: bytes
     rows: Rows
 
 

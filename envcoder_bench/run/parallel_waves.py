@@ -37,8 +37,9 @@ class ParallelWaves(JobHandler):
 
     item = "group"
 
-    def __init__(self, training: Training, head: Head) -> None:
+    def __init__(self, training: Training, head: Head, end: int | None = None) -> None:
         self._training, self._head = training, head
+        self._end: int = training.cfg.learning_iterations if end is None else end
         self._folder, self._cfg, self._saved = training.folder, training.cfg, training.saved
         self._waves: dict[str, _Wave] = {}  # by job
         self._best = training.best
@@ -52,12 +53,11 @@ class ParallelWaves(JobHandler):
         self._convert_checkpoint()
         jobs = [Job(tuple((group.name, group.seed) for group in wave), 0.0) for wave in waves]
         for job in jobs:
-            checkpoint = self._checkpoint(job)
-            job.iteration = 0 if checkpoint is None else checkpoint.iteration
-            job.cost = float(len(job.items) * (self._cfg.learning_iterations - job.iteration))
+            job.iteration = self._start(job)
+            job.cost = float(len(job.items) * (self._end - job.iteration))
             self._waves[job.name] = _Wave(job.iteration)
         total, reporter = self._num_waves, self._training.reporter
-        iterations = self._cfg.learning_iterations * total
+        iterations = self._end * total
         reporter.devices_began(len(self._head.workers), total, self._iterations, iterations)
         try:
             complete = self._head.run(jobs, self, self._training.stop)
@@ -65,18 +65,27 @@ class ParallelWaves(JobHandler):
             self._logs.close()
             self._training.save(self._seconds, self._running)
             reporter.wave_ended()
-        return None if complete else f"after {self._saved.waves} of {self._num_waves} waves"
+        return None if complete else f"after {self._num_done} of {self._num_waves} waves"
+
+    def _start(self, job: Job) -> int:
+        """Return the iteration at which a job starts."""
+        checkpoint = self._checkpoint(job)
+        return 0 if checkpoint is None else checkpoint.iteration
 
     # totals of all waves
 
     @property
     def _num_waves(self) -> int:
-        return self._saved.waves + len(self._waves)
+        return self._num_done + len(self._waves)
+
+    @property
+    def _num_done(self) -> int:
+        return self._saved.waves
 
     @property
     def _iterations(self) -> int:
         unfinished = sum(wave.iteration for wave in self._waves.values())
-        return self._saved.waves * self._cfg.learning_iterations + unfinished
+        return self._num_done * self._end + unfinished
 
     @property
     def _seconds(self) -> float:
@@ -88,7 +97,7 @@ class ParallelWaves(JobHandler):
 
     def _report(self) -> None:
         reporter = self._training.reporter
-        reporter.devices_at_work(len(self._head.workers), self._saved.waves, self._num_waves)
+        reporter.devices_at_work(len(self._head.workers), self._num_done, self._num_waves)
         reporter.iteration_done(self._iterations, self._env_steps, self._best)
 
     # jobs
@@ -96,11 +105,16 @@ class ParallelWaves(JobHandler):
     def request(self, job: Job) -> Train:
         names = {name for name, _ in job.items} | set(BASELINES)
         sources = [source for source in self._training.sources if source.name in names]
-        request = Train(job.name, sources, job.items, best=self._best)
+        until = None if self._end == self._cfg.learning_iterations else self._end
+        request = Train(job.name, sources, job.items, best=self._best, until=until)
         checkpoint = self._checkpoint(job)
         if checkpoint is None:
             return request
-        return replace(request, checkpoint=checkpoint.file.read_bytes(), checkpoint_file=str(checkpoint.file))
+        return self._with_checkpoint(request, checkpoint.file.read_bytes(), str(checkpoint.file))
+
+    @staticmethod
+    def _with_checkpoint(request: Train, content: bytes, file: str) -> Train:
+        return replace(request, checkpoint=content, checkpoint_file=file)
 
     def handle(self, job: Job, message: Any) -> bool:
         if isinstance(message, Progress):
@@ -142,7 +156,7 @@ class ParallelWaves(JobHandler):
         """Write a job's checkpoint, after the rows, so that a resumed run has all of them."""
         self._logs.append(message.rows)
         previous = self._checkpoint(job)
-        rows = _sum({} if previous is None else previous.rows, message.rows.counts)
+        rows = sum_counts({} if previous is None else previous.rows, message.rows.counts)
         self._write_job(job.items, message.iteration, rows, message.content)
         job.saved(message.iteration)
 
@@ -156,14 +170,14 @@ class ParallelWaves(JobHandler):
     def _finish(self, job: Job, message: Trained) -> None:
         saved, checkpoint = self._saved, self._checkpoint(job)
         self._logs.append(message.rows)
-        saved.rows = _sum(saved.rows, {} if checkpoint is None else checkpoint.rows, message.rows.counts)
+        saved.rows = sum_counts(saved.rows, {} if checkpoint is None else checkpoint.rows, message.rows.counts)
         del self._waves[job.name]
         if checkpoint is not None:
             saved.jobs.remove(checkpoint)
         self._training.finish_wave(message.results, message.policies.items(), self._seconds, self._running)
         if checkpoint is not None:
             checkpoint.file.unlink(missing_ok=True)
-        note(f"wave {saved.waves} of {self._num_waves} done: {len(job.items)} groups")
+        note(f"wave {self._num_done} of {self._num_waves} done: {len(job.items)} groups")
         self._report()
 
     def _discard(self, job: Job) -> None:
@@ -190,7 +204,8 @@ class ParallelWaves(JobHandler):
         save_checkpoint(self._folder.checkpoint, saved)
 
 
-def _sum(*counts: Mapping[str, int]) -> dict[str, int]:
+def sum_counts(*counts: Mapping[str, int]) -> dict[str, int]:
+    """Add counts by name."""
     total: Counter[str] = Counter()
     for count in counts:
         total.update(count)

@@ -13,6 +13,7 @@ from envcoder_bench.env.evaluation import Episodes
 from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
+from envcoder_bench.report.race import plot_race, race_summary
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
@@ -22,7 +23,7 @@ from envcoder_bench.run.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
 
 PHYSICS = ("unstable_resets", "training_episodes", "contact_overflows")  # counted for each group
-RANKING, LEARNING_CURVES = "ranking.png", "learning_curves.png"
+RANKING, LEARNING_CURVES, RACE = "ranking.png", "learning_curves.png", "race.png"
 
 
 def not_trained(cfg: DictConfig, failed: dict[str, CandidateError]) -> list[Result]:
@@ -111,14 +112,20 @@ def finish(
     ranked = rank(results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():
-        for log in (folder.curves, folder.components, folder.points):
-            sort_rows(log, [source.name for source in sources])
+        for log in (folder.curves, folder.components, folder.points, folder.episodes):
+            if log.is_file():
+                sort_rows(log, [source.name for source in sources])
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning)
         plot_ranking(ranked, folder.path / RANKING, task, meaning)
         paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
         paths.update(tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
+    race = None
+    if cfg.race.enabled and saved.decided:
+        race = race_summary(results, cfg.race.rule, saved.decided, cfg.learning_iterations)
+        plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race)
+        paths.update(episodes=folder.episodes.name, race=RACE)
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     info = RunInfo(
         task=cfg.task.name,
@@ -129,6 +136,7 @@ def finish(
         env_steps=sum(result.env_steps for result in results),
         wall_time=saved.seconds,
         paths=paths,
+        race=race,
         memory={"waves": saved.waves, **{f"{name}_gib": round(size / 2**30, 3) for name, size in sizes.items()}},
     )
     write_summary(folder.summary, summary(ranked, info))  # last: a run with a summary is complete

@@ -22,7 +22,7 @@ from envcoder_bench.report.results import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.report.table import render_table
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.results import LEARNING_CURVES, RANKING
+from envcoder_bench.run.results import LEARNING_CURVES, RACE, RANKING
 
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
 
@@ -120,8 +120,8 @@ class RunResult:
 
     @property
     def pictures(self) -> list[Path]:
-        """The PNG files of the ranking and the learning curves; empty if nothing was trained."""
-        return [path for path in (self.folder / RANKING, self.folder / LEARNING_CURVES) if path.is_file()]
+        """The PNG files of the ranking, the learning curves and the race; empty if nothing was trained."""
+        return [path for path in map(self.folder.joinpath, (RANKING, LEARNING_CURVES, RACE)) if path.is_file()]
 
     def table(self, width: int = 100, bold: bool = False) -> str:
         """Return the ranking with errors and notes as text, in lines of at most ``width``; ``bold`` for a terminal."""

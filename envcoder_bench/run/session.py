@@ -7,20 +7,20 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
 from envcoder_bench.report.points import Point
@@ -28,6 +28,7 @@ from envcoder_bench.report.table import fixed
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
+from envcoder_bench.run.race import evaluation_iterations
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
 from envcoder_bench.trainers.registry import trainer_class
@@ -47,14 +48,29 @@ def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
         return make(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device(cfg.device))
 
 
+def trainer_of(cfg: DictConfig, widths: tuple[int, int], seed: int) -> Trainer:
+    """Create a trainer of one group on the CPU, to read the policy from its state."""
+    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+    params["config"]["max_epochs"] = cfg.learning_iterations
+    layout, (obs_dim, action_dim) = GroupLayout(1, cfg.num_envs_per_candidate), widths
+    return trainer_class(params)(layout, [obs_dim], [action_dim], [seed], params, torch.device("cpu"))
+
+
 @dataclass(frozen=True)
 class Wave:
-    """Groups that train together, the ``number``-th of ``total`` waves; ``best``: of earlier waves, if any."""
+    """Groups that train together.
+
+    Attributes:
+        number, total: it is the ``number``-th of ``total`` waves.
+        best: a candidate and its fitness, of earlier waves, if any.
+        until: the iteration up to which it trains; None: the last one.
+    """
 
     groups: list[Group]
     number: int = 1
     total: int = 1
     best: tuple[str, float] | None = None
+    until: int | None = None
 
 
 def open_session(
@@ -80,7 +96,7 @@ def open_session(
 
 
 class Session:
-    """A wave in training: ``while not session.complete: session.iterate()``, as in ``train``.
+    """A wave in training: ``while not session.reached: session.iterate()``, as in ``train``.
 
     Args:
         cfg: the run's config.
@@ -122,8 +138,8 @@ class Session:
         self.stats: Stats = {}
         self._obs: Tensor | None = None  # None before the first reset
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
-        self._evaluate_at = _spread(cfg.learning_iterations, cfg.evaluation.points)
-        self._log_at = _spread(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
+        self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)
+        self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
         self._failed_at: dict[int, int] = {}  # group: iteration
         self._physics = PhysicsMonitor([group.name for group in self.groups])
         self._began = self._saved_at = time.monotonic()
@@ -131,16 +147,16 @@ class Session:
     # training
 
     def train(self) -> None:
-        """Iterate until the wave is complete or ``stop`` is requested; in the latter case save a checkpoint."""
+        """Iterate until the wave's end or until ``stop`` is requested; in the latter case save a checkpoint."""
         total = self.cfg.learning_iterations
         self.reporter.wave_began(self.wave.number, self.wave.total, self.iteration, total)
         if self.profile is not None:
             self.profile.begin(self.iteration, total, self.env.layout)
         try:
-            while not self.complete:
+            while not self.reached:
                 self.iterate()
                 stopped = self.stop.by is not None
-                if not self.complete and (stopped or self._checkpoint_is_due()):
+                if not self.reached and (stopped or self._checkpoint_is_due()):
                     with span(RESULTS):
                         self.checkpoint()
                 if self.profile is not None:
@@ -198,6 +214,11 @@ class Session:
     def complete(self) -> bool:
         """Whether there is nothing left to train."""
         return self.iteration >= self.cfg.learning_iterations or not any(self.env.alive)
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is nothing left to train until the wave's end."""
+        return self.complete or (self.wave.until is not None and self.iteration >= self.wave.until)
 
     def failures(self) -> dict[int, Any]:
         """Return the faults of training and evaluation by group."""
@@ -278,7 +299,11 @@ class Session:
                 fitness, length = (float(x[g].double().mean()) for x in (self.episodes.fitness, self.episodes.length))
                 when = (self.iteration, self.env_steps(g))
                 self.logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
+                if self.logs.episodes is not None:
+                    self.logs.episodes.add(*when, group.name, group.seed, self.episodes.fitness[g].tolist())
         self.logs.points.flush()
+        if self.logs.episodes is not None:
+            self.logs.episodes.flush()
 
     # checkpoints
 
@@ -304,10 +329,64 @@ class Session:
             "seconds": self.seconds(),
         }
 
+    def split(self) -> list[dict[str, Any]]:
+        """Return the state of each group, which ``join`` takes in another wave, too.
+
+        Raises:
+            ValueError: the task's or the trainer's state cannot be split.
+        """
+        state = self.state()
+        obs = self.env.layout.split_state({"obs": state["obs"]})
+        episodes = (
+            None if state["episodes"] is None else GroupLayout(len(self.groups), 1).split_state(state["episodes"])
+        )
+        parts = zip(
+            self.trainer.split_state(state["trainer"]),
+            self.env.split_state(state["env"]),
+            self.evaluation.dispatch.split_state(state["evaluation"]),
+        )
+        return [
+            {
+                "iteration": self.iteration,
+                "trainer": trainer,
+                "obs": obs[g]["obs"][:, : self.env.obs_dims[g]].clone(),
+                "env": env,
+                "episodes": None if episodes is None else episodes[g],
+                "evaluation": evaluation,
+                "failed_at": self._failed_at.get(g),
+            }
+            for g, (trainer, env, evaluation) in enumerate(parts)
+        ]
+
+    def join(self, parts: Sequence[Mapping[str, Any]], file: Path) -> None:
+        """Restore the states of this session's groups, which ``split`` returned, in their order, read from ``file``.
+
+        Raises:
+            UserError: they belong to other groups, or not to the same iteration.
+        """
+        self._refuse_others(lambda: self._restore(self._joined(parts)), file)
+
+    def _joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the ``state`` of groups from their own states."""
+        missing = any(part["episodes"] is None for part in parts)
+        return {
+            "iteration": common(parts, "iteration"),
+            "trainer": self.trainer.join_states([part["trainer"] for part in parts]),
+            "obs": padded([part["obs"] for part in parts], max(self.env.obs_dims)),
+            "env": self.env.join_states([part["env"] for part in parts]),
+            "episodes": None if missing else join_states([part["episodes"] for part in parts]),
+            "evaluation": self.evaluation.dispatch.join_states([part["evaluation"] for part in parts]),
+            "failed_at": {g: part["failed_at"] for g, part in enumerate(parts) if part["failed_at"] is not None},
+            "seconds": 0.0,
+        }
+
     def restore(self, state: dict[str, Any], file: Path) -> None:
         """Restore the ``state`` read from ``file``. Raises UserError if it belongs to other groups."""
+        self._refuse_others(lambda: self._restore(state), file)
+
+    def _refuse_others(self, restore: Callable[[], None], file: Path) -> None:
         try:
-            self._restore(state)
+            restore()
         except _OUT_OF_MEMORY:
             raise
         except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
@@ -324,8 +403,3 @@ class Session:
         self.evaluation.dispatch.set_state(state["evaluation"])
         self._failed_at = dict(state["failed_at"])
         self._began -= state["seconds"]
-
-
-def _spread(total: int, points: int) -> set[int]:
-    """Return ``points`` iterations spread evenly over ``total``, including the last one."""
-    return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}

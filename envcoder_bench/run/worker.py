@@ -31,6 +31,7 @@ from envcoder_bench.run.messages import (
     OutOfMemory,
     Ready,
     Request,
+    RungReached,
     Train,
     Trained,
     TrainingStopped,
@@ -38,6 +39,7 @@ from envcoder_bench.run.messages import (
     WorkerSetup,
 )
 from envcoder_bench.run.outbox import Outbox, ProgressReporter, forward_logs
+from envcoder_bench.run.parked import keys_of, rung_state
 from envcoder_bench.run.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.run.provenance import software
@@ -101,7 +103,7 @@ class Worker:
         self._outbox.put(Checked(request.job, {group.name: group.widths for group in groups}, faults))
 
     def _train(self, request: Train) -> None:
-        logs = RunLogs.collect()
+        logs = RunLogs.collect(self._cfg.evaluation.record)
         try:
             self._train_wave(request, logs)
         except Exception as error:
@@ -126,16 +128,25 @@ class Worker:
             content = pack_job(groups, state, dict(counts))
             self._outbox.put_checkpoint(JobCheckpoint(job, state["iteration"], content, rows))
 
-        wave, reporter = Wave(self._take_groups(request), best=request.best), ProgressReporter(job, self._outbox)
+        wave = Wave(self._take_groups(request), best=request.best, until=request.until)
+        reporter = ProgressReporter(job, self._outbox)
         session = open_session(self._cfg, wave, logs, on_evaluation, save, reporter=reporter, stop=self._stop)
         if request.checkpoint is not None:
             file = Path(request.checkpoint_file)
             saved, state = load_job(file, request.checkpoint)
             counts.update(saved.rows)
-            session.restore(state, file)
+            if saved.parked:
+                session.join(state["parts"], file)
+            else:
+                session.restore(state, file)
         session.train()
         if session.complete:
             self._outbox.put(Trained(job, results.trained(session), dict(results.policies(session)), logs.take()))
+        elif session.reached:
+            state = rung_state(session)
+            self._groups.update({(group.name, group.seed): group for group in wave.groups})  # they go on from here
+            content = pack_job(keys_of(state), state, {})
+            self._outbox.put(RungReached(job, results.trained(session), content, logs.take()))
         else:
             self._outbox.put(TrainingStopped(job))
 

@@ -83,6 +83,7 @@ class Task(ABC):
             constraints of an environment; ``step`` adds to it, and the reader may reset it to 0.
         engine_warnings: number of the simulator's warnings in all environments, by text.
         refusals: functions that candidates of this task cannot define, with the reason.
+        regroups: whether every tensor of ``get_state`` has a row for each environment, so that races can regroup them.
         step_count: the environment's counter, which it sets before it calls ``step``, ``prepare_reset`` and ``reset``:
             random numbers of the task's own depend on it, on the seed and on the lane.
     """
@@ -109,6 +110,7 @@ class Task(ABC):
     contact_overflows: Tensor
     engine_warnings: dict[str, int]
     refusals: Mapping[str, str] = {}
+    regroups: bool = True
     step_count: int = 0
 
     @property

@@ -81,6 +81,20 @@ class Trainer(ABC):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of ``state``. Raises ValueError if it belongs to other groups."""
 
+    # for races, which go on with some of the groups; a trainer without these two cannot race
+
+    def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a state for each group from the result of ``state``, independent of the other groups' widths."""
+        raise NotImplementedError(f"{type(self).__name__} cannot split its state")
+
+    def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the state that ``load_state`` restores from the parts of this trainer's groups, in their order.
+
+        Raises:
+            ValueError: the groups are not at the same iteration.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot join states")
+
 
 def train_iteration(trainer: Trainer, env: Env, obs: Tensor) -> tuple[Tensor, Stats]:
     """Run one rollout from ``obs`` and learn from it; return the last observations and statistics."""

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, t_95, write_summary
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, Result
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
 
 
 def ok(candidate, seed, fitness, **more):
@@ -110,3 +110,18 @@ def test_summary_is_json_without_nan(tmp_path):
 def test_summary_of_nothing():
     content = summary([], RunInfo("Anymal", "m", [], 1, 0, 0, 0.0))
     assert content["best_candidate"] is None and content["env_steps_per_second"] is None
+
+
+def test_stopped_candidates_rank_below_all_that_went_on_and_are_not_compared():
+    def stopped(candidate, seed, fitness, at):
+        return Result(candidate, seed, STOPPED, fitness, stopped_at=at, reason=f"rank 4 at {at}")
+
+    rows = [ok("human", 0, 0.5), ok("low", 0, 0.1), stopped("early", 0, 0.9, 30), stopped("late", 0, 0.2, 50)]
+    rows += [stopped("late", 1, 0.4, 50), stopped("earlier_but_worse", 0, 0.3, 30)]
+    ranked = rank(rows)
+    assert [r.candidate for r in ranked] == ["human", "low", "late", "early", "earlier_but_worse"]
+    assert [r.rank for r in ranked] == [1, 2, 3, 4, 5]
+    late = ranked[2]
+    assert (late.status, late.stopped_at, late.reason) == ("stopped at 50", 50, "rank 4 at 50")
+    assert late.fitness == pytest.approx(0.3) and math.isnan(late.vs_human)
+    assert ranked[1].vs_human == pytest.approx(-0.4)

@@ -2,13 +2,14 @@ import math
 
 import pytest
 
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, Result, read_results, write_results
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result, read_results, write_results
 
 RESULTS = [
     Result("001", 0, "ok", 0.5, 0.4, 0.6, 64, 812.25, 12.125, 98304, "", 3, 40, 7),
     Result("human", 1, RUNNING, fitness=1 / 3, env_steps=2**40),
     Result("nan", 0, FAILED, error='a, "b".py:12: in compute_reward: returned NaN'),
     Result("x", 7, FAILED_AT_LOAD, error="x.py:1: invalid syntax"),
+    Result("y", 0, STOPPED, 0.25, stopped_at=30, reason="rank 9 of 9: 0.5 behind"),
 ]
 
 
@@ -28,25 +29,28 @@ def test_columns_and_bytes(tmp_path):
     write_results(tmp_path / "a.csv", RESULTS)
     assert (tmp_path / "a.csv").read_text() == (
         "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
-        "env_steps,error,unstable_resets,training_episodes,contact_overflows\n"
-        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3,40,7\n"
-        "human,1,running,0.333333333,,,0,,,1099511627776,,0,0,0\n"
-        'nan,0,failed,,,,0,,,0,"a, ""b"".py:12: in compute_reward: returned NaN",0,0,0\n'
-        "x,7,failed at load,,,,0,,,0,x.py:1: invalid syntax,0,0,0\n"
+        "env_steps,error,unstable_resets,training_episodes,contact_overflows,stopped_at,reason\n"
+        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3,40,7,,\n"
+        "human,1,running,0.333333333,,,0,,,1099511627776,,0,0,0,,\n"
+        'nan,0,failed,,,,0,,,0,"a, ""b"".py:12: in compute_reward: returned NaN",0,0,0,,\n'
+        "x,7,failed at load,,,,0,,,0,x.py:1: invalid syntax,0,0,0,,\n"
+        "y,0,stopped,0.25,,,0,,,0,,0,0,0,30,rank 9 of 9: 0.5 behind\n"
     )
     write_results(tmp_path / "b.csv", read_results(tmp_path / "a.csv"))
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
-def test_a_file_of_an_older_version_is_read(tmp_path):
+@pytest.mark.parametrize("newer, cells", [("", ""), (",training_episodes,contact_overflows", ",0,0")])
+def test_a_file_of_an_older_version_is_read(tmp_path, newer, cells):
     (tmp_path / "results.csv").write_text(
         "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
-        "env_steps,error,unstable_resets\n"
-        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3\n"
+        f"env_steps,error,unstable_resets{newer}\n"
+        f"001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3{cells}\n"
     )
     (row,) = read_results(tmp_path / "results.csv")
     assert (row.candidate, row.fitness, row.unstable_resets) == ("001", 0.5, 3)
     assert (row.training_episodes, row.contact_overflows) == (0, 0)
+    assert (row.stopped_at, row.reason) == (0, "")
 
 
 def test_an_error_is_one_line():

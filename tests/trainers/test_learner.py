@@ -103,3 +103,38 @@ def test_first_minibatch_of_an_update_sees_the_policy_that_played() -> None:
     # KL of a policy with itself, by rl_games' formula, is log(1 + 1e-5) and a little less per action
     assert (stats["kl"].abs() < 1e-4).all()
     assert (stats["policy_loss"].abs() < 1e-5).all()  # normalized advantages at ratio 1
+
+
+def test_states_of_single_groups_do_not_depend_on_the_widths_beside_them() -> None:
+    stack = make_learner(entropy_coef=0.1)
+    for seed in range(2):
+        stack.update(play(stack, seed), seed + 1)
+    state = stack.state_dict()
+    parts = stack.split_state(state)
+    _assert_same(stack.join_states(parts), state)
+    # in another order, beside a wider one
+    kept = [2, 0]
+    obs_dims, action_dims = [OBS_DIMS[k] for k in kept], [ACTION_DIMS[k] for k in kept]
+    wider = GroupedLearner([20, *obs_dims], [6, *action_dims], [1, 9, 7], make_params(entropy_coef=0.1), 6)
+    first = wider.split_state(wider.state_dict())[0]
+    first["adam"]["powers"] = parts[0]["adam"]["powers"]
+    wider.load_state_dict(wider.join_states([first, *(parts[k] for k in kept)]))
+    for k, part in zip(kept, wider.split_state(wider.state_dict())[1:]):
+        _assert_same(part, parts[k])
+    for k, place in zip(kept, (1, 2)):
+        for key, value in stack.export(k).items():
+            assert torch.equal(wider.export(place)[key], value), key
+    first["adam"]["powers"] = first["adam"]["powers"] * 0.9
+    with pytest.raises(ValueError, match="not at the same iteration"):
+        wider.join_states([first, *(parts[k] for k in kept)])
+
+
+def _assert_same(state: Any, expected: Any) -> None:
+    if isinstance(expected, dict):
+        assert state.keys() == expected.keys()
+        for key, value in expected.items():
+            _assert_same(state[key], value)
+    elif isinstance(expected, torch.Tensor):
+        assert torch.equal(state, expected)
+    else:
+        assert state == expected

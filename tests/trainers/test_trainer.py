@@ -364,3 +364,38 @@ class Still(LinearEnv):
 
     def step(self, actions: torch.Tensor, final_obs: bool = False) -> EnvStep:
         return EnvStep(self.obs, self.zeros, self.never, self.never)
+
+
+@pytest.mark.parametrize("before, after", [(3, 1), (1, 4), (3, 3)])
+def test_states_are_split_and_joined_across_blocks_of_any_size(monkeypatch, before: int, after: int) -> None:
+    """On CUDA a block has many groups, and a wave of other groups has other blocks."""
+
+    def blocks_of(size: int) -> None:
+        monkeypatch.setattr(
+            "envcoder_bench.trainers.ppo.trainer.cut_blocks", lambda groups, _: cut_blocks(groups, size)
+        )
+
+    blocks_of(before)
+    first = Run(make_env(list(range(8))))
+    first.train(2)
+    parts = first.trainer.split_state(first.trainer.state())
+    kept = [6, 1, 5, 0, 3]
+    blocks_of(after)
+    second = Run(make_env(kept))
+    second.trainer.load_state(second.trainer.join_states([parts[g] for g in kept]))
+    assert second.trainer.epoch == 2
+    for place, g in enumerate(kept):
+        assert_bitwise(second.weights(place), first.weights(g))
+    again = second.trainer.split_state(second.trainer.state())
+    for place, g in enumerate(kept):
+        assert_bitwise(flat(again[place]), flat(parts[g]))
+
+
+def flat(state: dict[str, Any], name: str = "") -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for key, value in state.items():
+        if isinstance(value, dict):
+            found.update(flat(value, f"{name}{key}."))
+        else:
+            found[f"{name}{key}"] = torch.as_tensor(value)
+    return found

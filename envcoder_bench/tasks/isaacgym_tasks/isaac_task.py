@@ -47,6 +47,7 @@ class IsaacTask(Task):
     constant_names: ClassVar[tuple[str, ...]]
     score: ClassVar[Callable[..., Tensor] | None] = None
     once: ClassVar[bool] = False
+    regroups = False
     fields: dict[str, Field]
     config_keys: tuple[str, ...] = ()
     ignored_keys: tuple[str, ...] = ()

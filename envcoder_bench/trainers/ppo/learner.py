@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.trainers.ppo import losses
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
@@ -260,3 +261,28 @@ class GroupedLearner:
             normalizer = getattr(self, key)
             if normalizer is not None:
                 normalizer.load_state_dict(state[key])
+
+    def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return a state for each group, without its padding."""
+        parts: list[dict[str, Any]] = [{"entropy_coef": state["entropy_coef"]} for _ in range(self.num_groups)]
+        for part, params in zip(parts, self.network.split(state["params"])):
+            part["params"] = params
+        for part, adam in zip(parts, self.adam.split_state(state["adam"], self.network.split)):
+            part["adam"] = adam
+        for key in ("obs_normalizer", "value_normalizer"):
+            normalizer = getattr(self, key)
+            for k, part in enumerate(parts):
+                part[key] = normalizer and normalizer.split_state(state[key])[k]
+        return parts
+
+    def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the state of these groups, which are the learner's own."""
+        joined: dict[str, Any] = {
+            "params": self.network.join([part["params"] for part in parts]),
+            "adam": self.adam.join_states([part["adam"] for part in parts], self.network.join),
+            "entropy_coef": common(parts, "entropy_coef"),
+        }
+        for key in ("obs_normalizer", "value_normalizer"):
+            normalizer = getattr(self, key)
+            joined[key] = normalizer and normalizer.join_states([part[key] for part in parts])
+        return joined

@@ -270,6 +270,23 @@ class StackedActorCritic:
             exported[key] = (value.t() if key.endswith(".weight") else value[0]).clone().contiguous()
         return exported
 
+    def split(self, flat: Tensor) -> list[dict[str, Tensor]]:
+        """Copy what belongs to each group's own parameters from ``(K, P)``, by rl_games' keys, without padding."""
+        views = self.by_key(*self.architecture.views(flat))
+        return [
+            {key: views[key][k, :rows, :columns].clone() for key, (rows, columns) in own.items()}
+            for k, own in enumerate(self._shapes)
+        ]
+
+    def join(self, parts: Sequence[Mapping[str, Tensor]]) -> Tensor:
+        """Return the ``(K, P)`` tensor of these groups on the CPU, the reverse of ``split``."""
+        flat = torch.zeros(len(parts), self.architecture.size, dtype=self.flat.dtype)
+        views = self.by_key(*self.architecture.views(flat))
+        for k, (own, part) in enumerate(zip(self._shapes, parts)):
+            for key, (rows, columns) in own.items():
+                views[key][k, :rows, :columns] = part[key]
+        return flat
+
 
 def _stacked(key: str, value: Tensor) -> Tensor:
     """Transpose an rl_games tensor to the layout of the stack: (in, out), vectors as (1, out)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence, Tuple
+from typing import Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -122,6 +122,21 @@ class GroupedRunningMeanStd:
         for key in ("running_mean", "running_var", "count"):
             getattr(self, key).copy_(state[key])
         self._refresh()
+
+    def split_state(self, state: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+        """Return a state for each group, without its padding."""
+        mean, var, count = (state[key] for key in ("running_mean", "running_var", "count"))
+        return [
+            {"running_mean": mean[k, :dim].clone(), "running_var": var[k, :dim].clone(), "count": count[k].clone()}
+            for k, dim in enumerate(self.dims)
+        ]
+
+    def join_states(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Return the state of these groups, which are the object's own."""
+        mean, var = torch.zeros(self.running_mean.shape).double(), torch.ones(self.running_var.shape).double()
+        for k, (dim, part) in enumerate(zip(self.dims, parts)):
+            mean[k, :dim], var[k, :dim] = part["running_mean"], part["running_var"]
+        return {"running_mean": mean, "running_var": var, "count": torch.stack([part["count"] for part in parts])}
 
     def export(self, group: int) -> dict[str, Tensor]:
         """Return a group's statistics with the keys and shapes of rl_games' RunningMeanStd, on the CPU."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Callable, Mapping, Sequence
+
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.groups import common
 from envcoder_bench.trainers.ppo import triton_kernels
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -69,3 +72,21 @@ class GroupedAdam:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for key, value in state.items():
             getattr(self, key).copy_(value)
+
+    @staticmethod
+    def split_state(state: Mapping[str, Tensor], split: Callable[[Tensor], list[Any]]) -> list[dict[str, Any]]:
+        """Return a state for each group; ``split`` divides a tensor with the layout of ``params``."""
+        moments = zip(state["learning_rate"], split(state["exp_avg"]), split(state["exp_avg_sq"]))
+        return [
+            {"learning_rate": rate.clone(), "exp_avg": avg, "exp_avg_sq": square, "powers": state["powers"].clone()}
+            for rate, avg, square in moments
+        ]
+
+    @staticmethod
+    def join_states(parts: Sequence[Mapping[str, Any]], join: Callable[[Sequence[Any]], Tensor]) -> dict[str, Tensor]:
+        """Return the state of several groups; ``join`` is the reverse of ``split``."""
+        return {
+            "learning_rate": torch.stack([part["learning_rate"] for part in parts]),
+            "powers": common(parts, "powers"),
+            **{key: join([part[key] for part in parts]) for key in ("exp_avg", "exp_avg_sq")},
+        }

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.cpus import usable_cpus
-from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer
 from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, draw_noise, new_noise
@@ -180,6 +180,16 @@ class GroupedPPO(Trainer):
         for block, own in zip(self.blocks, states):
             block.learner.load_state_dict(own)
         self.epoch = state["epoch"]
+
+    def split_state(self, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+        blocks = zip(self.blocks, state["learners"])
+        own = [part for block, learner in blocks for part in block.learner.split_state(learner)]
+        return [{"learner": part, "epoch": state["epoch"]} for part in own]
+
+    def join_states(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        own = [part["learner"] for part in parts]
+        learners = [block.learner.join_states(own[block.groups]) for block in self.blocks]
+        return {"learners": learners, "epoch": common(parts, "epoch")}
 
 
 def _prepare_worker() -> None:

@@ -1,0 +1,95 @@
+"""The states of a race's groups between two rungs, in files of the folder ``jobs/``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Sequence
+
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.results import Result
+from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.jobs import Job
+from envcoder_bench.run.results import trained
+from envcoder_bench.run.session import Session
+
+
+def rung_state(session: Session) -> dict[str, Any]:
+    """Return the rows and states of a session's groups that have not failed, as plain data."""
+    kept = [(asdict(row), part) for row, part in zip(trained(session), session.split()) if not row.failed]
+    return {"iteration": session.iteration, "results": [row for row, _ in kept], "parts": [part for _, part in kept]}
+
+
+def keys_of(state: dict[str, Any]) -> list[GroupKey]:
+    """Return the groups of a ``rung_state``."""
+    return [(row["candidate"], row["seed"]) for row in state["results"]]
+
+
+class ParkedGroups:
+    """Groups that wait at a rung.
+
+    Attributes:
+        rows: the last row of each group that waits.
+    """
+
+    def __init__(self, folder: RunFolder, saved: Checkpoint) -> None:
+        self._folder, self._saved = folder, saved
+        self.rows: dict[GroupKey, Result] = {}
+        self._states: dict[GroupKey, dict[str, Any]] = {}  # as in the files, of groups that were added here
+        for job in sorted(saved.jobs, key=lambda job: job.iteration):
+            if job.parked:
+                self._add_rows(load_job(job.file)[1])
+
+    def _add_rows(self, state: dict[str, Any]) -> None:
+        rows = [Result(**row) for row in state["results"]]
+        own = {(row.candidate, row.seed): row for row in rows}
+        self.rows.update({key: row for key, row in own.items() if key not in self._saved.done})
+
+    def add(self, state: dict[str, Any], content: bytes | None = None) -> None:
+        """Save a ``rung_state``, as ``content`` if that was packed by another process."""
+        keys = keys_of(state)
+        self._folder.jobs.mkdir(exist_ok=True)
+        file = self._folder.job(Job(tuple(keys), 0.0).name)
+        write_atomic(file, pack_job(keys, state, {}) if content is None else content)
+        self._saved.jobs = [job for job in self._saved.jobs if job.file != file]
+        self._saved.jobs.append(SavedJob(keys, state["iteration"], {}, file, True))
+        self._add_rows(state)
+        if content is None:
+            self._states.update(zip(keys, state["parts"]))
+
+    def _latest(self, key: GroupKey) -> SavedJob | None:
+        """Return the file with the latest state of a group."""
+        own = [job for job in self._saved.jobs if job.parked and key in job.groups]
+        return max(own, key=lambda job: job.iteration, default=None)
+
+    def iteration(self, key: GroupKey) -> int:
+        """Return the rung at which a group waits, 0 before the first."""
+        job = self._latest(key)
+        return 0 if job is None else job.iteration
+
+    def states(self, keys: Sequence[GroupKey]) -> tuple[list[dict[str, Any]], Path]:
+        """Return the states of groups that wait, and the folder of their files."""
+        files: dict[Path, list[GroupKey]] = {}
+        for key in keys:
+            job = self._latest(key)
+            assert job is not None
+            if key not in self._states:
+                files.setdefault(job.file, []).append(key)
+        found: dict[GroupKey, dict[str, Any]] = {}
+        for file, own in files.items():
+            job, state = load_job(file)
+            parts = dict(zip(job.groups, state["parts"]))
+            found.update((key, parts[key]) for key in own)
+        return [found[key] if key in found else self._states.pop(key) for key in keys], self._folder.jobs
+
+    def drop_superseded(self) -> None:
+        """Delete files whose groups are all done, or have a later state."""
+        saved, done = self._saved, self._saved.done
+        for key in done.intersection(self.rows):
+            del self.rows[key]
+            self._states.pop(key, None)
+        for job in [job for job in saved.jobs if job.parked]:
+            if all(key in done or self._latest(key) is not job for key in job.groups):
+                saved.jobs.remove(job)
+                job.file.unlink(missing_ok=True)

@@ -1,0 +1,30 @@
+"""What a race saved, and who was alive when."""
+
+from __future__ import annotations
+
+import pytest
+
+from envcoder_bench.report.race import plot_race, race_summary
+from envcoder_bench.report.ranking import rank
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, STOPPED, Result
+
+
+def rows(more=0):
+    found = [Result("human", 0, fitness=0.5, env_steps=100), Result("a", 0, fitness=0.6, env_steps=100)]
+    found += [Result("b", 0, STOPPED, 0.2, env_steps=30, stopped_at=3), Result("c", 0, FAILED, env_steps=55)]
+    found += [Result("d", 0, STOPPED, 0.3, env_steps=50, stopped_at=5), Result("e", 0, FAILED_AT_LOAD)]
+    return found + [Result(f"x{k}", 0, STOPPED, 0.1, env_steps=30, stopped_at=3) for k in range(more)]
+
+
+def test_the_share_and_who_was_alive():
+    assert race_summary(rows(), "halving", [3, 5], 10) == {
+        "rule": "halving", "rungs": [3, 5], "iterations": 10, "alive": [4, 3, 2], "env_steps_share": 0.7,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [0, 300])
+def test_the_picture_is_drawn(tmp_path, more):
+    own = rows(more)
+    told = race_summary(own, "halving", [3, 5], 10)
+    picture = plot_race(own, rank(own), tmp_path / "race.png", "Cartpole", **told)
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000

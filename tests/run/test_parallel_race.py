@@ -1,0 +1,54 @@
+"""A race on several devices gives bitwise the results of one in one process."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from test_parallel import StopAt, settings, threads  # noqa: F401, a fixture
+from test_racing import CANDIDATES, assert_alike
+
+import envcoder_bench
+from envcoder_bench.run.messages import JobCheckpoint, RungReached, Trained, WorkerLost
+
+pytestmark = pytest.mark.slow
+
+ITERATIONS = 6
+RACE = {"learning_iterations": ITERATIONS, "race": {"enabled": True, "rule": "halving", "keep": 0.6, "rungs": [2, 4]}}
+FILES = {name: text for name, text in CANDIDATES.items() if name != "lazy"}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    envcoder_bench.evaluate("Cartpole", FILES, output_dir=folder, **{**settings(1), **RACE, "devices": None})
+    return folder
+
+
+@pytest.mark.parametrize("faults", [0, 3])
+def test_a_race_on_several_workers(tmp_path, alone, threads, faults):  # noqa: F811
+    chance, losses = random.Random(1), []
+
+    def fault(message):
+        kinds = (JobCheckpoint, Trained, RungReached)
+        if isinstance(message, kinds) and len(losses) < faults and chance.random() < 0.4:
+            losses.append(message)
+            return WorkerLost("killed by the test")
+
+    threads(fault)
+    result = envcoder_bench.evaluate("Cartpole", FILES, output_dir=tmp_path / "run", **{**settings(2), **RACE})
+    assert len(losses) == faults
+    assert set(result.results.status) == {"ok", "failed", "stopped"}
+    assert_alike(tmp_path / "run", alone)
+
+
+@pytest.mark.parametrize("first, then", [("cpu:2", None), (None, "cpu:2")])
+def test_a_stopped_race_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):  # noqa: F811
+    output, reporter = tmp_path / "run", StopAt(3)
+    asked = {**settings(1), **RACE, "devices": first}
+    stopped = envcoder_bench.evaluate(
+        "Cartpole", FILES, output_dir=output, reporter=reporter, stop=reporter.stop, **asked
+    )
+    assert not stopped.complete and "in rung" in stopped.stopped_at
+    assert envcoder_bench.resume(output, devices=then).complete
+    assert_alike(output, alone)

@@ -1,0 +1,258 @@
+"""A race stops candidates at rungs; what it does not stop comes out as in a run without a race, to the last bit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from helpers import QUICK, assert_same_weights, run, write_candidates
+
+from envcoder_bench import eval_shapers, evaluate, resume
+from envcoder_bench.report.results import STOPPED, read_results
+from envcoder_bench.run import racing, training
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.plan import MemoryPlanner, split
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.race import HALVING, Rules
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import race as replaying
+
+ITERATIONS, RUNGS = 8, [2, 4]
+REWARD = "def compute_reward(pole_angle, actions):\n    return {}\n"
+CANDIDATES = {
+    "angle": REWARD.format("torch.cos(pole_angle)"),
+    "backwards": REWARD.format("-torch.cos(pole_angle)"),
+    "breaks_midway": """
+def compute_reward(progress_buf, pole_angle):
+    if bool((progress_buf > 20).any()):
+        raise RuntimeError("on purpose")
+    return torch.cos(pole_angle)
+""",
+    "five_actions": """
+ACTION_DIM = 5
+def compute_torque(action, state_dict):
+    push = 100.0 * action.sum(dim=1, keepdim=True)
+    return torch.cat([push, torch.zeros_like(push)], dim=1)
+""",
+    "lazy": REWARD.format("-actions[:, 0].abs()"),
+    "square": REWARD.format("1.0 - pole_angle.square()"),
+    "wide": """
+def compute_observation(state_dict):
+    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
+    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
+""",
+}
+WORDS = [
+    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
+    "evaluation.points=4", "evaluation.num_envs=4", "task.env.episodeLength=40", "compile_shapers=false",
+    "checkpoint_minutes=0", f"race.rungs={RUNGS}".replace(" ", ""),
+]  # fmt: skip
+RACE = ["--race", "race.rule=halving", "race.keep=0.6"]
+LOGS = ("curves.csv", "components.csv", "points.csv", "episodes.csv")
+
+
+def words(folder, *more):
+    files = write_candidates(folder / "files", CANDIDATES)
+    return [str(word) for word in (*WORDS, "--candidates", *files, *more)]
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("full")
+    return run(folder / "run", *words(folder, "evaluation.record=true"))
+
+
+@pytest.fixture(scope="module")
+def in_waves(full):
+    """A limit with which the run begins in several waves."""
+    cfg, sources = RunFolder(full).read()
+    groups, _ = prepare(cfg, sources)
+    planner = MemoryPlanner(cfg)
+    return ["--max_memory", f"{max(planner.plan(wave).needed for wave in split(groups, 3))}B"]
+
+
+@pytest.fixture(scope="module")
+def raced(tmp_path_factory, in_waves):
+    folder = tmp_path_factory.mktemp("raced")
+    return run(folder / "run", *words(folder, *RACE, *in_waves))
+
+
+def rows(folder):
+    return {(row.candidate, row.seed): row for row in read_results(folder / "results.csv")}
+
+
+def log_rows(folder, name):
+    table = pd.read_csv(folder / name, dtype=str, keep_default_na=False)
+    return {key: own.values.tolist() for key, own in table.groupby(["candidate", "seed"])}
+
+
+def assert_alike(output, expected):
+    """All files of two races are equal, but for times."""
+    for name in ("results.csv", *LOGS):
+        texts = [(each / name).read_text().replace(str(each.parent), "") for each in (output, expected)]
+        assert texts[0] == texts[1], name
+    found = [sorted(path.relative_to(each) for path in each.rglob("*.pth")) for each in (output, expected)]
+    assert found[0] == found[1]
+    for path in found[0]:
+        assert_same_weights(*(torch.load(each / path, weights_only=False)["model"] for each in (output, expected)))
+    first, second = (json.loads((each / "summary.json").read_text()) for each in (output, expected))
+    assert first["race"] == second["race"] and first["env_steps"] == second["env_steps"]
+
+
+@pytest.mark.slow
+def test_survivors_are_bitwise_those_of_a_run_without_a_race(full, raced):
+    whole, own = rows(full), rows(raced)
+    assert own.keys() == whole.keys()
+    stopped = {row.candidate: row.stopped_at for row in own.values() if row.status == STOPPED}
+    assert sorted(stopped.values()) == [2, 2, 4]  # 7 candidates, of which one fails: 4 of 6, then 3 of 4
+    assert all(row.status == STOPPED for row in own.values() if row.candidate in stopped)  # both seeds
+    assert not {"human", "unshaped"} & set(stopped)
+    for key, row in own.items():
+        model = f"candidates/{key[0]}/policy_seed_{key[1]}.pth"
+        if key[0] == "breaks_midway":
+            assert (row.status, row.error) == ("failed", whole[key].error.replace(str(full.parent), str(raced.parent)))
+        elif key[0] not in stopped:
+            assert row == whole[key]
+            assert_same_weights(*(torch.load(each / model, weights_only=False)["model"] for each in (full, raced)))
+        else:
+            assert row.env_steps == stopped[key[0]] * whole[key].env_steps / ITERATIONS
+            assert torch.load(raced / model, weights_only=False)["epoch"] == stopped[key[0]]
+    for name in LOGS:
+        expected, found = log_rows(full, name), log_rows(raced, name)
+        for (candidate, seed), cells in found.items():
+            end = stopped.get(candidate, ITERATIONS)
+            assert cells == [x for x in expected[candidate, seed] if int(x[0]) <= end], name
+
+
+@pytest.mark.slow
+def test_everything_is_accounted_for(full, raced, capsys):
+    assert eval_shapers.main(["--resume", str(raced)]) == 0
+    told = capsys.readouterr().out
+    assert "stopped at 2" in told and "below all that went on" in told
+    ranking = json.loads((raced / "summary.json").read_text())["ranking"]
+    order = [row["stopped_at"] or ITERATIONS for row in ranking if row["rank"] is not None]
+    assert order == sorted(order, reverse=True) and set(order) == {ITERATIONS, 4, 2}
+    at_2 = [row for row in ranking if row["stopped_at"] == 2]
+    assert [row["reason"] for row in at_2] == [f"rank {k} of 6: beyond the best 4 of 6" for k in (5, 6)]
+    assert all(row["vs_human"] is None and row["status"] == "stopped at 2" for row in at_2)
+    assert at_2[0]["fitness"] >= at_2[1]["fitness"]
+    race = json.loads((raced / "summary.json").read_text())["race"]
+    assert race["alive"] == [7, 5, 4] and race["rungs"] == RUNGS  # one fails later, or has failed
+    assert race["env_steps_share"] == pytest.approx((2 * 2 * 2 + 1 * 2 * 4 + 5 * 2 * 8) / (8 * 2 * 8), abs=1e-4)
+    assert (raced / "race.png").stat().st_size > 10_000
+    assert not (raced / "jobs").exists() and not (raced / "checkpoint.pth").exists()
+    log = (raced / "run.log").read_text()
+    assert "3 waves, of up to 6 groups" in log
+    assert "rung 1 of 3, iteration 2: 4 of 6 candidates go on" in log
+    # a replay of the run without a race stops the same
+    recording = replaying.Recording(replaying.read_episodes(full / "episodes.csv"))
+    reached = replaying.replay(recording, Rules(HALVING, keep=0.6), RUNGS)
+    stopped = {row.candidate: row.stopped_at for row in rows(raced).values() if row.status == STOPPED}
+    assert {name: at for name, at in reached.items() if at < ITERATIONS} == stopped
+    kept, loss, share = replaying.judge(recording, reached)
+    assert 0 <= kept <= 3 and loss >= 0 and 0 < share < 1
+
+
+class Crash(Exception):
+    """As if the process was killed."""
+
+
+class After(Reporter):
+    """Stops, or crashes, after so many iterations of all waves together."""
+
+    def __init__(self, count, stop=None):
+        self.left, self.stop = count, stop
+
+    def iteration_done(self, iteration, env_steps, best):
+        self.left -= 1
+        if self.left == 0:
+            if self.stop is None:
+                raise Crash
+            self.stop("test")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count, crash", [(1, True), (6, False), (8, True)])
+def test_a_race_that_is_interrupted_ends_as_if_uninterrupted(tmp_path, raced, in_waves, count, crash):
+    """Three waves of two iterations each to the first rung, then two to the second."""
+    args = words(tmp_path, *RACE, *in_waves)
+    files = args[args.index("--candidates") + 1 : args.index("--race")]
+    overrides = [word for word in args if "=" in word]
+    stop = None if crash else StopRequest()
+    settings = {"num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "device": "cpu"}
+    settings.update({"race.enabled": True, "sim": "mujoco_cpu", "max_memory": in_waves[1]})
+    arguments = dict(overrides=overrides, output_dir=tmp_path / "run", reporter=After(count, stop), stop=stop)
+    if crash:
+        with pytest.raises(Crash):
+            evaluate("Cartpole", files, **arguments, **settings)
+    else:
+        result = evaluate("Cartpole", files, **arguments, **settings)
+        assert not result.complete and "rung" in result.stopped_at
+    assert resume(tmp_path / "run").complete
+    assert_alike(tmp_path / "run", raced)
+
+
+@pytest.mark.slow
+def test_a_rung_is_decided_once(tmp_path, raced, in_waves, monkeypatch):
+    """A process that is killed right after a decision, or in the middle of one, does not decide again by the rest."""
+    decide, calls = racing.Race._decide, []
+
+    def killed(self, rung, *rest):
+        calls.append(rung)
+        if len(calls) == 1:
+            monkeypatch.setattr(training, "save_checkpoint", lambda *_: (_ for _ in ()).throw(Crash()))
+        decide(self, rung, *rest)
+        raise Crash
+
+    output = tmp_path / "run"
+    monkeypatch.setattr(racing.Race, "_decide", killed)
+    with pytest.raises(Crash):
+        eval_shapers.main([*words(tmp_path, *RACE, *in_waves), "--output_dir", str(output)])
+    monkeypatch.undo()
+    monkeypatch.setattr(racing.Race, "_decide", killed)
+    with pytest.raises(Crash):
+        resume(output)
+    assert calls == [2, 2]
+    monkeypatch.undo()
+    resume(output)
+    assert_alike(output, raced)
+
+
+@pytest.mark.slow
+def test_too_few_candidates_are_all_trained(tmp_path, capsys):
+    output = run(tmp_path / "run", *words(tmp_path, *RACE, "--candidate_idx", 0, 1, 3, "--seeds", 1))
+    assert "a race needs at least 4 candidates, and there are 3: all are trained to the end" in capsys.readouterr().err
+    assert {row.status for row in rows(output).values()} == {"ok"}
+    assert "race" not in json.loads((output / "summary.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["race.rungs=[4,2]"], "race.rungs must be increasing"),
+        (["race.rungs=[2,8]"], "race.rungs: 8 is not below learning_iterations=8"),
+        (["race.rungs=5"], "race.rungs must be a list"),
+        (["race.keep=1.0"], "race.keep must be a number between 0 and 1"),
+        (["race.keep=0"], "race.keep must be a number between 0 and 1"),
+        (["race.level=-1"], "race.level must be"),
+        (["race.reach=-1"], "race.reach must be"),
+        (["race.rule=best"], "race.rule must be confidence or halving, got best"),
+        (["race.enabled=3"], "race.enabled must be true or false"),
+        (["race=true"], "race"),
+        (["--isolate", "process"], "--isolate"),
+        (["--profile"], "--profile"),
+        (["train.params.algo.name=test_session:RandomSearch"], "RandomSearch cannot"),
+    ],
+)
+def test_bad_input_is_refused(tmp_path, capsys, more, message):
+    args = words(tmp_path, "--race", *more)
+    assert eval_shapers.main([*args, "--output_dir", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert message in told and len(told.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()

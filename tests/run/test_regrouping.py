@@ -1,0 +1,149 @@
+"""Groups go on in another wave, in another order and beside others, as if nothing had happened, to the last bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import write_candidates
+
+from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.inputs import read_candidates
+from envcoder_bench.run.prepare import prepare
+from envcoder_bench.run.results import trained
+from envcoder_bench.run.session import Wave, open_session
+
+SPLIT_AT, ITERATIONS = 3, 6
+CARTPOLE = {
+    "cosine": """
+def compute_reward(pole_angle, actions):
+    c = torch.cos(pole_angle)
+    return c - 0.1 * actions[:, 0], {"cosine": c}
+""",
+    "five_actions": """
+ACTION_DIM = 5
+def compute_torque(action, state_dict):
+    push = 100.0 * action.sum(dim=1, keepdim=True)
+    return torch.cat([push, torch.zeros_like(push)], dim=1)
+""",
+    "random_start": """
+def compute_initial_state(state_dict):
+    return {"dof_pos": 0.3 * torch.rand_like(state_dict["dof_pos"])}
+""",
+    "slow": """
+def compute_reward(pole_angle, pole_vel):
+    speed = 0.1 * pole_vel.abs()
+    return torch.cos(pole_angle) - speed, {"speed": speed, "angle": pole_angle, "one": torch.ones_like(speed)}
+""",
+    "wide": """
+def compute_observation(state_dict):
+    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
+    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
+""",
+}
+ANYMAL = {
+    "height": """
+def compute_reward(root_states, torques):
+    height = root_states[:, 2]
+    return height - 1e-5 * torques.square().sum(dim=1), {"height": height}
+""",
+    "human_like": "def compute_goal(commands):\n    return {'commands': torch.rand_like(commands)}\n",
+    "short": """
+def compute_observation(dof_pos, dof_vel):
+    return torch.cat([dof_pos, 0.1 * dof_vel], dim=1)
+""",
+    "torque": """
+ACTION_DIM = 12
+def compute_torque(action):
+    return 20.0 * action
+""",
+    "wide": """
+def compute_observation(dof_pos, dof_vel, root_states, commands, actions):
+    x = torch.cat([dof_pos, dof_vel, root_states, commands, actions], dim=1)
+    return torch.cat([x, torch.sin(x)], dim=1)
+""",
+}
+
+
+def _config(task, *more):
+    size = [f"learning_iterations={ITERATIONS}", "num_envs_per_candidate=6", "seeds=2", "log_points=6"]
+    evaluation = ["evaluation.num_envs=3", "evaluation.final_episodes=4", "evaluation.points=3"]
+    return compose_config(task, ["sim=mujoco_cpu", "device=cpu", *size, *evaluation, *more])
+
+
+def _groups(cfg, files: dict[str, str], folder: Path):
+    """Each session needs groups of its own."""
+    paths = write_candidates(folder / "files", files)
+    groups, faults = prepare(cfg, read_candidates(cfg.task.name, paths))
+    assert not faults
+    return {(group.name, group.seed): group for group in groups}
+
+
+def _session(cfg, groups, logs):
+    return open_session(cfg, Wave(groups), logs, lambda _: None, lambda _: None)
+
+
+def _train(session, until):
+    while session.iteration < until:
+        session.iterate()
+
+
+def _outcome(session):
+    """Results, episodes and weights of each group."""
+    found = {}
+    for g, (group, row) in enumerate(zip(session.groups, trained(session))):
+        model = session.trainer.export(g)["model"]
+        found[group.name, group.seed] = row, session.episodes.fitness[g], model
+    return found
+
+
+def _rows(folder):
+    return {name: sorted((folder / name).read_text().splitlines()) for name in ("curves.csv", "components.csv")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "task, files, more",
+    [
+        ("Cartpole", CARTPOLE, ["task.env.episodeLength=40", "compile_shapers=false"]),
+        (
+            "Anymal",
+            ANYMAL,
+            ["task.env.learn.episodeLength_s=0.4", "train.params.network.mlp.units=[16,16]", "compile_shapers=false"],
+        ),
+    ],
+)
+def test_survivors_in_a_new_wave_are_bitwise_those_of_an_uninterrupted_run(tmp_path, task, files, more):
+    cfg = _config(task, *more)
+    names, dropped = list(files), list(files)[1::2]
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "parts").mkdir()
+    whole = _session(cfg, list(_groups(cfg, files, tmp_path).values()), RunLogs.begin(tmp_path / "whole"))
+    _train(whole, ITERATIONS)
+    expected = _outcome(whole)
+
+    logs, groups = RunLogs.begin(tmp_path / "parts"), _groups(cfg, files, tmp_path)
+    parts = {}
+    for wave in (names[:2], names[2:]):
+        own = [group for key, group in groups.items() if key[0] in wave]
+        session = _session(cfg, own, logs)
+        _train(session, SPLIT_AT)
+        parts.update({(group.name, group.seed): part for group, part in zip(own, session.split())})
+    torch.save(parts, tmp_path / "parts.pth")  # plain data
+    parts = torch.load(tmp_path / "parts.pth", weights_only=True)
+    left = [key for key in reversed(list(groups)) if key[0] not in dropped]
+    session = _session(cfg, [groups[key] for key in left], logs)
+    session.join([parts[key] for key in left], tmp_path / "parts.pth")
+    _train(session, ITERATIONS)
+
+    found = _outcome(session)
+    assert set(found) == set(left) and len(left) == 6
+    for key, (row, fitness, model) in found.items():
+        assert row == expected[key][0]
+        assert torch.equal(fitness, expected[key][1])
+        assert all(torch.equal(x, expected[key][2][name]) for name, x in model.items())
+    for name, rows in _rows(tmp_path / "parts").items():
+        ours = [row for row in rows if row.split(",")[2] not in dropped]
+        assert ours == [row for row in _rows(tmp_path / "whole")[name] if row.split(",")[2] not in dropped]
