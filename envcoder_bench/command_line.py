@@ -21,25 +21,24 @@ from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.stdio import best_effort_output
 
 
-class Parser(argparse.ArgumentParser):
+class PlainParser(argparse.ArgumentParser):
     """A parser that names near matches of unknown flags and raises UserError; help keeps its line breaks.
 
     Help shows the command as it was started, also for COMMAND in ``epilog``, so that its examples can be pasted.
+
+    Args:
+        prog: the command, and its verb if it has verbs: ``"envcoder-bench list"``.
     """
 
     def __init__(self, prog: str, description: str, epilog: str) -> None:
+        name, _, verb = prog.partition(" ")
+        started = f"{invocation(name)} {verb}".rstrip()
         super().__init__(
-            prog=invocation(prog),
+            prog=started,
             description=description,
-            epilog=epilog.replace("COMMAND", invocation(prog)),
+            epilog=epilog.replace("COMMAND", started),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
-        )
-        self.add_argument(
-            "overrides",
-            nargs="*",
-            metavar="key=value",
-            help="override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
         )
 
     def error(self, message: str):
@@ -47,6 +46,19 @@ class Parser(argparse.ArgumentParser):
         flags = [flag for action in self._actions for flag in action.option_strings]
         hints = "".join(near_matches(word.split("=")[0], flags) for word in words if word.startswith("-"))
         raise UserError(f"{message}{hints}; see --help")
+
+
+class Parser(PlainParser):
+    """A PlainParser that also takes key=value overrides of cfg/."""
+
+    def __init__(self, prog: str, description: str, epilog: str) -> None:
+        super().__init__(prog, description, epilog)
+        self.add_argument(
+            "overrides",
+            nargs="*",
+            metavar="key=value",
+            help="override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
+        )
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse; key=value may be anywhere, also after a flag that takes several values."""

@@ -157,6 +157,19 @@ class RunFolder:
         finally:
             lock.release()
 
+    def in_progress(self) -> bool:
+        """Return whether a process holds the lock; the folder is not changed."""
+        try:
+            import fcntl
+
+            with open(self.path / _LOCK, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released when it is closed
+        except (FileNotFoundError, ImportError):  # Windows has no fcntl
+            return False
+        except OSError:
+            return True
+        return False
+
     def candidate(self, name: str) -> Path:
         """Return the folder of a candidate."""
         return self.path / "candidates" / name
