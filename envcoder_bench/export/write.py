@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +83,8 @@ def export_policy(
     candidate = candidate or run.best()
     policy = load_policy(run, candidate, seed)
     env, exported, description = _built(run, policy)
-    about = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
-    content, runner = _packed(exported, format, policy.obs_dim, about)
+    title = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
+    content, runner = _packed(exported, format, policy.obs_dim, title)
     difference = _difference(runner, policy, env, _observations(env, policy))
     if difference > TOLERANCE:
         raise RuntimeError(f"the {format} file's actions differ by {difference:.3g} from those of {policy.file}")
@@ -90,14 +92,23 @@ def export_policy(
     target = run.folder.candidate(candidate) if output is None else Path(output)
     target.mkdir(parents=True, exist_ok=True)
     stem = "policy" if seed is None else f"policy_seed_{seed}"
+    file, about = target / f"{stem}{FORMATS[format]}", target / f"{stem}.json"
     model = _model(run.cfg, env, target / "model.xml")
-    names = {"policy": f"{stem}{FORMATS[format]}", "model": None if model is None else model.name}
-    written = Exported(
-        target / f"{stem}{FORMATS[format]}", target / f"{stem}.json", model, exported.command is not None, difference
-    )
-    write_atomic(written.policy, content)
-    write_atomic(written.description, as_text({**description, "files": names}))
-    return written
+    digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()
+    files = {**_others(about, digest), format: file.name, "model": None if model is None else model.name}
+    write_atomic(file, content)
+    write_atomic(about, as_text({**description, "policy_sha256": digest, "files": files}))
+    return Exported(file, about, model, exported.command is not None, difference)
+
+
+def _others(about: Path, digest: str) -> dict[str, str]:
+    """Return the files of the same policy in other formats, by format, that an earlier export wrote."""
+    try:
+        before = json.loads(about.read_text(encoding="utf-8"))
+        own = before["files"] if before["policy_sha256"] == digest else {}
+        return {name: own[name] for name in FORMATS if (about.parent / own.get(name, "")).is_file()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any]]:

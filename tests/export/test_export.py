@@ -65,6 +65,12 @@ def test_onnxruntime_and_torch_reproduce_the_actions(trained, tmp_path, name, se
     np.testing.assert_allclose(session.run(["actions"], {"obs": obs.numpy()})[0], wanted, rtol=0, atol=1e-5)
     done = export_policy(trained, name, seed, "torchscript", tmp_path)
     np.testing.assert_allclose(torch.jit.load(done.policy)(obs)[0], wanted, rtol=0, atol=1e-5)
+    about = json.loads(done.description.read_text())
+    stem = f"policy_seed_{seed}"
+    assert about["files"] == {"onnx": f"{stem}.onnx", "torchscript": f"{stem}.pt", "model": "model.xml"}
+    (tmp_path / f"{stem}.json").write_text(json.dumps({**about, "policy_sha256": "of another policy"}))
+    done = export_policy(trained, name, seed, "torchscript", tmp_path)
+    assert json.loads(done.description.read_text())["files"] == {"torchscript": f"{stem}.pt", "model": "model.xml"}
     assert {file.name for file in tmp_path.iterdir()} == {
         "model.xml", *(f"policy_seed_{seed}{suffix}" for suffix in (".onnx", ".pt", ".json"))
     }  # fmt: skip
