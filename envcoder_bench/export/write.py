@@ -82,10 +82,10 @@ def export_policy(
     run = open_run(folder)
     candidate = candidate or run.best()
     policy = load_policy(run, candidate, seed)
-    env, exported, description = _built(run, policy)
+    env, exported, description, obs = _built(run, policy)
     title = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
     content, runner = _packed(exported, format, policy.obs_dim, title)
-    difference = _difference(runner, policy, env, _observations(env, policy))
+    difference = _difference(runner, policy, env, obs)
     if difference > TOLERANCE:
         raise RuntimeError(f"the {format} file's actions differ by {difference:.3g} from those of {policy.file}")
 
@@ -111,8 +111,8 @@ def _others(about: Path, digest: str) -> dict[str, str]:
         return {}
 
 
-def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any]]:
-    """Return a small environment of the candidate in a state amid episodes, the module and its description."""
+def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any], Tensor]:
+    """Return a small environment of the candidate, the module, its description, and observations for a comparison."""
     cfg = run.cfg.copy()
     with user_input():  # the run may have been made on another machine
         cfg.sim, cfg.device = pick_simulator("auto", "cpu")
@@ -126,28 +126,25 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
             f" and {policy.candidate} has {group.widths[0]} and {group.widths[1]}"
         )
     env = build_env(cfg, [group], _NUM_ENVS)
-    _roll(env, policy)
-    command = affine_command(env) if all(env.alive) else None
+    seen, varying = _roll(env, policy)
+    command = affine_command(env, varying) if all(env.alive) else None
     contract = TaskContract.of(env.task)
     exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
-    return env, exported, named_columns(describe(run, policy, group.shaping, contract, command))
+    unlikely = normal(0, 0, ACTION, len(seen), policy.obs_dim)
+    obs = torch.cat([seen, seen + unlikely, 100.0 * unlikely])
+    return env, exported, named_columns(describe(run, policy, group.shaping, contract, command)), obs
 
 
-def _roll(env: GroupedVecTask, policy: Policy) -> Tensor:
-    """Take some steps, with episodes of different lengths; return the observations ``(steps * num_envs, obs_dim)``."""
+def _roll(env: GroupedVecTask, policy: Policy) -> tuple[Tensor, set[str]]:
+    """Play some steps: observations ``(steps * num_envs, obs_dim)``, and the keys of the state that vary."""
     obs, seen = env.reset(), []
+    first = {key: x[:1].clone() for key, x in env.state.items()}
+    varying: set[str] = set()
     for step in range(_STEPS):
         seen.append(obs.clone())
         obs = env.step(policy(obs) + 0.3 * normal(0, step, ACTION, env.num_envs, policy.action_dim)).obs
-    env.begin_episodes(torch.arange(env.num_envs) % 2 == 0)
-    return torch.cat(seen)
-
-
-def _observations(env: GroupedVecTask, policy: Policy) -> Tensor:
-    """Return observations of a rollout, and unlikely ones, on which files are compared with the policy."""
-    seen = _roll(env, policy)
-    noise = normal(0, 0, ACTION, len(seen), policy.obs_dim)
-    return torch.cat([seen, seen + noise, 100.0 * noise])
+        varying |= {key for key, x in env.state.items() if not bool((x == first[key]).all())}
+    return torch.cat(seen), varying
 
 
 def _packed(exported: ExportedPolicy, format: str, obs_dim: int, about: str) -> tuple[bytes, Run]:

@@ -76,6 +76,15 @@ def test_onnxruntime_and_torch_reproduce_the_actions(trained, tmp_path, name, se
     }  # fmt: skip
 
 
+def test_commands_in_the_file_are_those_of_the_environment(trained, tmp_path):
+    own, policy = open_run(trained), load_policy(trained, "plain")
+    env = build_env(own.cfg, [prepare_one(own.cfg, own.source("plain"), policy.seed)], EPISODES)
+    obs = observations(4)[:EPISODES]
+    wanted = env.dispatch.command(policy(obs.clamp(-5.0, 5.0)), 0)
+    session = onnxruntime.InferenceSession(export_policy(trained, "plain", output=tmp_path).policy)
+    np.testing.assert_allclose(session.run(["command"], {"obs": obs.numpy()})[0], wanted, rtol=0, atol=400 * 1e-5)
+
+
 def test_the_policy_in_the_run_is_the_one_that_was_evaluated(trained):
     own = open_run(trained)
     for seed in (0, 1):
