@@ -81,7 +81,7 @@ def make_single(
     sizes = {"num_envs_per_candidate": num_envs, "seed": seed, "seeds": 1}
     for key in sorted({*sizes, "devices", "ray", "isolate"} & settings.keys()):
         raise UserError(f"{key} is not a setting of make_env: it makes one group of environments on one device")
-    cfg = run_config(task, override_words(overrides, shaper_types, {**settings, **sizes}))
+    cfg = run_config(task, override_words(overrides, shaper_types, {**settings, **sizes}), ranks=False)
     source = _source(task, cfg.task.name, candidate)
     group = prepare_one(cfg, source, seed, read_fitness(cfg) if cfg.fitness is not None else None)
     return SingleCandidateEnv(build_env(cfg, [group], num_envs, evaluation), cfg.task.name, source.name)

@@ -21,7 +21,7 @@ from envcoder_bench.core.noise import ACTION, normal
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.export.command import affine_command
 from envcoder_bench.export.describe import as_text, describe, named_columns
-from envcoder_bench.export.module import ExportedPolicy
+from envcoder_bench.export.module import COMMAND, ExportedPolicy
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.run.one_group import build_env, prepare_one
 from envcoder_bench.run.policies import OpenedRun, Policy, load_policy, open_run
@@ -127,12 +127,17 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
         )
     env = build_env(cfg, [group], _NUM_ENVS)
     seen, varying = _roll(env, policy)
-    command = affine_command(env, varying) if all(env.alive) else None
+    # actions of Isaac Gym code are converted by that code, within the task's step
+    known = isinstance(env.task, SimTask) or "command" in group.shaping.functions
+    command = affine_command(env, varying) if known and all(env.alive) else None
     contract = TaskContract.of(env.task)
     exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
     unlikely = normal(0, 0, ACTION, len(seen), policy.obs_dim)
     obs = torch.cat([seen, seen + unlikely, 100.0 * unlikely])
-    return env, exported, named_columns(describe(run, policy, group.shaping, contract, command)), obs
+    description = named_columns(describe(run, policy, group.shaping, contract, command))
+    if not known:
+        description["outputs"][COMMAND] = {"in_file": False, "why_not": "the task's own code converts actions"}
+    return env, exported, description, obs
 
 
 def _roll(env: GroupedVecTask, policy: Policy) -> tuple[Tensor, set[str]]:
@@ -170,12 +175,11 @@ def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> f
 
 def _model(cfg: DictConfig, env: GroupedVecTask, path: Path) -> Path | None:
     """Write the robot's MJCF; None for a task without one."""
-    spec = get_spec(cfg.task.name)
-    if not issubclass(spec.task_class, SimTask):
+    if not isinstance(env.task, SimTask):
         return None
     from envcoder_bench.sim.mujoco_model import plain_model
 
-    control = cfg.task.env.get("control", {})
+    control, spec = cfg.task.env.get("control", {}), get_spec(cfg.task.name)
     gains = (control.get("stiffness"), control.get("damping"))
     effort = env.dispatch.shapings[0].effort
     write_atomic(path, plain_model(spec.model_path, *control_timing(cfg.task), effort, *gains))

@@ -15,6 +15,7 @@ import pytest
 import torch
 from helpers import QUICK, run, write_candidates
 
+from envcoder_bench import make_env
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
@@ -23,6 +24,7 @@ from envcoder_bench.run.one_group import build_env, prepare_one
 from envcoder_bench.run.policies import load_policy, open_run
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "play_policy.py"
+ROD = f"{Path(__file__).resolve().parents[1] / 'tasks' / 'isaac_task' / 'pendulum.py'}:Rod"
 EPISODES = 12
 CANDIDATES = {
     "plain": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
@@ -145,6 +147,21 @@ def test_a_command_that_depends_on_the_state_is_left_to_the_user(trained, tmp_pa
     assert about["input"]["columns"][0] == {"reads": ["cart_pos", "cart_vel"], "copied": False}
     assert about["input"]["columns"][4] == {"reads": ["actions[0]"], "copied": True}
     assert [one.name for one in onnxruntime.InferenceSession(done.policy).get_outputs()] == ["actions"]
+
+
+def test_a_task_of_isaac_gym_code_converts_actions_itself(tmp_path):
+    (tmp_path / "fitness.py").write_text(
+        '"""Upright."""\ndef compute_fitness(dof_pos):\n    return dof_pos[:, 0].cos()\n'
+    )
+    words = [*QUICK[:4], "--task", ROD, "--fitness", tmp_path / "fitness.py", "--num_envs_per_candidate", 4]
+    words += ["--learning_iterations", 1, "evaluation.num_envs=2", "evaluation.final_episodes=2"]
+    candidate = write_candidates(tmp_path, {"mine": "def compute_reward(dof_pos):\n    return dof_pos[:, 0].cos()\n"})
+    folder = run(tmp_path / "run", *words, "train.params.config.horizon_length=8", "--candidates", *candidate)
+    done = export_policy(folder, "mine")
+    about = json.loads(done.description.read_text())
+    assert (done.model, done.command, about["files"]["model"]) == (None, False, None)
+    assert about["outputs"]["command"] == {"in_file": False, "why_not": "the task's own code converts actions"}
+    assert make_env(ROD, candidate[0], 3, device="cpu").reset()[0].shape == (3, about["input"]["shape"][1])
 
 
 @pytest.mark.parametrize(
