@@ -68,10 +68,10 @@ class IsaacVecEnv:
             print(self.env_args)
 
     @classmethod
-    def of(cls, env: SingleCandidateEnv) -> IsaacVecEnv:
-        """Wrap environments that exist; their ``env_args`` have no candidate."""
+    def of(cls, env: SingleCandidateEnv, given: Mapping[str, Any]) -> IsaacVecEnv:
+        """Wrap environments that exist; ``given`` are the arguments, beside sizes, that would make them."""
         made = cls.__new__(cls)
-        made._begin(env, {"env_name": env.task})
+        made._begin(env, given)
         return made
 
     def _begin(self, env: SingleCandidateEnv, given: Mapping[str, Any]) -> None:

@@ -54,7 +54,9 @@ def make_env(
     if api == "elegantrl":
         from envcoder_bench.adapters.elegantrl import IsaacVecEnv
 
-        return IsaacVecEnv.of(env)
+        words = override_words(overrides, None, settings)
+        given = {"candidate": candidate, "seed": seed, "evaluation": evaluation, "shaper_types": shaper_types}
+        return IsaacVecEnv.of(env, {"env_name": task, **given, "overrides": words})
     if api == "rsl_rl":
         from envcoder_bench.adapters.rsl_rl import RslRlVecEnv
 

@@ -59,9 +59,10 @@ def assert_arrays(got, wanted):
 def test_every_step_is_bitwise_that_of_a_group(seed):
     env, group = make({"noisy": NOISY}, seed=seed), reference(seed)
     mine = make({"noisy": NOISY}, seed=seed, api="elegantrl")
+    another = IsaacVecEnv(**{key: value for key, value in mine.env_args.items() if key != "max_step"})
     obs = group.reset()
     assert_arrays(env.reset(seed=seed)[0], obs)
-    assert torch.equal(mine.reset(), obs)
+    assert torch.equal(mine.reset(), obs) and torch.equal(another.reset(), obs)
     ended = 0
     for actions in random_actions(2):
         step = group.step(actions, final_obs=True)
