@@ -19,27 +19,27 @@ from envcoder_bench.core.shell import invocation, quoted
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.stdio import best_effort_output
+from envcoder_bench.trainers.registry import full_name
 
 
-class Parser(argparse.ArgumentParser):
+class PlainParser(argparse.ArgumentParser):
     """A parser that names near matches of unknown flags and raises UserError; help keeps its line breaks.
 
     Help shows the command as it was started, also for COMMAND in ``epilog``, so that its examples can be pasted.
+
+    Args:
+        prog: the command, and its verb if it has verbs: ``"envcoder-bench list"``.
     """
 
     def __init__(self, prog: str, description: str, epilog: str) -> None:
+        name, _, verb = prog.partition(" ")
+        started = f"{invocation(name)} {verb}".rstrip()
         super().__init__(
-            prog=invocation(prog),
+            prog=started,
             description=description,
-            epilog=epilog.replace("COMMAND", invocation(prog)),
+            epilog=epilog.replace("COMMAND", started),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
-        )
-        self.add_argument(
-            "overrides",
-            nargs="*",
-            metavar="key=value",
-            help="override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
         )
 
     def error(self, message: str):
@@ -47,6 +47,19 @@ class Parser(argparse.ArgumentParser):
         flags = [flag for action in self._actions for flag in action.option_strings]
         hints = "".join(near_matches(word.split("=")[0], flags) for word in words if word.startswith("-"))
         raise UserError(f"{message}{hints}; see --help")
+
+
+class Parser(PlainParser):
+    """A PlainParser that also takes key=value overrides of cfg/."""
+
+    def __init__(self, prog: str, description: str, epilog: str) -> None:
+        super().__init__(prog, description, epilog)
+        self.add_argument(
+            "overrides",
+            nargs="*",
+            metavar="key=value",
+            help="override a key of cfg/, anywhere on the line; unknown keys are errors (a file with = is ./a=b.py)",
+        )
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse; key=value may be anywhere, also after a flag that takes several values."""
@@ -127,6 +140,11 @@ def _plain_warnings() -> Iterator[None]:
 def add_training(group: Any) -> None:
     """Add the flags for the amount of training."""
     group.add_argument("--learning_iterations", type=int, metavar="N", help="PPO iterations (default: 500)")
+    group.add_argument(
+        "--trainer",
+        metavar="NAME",
+        help="ppo (default), elegantrl_ppo (ElegantRL's PPO, one candidate after the other: slower), or module:Class",
+    )
     group.add_argument("--seeds", type=int, metavar="K", help="replicas of each candidate (default: 1)")
     group.add_argument("--seed", type=int, help="the first seed (default: 0)")
 
@@ -201,6 +219,9 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
         with user_input():
             task = get_spec(args.task).name
         files.update(file_overrides(task, args.task_config, args.train_config))
+    if args.trainer is not None:
+        with user_input():
+            files["train.params.algo.name"] = quoted(full_name(args.trainer))
     return {
         **files,
         "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",

@@ -9,7 +9,7 @@ import envcoder_bench
 
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
-    *("commands", "search", "run", "report", "jail", "trainers"),
+    *("commands", "search", "export", "adapters", "run", "report", "jail", "trainers"),
     *("env", "compile", "shaping", "tasks", "isaacgym", "sim", "core"),
 ]
 ENGINES = {"sim", "isaacgym"}
@@ -22,7 +22,7 @@ def layer(name):
     """The layer of a module, or of what is imported from one, by its dotted name."""
     first = name.split(".")[1] if "." in name else ""
     if (PACKAGE / first).is_dir() and first:
-        return first
+        return "commands" if first == "verbs" else first
     command = (PACKAGE / f"{first}.py").exists() and first not in FOR_CANDIDATES
     return "commands" if command else "core"  # the rest is the package's version
 

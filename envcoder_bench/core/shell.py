@@ -26,7 +26,8 @@ def invocation(name: str) -> str:
             return name
         if script.exists():
             return shlex.quote(shown(script))
-    return f"{_python()} -m envcoder_bench.{module}"
+    package = "envcoder_bench"  # envcoder-bench is the package's own __main__
+    return f"{_python()} -m {package if module == package else f'{package}.{module}'}"
 
 
 def resume_command(folder: Path, name: str = "eval-shapers") -> str:

@@ -14,7 +14,7 @@
     learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
-    candidates/<name>/   source.py, policy.pth (in rl_games' format)
+    candidates/<name>/   source.py, policy.pth (in rl_games' format); exports: policy.onnx, policy.pt, policy.json, model.xml
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
     jobs/                likewise, with several devices: a checkpoint for each wave in training; in a race: the states
@@ -159,6 +159,19 @@ class RunFolder:
             yield
         finally:
             lock.release()
+
+    def in_progress(self) -> bool:
+        """Return whether a process holds the lock; the folder is not changed."""
+        try:
+            import fcntl
+
+            with open(self.path / _LOCK, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released when it is closed
+        except (FileNotFoundError, ImportError):  # Windows has no fcntl
+            return False
+        except OSError:
+            return True
+        return False
 
     def candidate(self, name: str) -> Path:
         """Return the folder of a candidate."""

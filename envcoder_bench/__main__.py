@@ -1,0 +1,54 @@
+"""The command envcoder-bench, also ``python -m envcoder_bench``: look at finished runs and use their policies."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Sequence
+
+from envcoder_bench.command_line import command
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.shell import invocation
+from envcoder_bench.verbs import VERBS
+
+NAME = "envcoder-bench"
+HELP = ("-h", "--help")
+EPILOG = """\
+COMMAND VERB --help describes a verb.
+Runs are made by eval-shapers, and searches for better candidates by auto-shape.
+
+exit codes: 0 done; 2 bad input, or a file that cannot be read or written; 130 stopped by Ctrl-C.
+"""
+
+
+def overview() -> str:
+    """Return the help of the command: its verbs, one on a line."""
+    width = max(map(len, VERBS)) + 2
+    verbs = "\n".join(f"  {verb:<{width}}{meaning}" for verb, meaning in VERBS.items())
+    epilog = EPILOG.replace("COMMAND", invocation(NAME))
+    return f"usage: {invocation(NAME)} VERB ...\n\nLook at finished runs and use their policies.\n\n{verbs}\n\n{epilog}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    verb = words[0] if words else ""
+    name = f"{NAME} {verb}" if verb in VERBS else NAME
+    return command(name, _main, words)
+
+
+def _main(words: list[str]) -> int:
+    if not words:
+        raise UserError(f"which verb? There are {', '.join(VERBS)}; see --help")
+    verb, *rest = words
+    if verb in HELP:
+        print(overview(), end="")
+        return 0
+    if verb not in VERBS:
+        hint = near_matches(verb, VERBS)
+        raise UserError(f"unknown verb '{verb}'{hint}; there are {', '.join(VERBS)}; see --help")
+    return import_module(f"envcoder_bench.verbs.{verb}").main(rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The list of runs: task, date, best, status; damaged folders are listed, too."""
+
+import json
+import time
+
+import pytest
+from filelock import FileLock
+
+from envcoder_bench.__main__ import main
+from envcoder_bench.report.ranking import RunInfo, rank, summary, write_summary
+from envcoder_bench.report.results import RUNNING, Result, write_results
+from envcoder_bench.run.checkpoint import FORMAT
+from envcoder_bench.run.listing import find_runs, read_run, render_runs
+
+ROWS = [Result("human", 0, fitness=0.9), Result("a", 0, fitness=0.25), Result("b", 0, fitness=0.5)]
+
+
+def make_run(path, begun="2026-01-31T12:34:56+0000", rows=ROWS, complete=True):
+    path.mkdir(parents=True)
+    config = "task:\n  name: Cartpole\n"
+    (path / "config.yaml").write_text(config)
+    record = {"format": FORMAT, "begun": begun, "software": [], "config": config, "sources": {}}
+    (path / "run.json").write_text(json.dumps(record))
+    if rows:
+        write_results(path / "results.csv", rows)
+    if complete:
+        info = RunInfo("Cartpole", "steps", [0], 8, 3, 24, 1.0)
+        write_summary(path / "summary.json", summary(rank(rows), info))
+    return path
+
+
+def test_the_best_is_not_a_baseline(tmp_path):
+    run = read_run(make_run(tmp_path / "r"))
+    assert (run.task, run.date, run.best, run.fitness) == ("Cartpole", "2026-01-31 12:34", "b", 0.5)
+    assert run.status == "complete"
+
+
+def test_without_candidates_it_is_a_baseline(tmp_path):
+    assert read_run(make_run(tmp_path / "r", rows=ROWS[:1])).best == "human"
+
+
+def test_runs_are_found_below_folders_in_the_order_of_their_dates(tmp_path):
+    make_run(tmp_path / "later", "2026-03-01T00:00:00+0000")
+    make_run(tmp_path / "search" / "rounds" / "1" / "run", "2026-02-01T00:00:00+0000")
+    make_run(tmp_path / "first", "2026-01-01T00:00:00+0000")
+    (tmp_path / "other").mkdir()
+    found = find_runs([tmp_path, tmp_path / "first"])
+    assert [run.path.name for run in found] == ["first", "run", "later"]
+
+
+def test_a_run_without_a_summary_is_stopped_or_in_progress(tmp_path):
+    path = make_run(tmp_path / "r", rows=[Result("a", 0, RUNNING, fitness=0.25)], complete=False)
+    assert (read_run(path).status, read_run(path).best) == ("stopped", "a")
+    with FileLock(path / ".lock"):
+        assert read_run(path).status == "in progress"
+    assert read_run(path).status == "stopped"
+
+
+@pytest.mark.parametrize(
+    "file, text, status",
+    [
+        ("run.json", "{", "damaged (run.json is damaged ("),
+        ("run.json", json.dumps({"format": FORMAT + 1}), f"run.json has format {FORMAT + 1}"),
+        ("summary.json", None, "damaged (results.csv: its end is missing)"),
+        ("summary.json", "{}", "damaged (summary.json: not the summary of a run"),
+    ],
+)
+def test_damage_is_a_status(file, text, status, tmp_path):
+    path = make_run(tmp_path / "r")
+    (path / "results.csv").write_text("candidate")
+    if text is None:
+        (path / file).unlink()
+    else:
+        (path / file).write_text(text)
+    assert status in read_run(path).status
+    assert status in render_runs([read_run(path)])
+
+
+def test_a_run_of_format_1_is_listed(tmp_path):
+    path = make_run(tmp_path / "r")
+    (path / "run.json").unlink()
+    (path / "candidates").mkdir()
+    (run,) = find_runs([tmp_path])
+    assert (run.task, run.best, run.date[:4]) == ("Cartpole", "b", str(time.localtime().tm_year))
+
+
+def test_the_command_prints_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs" / "r")
+    assert main(["list"]) == 0
+    header, rule, row = capsys.readouterr().out.splitlines()
+    assert row.split() == ["runs/r", "Cartpole", "2026-01-31", "12:34", "b", "0.500", "complete"]
+    assert header.index("status") == row.index("complete") and set(rule) == {"-"}
+    (tmp_path / "empty").mkdir()
+    assert main(["list", "empty"]) == 0
+    assert capsys.readouterr().out == "no runs found\n"
