@@ -24,6 +24,7 @@ from envcoder_bench.isaacgym.numerics import (
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.isaacgym.transforms import pose_array
 from envcoder_bench.sim.mujoco_log import collected
+from envcoder_bench.sim.poses import PoseSource
 
 _MAX_POSITION = 1e4  # m, rad; beyond is a blow-up
 _MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
@@ -81,6 +82,10 @@ class CpuEngine(Engine):
         self._contact = np.zeros((self.num_envs, self.num_bodies, 3))
         self._force = np.zeros((self.num_envs, self.num_dofs))
         self._accelerations, self._sensor = (np.zeros((self.num_envs, len(layout.sensors), 6)) for _ in "12")
+
+    def pose_source(self) -> PoseSource:
+        """Return the live poses of all environments, for pictures."""
+        return PoseSource(self._layout.model, self._qpos, self._mocap)
 
     def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         rows = slice(None) if env is None else env

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Tuple, Union
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from envcoder_bench.sim.poses import PoseSource
 
 HUMAN, UNSHAPED = BASELINES = ("human", "unshaped")  # every task's folder has a candidate file of each name
 
@@ -131,6 +134,10 @@ class Task(ABC):
 
     def restart(self) -> None:  # noqa: B027
         """Reset state that outlives episodes, such as a curriculum; a reset of all environments follows."""
+
+    def pose_source(self) -> PoseSource | None:
+        """Return the live poses of the environments, for pictures; None if the simulator does not give them."""
+        return None
 
     @abstractmethod
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
