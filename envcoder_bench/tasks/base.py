@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Tuple, Union
@@ -78,6 +79,7 @@ class Task(ABC):
         default_action_dim: width of the action for the task's own position drives; None if the task has none, so that
             a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
+        fitness_bounds: the least and the greatest fitness of an episode; infinite if there is none.
         fitness_reduction: ``mean`` if an episode's fitness is the mean of its steps' over a full episode (the steps
             after an early end count 0), ``sum`` if it is their sum, for events that are counted.
         unstable: ``(num_envs,)`` bool, environments whose physics became unstable in the last step and that need a
@@ -105,6 +107,7 @@ class Task(ABC):
     new_goal: Tensor | None = None
     default_action_dim: int | None
     fitness_meaning: str
+    fitness_bounds: tuple[float, float] = (-math.inf, math.inf)
     fitness_reduction: str = "mean"
     clip_actions: float
     clip_observations: float

@@ -141,7 +141,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
         obs = env.observe(active)
     episodes = [_episode(player, *rest) for player, *rest in zip(players, frames, values, ended)]
     same = all(np.array_equal(e.qpos[0], episodes[0].qpos[0]) for e in episodes)
-    return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes)
+    return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes, source.model)
 
 
 def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:

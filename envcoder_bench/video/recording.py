@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Recording:
         summed: whether an episode's fitness is the sum of its steps' fitness; otherwise the mean over a full episode.
         same_start: whether the episodes begin in the same state.
         episodes: one for each policy.
+        model: the MjModel of the poses in the process that recorded; not saved.
     """
 
     task: str
@@ -63,6 +64,7 @@ class Recording:
     summed: bool
     same_start: bool = True
     episodes: list[Episode] = field(default_factory=list)
+    model: Any = None
 
     def episode_fitness(self, episode: Episode) -> float:
         """Return an episode's fitness as evaluations compute it; of a shortened recording, of its part."""
@@ -83,7 +85,8 @@ class Recording:
     def save(self, path: Path) -> None:
         """Write everything to one compressed file."""
         arrays: dict[str, np.ndarray] = {}
-        plain: dict[str, Any] = {**asdict(self), "episodes": []}
+        own_fields = ("task", "dt", "full_episode", "summed", "same_start")
+        plain: dict[str, Any] = {**{name: getattr(self, name) for name in own_fields}, "episodes": []}
         for k, episode in enumerate(self.episodes):
             own: dict[str, Any] = {"name": episode.name, "seed": episode.seed, "ended": episode.ended}
             for key in ("qpos", "fitness", "reward", "mocap_pos", "mocap_quat"):
