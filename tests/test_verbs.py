@@ -21,8 +21,8 @@ def failing(words, capsys):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ("", "envcoder-bench: error: which verb? There are list"),
-        ("lst", "envcoder-bench: error: unknown verb 'lst' (did you mean list?); there are list"),
+        ("", f"envcoder-bench: error: which verb? There are {', '.join(VERBS)}; see --help"),
+        ("lst", f"envcoder-bench: error: unknown verb 'lst' (did you mean list?); there are {', '.join(VERBS)}"),
         ("list nowhere", "envcoder-bench list: error: nowhere: there is no folder of this name"),
         ("list --hepl", "envcoder-bench list: error: unrecognized arguments: --hepl (did you mean --help?)"),
     ],

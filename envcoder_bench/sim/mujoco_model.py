@@ -167,6 +167,32 @@ def load_robot(
         raise ValueError(f"{path}: {error}") from error
 
 
+def plain_model(
+    xml: str | Path,
+    dt: float,
+    substeps: int,
+    effort: bool,
+    stiffness: float | None = None,
+    damping: float | None = None,
+) -> str:
+    """Return the MJCF file ``xml`` as one text, for MuJoCo without this package.
+
+    Its time step is ``dt / substeps``. An actuator's control is an effort, N m or N, if ``effort`` is True, and else a
+    position target, rad or m. Sensors are left out. Other arguments and errors as of ``load_robot``.
+    """
+    robot = load_robot(xml, dt, substeps, stiffness, damping)
+    spec = mujoco.MjSpec.from_file(str(xml))
+    spec.option.timestep = dt / substeps
+    for sensor in list(spec.sensors):
+        spec.delete(sensor)
+    for actuator, kp, kd in zip(spec.actuators, robot.stiffness, robot.damping):
+        actuator.gainprm[0] = 1.0 if effort else kp
+        actuator.biastype = mujoco.mjtBias.mjBIAS_NONE if effort else mujoco.mjtBias.mjBIAS_AFFINE
+        actuator.biasprm[:3] = (0.0, 0.0, 0.0) if effort else (0.0, -kp, -kd)
+    spec.compile()
+    return spec.to_xml()
+
+
 def _add_contact_sensor(spec: mujoco.MjSpec, body: str, what: str, fields: int) -> None:
     """Add a sensor for ``fields`` of a body's net contact force."""
     spec.add_sensor(

@@ -73,6 +73,15 @@ class Trainer(ABC):
     def export(self, group: int) -> dict[str, Any]:
         """Return a group's policy in the format that rl_games' player loads, to be saved with ``torch.save``."""
 
+    @classmethod
+    def load_policy(cls, params: Params, exported: Mapping[str, Any]) -> torch.nn.Module:
+        """Return a deterministic policy, ``(n, obs_dim)`` to ``(n, action_dim)``, from a result of ``export``.
+
+        Raises:
+            ValueError: this trainer does not offer it, or ``exported`` does not fit ``params``.
+        """
+        raise ValueError(f"policies of the trainer {cls.__name__} cannot be loaded: it does not define load_policy")
+
     @abstractmethod
     def state(self) -> dict[str, Any]:
         """Return the state between two iterations that ``load_state`` needs, as CPU tensors and plain Python data."""

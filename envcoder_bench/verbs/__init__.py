@@ -7,5 +7,6 @@ from __future__ import annotations
 
 # what the help of envcoder-bench says about each; modules are imported only when their verb is called
 VERBS = {
+    "export": "write a trained policy as ONNX or TorchScript, with a description of its inputs and outputs",
     "list": "list the runs in a folder, with task, date, best candidate and status",
 }

@@ -19,6 +19,7 @@ from envcoder_bench.trainers.ppo.capture import CapturedFunction
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.memory import estimate, learner_bytes
+from envcoder_bench.trainers.ppo.policy import policy_module
 from envcoder_bench.trainers.ppo.rollout import StepIndex
 
 
@@ -166,6 +167,13 @@ class GroupedPPO(Trainer):
         block = next(block for block in self.blocks if group < block.groups.stop)
         model = block.learner.export(group - block.groups.start)
         return {"model": model, "epoch": self.epoch, "frame": self.epoch * self.horizon * self._layout.envs_per_group}
+
+    @classmethod
+    def load_policy(cls, params: Params, exported: Mapping[str, Any]) -> torch.nn.Module:
+        try:
+            return policy_module(params, exported["model"])
+        except (KeyError, RuntimeError, TypeError) as error:
+            raise ValueError(f"the policy does not fit the network of the config: {error}") from error
 
     def state(self) -> dict[str, Any]:
         return {"learners": [block.learner.state_dict() for block in self.blocks], "epoch": self.epoch}

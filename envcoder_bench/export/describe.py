@@ -1,0 +1,167 @@
+"""The description of an exported policy: what goes in and out, with names, order, units and rates."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envcoder_bench.compile.program import ACTION, Program, reachable
+from envcoder_bench.export.command import Affine
+from envcoder_bench.export.module import ACTIONS, COMMAND, OBS
+from envcoder_bench.run.policies import OpenedRun, Policy
+from envcoder_bench.shaping.contract import CandidateFunction, Shaping
+from envcoder_bench.shaping.kinds import VALUE
+from envcoder_bench.tasks.contract import Key, TaskContract
+
+FORMAT = 1  # of the description
+_JOINT = re.compile(r",\n\s*")
+_ENVIRONMENT = {  # keys of the state that the environment owns
+    "actions": Key((), "float32", "-", "the policy's last actions, clipped; 0 where an episode begins"),
+    "progress_buf": Key((), "int64", "control steps", "control steps since the episode began"),
+}
+
+
+def describe(
+    run: OpenedRun, policy: Policy, shaping: Shaping, contract: TaskContract, command: Affine | None
+) -> dict[str, Any]:
+    """Return the description as plain data for JSON; None stands for what is not known or not limited.
+
+    Args:
+        shaping: the candidate's, checked and traced.
+        command: the action function in the exported file, if it is there.
+    """
+    row = run.row(policy.candidate, policy.seed)
+    observation, act = shaping.functions["observation"], shaping.functions.get("command")
+    programs = [shaping.programs[stage] for stage in ("observation", "command") if stage in shaping.programs]
+    read = sorted({name for program in programs for name in program.state_names()} - {ACTION})
+    traced = "observation" in shaping.programs and (act is None or "command" in shaping.programs)
+    return {
+        "format": FORMAT,
+        "task": contract.name,
+        "candidate": policy.candidate,
+        "seed": policy.seed,
+        "fitness": None if row is None else _finite(row.fitness),
+        "fitness_meaning": contract.fitness_meaning,
+        "input": {
+            "name": OBS,
+            "shape": ["n", policy.obs_dim],
+            "dtype": "float32",
+            "meaning": "the result of the observation function; clipping and normalization are part of the policy",
+            "function": _place(observation, run),
+            "clip": _finite(contract.clip_observations),
+            "columns": _columns(shaping.programs.get("observation"), policy.obs_dim),
+        },
+        "outputs": {
+            ACTIONS: {
+                "shape": ["n", policy.action_dim],
+                "dtype": "float32",
+                "clip": _finite(contract.clip_actions),
+                "function": None if act is None else _place(act, run),
+            },
+            COMMAND: _command(shaping, contract, command),
+        },
+        "rates": {
+            "control_hz": 1.0 / contract.dt,
+            "control_step_s": contract.dt,
+            "physics_step_s": contract.dt / contract.substeps,
+            "physics_steps_per_control_step": contract.substeps,
+        },
+        "episode_control_steps": contract.max_episode_length - 1,
+        "state": {name: _key(contract, name) for name in (read if traced else _all_keys(contract))},
+        "axes": {
+            name: list(getattr(contract, name))
+            for name in ("joints", "bodies", "sensors", "sites")
+            if getattr(contract, name)
+        },
+    }
+
+
+def _command(shaping: Shaping, contract: TaskContract, command: Affine | None) -> dict[str, Any]:
+    """Describe the drives' commands, also where the file has no such output."""
+    unit = "N m (slides: N)" if shaping.effort else "rad (slides: m)"
+    described: dict[str, Any] = {
+        "in_file": command is not None,
+        "shape": ["n", contract.num_dofs],
+        "dtype": "float32",
+        "kind": "effort" if shaping.effort else "position_target",
+        "unit": unit,
+        "joints": list(contract.joints),
+        "effort_limits": [_finite(x) for x in contract.effort_limits],
+        "actuated": [i for i, limit in enumerate(contract.effort_limits) if limit != 0.0],
+        "drives": None if shaping.effort else dict(contract.drives),
+        "meaning": "held for a control step; the drives limit efforts to effort_limits (0: a passive joint);"
+        " the actuators of model.xml are the joints at the positions actuated, in this order",
+    }
+    if command is None:
+        described["why_not"] = "the action function also depends on the state, or is not linear: see actions.function"
+    else:
+        described["formula"] = "clamp(weight @ actions + bias, low, high)"
+        described.update({name: _plain(getattr(command, name).tolist()) for name in command._fields})
+    return described
+
+
+def as_text(description: dict[str, Any]) -> str:
+    """Return a description as JSON, with lists of numbers on one line."""
+    text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False)
+    return re.sub(r"\[\n\s*([^][{}]*?)\n\s*\]", lambda found: f"[{_JOINT.sub(', ', found[1])}]", text) + "\n"
+
+
+def _columns(program: Program | None, width: int) -> list[dict[str, Any]] | None:
+    """Return for each column of the observation which numbers of the state it depends on; None if it is not traced."""
+    if program is None or len(program.outputs[VALUE].nodes) != width:
+        return None
+    columns = []
+    for node in program.outputs[VALUE].nodes:
+        own = [program.nodes[i] for i in reachable(program, [node])]
+        reads = sorted({(each.name, each.column) for each in own if each.op == "load"})
+        columns.append({"reads": [list(pair) for pair in reads], "copied": program.nodes[node].op == "load"})
+    return columns
+
+
+def named_columns(description: dict[str, Any]) -> dict[str, Any]:
+    """Replace columns of the state by their names in the observation's columns, ``dof_pos[3]``."""
+    columns = description["input"]["columns"]
+    for column in columns or []:
+        column["reads"] = [_column_name(description["state"], *pair) for pair in column["reads"]]
+    return description
+
+
+def _column_name(state: dict[str, Any], name: str, column: int) -> str:
+    shape = state[name]["shape"]
+    if not shape:
+        return name if name != "actions" else f"{name}[{column}]"
+    return f"{name}[{', '.join(str(i) for i in np.unravel_index(column, shape))}]"
+
+
+def _all_keys(contract: TaskContract) -> list[str]:
+    return [*contract.state, *_ENVIRONMENT]
+
+
+def _key(contract: TaskContract, name: str) -> dict[str, Any]:
+    key = contract.state.get(name) or _ENVIRONMENT.get(name) or contract.constants[name]
+    described: dict[str, Any] = {"shape": list(key.shape), "unit": key.unit, "meaning": key.meaning}
+    if name in contract.values:
+        described["value"] = _plain(contract.values[name])
+    return described
+
+
+def _place(function: CandidateFunction, run: OpenedRun) -> dict[str, Any]:
+    """Return name, file and line of a function; the file relative to the run folder if it has a copy."""
+    copies = {source.file: run.folder.source(source.name) for source in run.sources.values()}
+    copy = copies.get(function.file)
+    file = function.file if copy is None else copy.relative_to(run.folder.path).as_posix()
+    return {"name": function.type, "file": str(Path(file)), "line": function.line}
+
+
+def _plain(values: Any) -> Any:
+    return [_plain(value) for value in values] if isinstance(values, list) else _finite(values)
+
+
+def _finite(value: Any) -> Any:
+    """Return a number, or None if it is infinite or NaN, which JSON lacks."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,132 @@
+"""An exported policy as ONNX: a graph of standard operators, built layer by layer."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+from torch import Tensor, nn
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.export.module import ACTIONS, COMMAND, OBS, ExportedPolicy
+from envcoder_bench.trainers.ppo.policy import Clip, Normalizer
+
+OPSET, IR_VERSION = 20, 9  # of 2023; Gelu is an operator since 20
+_FLOAT_MAX = float(np.finfo(np.float32).max)
+
+# by layer: operator and attributes
+_ACTIVATIONS: dict[type[nn.Module], tuple[str, dict[str, Any]]] = {
+    nn.ReLU: ("Relu", {}),
+    nn.Tanh: ("Tanh", {}),
+    nn.Sigmoid: ("Sigmoid", {}),
+    nn.ELU: ("Elu", {"alpha": 1.0}),
+    nn.SELU: ("Selu", {}),
+    nn.GELU: ("Gelu", {}),
+    nn.Softplus: ("Softplus", {}),
+    nn.Identity: ("Identity", {}),
+}
+
+
+def onnx_bytes(policy: ExportedPolicy, obs_dim: int, about: str) -> bytes:
+    """Return the content of an ONNX file.
+
+    Args:
+        about: stored as the model's documentation.
+
+    Raises:
+        UserError: the package onnx is missing, or the policy has a layer without a counterpart.
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise UserError("--format onnx needs the package onnx: pip install onnx onnxruntime") from error
+    graph = _Graph(onnx.helper)
+    last = OBS
+    for layer in policy.policy:
+        last = graph.layer(layer, last)
+    graph.rename(last, ACTIONS)
+    widths = {ACTIONS: graph.width}
+    if policy.command is not None:
+        command = policy.command
+        linear = graph.layer(command.linear, ACTIONS)
+        graph.rename(graph.add("Min", graph.add("Max", linear, graph.constant(command.low)),
+                               graph.constant(command.high)), COMMAND)  # fmt: skip
+        widths[COMMAND] = command.linear.out_features
+
+    def values(name: str, width: int) -> Any:
+        return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", width])
+
+    outputs = [values(name, widths[name]) for name in policy.outputs]
+    made = onnx.helper.make_graph(graph.nodes, "policy", [values(OBS, obs_dim)], outputs, graph.constants)
+    opset = onnx.helper.make_opsetid("", OPSET)
+    model = onnx.helper.make_model(made, opset_imports=[opset], producer_name="envcoder-bench", doc_string=about)
+    model.ir_version = IR_VERSION  # older runtimes refuse the newest
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString()
+
+
+class _Graph:
+    """Nodes and constants in the order of their creation; every node has one output.
+
+    Attributes:
+        width: the width of the last linear layer's output.
+    """
+
+    def __init__(self, helper: Any) -> None:
+        self._helper = helper
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.width = 0
+
+    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{op.lower()}_{len(self.nodes)}"
+        self.nodes.append(self._helper.make_node(op, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def constant(self, values: Tensor | float) -> str:
+        from onnx import numpy_helper
+
+        name = f"constant_{len(self.constants)}"
+        array = np.asarray(values.numpy() if isinstance(values, Tensor) else values, dtype=np.float32)
+        # a runtime may compute with infinities in other ways than torch
+        self.constants.append(numpy_helper.from_array(array.clip(-_FLOAT_MAX, _FLOAT_MAX), name))
+        return name
+
+    def rename(self, output: str, name: str) -> None:
+        """Rename the output of the last node."""
+        assert list(self.nodes[-1].output) == [output]
+        self.nodes[-1].output[0] = name
+
+    def layer(self, layer: nn.Module, x: str) -> str:
+        """Add a layer; return the name of its output."""
+        if isinstance(layer, nn.Linear):
+            self.width = layer.out_features
+            return self.add("Gemm", x, self.constant(layer.weight), self.constant(layer.bias), transB=1)
+        if isinstance(layer, Normalizer):
+            scaled = self.add("Add", self.add("Mul", x, self.constant(layer.scale)), self.constant(layer.shift))
+            return self._clip(scaled, layer.limit)
+        if isinstance(layer, Clip):
+            return self._clip(x, layer.limit)
+        if isinstance(layer, nn.SiLU):
+            return self.add("Mul", x, self.add("Sigmoid", x))
+        if type(layer) not in _ACTIVATIONS:
+            raise UserError(f"a layer {type(layer).__name__} cannot be exported as onnx: use --format torchscript")
+        op, attributes = _ACTIVATIONS[type(layer)]
+        return self.add(op, x, **attributes)
+
+    def _clip(self, x: str, limit: float) -> str:
+        return self.add("Clip", x, self.constant(-limit), self.constant(limit))
+
+
+def onnx_runner(content: bytes) -> Callable[[np.ndarray], list[Any]]:
+    """Return a function that runs an ONNX model, with onnxruntime if it is installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        from onnx import load_from_string
+        from onnx.reference import ReferenceEvaluator
+
+        reference = ReferenceEvaluator(load_from_string(content))
+        return lambda obs: list(reference.run(None, {OBS: obs}))
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return lambda obs: list(session.run(None, {OBS: obs}))

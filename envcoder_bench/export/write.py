@@ -1,0 +1,174 @@
+"""Export of a policy from a run folder: the files, checked against the policy that was trained."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.noise import ACTION, normal
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.export.command import affine_command
+from envcoder_bench.export.describe import as_text, describe, named_columns
+from envcoder_bench.export.module import ExportedPolicy
+from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
+from envcoder_bench.run.one_group import build_env, prepare_one
+from envcoder_bench.run.policies import OpenedRun, Policy, load_policy, open_run
+from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.tasks.contract import TaskContract
+from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.sim_task import SimTask, control_timing
+
+FORMATS = {"onnx": ".onnx", "torchscript": ".pt"}
+TOLERANCE = 1e-5  # of actions, between the file and the policy
+_NUM_ENVS, _STEPS = 16, 12  # of a short rollout, from which states and observations are taken
+
+Run = Callable[[np.ndarray], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The files of an exported policy.
+
+    Attributes:
+        policy, description: the policy's file and its JSON.
+        model: the robot's MJCF; None for a task that is not a MuJoCo model.
+        command: whether the policy's file also has the drives' commands.
+        difference: the largest difference of an action to the policy of the run.
+    """
+
+    policy: Path
+    description: Path
+    model: Path | None
+    command: bool
+    difference: float
+
+
+def export_policy(
+    folder: str | Path,
+    candidate: str | None = None,
+    seed: int | None = None,
+    format: str = "onnx",
+    output: str | Path | None = None,
+) -> Exported:
+    """Write a policy of a run as ``policy.onnx`` or ``policy.pt``, with ``policy.json`` and ``model.xml`` beside it.
+
+    Args:
+        folder: the run folder.
+        candidate: a candidate's or baseline's name; None for the best candidate.
+        seed: one of the run's seeds, for ``policy_seed_<seed>``; None for the candidate's best seed.
+        format: ``onnx`` or ``torchscript``.
+        output: the folder for the files; None for the candidate's folder in the run.
+
+    Raises:
+        UserError: bad input, or a missing package; nothing was written.
+    """
+    if format not in FORMATS:
+        raise UserError(f"unknown format '{format}'{near_matches(format, FORMATS)}; there are {', '.join(FORMATS)}")
+    if output is not None and Path(output).is_file():
+        raise UserError(f"--output {output} is a file: give a folder")
+    run = open_run(folder)
+    candidate = candidate or run.best()
+    policy = load_policy(run, candidate, seed)
+    env, exported, description = _built(run, policy)
+    about = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
+    content, runner = _packed(exported, format, policy.obs_dim, about)
+    difference = _difference(runner, policy, env, _observations(env, policy))
+    if difference > TOLERANCE:
+        raise RuntimeError(f"the {format} file's actions differ by {difference:.3g} from those of {policy.file}")
+
+    target = run.folder.candidate(candidate) if output is None else Path(output)
+    target.mkdir(parents=True, exist_ok=True)
+    stem = "policy" if seed is None else f"policy_seed_{seed}"
+    model = _model(run.cfg, env, target / "model.xml")
+    names = {"policy": f"{stem}{FORMATS[format]}", "model": None if model is None else model.name}
+    written = Exported(
+        target / f"{stem}{FORMATS[format]}", target / f"{stem}.json", model, exported.command is not None, difference
+    )
+    write_atomic(written.policy, content)
+    write_atomic(written.description, as_text({**description, "files": names}))
+    return written
+
+
+def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any]]:
+    """Return a small environment of the candidate in a state amid episodes, the module and its description."""
+    cfg = run.cfg.copy()
+    with user_input():  # the run may have been made on another machine
+        cfg.sim, cfg.device = pick_simulator("auto", "cpu")
+    cfg.num_envs_per_candidate = _NUM_ENVS
+    baselines = [source for name, source in run.sources.items() if name in BASELINES]
+    group = prepare_one(cfg, run.source(policy.candidate), policy.seed, run.folder.read_fitness(cfg), baselines)
+    widths = (policy.obs_dim, policy.action_dim)
+    if widths != group.widths:
+        raise UserError(
+            f"{policy.file} is of another task or candidate: it has {widths[0]} observations and {widths[1]} actions,"
+            f" and {policy.candidate} has {group.widths[0]} and {group.widths[1]}"
+        )
+    env = build_env(cfg, [group], _NUM_ENVS)
+    _roll(env, policy)
+    command = affine_command(env) if all(env.alive) else None
+    contract = TaskContract.of(env.task)
+    exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
+    return env, exported, named_columns(describe(run, policy, group.shaping, contract, command))
+
+
+def _roll(env: GroupedVecTask, policy: Policy) -> Tensor:
+    """Take some steps, with episodes of different lengths; return the observations ``(steps * num_envs, obs_dim)``."""
+    obs, seen = env.reset(), []
+    for step in range(_STEPS):
+        seen.append(obs.clone())
+        obs = env.step(policy(obs) + 0.3 * normal(0, step, ACTION, env.num_envs, policy.action_dim)).obs
+    env.begin_episodes(torch.arange(env.num_envs) % 2 == 0)
+    return torch.cat(seen)
+
+
+def _observations(env: GroupedVecTask, policy: Policy) -> Tensor:
+    """Return observations of a rollout, and unlikely ones, on which files are compared with the policy."""
+    seen = _roll(env, policy)
+    noise = normal(0, 0, ACTION, len(seen), policy.obs_dim)
+    return torch.cat([seen, seen + noise, 100.0 * noise])
+
+
+def _packed(exported: ExportedPolicy, format: str, obs_dim: int, about: str) -> tuple[bytes, Run]:
+    """Return the content of the policy's file, and a function that runs it."""
+    if format == "onnx":
+        content = onnx_bytes(exported, obs_dim, about)
+        return content, onnx_runner(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit is deprecated, and what robots load
+        traced = torch.jit.trace(exported, torch.zeros(2, obs_dim))
+        buffer = io.BytesIO()
+        torch.jit.save(traced, buffer)
+        loaded = torch.jit.load(io.BytesIO(buffer.getvalue()))
+    return buffer.getvalue(), lambda obs: [x.numpy() for x in loaded(torch.from_numpy(obs))]
+
+
+def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> float:
+    """Return the largest difference of the file's actions to the policy's, as the environment clips them."""
+    limit, clip = env.task.clip_actions, env.task.clip_observations
+    wanted = policy(obs.clamp(-clip, clip)).clamp(-limit, limit)
+    return float(np.abs(run(obs.numpy())[0] - wanted.numpy()).max())
+
+
+def _model(cfg: DictConfig, env: GroupedVecTask, path: Path) -> Path | None:
+    """Write the robot's MJCF; None for a task without one."""
+    spec = get_spec(cfg.task.name)
+    if not issubclass(spec.task_class, SimTask):
+        return None
+    from envcoder_bench.sim.mujoco_model import plain_model
+
+    control = cfg.task.env.get("control", {})
+    gains = (control.get("stiffness"), control.get("damping"))
+    effort = env.dispatch.shapings[0].effort
+    write_atomic(path, plain_model(spec.model_path, *control_timing(cfg.task), effort, *gains))
+    return path

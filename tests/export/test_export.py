@@ -1,0 +1,200 @@
+"""An exported policy acts as the one in the run, and without this package it reaches the same fitness."""
+
+import importlib.util
+import json
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from helpers import QUICK, run, write_candidates
+
+from envcoder_bench.__main__ import main
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.export.write import export_policy
+from envcoder_bench.run.one_group import build_env, prepare_one
+from envcoder_bench.run.policies import load_policy, open_run
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "play_policy.py"
+EPISODES = 12
+CANDIDATES = {
+    "plain": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
+    # wider observations, of which the first is computed; an action that pushes with and against a spring
+    "springy": """
+ACTION_DIM = 1
+def compute_observation(cart_pos, cart_vel, pole_angle, pole_vel, actions):
+    return torch.stack((cart_pos + 0.5 * cart_vel, pole_angle, pole_vel, cart_vel, actions[:, 0]), dim=-1)
+def compute_torque(action, cart_pos):
+    return torch.stack((100.0 * action[:, 0] - 5.0 * cart_pos, torch.zeros_like(cart_pos)), dim=-1)
+""",
+    "broken": "def compute_reward(pole_angle):\n    raise RuntimeError('on purpose')\n",
+}
+ARGUMENTS = [
+    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 32, "--learning_iterations", 5, "--seeds", 2,
+    f"evaluation.num_envs={EPISODES}", f"evaluation.final_episodes={EPISODES}", "evaluation.points=1",
+]  # fmt: skip
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    return run(folder / "run", *ARGUMENTS, "--candidates", *write_candidates(folder / "files", CANDIDATES))
+
+
+def observations(width):
+    return 3.0 * torch.randn(200, width, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", ["plain", "springy", "unshaped"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_onnxruntime_and_torch_reproduce_the_actions(trained, tmp_path, name, seed):
+    policy = load_policy(trained, name, seed)
+    obs = observations(policy.obs_dim)
+    wanted = policy(obs.clamp(-5.0, 5.0)).numpy()
+    done = export_policy(trained, name, seed, "onnx", tmp_path)
+    session = onnxruntime.InferenceSession(done.policy)
+    np.testing.assert_allclose(session.run(["actions"], {"obs": obs.numpy()})[0], wanted, rtol=0, atol=1e-5)
+    done = export_policy(trained, name, seed, "torchscript", tmp_path)
+    np.testing.assert_allclose(torch.jit.load(done.policy)(obs)[0], wanted, rtol=0, atol=1e-5)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "model.xml", *(f"policy_seed_{seed}{suffix}" for suffix in (".onnx", ".pt", ".json"))
+    }  # fmt: skip
+
+
+def test_the_policy_in_the_run_is_the_one_that_was_evaluated(trained):
+    own = open_run(trained)
+    for seed in (0, 1):
+        group = prepare_one(own.cfg, own.source("springy"), seed)
+        env = build_env(own.cfg, [group], EPISODES, evaluation=True)
+        played = run_episodes(env, load_policy(own, "springy", seed), 1, EVALUATION_STEP)
+        assert float(played.fitness.mean()) == pytest.approx(own.row("springy", seed).fitness, abs=1e-4)
+
+
+def test_without_this_package_it_reaches_the_same_fitness(trained, tmp_path):
+    about = json.loads(export_policy(trained, "plain", output=tmp_path).description.read_text())
+    own, policy = open_run(trained), load_policy(trained, "plain")
+    env = build_env(own.cfg, [prepare_one(own.cfg, own.source("plain"), policy.seed)], EPISODES, evaluation=True)
+    played = run_episodes(env, policy, 1, EVALUATION_STEP).fitness[0]
+    env.begin_all(EVALUATION_STEP)
+    starts = [(env.state["dof_pos"][k].numpy().copy(), env.state["dof_vel"][k].numpy().copy()) for k in range(EPISODES)]
+    play = runpy.run_path(str(EXAMPLE))["play"]
+    fitness = [play(tmp_path, *start) for start in starts]
+    assert 0.02 < np.mean(fitness) < 0.98  # a policy in training, so that episodes differ
+    np.testing.assert_allclose(fitness, played, rtol=0, atol=0.02)
+    assert np.mean(fitness) == pytest.approx(about["fitness"], abs=0.01)
+
+
+def test_the_script_needs_nothing_of_this_package(trained, tmp_path):
+    export_policy(trained, "human", output=tmp_path)
+    shutil.copy(EXAMPLE, tmp_path)
+    alone = (
+        "import sys, runpy; sys.modules['envcoder_bench'] = None; runpy.run_path('play_policy.py', None, '__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", alone, "."], cwd=tmp_path, capture_output=True, text=True, env={}, check=False
+    )
+    assert done.returncode == 0 and done.stdout.startswith("fitness 0."), done.stderr
+
+
+def test_the_description_names_inputs_outputs_and_rates(trained, tmp_path):
+    about = json.loads(export_policy(trained, "plain", output=tmp_path).description.read_text())
+    assert [column["reads"] for column in about["input"]["columns"]] == [
+        ["cart_pos"], ["cart_vel"], ["pole_angle"], ["pole_vel"],
+    ]  # fmt: skip
+    assert about["state"]["pole_vel"]["unit"] == "rad/s" and len(about["state"]) == 4
+    command = about["outputs"]["command"]
+    assert (command["kind"], command["in_file"], command["actuated"]) == ("effort", True, [0])
+    assert command["weight"] == [[400.0], [0.0]] and command["bias"] == [0.0, 0.0]
+    assert command["joints"] == ["slider_to_cart", "cart_to_pole"]
+    assert about["rates"]["control_hz"] == pytest.approx(1 / 0.0166)
+    assert about["input"]["function"]["file"] == "candidates/human/source.py"
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / about["files"]["model"]))
+    assert model.opt.timestep == about["rates"]["physics_step_s"] == 0.0083
+    assert [model.actuator(k).name for k in range(model.nu)] == [command["joints"][i] for i in command["actuated"]]
+
+
+def test_a_command_that_depends_on_the_state_is_left_to_the_user(trained, tmp_path):
+    done = export_policy(trained, "springy", output=tmp_path)
+    about = json.loads(done.description.read_text())
+    assert not done.command and not about["outputs"]["command"]["in_file"]
+    assert about["outputs"]["actions"]["function"]["file"] == "candidates/springy/source.py"
+    assert about["input"]["columns"][0] == {"reads": ["cart_pos", "cart_vel"], "copied": False}
+    assert about["input"]["columns"][4] == {"reads": ["actions[0]"], "copied": True}
+    assert [one.name for one in onnxruntime.InferenceSession(done.policy).get_outputs()] == ["actions"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("{run} --candidate plane", "no candidate 'plane' (did you mean plain?); human, unshaped, plain"),
+        ("{run} --candidate plain --seed 7", "no seed 7: the seeds of this run are 0, 1"),
+        ("{run} --candidate broken", "candidate 'broken' has no policy of seed 0: it failed: "),
+        ("{run} --format onx", "unknown format 'onx' (did you mean onnx?); there are onnx, torchscript"),
+        ("{run}/candidates", "there is no run here (no config.yaml)"),
+        ("{run}/config.yaml", "there is no run here: it is a file"),
+        ("{run}/nowhere", "there is no run here: no such folder"),
+        ("", "the following arguments are required: RUN"),
+        ("{run} --candidate plain --output {run}/config.yaml", "config.yaml is a file: give a folder"),
+        (
+            "{foreign} --candidate plain",
+            "is of another task or candidate: it has 7 observations and 1 actions, and plain",
+        ),
+        ("{damaged} --candidate plain", "policy_seed_0.pth cannot be read: it is damaged, or not a policy"),
+        ("{unfit} --candidate plain", "the policy does not fit the network of the config"),
+    ],
+)
+def test_bad_input(trained, tmp_path, capsys, words, message):
+    before = sorted(trained.rglob("*"))
+    folders = {"run": trained}
+    for name in ("foreign", "damaged", "unfit"):
+        if name in words:
+            folders[name] = spoilt(trained, tmp_path / name, name)
+    assert main(["export", *words.format(**folders).split()]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.out == "" and captured.err.startswith("envcoder-bench export: error: ")
+    assert sorted(trained.rglob("*")) == before
+
+
+def spoilt(trained, copy, how):
+    """A copy of the run whose policy of the candidate plain is another's, damaged, or of another network."""
+    shutil.copytree(trained, copy)
+    for file in copy.glob("candidates/plain/policy*.pth"):
+        saved = torch.load(file, weights_only=True)
+        model = saved["model"]
+        if how == "foreign":
+            model["a2c_network.actor_mlp.0.weight"] = torch.zeros(32, 7)
+            for key in ("running_mean", "running_var"):
+                model[f"running_mean_std.{key}"] = torch.ones(7)
+        elif how == "unfit":
+            model["a2c_network.actor_mlp.2.weight"] = torch.zeros(8, 32)
+        torch.save(saved, file)
+        if how == "damaged":
+            file.write_bytes(file.read_bytes()[:100])
+    return copy
+
+
+def test_a_missing_package_is_named(trained, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "onnx" else found(name, *a))
+    assert main(["export", str(trained)]) == 2
+    assert "needs the package onnx: pip install 'envcoder-bench[export]'" in capsys.readouterr().err
+
+
+def test_the_command_names_its_files(trained, capsys):
+    assert main(["export", str(trained), "--candidate", "human"]) == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert (
+        first.split(":")[0].endswith("candidates/human/policy.onnx") and "actions and commands of the drives" in first
+    )
+    assert second.split(":")[0].endswith("policy.json") and third.split(":")[0].endswith("model.xml")
+    for line in (first, second, third):
+        assert Path(line.split(":")[0]).is_file()
