@@ -13,6 +13,7 @@ import pytest
 folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
 os.environ["ENVCODER_BENCH_CACHE"] = folder
+os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
 
 platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
 with contextlib.suppress(ImportError):

@@ -13,7 +13,10 @@ LAYERS = [
     *("env", "compile", "shaping", "tasks", "isaacgym", "sim", "core"),
 ]
 ENGINES = {"sim", "isaacgym"}
-HOLDS = {"mujoco": ENGINES, "mujoco_warp": ENGINES, "openai": {"search"}, "anthropic": {"search"}, "ray": {"run"}, "av": {"video"}}
+HOLDS = {
+    **{"mujoco": ENGINES, "mujoco_warp": ENGINES},
+    **{"openai": {"search"}, "anthropic": {"search"}, "ray": {"run"}, "av": {"video"}},
+}
 FOR_CANDIDATES = {"torch_utils"}  # at the top because candidates import it; it uses core alone
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

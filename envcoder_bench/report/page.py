@@ -1,7 +1,7 @@
 """The page of a run: ranking, videos, curves, candidates and how it was run, in one file that needs no other.
 
-Everything from candidates is escaped. The content security policy allows only the page's own script, by its hash, and no
-request.
+Everything from candidates is escaped. The content security policy allows only the page's own script, by its hash, and
+no request.
 """
 
 from __future__ import annotations
@@ -268,7 +268,9 @@ class _Axis:
         means = [row.fitness for row in known]
         ends = [self._clipped(x) for row in known for x in (row.fitness_ci_low, row.fitness_ci_high) if x == x]
         low, high = (min(means), max(means)) if means else (0.0, 1.0)
-        reach = 0.75 * max(high - low, 1e-9 + 0.05 * abs(high))  # a wide interval of a bad one does not squeeze the rest
+        reach = 0.75 * max(
+            high - low, 1e-9 + 0.05 * abs(high)
+        )  # a wide interval of a bad one does not squeeze the rest
         self.least = max(min([low, *ends]), low - reach)
         self.most = min(max([high, *ends]), high + reach)
         self.human = next((row.fitness for row in known if row.candidate == "human"), None)
@@ -296,14 +298,16 @@ class _Axis:
         if row.fitness_ci_low == row.fitness_ci_low:
             title += f", {self._clipped(row.fitness_ci_low):.5g} to {self._clipped(row.fitness_ci_high):.5g}"
         box = f'viewBox="0 0 {self.WIDTH} {self.HEIGHT}"'
-        return f'<svg class="interval" {box} role="img" aria-label="{title}"><title>{title}</title>{"".join(parts)}</svg>'
+        return (
+            f'<svg class="interval" {box} role="img" aria-label="{title}"><title>{title}</title>{"".join(parts)}</svg>'
+        )
 
 
 def _videos(run: RunPage) -> str:
     note = f'<p class="note">{text(run.episodes_note)}</p>' if run.episodes_note else ""
     if not run.episodes:
         return note
-    speeds = "".join(f'<option value="{x}"{" selected" * (x == 1)}>{x} ×</option>' for x in (0.25, 0.5, 1, 2, 4))
+    speeds = "".join(f'<option value="{x}"{" selected" * (x == 1)}>{x}x</option>' for x in (0.25, 0.5, 1, 2, 4))
     return (
         '<div class="bar"><button type="button" id="play" class="main">▶ Play</button><button type="button" '
         'id="restart">↺ Restart</button><input type="range" id="scrub" min="0" max="1" step="any" value="0" '

@@ -70,12 +70,13 @@ def curves(table: pd.DataFrame) -> dict[str, Any] | None:
     """
     if table.empty:
         return None
-    steps = sorted(int(x) for x in table["env_steps"].unique())
-    measured = {int(x) for x in table.loc[table["fitness"].notna(), "env_steps"]}
+    steps: list[int] = sorted(int(x) for x in table["env_steps"].unique())
+    evaluated: Any = table.loc[table["fitness"].notna(), "env_steps"]
+    measured = {int(step) for step in evaluated}
     every = -(-len(steps) // MOST_POINTS)
     x = [step for k, step in enumerate(steps) if k % every == 0 or step in measured]
     kept: Any = table[table["env_steps"].isin(x)]
-    several = table["seed"].nunique() > 1
+    several = len(set(table["seed"])) > 1
     metrics: dict[str, Any] = {}
     for metric in METRICS:
         own: Any = kept[kept[metric].notna()]

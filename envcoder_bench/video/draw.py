@@ -59,9 +59,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
             mocap = None
             if episode.mocap_pos is not None and episode.mocap_quat is not None:
                 mocap = episode.mocap_pos[at], episode.mocap_quat[at]
-            picture = renderer.render(
-                episode.qpos[at], view.camera(episode, at), arrows(recording, episode, at), mocap
-            )
+            picture = renderer.render(episode.qpos[at], view.camera(episode, at), arrows(recording, episode, at), mocap)
             facts = f"{step * recording.dt:4.1f} s   fitness {recording.fitness_at(episode, int(step)):.3f}"
             note = f"ended: {episode.ended}" if episode.ended and at == episode.steps else ""
             pictures.append(captioned(picture, episode.name, facts, note))

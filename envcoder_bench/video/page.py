@@ -75,6 +75,7 @@ def _videos(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> tupl
         return [], 0.0, "No videos were asked for: eval-shapers --video K makes those of the best K candidates."
     reason = missing()
     if reason:
+        log.info("no videos: %s", reason)
         return [], 0.0, f"There are no videos: {reason}."
     try:
         return _made(run, chosen(ranked, DEFAULT_VIDEOS if count is None else count))
@@ -84,22 +85,29 @@ def _videos(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> tupl
 
 
 def _made(run: OpenedRun, names: Sequence[str]) -> tuple[list[PageEpisode], float, str]:
-    players = [player(run, name) for name in names]
-    if not players:
+    if not names:
         return [], 0.0, "There are no videos: no candidate has a fitness."
+    players = [player(run, name) for name in names]
     recording = record(run.cfg, list(run.sources.values()), players, run.folder.read_fitness(run.cfg))
     folder = run.folder.path / VIDEOS
     folder.mkdir(exist_ok=True)
     recording.save(folder / RECORDING)
-    files = [folder / f"{name}.mp4" for name in names]
-    seconds = render(recording, model_bytes(run.cfg, recording.model), files, CLIP)
+    files = [folder / f"{episode.name}.mp4" for episode in recording.episodes]
     note = (
-        "One episode of each candidate's best policy in the unshaped task, replayed in MuJoCo on the CPU with the random"
-        f" numbers of the evaluation's first episode{', and the same start' if recording.same_start else ''}. Videos show"
-        f" the first {seconds:.0f} s, the lines the whole episode: the fitness so far, and the candidate's own reward"
-        " components. Click a line to go to its time."
+        "One episode of each candidate's best policy in the unshaped task, replayed in MuJoCo on the CPU with the"
+        f" random numbers of the evaluation's first episode{', and the same start' if recording.same_start else ''}."
+        " Lines show the whole episode: the fitness so far, and the candidate's own reward components. Click a line to"
+        " go to its time."
     )
-    return [_episode(recording, own, file.read_bytes()) for own, file in zip(recording.episodes, files)], seconds, note
+    try:
+        seconds = render(recording, model_bytes(run.cfg, recording.model), files, CLIP)
+        note += f" Videos show the first {seconds:.0f} s."
+    except NoVideo as error:
+        seconds, files = 0.0, []
+        note += f" There are no videos: {error}."
+    note += "".join(f" {name} could not be played: {error}." for name, error in recording.failed.items())
+    films = [file.read_bytes() for file in files] or [None] * len(recording.episodes)
+    return [_episode(recording, own, mp4) for own, mp4 in zip(recording.episodes, films)], seconds, note
 
 
 def player(run: OpenedRun, name: str, seed: int | None = None) -> Player:
@@ -111,9 +119,9 @@ def player(run: OpenedRun, name: str, seed: int | None = None) -> Player:
 def _episode(recording: Recording, own: Episode, mp4: bytes | None) -> PageEpisode:
     every = max(1, own.steps // MOST_TIMES)
     at = np.unique(np.append(np.arange(0, own.steps, every), own.steps - 1))
-    lines = {"fitness so far": recording.so_far(own, own.steps)[at]}
+    lines = {"fitness so far": recording.so_far(own, own.steps)[at].tolist()}
     parts = own.components or {"reward": own.reward}
-    lines.update({name: values[at].astype(float) for name, values in parts.items()})
+    lines.update({name: values[at].tolist() for name, values in parts.items()})
     ended = f", {own.ended} after {own.steps * recording.dt:.1f} s" if own.ended else ""
     summary = f"fitness {recording.episode_fitness(own):.3f}{ended}"
     return PageEpisode(own.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
@@ -271,7 +279,9 @@ def _command(run: OpenedRun) -> str:
 def _value(value: Any) -> str:
     if value is None:
         return "null"
-    return str(value).lower() if isinstance(value, bool) else json.dumps(value) if isinstance(value, list) else str(value)
+    return (
+        str(value).lower() if isinstance(value, bool) else json.dumps(value) if isinstance(value, list) else str(value)
+    )
 
 
 def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:

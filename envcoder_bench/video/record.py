@@ -1,15 +1,17 @@
 """Recording of episodes: the policies of a run folder play the first episode of its evaluations again.
 
-All policies play at once in the CPU simulator, one environment each, with equal seeds. Random numbers depend on the seed,
-the environment's index and the step, so that they meet the same initial state and goals. On a CPU an episode of an
-evaluation is reproduced up to rounding.
+All policies play at once in the CPU simulator, one environment each, with equal seeds. Random numbers depend on the
+seed, the environment's index and the step, so that they meet the same initial state and goals. On a CPU an episode of
+an evaluation is reproduced up to rounding.
 """
 
 from __future__ import annotations
 
 import copy
+import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -56,8 +58,10 @@ def record(
         seed: seed of the episodes; None for that of the run.
         steps: number of control steps at most; None for a full episode.
 
+    A candidate that cannot be loaded again is left out, and is in ``failed`` of the recording.
+
     Raises:
-        UserError: a candidate cannot be loaded, or the task has no poses to record.
+        UserError: none can be loaded, or the task has no poses to record.
     """
     cfg = copy.deepcopy(cfg)
     if cfg.device != "cpu" and not cfg.untrusted:
@@ -67,29 +71,40 @@ def record(
     names = {player.name for player in players}
     with settings_kept():
         torch.set_num_threads(1)
-        groups, failed = prepare(cfg, [own for own in sources if own.name in names], fitness)
-        for name, error in failed.items():
-            raise UserError(f"{name} cannot be played: {error}")
+        with _quiet():
+            groups, failed = prepare(cfg, [own for own in sources if own.name in names], fitness)
         known = {group.name: group for group in reversed(groups)}
-        chosen = [known[player.name] for player in players]
-        shapings = [_judged(group) for group in chosen]
+        players = [player for player in players if player.name in known]
+        if not players:
+            raise UserError("; ".join(f"{name} cannot be played: {error}" for name, error in failed.items()))
+        shapings = [_judged(known[player.name]) for player in players]
         task = build_task(cfg, len(shapings))
         seeds = [cfg.seed if seed is None else seed] * len(shapings)
         env = GroupedVecTask(task, GroupLayout(len(shapings), 1), shapings, seeds)
-        return _play(env, players, steps)
+        recording = _play(env, players, steps)
+        recording.failed = {name: str(error) for name, error in failed.items()}
+        return recording
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress the warnings about candidates, which the run has already given."""
+    package = logging.getLogger("envcoder_bench")
+    level = package.level
+    package.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        package.setLevel(level)
 
 
 def _judged(group: Group) -> Shaping:
     """The shaping of an evaluation, with the candidate's own reward added."""
-    functions, programs = dict(group.evaluation.functions), dict(group.evaluation.programs)
-    functions.pop("reward", None)
-    programs.pop("reward", None)
-    for own, stage in ((functions, group.shaping.functions), (programs, group.shaping.programs)):
-        if "reward" in stage:
-            own["reward"] = stage["reward"]
-    return replace(
-        group.evaluation, functions=functions, programs=programs, components=tuple(group.shaping.components)
-    )
+    functions = {**group.evaluation.functions, "reward": group.shaping.functions["reward"]}
+    programs = {stage: own for stage, own in group.evaluation.programs.items() if stage != "reward"}
+    if "reward" in group.shaping.programs:
+        programs["reward"] = group.shaping.programs["reward"]
+    return replace(group.evaluation, functions=functions, programs=programs, components=tuple(group.shaping.components))
 
 
 def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> Recording:
@@ -139,7 +154,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
             break
         env.begin_episodes(over)
         obs = env.observe(active)
-    episodes = [_episode(player, *rest) for player, *rest in zip(players, frames, values, ended)]
+    episodes = [_episode(*own) for own in zip(players, frames, values, ended)]
     same = all(np.array_equal(e.qpos[0], episodes[0].qpos[0]) for e in episodes)
     return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes, source.model)
 

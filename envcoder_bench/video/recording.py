@@ -55,6 +55,7 @@ class Recording:
         summed: whether an episode's fitness is the sum of its steps' fitness; otherwise the mean over a full episode.
         same_start: whether the episodes begin in the same state.
         episodes: one for each policy.
+        failed: why candidates are missing, by name; not saved.
         model: the MjModel of the poses in the process that recorded; not saved.
     """
 
@@ -64,6 +65,7 @@ class Recording:
     summed: bool
     same_start: bool = True
     episodes: list[Episode] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
     model: Any = None
 
     def episode_fitness(self, episode: Episode) -> float:

@@ -74,14 +74,14 @@ def arrows(recording: Recording, episode: Episode, step: int) -> list[Arrow]:
     yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
     forward = np.array([np.cos(yaw), np.sin(yaw), 0.0])
     left = np.array([-forward[1], forward[0], 0.0])
-    place = qpos[:3] + (0, 0, 0.45)
+    place = qpos[:3] + np.array([0, 0, 0.45])
     wanted = commands[step, 0] * forward + commands[step, 1] * left
     found = [Arrow(place, 0.5 * wanted, WANTED)]
     before = max(step - 5, 0)
     if step > before:
         velocity = (qpos[:3] - episode.qpos[before, :3]) / ((step - before) * recording.dt)
-        found.append(Arrow(place + (0, 0, 0.08), 0.5 * velocity * (1, 1, 0), ACTUAL))
+        found.append(Arrow(place + np.array([0, 0, 0.08]), 0.5 * velocity * np.array([1, 1, 0]), ACTUAL))
     turn = float(commands[step, 2])
     if abs(turn) > 0.05:
-        found.append(Arrow(qpos[:3] + 0.45 * forward + (0, 0, 0.3), 0.4 * turn * left, WANTED, 0.015))
+        found.append(Arrow(qpos[:3] + 0.45 * forward + np.array([0, 0, 0.3]), 0.4 * turn * left, WANTED, 0.015))
     return found

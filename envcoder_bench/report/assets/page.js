@@ -62,22 +62,27 @@
   function chart(host, { x, series, xLabel, yLabel, height, xTicks, onClick, small, xHover }) {
     host.replaceChildren();
     const tip = make("div", { class: "tip", hidden: "" });
+    let focused = null;
     const width = () => Math.max(200, host.clientWidth - (small ? 6 : 0));
     const options = {
       width: width(), height, legend: { show: false }, padding: [10, small ? 10 : 18, 0, 0],
       scales: { x: { time: false }, y: { range: (u, low, high) => { if (low === null || high === null) return [0, 1]; const gap = (high - low || Math.abs(high) || 1) * 0.06; return [low - gap, high + gap]; } } },
       axes: [{ ...axis(xLabel, small ? 30 : 34), values: (u, ticks) => ticks.map((t) => (t === null ? null : (xTicks || compact)(t))) }, yAxis(yLabel)],
-      cursor: { drag: { x: !onClick, y: false }, focus: { prox: 24 }, points: { size: 6 }, y: false },
+      cursor: { drag: { x: !onClick, y: false }, focus: { prox: -1 }, points: { size: 6 }, y: false },
       focus: { alpha: 0.25 },
       series: [{}, ...series.map((own) => ({ label: own.label, stroke: own.color, width: own.width || 1.6, dash: own.dash, show: own.show !== false, spanGaps: true, points: { show: own.values.filter((v) => v !== null).length === 1 } }))],
       bands: series.flatMap((own, k) => (own.band ? [{ series: [k + 1, own.band + 1], fill: own.fill }] : [])),
       hooks: {
         setCursor: [(u) => {
-          const k = u.cursor.idx, near = host.dataset.focus ? Number(host.dataset.focus) : null;
-          if (k === null || k === undefined || u.cursor.left < 0) { tip.hidden = true; return; }
-          let found = near;
-          if (found === null) { let best = 40; u.series.forEach((own, i) => { const v = i && own.show && !series[i - 1].quiet ? u.data[i][k] : null; if (v === null || v === undefined) return; const d = Math.abs(u.valToPos(v, "y") - u.cursor.top); if (d < best) { best = d; found = i; } }); }
-          if (found === null || series[found - 1].quiet) { tip.hidden = true; return; }
+          const k = u.cursor.idx;
+          let found = null, best = 40;
+          if (k !== null && k !== undefined && u.cursor.left >= 0) u.series.forEach((own, i) => {
+            const v = i && own.show && !series[i - 1].quiet ? u.data[i][k] : null;
+            const d = v === null || v === undefined ? Infinity : Math.abs(u.valToPos(v, "y") - u.cursor.top);
+            if (d < best) { best = d; found = i; }
+          });
+          if (found !== focused) { focused = found; u.setSeries(found, { focus: true }); }
+          if (found === null) { tip.hidden = true; return; }
           const value = u.data[found][k];
           tip.textContent = `${series[found - 1].label}: ${round(value)} ${xHover ? xHover(u.data[0][k]) : `at ${compact(u.data[0][k])}`}`;
           tip.hidden = false;
@@ -85,12 +90,11 @@
           tip.style.left = `${flip ? Math.max(0, left - tip.offsetWidth - 28) : left}px`;
           tip.style.top = `${box.offsetTop + Math.max(0, u.cursor.top - 30)}px`;
         }],
-        setSeries: [(u, k) => { if (k === null || (series[k - 1] && series[k - 1].quiet)) delete host.dataset.focus; else host.dataset.focus = k; }],
       },
     };
     const plot = new uPlot(options, [x, ...series.map((own) => own.values)], host);
     host.append(tip);
-    plot.over.addEventListener("mouseleave", () => { tip.hidden = true; });
+    plot.over.addEventListener("mouseleave", () => { tip.hidden = true; if (focused !== null) { focused = null; plot.setSeries(null, { focus: true }); } });
     if (onClick) plot.over.addEventListener("click", () => { if (plot.cursor.left >= 0) onClick(plot.posToVal(plot.cursor.left, "x")); });
     charts.push({ plot, width, height, host });
     return plot;
