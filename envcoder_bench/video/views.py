@@ -22,7 +22,7 @@ def frame_steps(recording: Recording, fps: float, seconds: float | None) -> np.n
     """Return the control steps to draw, of the longest episode: ``fps`` of them per second, in real time."""
     longest = max(episode.steps for episode in recording.episodes)
     end = longest if seconds is None else min(longest, round(seconds / recording.dt))
-    count = int(end * recording.dt * fps) + 1
+    count = round(end * recording.dt * fps) + 1
     return np.minimum(np.round(np.arange(count) / (fps * recording.dt)).astype(int), end)
 
 
