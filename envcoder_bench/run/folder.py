@@ -11,6 +11,8 @@
     components.csv       learning curves of the rewards' components
     points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
     learning_curves.png  ranking.png
+    report.html          the page of the run, by eval-shapers
+    videos/              an mp4 file for each candidate on the page, and the recorded states
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
     candidates/<name>/   source.py, policy.pth (in rl_games' format)

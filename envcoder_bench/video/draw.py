@@ -25,7 +25,7 @@ def main(job_file: str) -> int:
 
         model = load_model(Path(job["model"]))
         width, height = job["size"]
-        renderer = SceneRenderer(model, width, height)
+        renderer = SceneRenderer(model, width, height, job["fast"])
     except Exception as error:  # PyOpenGL raises anything
         print(f"{type(error).__name__}: {error}".splitlines()[0], file=sys.stderr)
         return NO_OPENGL

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from envcoder_bench.sim.rendering import save_model, scenery
+from envcoder_bench.sim.rendering import brightened, save_model, scenery
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import SimTask
 
@@ -20,7 +20,7 @@ def model_bytes(cfg: DictConfig, plain: Any = None) -> bytes:
         plain: the MjModel of the task's simulation, for tasks that have no model file.
     """
     spec = get_spec(cfg.task_source or cfg.task.name)
-    model = scenery(spec.model_path) if issubclass(spec.task_class, SimTask) else plain
+    model = scenery(spec.model_path) if issubclass(spec.task_class, SimTask) else brightened(plain)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mjb"
         save_model(model, path)

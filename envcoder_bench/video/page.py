@@ -31,7 +31,7 @@ from envcoder_bench.video.render import Look, NoVideo, missing, render
 VIDEOS = "videos"  # folder of the mp4 files
 RECORDING = "recording.npz"  # the recorded states, in that folder
 DEFAULT_VIDEOS = 3
-CLIP = Look(seconds=6.0, fps=15, limit=25.0)
+CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True)
 MOST_TIMES = 300  # of an episode's lines on the page
 _DEFINITION = re.compile(r"^def\s+(\w+)\s*\(", re.MULTILINE)
 _UNCOMPILED = re.compile(r"(?P<file>[^\s:]+\.py):\d+: in (?P<function>\w+): (?P<why>.*): it is not compiled")

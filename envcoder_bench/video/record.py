@@ -66,8 +66,7 @@ def record(
     cfg = copy.deepcopy(cfg)
     if cfg.device != "cpu" and not cfg.untrusted:
         cfg.compile_shapers = False  # kernels for the CPU have not been compiled yet
-    cfg.sim, cfg.device, cfg.num_envs_per_candidate = "mujoco_cpu", "cpu", 1
-    cfg.evaluation.num_envs = 1
+    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
     names = {player.name for player in players}
     with settings_kept():
         torch.set_num_threads(1)
@@ -156,7 +155,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
         obs = env.observe(active)
     episodes = [_episode(*own) for own in zip(players, frames, values, ended)]
     same = all(np.array_equal(e.qpos[0], episodes[0].qpos[0]) for e in episodes)
-    return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes, source.model)
+    return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes, model=source.model)
 
 
 def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:

@@ -48,8 +48,11 @@ class View:
         """Return the camera for a step of an episode."""
         if not self._follows:
             return Camera(self._centre, ZOOM * self._radius, self._azimuth, self._elevation)
-        track = self._tracks.setdefault(id(episode), self._track(episode))
-        return Camera(track[step] + self._offset, ZOOM * self._radius, self._azimuth, self._elevation)
+        if id(episode) not in self._tracks:
+            self._tracks[id(episode)] = self._track(episode)
+        return Camera(
+            self._tracks[id(episode)][step] + self._offset, ZOOM * self._radius, self._azimuth, self._elevation
+        )
 
     def _track(self, episode: Episode) -> np.ndarray:
         """The root's path, smoothed in both directions so that the camera does not lag."""
