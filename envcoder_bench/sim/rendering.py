@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Sequence, Union
 
 import mujoco
 import numpy as np
@@ -36,6 +36,19 @@ class Arrow:
     vector: np.ndarray
     rgba: tuple[float, float, float, float]
     width: float = 0.025
+
+
+@dataclass(frozen=True)
+class Cube:
+    """A marker: a cube with edges of twice ``half``, m, and columns of ``axes`` ``(3, 3)`` as its axes."""
+
+    centre: np.ndarray
+    axes: np.ndarray
+    half: float
+    rgba: tuple[float, float, float, float]
+
+
+Marker = Union[Arrow, Cube]
 
 
 def scenery(xml: Path) -> Any:
@@ -152,7 +165,7 @@ class SceneRenderer:
         self,
         qpos: np.ndarray,
         camera: Camera,
-        arrows: Sequence[Arrow] = (),
+        markers: Sequence[Marker] = (),
         mocap: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> np.ndarray:
         """Return the picture of a pose, ``(height, width, 3)`` uint8."""
@@ -166,8 +179,8 @@ class SceneRenderer:
         view.lookat[:] = camera.lookat
         view.distance, view.azimuth, view.elevation = camera.distance, camera.azimuth, camera.elevation
         self._renderer.update_scene(self._data, view, self._option)
-        for arrow in arrows:
-            draw_arrow(self._renderer.scene, arrow)
+        for marker in markers:
+            draw_marker(self._renderer.scene, marker)
         picture = self._renderer.render()
         if self._sky is not None:  # what nothing covers is black
             empty = ~picture.any(axis=2)
@@ -179,16 +192,28 @@ class SceneRenderer:
         self._renderer.close()
 
 
-def draw_arrow(scene: Any, arrow: Arrow) -> None:
-    """Add an arrow to a scene, unless the scene is full."""
-    if scene.ngeom >= scene.maxgeom or not np.linalg.norm(arrow.vector) > 1e-6:
+def draw_marker(scene: Any, marker: Marker) -> None:
+    """Add a marker to a scene, unless the scene is full."""
+    empty = isinstance(marker, Arrow) and not np.linalg.norm(marker.vector) > 1e-6
+    if scene.ngeom >= scene.maxgeom or empty:
         return
-    geom, kind = scene.geoms[scene.ngeom], mujoco.mjtGeom.mjGEOM_ARROW
-    rgba = np.array(arrow.rgba, dtype=np.float32)
-    mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), rgba)
-    start = np.asarray(arrow.start, dtype=np.float64)
-    mujoco.mjv_connector(geom, kind, arrow.width, start, start + arrow.vector)
+    geom, rgba = scene.geoms[scene.ngeom], np.array(marker.rgba, dtype=np.float32)
+    if isinstance(marker, Cube):
+        size = np.full(3, marker.half)
+        mujoco.mjv_initGeom(geom, mujoco.mjtGeom.mjGEOM_BOX, size, marker.centre, marker.axes.ravel(), rgba)
+    else:
+        kind = mujoco.mjtGeom.mjGEOM_ARROW
+        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), rgba)
+        start = np.asarray(marker.start, dtype=np.float64)
+        mujoco.mjv_connector(geom, kind, marker.width, start, start + marker.vector)
     scene.ngeom += 1
+
+
+def axes_of(quat: np.ndarray) -> np.ndarray:
+    """Return the rotation matrix ``(3, 3)`` of a quaternion wxyz."""
+    matrix = np.zeros(9)
+    mujoco.mju_quat2Mat(matrix, np.asarray(quat, dtype=np.float64))
+    return matrix.reshape(3, 3)
 
 
 def save_model(model: Any, path: Path) -> None:

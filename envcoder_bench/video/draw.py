@@ -38,7 +38,7 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
     from envcoder_bench.video.caption import captioned
     from envcoder_bench.video.encode import Encoder
     from envcoder_bench.video.recording import Recording
-    from envcoder_bench.video.views import View, arrows, frame_steps
+    from envcoder_bench.video.views import View, frame_steps, markers
 
     recording = Recording.load(Path(job["recording"]))
     view = View(model, recording)
@@ -59,7 +59,9 @@ def _draw(job: dict[str, Any], model: Any, renderer: Any) -> None:
             mocap = None
             if episode.mocap_pos is not None and episode.mocap_quat is not None:
                 mocap = episode.mocap_pos[at], episode.mocap_quat[at]
-            picture = renderer.render(episode.qpos[at], view.camera(episode, at), arrows(recording, episode, at), mocap)
+            picture = renderer.render(
+                episode.qpos[at], view.camera(episode, at), markers(recording, episode, at), mocap
+            )
             facts = f"{step * recording.dt:4.1f} s   fitness {recording.fitness_at(episode, int(step)):.3f}"
             note = f"ended: {episode.ended}" if episode.ended and at == episode.steps else ""
             pictures.append(captioned(picture, episode.name, facts, note))

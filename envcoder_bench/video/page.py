@@ -87,6 +87,7 @@ def _videos(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> tupl
 def _made(run: OpenedRun, names: Sequence[str]) -> tuple[list[PageEpisode], float, str]:
     if not names:
         return [], 0.0, "There are no videos: no candidate has a fitness."
+    log.info("videos of %s", ", ".join(names))
     players = [player(run, name) for name in names]
     recording = record(run.cfg, list(run.sources.values()), players, run.folder.read_fitness(run.cfg))
     folder = run.folder.path / VIDEOS

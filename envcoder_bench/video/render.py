@@ -107,8 +107,9 @@ def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Lo
             files = [folder / f"{k}_{i}.mp4" for i in range(1 if look.together else len(episodes))]
             job: dict[str, Any] = {
                 "model": str(folder / "model.mjb"), "recording": str(folder / "recording.npz"), "episodes": episodes,
-                "size": [look.width, look.height], "fps": look.fps, "seconds": look.seconds, "limit": look.limit, "fast": look.fast,
-                "together": look.together, "columns": look.columns, "outputs": [str(file) for file in files],
+                "size": [look.width, look.height], "fps": look.fps, "seconds": look.seconds, "limit": look.limit,
+                "together": look.together, "columns": look.columns, "fast": look.fast,
+                "outputs": [str(file) for file in files],
             }  # fmt: skip
             (folder / f"job{k}.json").write_text(json.dumps(job), encoding="utf-8")
             command = [sys.executable, "-m", "envcoder_bench.video.draw", str(folder / f"job{k}.json")]

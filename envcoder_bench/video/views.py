@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from envcoder_bench.sim import rendering
-from envcoder_bench.sim.rendering import Arrow, Camera
+from envcoder_bench.sim.rendering import Arrow, Camera, Cube, Marker
 from envcoder_bench.video.recording import Episode, Recording
 
-ZOOM = 2.4  # distance of the camera in radii of the robot
+ZOOM = 2.6  # distance of the camera in radii of the robot
 SMOOTHING = 0.35  # s, time constant of a camera that follows
 WANTED, ACTUAL = (0.05, 0.62, 0.35, 1.0), (0.15, 0.35, 0.85, 1.0)  # colours of commanded and actual velocity
 # azimuth and elevation, degrees; other tasks have DIRECTION
@@ -67,7 +67,25 @@ class View:
         return path
 
 
-def arrows(recording: Recording, episode: Episode, step: int) -> list[Arrow]:
+def markers(recording: Recording, episode: Episode, step: int) -> list[Marker]:
+    """Return the markers of a step: commands of a walking robot, or the orientation that a cube is turned to."""
+    return _commands(recording, episode, step) + _orientation(episode, step)
+
+
+def _orientation(episode: Episode, step: int) -> list[Marker]:
+    """Return a cube above the object in the goal's orientation, and the axes of both in red, green and blue."""
+    goal = episode.goals.get("goal_rot")
+    if goal is None or goal.shape[-1] != 4 or len(episode.qpos[step]) < 7:
+        return []
+    own, above = episode.qpos[step, -7:], episode.qpos[0, -7:-4] + np.array([0.0, 0.0, 0.14])  # its joint is the last
+    wanted = rendering.axes_of(goal[step][[3, 0, 1, 2]])
+    found: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
+    for place, axes in ((own[:3], rendering.axes_of(own[3:])), (above, wanted)):
+        found += [Arrow(place, 0.065 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
+    return found
+
+
+def _commands(recording: Recording, episode: Episode, step: int) -> list[Marker]:
     """Return the commanded velocity of a walking robot as an arrow above it, and its turning as a second one."""
     commands = episode.goals.get("commands")
     if commands is None or commands.shape[-1] < 3 or not len(episode.qpos[step]) >= 7:
@@ -79,7 +97,7 @@ def arrows(recording: Recording, episode: Episode, step: int) -> list[Arrow]:
     left = np.array([-forward[1], forward[0], 0.0])
     place = qpos[:3] + np.array([0, 0, 0.45])
     wanted = commands[step, 0] * forward + commands[step, 1] * left
-    found = [Arrow(place, 0.5 * wanted, WANTED)]
+    found: list[Marker] = [Arrow(place, 0.5 * wanted, WANTED)]
     before = max(step - 5, 0)
     if step > before:
         velocity = (qpos[:3] - episode.qpos[before, :3]) / ((step - before) * recording.dt)

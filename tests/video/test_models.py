@@ -45,9 +45,10 @@ def test_the_camera_of_a_robot_that_stands_shows_all_of_the_episode():
     assert far.lookat[1] == pytest.approx(1.0, abs=0.2)
 
 
-def test_an_arrow_is_added_to_a_scene():
+def test_markers_are_added_to_a_scene():
     model = rendering.scenery(get_spec("Cartpole").model_path)
     scene = mujoco.MjvScene(model, 10)
-    rendering.draw_arrow(scene, rendering.Arrow(np.zeros(3), np.array([0.0, 0, 1]), (1, 0, 0, 1)))
-    rendering.draw_arrow(scene, rendering.Arrow(np.zeros(3), np.zeros(3), (1, 0, 0, 1)))  # nothing to see
-    assert scene.ngeom == 1 and int(scene.geoms[0].type) == int(mujoco.mjtGeom.mjGEOM_ARROW)
+    rendering.draw_marker(scene, rendering.Arrow(np.zeros(3), np.array([0.0, 0, 1]), (1, 0, 0, 1)))
+    rendering.draw_marker(scene, rendering.Arrow(np.zeros(3), np.zeros(3), (1, 0, 0, 1)))  # nothing to see
+    rendering.draw_marker(scene, rendering.Cube(np.zeros(3), np.eye(3), 0.1, (1, 0, 0, 1)))
+    assert scene.ngeom == 2 and int(scene.geoms[0].type) == int(mujoco.mjtGeom.mjGEOM_ARROW)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from envcoder_bench.video.recording import Episode, Recording
-from envcoder_bench.video.views import arrows, frame_steps
+from envcoder_bench.video.views import frame_steps, markers
 
 
 def recording(steps=10, ended="", summed=False, full=10, **more):
@@ -57,8 +57,17 @@ def test_frames_are_in_real_time(fps, seconds, last, count):
 def test_arrows_show_the_commands():
     commands = np.tile(np.array([1.0, 0.0, 0.5], np.float32), (11, 1))
     made = recording(goals={"commands": commands})
-    wanted, actual, turn = arrows(made, made.episodes[0], 10)
+    wanted, actual, turn = markers(made, made.episodes[0], 10)
     np.testing.assert_allclose(wanted.vector, [0.5, 0, 0], atol=1e-6)
     np.testing.assert_allclose(actual.vector, [0, 0, 0], atol=1e-6)
     assert turn.vector[1] > 0  # to the left
-    assert arrows(recording(), recording().episodes[0], 3) == []
+    assert markers(recording(), recording().episodes[0], 3) == []
+
+
+def test_a_cube_shows_the_orientation_to_reach():
+    quarter = np.tile(np.array([0, 0, 1, 1], np.float32) / np.sqrt(2), (11, 1))  # xyzw: a quarter turn about z
+    made = recording(goals={"goal_rot": quarter})
+    cube, *axes = markers(made, made.episodes[0], 3)
+    np.testing.assert_allclose(cube.axes[:, 0], [0, 1, 0], atol=1e-6)
+    np.testing.assert_allclose(axes[0].vector / np.linalg.norm(axes[0].vector), [1, 0, 0], atol=1e-6)  # of the object
+    np.testing.assert_allclose(axes[3].vector / np.linalg.norm(axes[3].vector), [0, 1, 0], atol=1e-6)
