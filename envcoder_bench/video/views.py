@@ -81,7 +81,7 @@ def _orientation(episode: Episode, step: int) -> list[Marker]:
     wanted = rendering.axes_of(goal[step][[3, 0, 1, 2]])
     found: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
     for place, axes in ((own[:3], rendering.axes_of(own[3:])), (above, wanted)):
-        found += [Arrow(place, 0.065 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
+        found += [Arrow(place, 0.12 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
     return found
 
 
