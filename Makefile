@@ -1,7 +1,7 @@
 # make demo   install, then rank the shipped candidates on Cartpole and Anymal (about 5 minutes on 2 CPU cores)
 # make demo-auto   install, then search for shaping without a language model on Cartpole (about 3 minutes)
 # make test   install, then run all tests
-# make test-fast   install, then run the tests that neither train nor start processes, for daily work
+# make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
 # make lint   ruff, pyright and the Python 3.8 check
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -28,10 +28,10 @@ demo-auto: install
 	$(BIN)/python scripts/demo_auto.py
 
 test: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-fast: install
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow"
 
 lint: install
 	$(BIN)/ruff check .

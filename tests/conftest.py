@@ -1,4 +1,4 @@
-"""Tests keep traced programs in a folder of their own; those that start processes or runs are marked slow."""
+"""What all tests share: a cache folder, one thread for torch, and checks of what a test starts and leaves behind."""
 
 import atexit
 import contextlib
@@ -7,17 +7,37 @@ import platform
 import shutil
 import sys
 import tempfile
+import warnings
 
+import process_state
 import pytest
+import torch
 
-folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
-atexit.register(shutil.rmtree, folder, ignore_errors=True)
-os.environ["ENVCODER_BENCH_CACHE"] = folder
 os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
+if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the folder: what one traces, all can use
+    folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["ENVCODER_BENCH_CACHE"] = folder
 
+torch.set_num_threads(1)  # tests are many small operations, and there is a process of tests per core
 platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
 with contextlib.suppress(ImportError):
     import mujoco  # noqa: F401, its first import starts a process
+
+# files that take longest, in this order: begun last, one would keep a core busy when the others are done
+_LONGEST = (
+    "test_ray_pool.py", "test_every_task.py", "test_outside_tasks.py", "test_auto_shape.py", "test_attacks.py",
+    "test_surroundings.py", "test_library.py", "test_ordinary.py", "test_three_ways.py", "test_isolation.py",
+    "test_waves.py", "test_parallel.py", "test_resume.py", "test_evolve.py", "test_damaged_runs.py",
+    "test_benchmark.py", "test_benchmark_tasks.py", "test_install.py", "test_checkouts.py", "test_fitness.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the files that take longest (for pytest-xdist's --no-loadscope-reorder)."""
+    place = {name: k for k, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
 
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
 _seen = []  # of them in the test that runs, if it is not marked slow
@@ -34,11 +54,34 @@ def _hook(event, args):
 sys.addaudithook(_hook)
 
 
+def _restore(before):
+    changes = process_state.restore(before)
+    if changes:  # a warning, because a library's first use may change something in whichever test comes first
+        warnings.warn("it changed what later tests see: " + "; ".join(changes), stacklevel=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def a_file_leaves_nothing_behind():
+    """As ``a_test_leaves_nothing_behind``, for fixtures of a whole file."""
+    before = process_state.snapshot()
+    yield
+    _restore(before)
+
+
 @pytest.fixture(autouse=True)
-def fast_tests_start_nothing(request):
-    """Fail a test that starts a process or begins a run and is not marked slow."""
+def a_test_leaves_nothing_behind(a_file_leaves_nothing_behind):
+    """Seed the generators; restore what a test changed for those that follow in its process, with a warning."""
+    process_state.seed()
+    before = process_state.snapshot()
+    yield
+    _restore(before)
+
+
+@pytest.fixture(autouse=True)
+def fast_tests_start_nothing(request, a_test_leaves_nothing_behind):
+    """Fail a test that starts a process or begins a run without a mark that says so."""
     global _watching
-    if request.node.get_closest_marker("slow") or request.node.get_closest_marker("cuda"):
+    if any(request.node.get_closest_marker(name) for name in ("slow", "smoke", "cuda")):
         yield
         return
     _seen.clear()

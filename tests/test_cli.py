@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import QUICK, results, run, write_candidates
+from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.core.shell import invocation, resume_command
@@ -17,7 +17,6 @@ from envcoder_bench.run import session
 GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -133,7 +132,7 @@ def test_an_output_folder_that_holds_a_run_is_left_alone(tmp_path, capsys):
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "config.yaml").write_text("mine")
-    run(taken, *QUICK, "--task", "Cartpole", expect=2)
+    run(taken, *CARTPOLE_QUICK, expect=2)
     assert "already holds a run; go on with it by --resume, or give a new folder" in capsys.readouterr().err
     assert [path.name for path in taken.iterdir()] == ["config.yaml"]
     assert (taken / "config.yaml").read_text() == "mine"
@@ -141,7 +140,7 @@ def test_an_output_folder_that_holds_a_run_is_left_alone(tmp_path, capsys):
 
 def test_an_output_folder_that_is_a_file_is_left_alone(tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
-    run(tmp_path / "file", *QUICK, "--task", "Cartpole", expect=2)
+    run(tmp_path / "file", *CARTPOLE_QUICK, expect=2)
     assert "is a file; give a new folder" in capsys.readouterr().err
 
 
@@ -151,7 +150,7 @@ def test_a_candidate_that_is_no_text_fails_alone(tmp_path):
     content = b"# caf\xe9, saved as latin-1\n" + GOOD.encode()
     bad.write_bytes(content)
     words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
-    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", good, bad, *words)
+    output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", good, bad, *words)
     rows = results(output)
     assert rows["status"].to_dict() == {"good": "ok", "bad": "failed at load"}
     assert rows.loc["bad", "error"] == f"{bad}:1: is no UTF-8 text from here on: save the file as UTF-8"
@@ -162,7 +161,7 @@ def test_a_candidate_that_is_no_text_fails_alone(tmp_path):
 def test_every_candidate_failing_is_exit_code_1_and_a_table_of_why(tmp_path, capsys):
     sources = {"syntax": "def compute_reward(:\n", "nothing": "x = 1\n"}
     paths = write_candidates(tmp_path / "files", sources)
-    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", *paths, expect=1)
+    output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", *paths, expect=1)
     shown = capsys.readouterr().out
     assert "syntax" in shown
     assert "nothing" in shown
@@ -177,7 +176,7 @@ def test_files_without_the_functions_that_are_asked_for_are_skipped(tmp_path, ca
     observation = "def compute_observation(dof_pos):\n    return dof_pos * 1.0\n"
     paths = write_candidates(tmp_path / "files", {"good": GOOD, "sees": observation, "nothing": "x = 1\n"})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines", "--seeds", 2]
-    words = [*QUICK, "--task", "Cartpole", "--shaper_types", "compute_reward,compute_done", *size, "--candidates"]
+    words = [*CARTPOLE_QUICK, "--shaper_types", "compute_reward,compute_done", *size, "--candidates"]
     output = run(tmp_path / "run", *words, *paths)
     captured = capsys.readouterr()
     assert "skipped, because they define none of compute_reward, compute_terminal: sees\n" in captured.err
@@ -197,7 +196,7 @@ def test_files_without_the_functions_that_are_asked_for_are_skipped(tmp_path, ca
 def test_lists_take_commas_and_spaces(tmp_path, positions):
     paths = write_candidates(tmp_path / "files", {"a": GOOD, "b": GOOD, "c": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
-    words = [*QUICK, "--task", "Cartpole", "--candidates", *paths, *size, "--candidate_idx", *positions]
+    words = [*CARTPOLE_QUICK, "--candidates", *paths, *size, "--candidate_idx", *positions]
     assert sorted(results(run(tmp_path / "run", *words)).index) == ["a", "c"]
 
 
@@ -209,7 +208,7 @@ def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypa
     monkeypatch.setattr(session, "GroupedVecTask", interrupted)
     (path,) = write_candidates(tmp_path / "files", {"a": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
-    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", path, *size, expect=130)
+    output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", path, *size, expect=130)
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == f"eval-shapers: stopped; go on with: {resume_command(output)}"
     monkeypatch.undo()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import QUICK, assert_same_weights, results, run, weights, write_candidates
+from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, weights, write_candidates
 from omegaconf import OmegaConf
 from rl_games.common.gym_compat import gym
 from rl_games.torch_runner import Runner
@@ -30,7 +30,7 @@ COLUMNS = [
 def finished(tmp_path_factory):
     """The shipped Cartpole candidates, short."""
     folder = tmp_path_factory.mktemp("end_to_end") / "run"
-    return run(folder, *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 16, "--learning_iterations", 10)
+    return run(folder, *CARTPOLE_QUICK, "--num_envs_per_candidate", 16, "--learning_iterations", 10)
 
 
 def test_the_run_folder_holds_what_the_readme_says(finished):
@@ -99,7 +99,7 @@ def _stock_player(cfg, env, checkpoint):
 
 
 def test_same_command_and_seed_same_results_another_seed_other_results(finished, tmp_path):
-    words = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 16, "--learning_iterations", 10]
+    words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 16, "--learning_iterations", 10]
     again = run(tmp_path / "again", *words)
     assert (again / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
     assert_same_weights(weights(again, "human"), weights(finished, "human"))
@@ -126,7 +126,7 @@ def test_seeds_are_replicas_with_their_own_rows_and_policies(tmp_path):
         tmp_path / "files", {"still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
     )
     words = ["--num_envs_per_candidate", 4, "--learning_iterations", 2, "--seeds", 3, "--seed", 5]
-    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", *candidate, *words)
+    output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", *candidate, *words)
     rows = results(output)
     assert sorted(rows.loc["still", "seed"]) == [5, 6, 7]
     best = rows.loc["still"].sort_values("fitness", ascending=False)
@@ -141,7 +141,7 @@ def test_a_candidate_that_fails_with_one_seed_alone_is_not_ranked(tmp_path):
     reward = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
     paths = write_candidates(tmp_path / "files", {"flaky": flaky + reward, "still": reward})
     words = ["--num_envs_per_candidate", 4, "--learning_iterations", 1, "--seeds", 8, "--no_baselines"]
-    rows = results(run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--candidates", *paths, *words)).loc["flaky"]
+    rows = results(run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", *paths, *words)).loc["flaky"]
     assert sorted(rows["seed"]) == list(range(8))
     assert set(rows["status"]) == {"failed at load"}
 
@@ -150,5 +150,5 @@ def test_an_output_folder_may_look_like_an_override(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     candidate = write_candidates(tmp_path / "files", {"ok": "def compute_reward(pole_angle):\n    return pole_angle\n"})
     words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
-    run("lr=3e-4", *QUICK, "--task", "Cartpole", "--candidates", *candidate, *words)
+    run("lr=3e-4", *CARTPOLE_QUICK, "--candidates", *candidate, *words)
     assert (tmp_path / "lr=3e-4" / "results.csv").exists()

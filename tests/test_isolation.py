@@ -91,7 +91,11 @@ def _train(output, sources, names, task, words):
 @pytest.mark.parametrize(
     "task, sources, words",
     [
-        ("Cartpole", CARTPOLE, [*QUICK, "--num_envs_per_candidate", 7, "--learning_iterations", 4]),
+        (
+            "Cartpole",
+            CARTPOLE,
+            [*QUICK, "task.env.episodeLength=60", "--num_envs_per_candidate", 7, "--learning_iterations", 4],
+        ),
         (
             "Ant",
             ANT,
@@ -116,7 +120,7 @@ def test_alone_among_3_and_among_8_are_bitwise_equal(tmp_path, task, sources, wo
 
 
 def test_replicas_of_a_candidate_are_as_if_alone(tmp_path):
-    words = [*QUICK, "--num_envs_per_candidate", 7, "--learning_iterations", 3]
+    words = [*QUICK, "task.env.episodeLength=60", "--num_envs_per_candidate", 7, "--learning_iterations", 3]
     both = _train(tmp_path / "both", CARTPOLE, ["mine", "random_start"], "Cartpole", [*words, "--seeds", 2])
     second = _train(tmp_path / "second", CARTPOLE, ["random_start"], "Cartpole", [*words, "--seed", 1])
     rows = results(both).loc["random_start"].set_index("seed")

@@ -10,7 +10,7 @@ import time
 import warnings
 
 import pytest
-from helpers import PATIENCE, QUICK, run, write_candidates
+from helpers import CARTPOLE_QUICK, PATIENCE, run, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.command_line import command
@@ -28,7 +28,7 @@ COMMAND = [sys.executable, eval_shapers.__file__]
 def words(folder, iterations):
     path = write_candidates(folder / "files", {"good": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", iterations, "--no_baselines"]
-    return [*map(str, [*QUICK, "--task", "Cartpole", "--candidates", *path, *size])]
+    return [*map(str, [*CARTPOLE_QUICK, "--candidates", *path, *size])]
 
 
 def shell(folder, redirection, iterations=3, **environment):
@@ -78,7 +78,7 @@ def test_help_and_descriptions_need_no_reader(redirection, flags):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def stopped_by(folder, number, times=1, ignored=False, iterations=100_000):
+def stopped_by(folder, number, times=1, ignored=False, iterations=20_000):
     """Signal a training that is under way; returns its exit code and what was said."""
     output = folder / "run"
     process = subprocess.Popen(

@@ -1,10 +1,10 @@
-"""An open implementation of the ``isaacgym`` interface on MuJoCo: written from call sites and public documentation.
+"""An open implementation of the ``isaacgym`` interface on MuJoCo, written from call sites and public documentation.
 
 The modules are ``gymapi``, ``gymtorch``, ``gymutil``, ``torch_utils`` and ``terrain_utils``, as in Isaac Gym. They are
-importable as ``isaacgym`` only after ``install()``, and only where no other ``isaacgym`` is found.
+importable as ``isaacgym`` only after ``install()``, and only if there is no other ``isaacgym``.
 
 Attributes:
-    __implementation__: what this is, in words; NVIDIA's package has no such attribute.
+    __implementation__: name and version; NVIDIA's package has no such attribute.
 """
 
 from importlib.metadata import version

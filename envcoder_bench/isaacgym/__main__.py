@@ -1,4 +1,4 @@
-"""Run a script that says ``import isaacgym``: ``python -m envcoder_bench.isaacgym train.py task=Ant``."""
+"""Run a script that imports ``isaacgym``: ``python -m envcoder_bench.isaacgym train.py task=Ant``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from envcoder_bench.isaacgym.install import install
 
 
 def main() -> int:
-    """Run the script named first, with the arguments after it; returns the exit code, 2 for bad input."""
+    """Run the script in the first argument with the remaining ones; return the exit code, 2 for bad input."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print("usage: python -m envcoder_bench.isaacgym SCRIPT [ARGUMENT ...]", file=sys.stderr)
         return 0 if len(sys.argv) > 1 else 2
     script = Path(sys.argv[1])
     if not script.is_file():
-        print(f"envcoder_bench.isaacgym: there is no script {script}", file=sys.stderr)
+        print(f"envcoder_bench.isaacgym: {script} is not a file", file=sys.stderr)
         return 2
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     install()
@@ -31,7 +31,7 @@ def main() -> int:
             runpy.run_path(str(script), run_name="__main__")
         except (AssetError, NotImplementedError) as error:
             place = _caller(error)
-            if place is None:  # not ours: the script's own
+            if place is None:  # the script's own error
                 raise
             print(f"{place}: {error}", file=sys.stderr)
             return 2
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _caller(error: Exception) -> str | None:
-    """Return the line that called this package, where the error comes from it."""
+    """Return the line that called this package; None if the error was raised elsewhere."""
     frames = traceback.extract_tb(error.__traceback__)
     package = str(Path(__file__).resolve().parent)
     if not frames or not str(Path(frames[-1].filename).resolve()).startswith(package):

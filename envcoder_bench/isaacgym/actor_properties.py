@@ -1,6 +1,6 @@
-"""An actor's properties in one environment, as values of MuJoCo's model: friction, masses, tendons, scale.
+"""Properties of an actor in one environment as rows of MuJoCo's model: friction, masses, tendons, scale.
 
-Nothing here depends on the engine. Everything works at any time after the scene is compiled.
+The functions work with every engine, at any time after the scene is compiled.
 """
 
 # MuJoCo's bindings carry no types
@@ -30,7 +30,7 @@ def matrix(inertia: Mat33) -> np.ndarray:
 
 
 def with_inertias(new: list[RigidBodyProperties], old: list[RigidBodyProperties]) -> list[RigidBodyProperties]:
-    """Copy ``new``; a body with another mass than in ``old`` but the same inertia gets that in proportion.
+    """Copy ``new``, with inertias scaled in proportion for bodies of which only the mass differs from ``old``.
 
     Isaac Gym recomputes inertias in the same way.
     """
@@ -42,7 +42,7 @@ def with_inertias(new: list[RigidBodyProperties], old: list[RigidBodyProperties]
 
 
 def scaled(bodies: list[RigidBodyProperties], factor: float) -> list[RigidBodyProperties]:
-    """Return the properties of bodies of the same density whose lengths are ``factor`` times as large."""
+    """Return the properties of bodies with all lengths times ``factor`` and equal density."""
     bodies = copy.deepcopy(bodies)
     for body in bodies:
         body.mass *= factor**3
@@ -52,7 +52,7 @@ def scaled(bodies: list[RigidBodyProperties], factor: float) -> list[RigidBodyPr
 
 
 def apply_bodies(env: Env, number: int, before: list[RigidBodyProperties] | None = None) -> None:
-    """Give the engine an actor's masses, centres and inertias: those that differ from ``before``, or all."""
+    """Set an actor's masses, centres of mass and inertias that differ from ``before``, or all of them."""
     actor = env.actors[number]
     bodies = actor.asset.body_properties() if actor.bodies is None else actor.bodies
     for index, body in enumerate(bodies):
@@ -63,10 +63,10 @@ def apply_bodies(env: Env, number: int, before: list[RigidBodyProperties] | None
 
 
 def apply_shapes(env: Env, number: int) -> None:
-    """Give the engine the friction of an actor's shapes."""
+    """Set the friction of an actor's shapes."""
     engine, pairs = env.sim.engine, env.sim.layout.pairs
     own = [shape.friction for shape in env.actors[number].shapes]
-    engine.set_friction(env.index, number, np.array(own))  # of contacts within the actor
+    engine.set_friction(env.index, number, np.array(own))  # contacts between shapes of the actor
     which = pairs.of_actor(number, len(own))
     if len(which):
         everyone = [shape.friction for actor in env.actors for shape in actor.shapes]
@@ -74,7 +74,7 @@ def apply_shapes(env: Env, number: int) -> None:
 
 
 def apply_tendons(env: Env, number: int) -> None:
-    """Give the engine the damping and stiffness of an actor's tendons."""
+    """Set the damping and stiffness of an actor's tendons."""
     actor, model = env.actors[number], env.sim.layout.model
     ids = np.array([model.tendon(f"{number}/{name}").id for name in actor.asset.tendon_names], dtype=np.int64)
     fields = {
@@ -86,14 +86,14 @@ def apply_tendons(env: Env, number: int) -> None:
 
 
 def check_scale(actor: Actor, scale: float) -> None:
-    """Raise where an actor cannot have a scale.
+    """Check that an actor can have a scale.
 
     Raises:
-        ValueError: it is not positive.
+        ValueError: the scale is not positive.
         NotImplementedError: the actor has collision meshes.
     """
     if not scale > 0:
-        raise ValueError(f"set_actor_scale: a scale is positive, got {scale:g}")
+        raise ValueError(f"set_actor_scale: the scale must be positive, got {scale:g}")
     if scale != actor.scale and (actor.asset.model.geom_type == _MESH).any():
         raise NotImplementedError(
             f"set_actor_scale: {actor.asset.name} has collision meshes; only boxes, spheres, cylinders and capsules "
@@ -102,15 +102,15 @@ def check_scale(actor: Actor, scale: float) -> None:
 
 
 def apply_sizes(env: Env, number: int) -> None:
-    """Give the engine the sizes and places of an actor's asset at its scale; ``apply_bodies`` sets the masses."""
+    """Set sizes and positions of an actor's shapes, bodies and joints at its scale; ``apply_bodies`` sets masses."""
     actor = env.actors[number]
     env.sim.engine.set_model_fields(env.index, sizes(env.sim.layout, number, actor.asset.model, actor.scale))
 
 
 def sizes(layout: Layout, number: int, asset: mujoco.MjModel, scale: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return MuJoCo's fields of an actor: sizes and places of shapes, places of bodies and joints.
+    """Return rows of MuJoCo's model for an actor: sizes and positions of shapes, bodies and joints.
 
-    ``asset`` is the actor's asset compiled alone; its shapes, bodies and joints are in the layout's order.
+    ``asset`` is the actor's asset compiled alone, with shapes, bodies and joints in the order of the layout.
     """
     place = layout.places[number]
     geoms, bodies = layout.geoms(number), layout.bodies[place.bodies]
@@ -122,7 +122,7 @@ def sizes(layout: Layout, number: int, asset: mujoco.MjModel, scale: float) -> d
         "geom_quat": (geoms, asset.geom_quat),
         "geom_rbound": (geoms, scale * asset.geom_rbound),
         "geom_aabb": (geoms, scale * asset.geom_aabb),
-        "body_pos": (bodies[1:], scale * asset.body_pos[2:]),  # the root's place is the actor's pose
+        "body_pos": (bodies[1:], scale * asset.body_pos[2:]),  # the root's position is the actor's pose
         "body_quat": (bodies[1:], asset.body_quat[2:]),
         "jnt_pos": (joints, scale * asset.jnt_pos[own]),
         "jnt_axis": (joints, asset.jnt_axis[own]),

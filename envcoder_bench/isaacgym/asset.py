@@ -1,4 +1,4 @@
-"""An asset: a robot or object from a file or a primitive, with the names, orders and properties that tasks ask for."""
+"""Assets: robots and objects from files or primitives, with names and properties in Isaac Gym's order."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -31,13 +31,13 @@ _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_AFFINE)
 
 
 class Asset:
-    """What ``load_asset`` returns.
+    """A robot or object, as returned by ``load_asset``.
 
     Attributes:
         spec: the specification without a root joint; its first body is the root.
-        model: the asset alone, compiled, with a free or a fixed root.
+        model: the compiled asset, with a free or a fixed root.
         body_names, dof_names: depth first, in the order of the tensors.
-        joint_names: for each body but the root, the joint that holds it to its parent, fixed ones included.
+        joint_names: for each body but the root, the joint that connects it to its parent, fixed joints included.
         dof_properties: structured array, a row for each DOF.
         shapes: properties of the collision shapes, in the order of their bodies.
         sensors: body index and pose of each force sensor.
@@ -72,7 +72,7 @@ class Asset:
         ]
 
     def rooted(self) -> mujoco.MjSpec:
-        """Return a copy of the specification whose root is free, or fixed at a pose that can be set."""
+        """Return a copy of the specification with a root that is free, or fixed as a mocap body."""
         spec = self.spec.copy()
         base = spec.worldbody.first_body()
         base.pos, base.quat = [0, 0, 0], [1, 0, 0, 0]  # an actor's pose is that of its root
@@ -83,7 +83,7 @@ class Asset:
         return spec
 
     def body_properties(self) -> list[RigidBodyProperties]:
-        """Return mass, centre and inertia of each body: a copy."""
+        """Return a copy of the bodies' masses, centres of mass and inertias."""
         if self._bodies is None:
             m = self.model
             parts = (m.body_mass, m.body_ipos, m.body_iquat, m.body_inertia)
@@ -91,9 +91,9 @@ class Asset:
         return copy.deepcopy(self._bodies)
 
     def structure(self) -> tuple:
-        """Return what must agree of two assets that different environments hold in the same place.
+        """Return what must be equal for two assets of corresponding actors in different environments.
 
-        Sizes, places, masses and properties may differ, of meshes only those that are the same file's.
+        Sizes, positions, masses and properties may differ; mesh files must be equal.
         """
         m, o = self.model, self.options
         meshes = [m.mesh(int(d)).name if t == _MESH else "" for t, d in zip(m.geom_type, m.geom_dataid)]
@@ -106,13 +106,13 @@ class Asset:
         )
 
     def rest_poses(self) -> list[Transform]:
-        """Return the bodies' poses in the root's frame where all joints are at zero."""
+        """Return the bodies' poses in the root's frame with all joints at zero."""
         data = mujoco.MjData(self.model)
         mujoco.mj_kinematics(self.model, data)
         return [pose_object(np.r_[data.xpos[b], data.xquat[b]]) for b in range(1, self.model.nbody)]
 
     def _name_joints(self, joints: dict[str, Joint]) -> list[str]:
-        """List joints by the bodies they hold; a body with several has several, a fixed one has its body's name."""
+        """Return the joints in the order of their bodies; an unnamed fixed joint has its body's name."""
         names = []
         for body in range(2, self.model.nbody):
             first, count = int(self.model.body_jntadr[body]), int(self.model.body_jntnum[body])
@@ -174,12 +174,12 @@ def load(root: str, file: str, options: AssetOptions | None) -> Asset:
     """Load the URDF or MJCF ``file`` under the folder ``root``.
 
     Raises:
-        AssetError: it is missing, of another kind, or does not compile.
+        AssetError: it is missing, has another format, or does not compile.
     """
     options = AssetOptions() if options is None else options
     path = Path(root) / file
     if not path.is_file():
-        raise AssetError(f"{path}: there is no such asset")
+        raise AssetError(f"{path}: the asset does not exist")
     if path.suffix == ".urdf":
         spec, joints = urdf_spec.load(path, Path(root), options)
         return Asset(str(path), spec, options, joints)

@@ -1,4 +1,4 @@
-"""What task code of 2021 to 2023 takes for granted: ``gym``, names that numpy dropped, modules that few tasks use."""
+"""Support for task code of 2021 to 2023: ``gym``, names removed from numpy, placeholders for optional modules."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NUMPY_NAMES = {
     "float_": np.float64,
     "unicode_": np.str_,
 }
-# modules that single tasks import at their top, beside what everything needs
+# modules that few tasks import, at the top of their files
 OPTIONAL = (
     "pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay", "tkinter"
 )  # fmt: skip
 
 
 class Missing(ModuleType):
-    """A module that is not installed: it can be imported, and raises ImportError when something of it is used."""
+    """A placeholder of a module that is not installed; using its attributes raises ImportError."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -67,10 +67,9 @@ class _Stubs(MetaPathFinder, Loader):
 
 @contextmanager
 def old_code() -> Iterator[None]:
-    """Give old task code what it needs while this block runs; take it away again afterwards.
+    """Provide, inside the block, what old task code needs and is not installed.
 
-    Only what is absent is given: an installed ``gym`` or module stays. Enter it around the import and the construction
-    of a task.
+    Use it around the import and the construction of a task.
     """
     added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
     finders: list[MetaPathFinder] = []
@@ -80,7 +79,7 @@ def old_code() -> Iterator[None]:
     finders.append(_Stubs(stubs))
     for name, value in added.items():
         setattr(np, name, value)
-    sys.meta_path[:0] = finders  # Python may come with tkinter and without its library
+    sys.meta_path[:0] = finders  # first: Python may have tkinter without its library
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-"""Contacts between actors, and of actors with the ground: which pairs of shapes may touch, and with what friction.
+"""Pairs of shapes of different actors, or of an actor and the ground, that may collide, and their friction.
 
-PhysX takes the mean of two shapes' friction, MuJoCo the larger. So these contacts are explicit pairs of MuJoCo's, whose
-friction each environment can have its own. Shapes of one actor touch by MuJoCo's masks, with the larger friction.
+PhysX uses the mean of two shapes' friction, MuJoCo the larger one. Therefore these contacts are explicit pairs of
+MuJoCo's model, with a friction per environment. Shapes of one actor collide by MuJoCo's masks, and with the larger one.
 """
 
 # MuJoCo's bindings carry no types
@@ -16,19 +16,19 @@ import numpy as np
 
 from envcoder_bench.isaacgym.collisions import GROUND, ShapeClass, may_touch
 
-SPIN, ROLL = 0.005, 0.0001  # MuJoCo's defaults; without effect in contacts of three dimensions
-MIN_FRICTION = 1e-3  # MuJoCo Warp, in single precision, blows up at 1e-4
+SPIN, ROLL = 0.005, 0.0001  # MuJoCo's defaults, which contacts of dimension 3 do not use
+MIN_FRICTION = 1e-3  # MuJoCo Warp, in single precision, is unstable at 1e-4
 
 
 @dataclass
 class Pairs:
-    """Pairs of surfaces: the actors' shapes in their order, then the grounds.
+    """Pairs of surfaces. Surfaces are the actors' shapes in their order, then the grounds.
 
     Attributes:
         surfaces: ``(n, 2)``, the surfaces of each pair.
-        ids: ``(n,)``, the number of each pair in MuJoCo's model.
+        ids: ``(n,)``, the id of each pair in MuJoCo's model.
         grounds: friction of each ground.
-        first_shape: of each actor, the number of its first shape.
+        first_shape: of each actor, the index of its first shape.
     """
 
     surfaces: np.ndarray
@@ -37,18 +37,18 @@ class Pairs:
     first_shape: list[int] = field(default_factory=list)
 
     def of_actor(self, actor: int, count: int) -> np.ndarray:
-        """Return which pairs hold one of an actor's ``count`` shapes: indices into ``surfaces``."""
+        """Return indices into ``surfaces`` of the pairs with one of an actor's ``count`` shapes."""
         first = self.first_shape[actor]
         return np.flatnonzero(((self.surfaces >= first) & (self.surfaces < first + count)).any(axis=1))
 
     def friction(self, pairs: np.ndarray, shapes: Sequence[float]) -> np.ndarray:
-        """Return MuJoCo's ``(len(pairs), 5)`` friction of some pairs, where all shapes have the friction given."""
+        """Return MuJoCo's friction of some pairs, ``(len(pairs), 5)``, from the friction of all shapes."""
         mean = np.maximum(np.array([*shapes, *self.grounds])[self.surfaces[pairs]].mean(axis=1), MIN_FRICTION)
         return np.stack([mean, mean, *(np.full(len(pairs), v) for v in (SPIN, ROLL, ROLL))], axis=1)
 
 
 def touching(classes: list[list[ShapeClass]], grounds: int) -> list[tuple[int, int]]:
-    """List the pairs of surfaces of different actors, or of an actor and a ground, that may touch."""
+    """Return the pairs of surfaces of different actors, or of an actor and a ground, that may collide."""
     owners = [k for k, actor in enumerate(classes) for _ in actor] + [-1] * grounds
     kinds = [kind for actor in classes for kind in actor] + [GROUND] * grounds
     answers: dict[tuple[ShapeClass, ShapeClass], bool] = {}
@@ -67,7 +67,7 @@ def touching(classes: list[list[ShapeClass]], grounds: int) -> list[tuple[int, i
 def add_pairs(
     spec: mujoco.MjSpec, names: list[str], pairs: list[tuple[int, int]], friction: Sequence[float]
 ) -> list[str]:
-    """Add pairs of the surfaces ``names`` to a specification; returns the pairs' names."""
+    """Add pairs of the surfaces ``names`` to a specification; return the names of the pairs."""
     added = []
     for a, b in pairs:
         name, mean = f"pair {a} {b}", max(0.5 * (friction[a] + friction[b]), MIN_FRICTION)

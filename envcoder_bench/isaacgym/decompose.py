@@ -1,4 +1,4 @@
-"""Convex decomposition of concave collision meshes, where ``vhacdx`` is installed."""
+"""Convex decomposition of concave collision meshes, if ``vhacdx`` is installed."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false, reportMissingImports=false
@@ -14,12 +14,12 @@ import numpy as np
 from envcoder_bench.isaacgym.params import AssetOptions
 from envcoder_bench.isaacgym.urdf import Link, Shape, walk
 
-CONVEX = 0.5  # a mesh that fills more of its hull than this stays one shape
+CONVEX = 0.5  # least fraction of its hull that a mesh must fill to be kept as one shape
 MAX_PARTS, MAX_VERTICES, RESOLUTION = 32, 64, 100_000
 
 
 def available() -> bool:
-    """Tell whether meshes can be decomposed."""
+    """Return whether ``vhacdx`` is installed."""
     return find_spec("vhacdx") is not None
 
 
@@ -56,14 +56,14 @@ def parts(mesh: Path, scale: tuple[float, ...], limits: tuple[int, int, int]) ->
         maxConvexHulls=count,
         resolution=resolution,
         maxNumVerticesPerCH=corners,
-        asyncACD=False,  # the same parts every time
+        asyncACD=False,  # deterministic
     )
     return tuple(np.asarray(points, dtype=np.float64) for points, _ in found)
 
 
 def read(mesh: Path, scale: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return vertices and triangles of a mesh's file, in the file's own frame, scaled."""
-    # MuJoCo moves a mesh into its principal frame; shells need no volume
+    # MuJoCo transforms a mesh to its principal frame; shells need no volume
     model = _alone(mesh, scale, mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL)
     turn = np.empty(9)
     mujoco.mju_quat2Mat(turn, model.mesh_quat[0])

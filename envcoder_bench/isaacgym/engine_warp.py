@@ -1,7 +1,7 @@
-"""The tensor interface's engine on MuJoCo Warp: each environment a world, a whole ``simulate`` one CUDA graph.
+"""The engine on MuJoCo Warp: each environment is a world, and a ``simulate`` is one CUDA graph.
 
-Setters and refreshes are one kernel each; nothing here waits for the device, except ``blow_ups``, ``get_state`` and
-``set_state``. It also runs on Warp's CPU device, one world after the other: for tests and small scenes.
+Setters and refreshes are one kernel each. Nothing waits for the device, except ``blow_ups``, ``get_state`` and
+``set_state``. The engine also runs on Warp's CPU device, one world after the other, for tests.
 """
 
 # MuJoCo's bindings carry no types
@@ -19,32 +19,33 @@ import torch
 import warp as wp
 from torch import Tensor
 
-from envcoder_bench.isaacgym import warp_kernels as kernels
+from envcoder_bench.isaacgym import warp_step_kernels as kernels
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import first_state, room
+from envcoder_bench.isaacgym.numerics import room
 from envcoder_bench.isaacgym.warp_outputs import WarpOutputs
 from envcoder_bench.isaacgym.warp_properties import WarpProperties
+from envcoder_bench.isaacgym.warp_state import WarpState
 from envcoder_bench.sim.live_tensors import restore, save
-from envcoder_bench.sim.mujoco_warp import DROPPING
+from envcoder_bench.sim.mujoco_warp import DROPPING, put_model
 from envcoder_bench.sim.torch_stream import TorchStream
 
 logger = logging.getLogger("envcoder_bench.isaacgym")
 
-# a batch waits for its slowest world: the solver of float32 has converged in a few iterations, or does not
+# a batch waits for its slowest world; in float32 the solver converges within a few iterations, or never
 _ITERATIONS, _LINE_SEARCH_ITERATIONS = 10, 20
-_DENSE_DOFS = 60  # mujoco_warp's solver is sparse beyond
-_LOOK_EVERY = 64  # steps between looks at the count of dropped contacts
+_DENSE_DOFS = 60  # above this, use mujoco_warp's sparse solver
+_CHECK_EVERY = 64  # steps between checks of the count of dropped contacts
 
 
 class WarpEngine(Engine):
     """``num_envs`` worlds of a layout.
 
-    The first one on a machine compiles Warp's kernels, some minutes; Warp keeps them in its cache folder
+    The first engine on a machine compiles Warp's kernels, which takes minutes; Warp keeps them in its cache folder
     (``~/.cache/warp``, or ``WARP_CACHE_PATH``).
 
     Attributes:
-        overflows: ``(1,)`` how often an environment had no room for all of its contacts in a step.
+        overflows: ``(1,)`` number of steps of environments that dropped contacts.
     """
 
     def __init__(self, layout: Layout, poses: np.ndarray, device: str = "cpu") -> None:
@@ -67,7 +68,7 @@ class WarpEngine(Engine):
         self._on_torch_stream = TorchStream(self.device)
         with wp.ScopedDevice(self._on_torch_stream.device):
             self._build(poses)
-            wp.synchronize_device()  # the only wait: torch's and Warp's streams have filled the arrays
+            wp.synchronize_device()  # both torch's and Warp's stream have filled arrays
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(self.num_envs, *shape, device=self.device)
@@ -75,44 +76,29 @@ class WarpEngine(Engine):
     def _build(self, poses: np.ndarray) -> None:
         layout = self._layout
         model = copy.copy(layout.model)
-        # mujoco_warp has no automatic reset, and refuses a model that turns it off
-        model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-        # contacts and accelerations are summed up here: mujoco_warp's sensors sort every world's contacts
-        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
         model.opt.iterations, model.opt.ls_iterations = _ITERATIONS, _LINE_SEARCH_ITERATIONS
         if model.nv > _DENSE_DOFS:
             model.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
-        self._model = mjw.put_model(model)
-        self._model.opt.warn_overflow = 0  # they are counted; each would print a line
+        self._model = put_model(model)
         self._model.opt.run_qacc_smooth = False  # the solver starts from the last step's acceleration instead
         contacts, rows = room(model)
         self._data = data = mjw.make_data(model, nworld=self.num_envs, nconmax=contacts, njmax=max(1, rows))
         self._properties = WarpProperties(model, self._model, data, layout)
         self._outputs = WarpOutputs(self._model, data, layout, self.device)
 
-        qpos, mocap_pos, mocap_quat = first_state(layout, poses)
-        self._first = [
-            wp.array(qpos, dtype=wp.float32),
-            wp.array(mocap_pos, dtype=wp.vec3, shape=mocap_pos.shape[:2]),
-            wp.array(mocap_quat, dtype=wp.quat, shape=mocap_quat.shape[:2]),
-        ]
-        for field, first in zip((data.qpos, data.mocap_pos, data.mocap_quat), self._first):
-            wp.copy(field, first)
-        self._state = [data.qpos, data.qvel, data.qacc_warmstart, data.mocap_pos, data.mocap_quat]
-        places = [[int(p.fixed), p.qpos, p.qvel, p.mocap, p.root] for p in layout.places]
-        self._places = wp.array(np.array(places, dtype=np.int32), dtype=wp.int32)
+        self._state = WarpState(self._model, data, layout, poses)
         self._root_limits = wp.array(np.minimum(layout.max_velocity, 1e30), dtype=wp.float32)
         self.dof_actors = torch.from_numpy(layout.dof_actors).to(self.device)
-        self._dof_actor = wp.array(layout.dof_actors, dtype=wp.int32)
-        addresses = (layout.dof_qpos, layout.dof_qvel, layout.bodies)
-        self._dof_qpos, self._dof_qvel, self._bodies = (wp.array(x, dtype=wp.int32) for x in addresses)
-        commands = (self.position_targets, self.velocity_targets, self.efforts)
-        self._commands = [wp.from_torch(x) for x in (*commands, self.forces.view(self.num_envs, -1))]
+        self._bodies = wp.array(layout.bodies, dtype=wp.int32)
+        self._drives = kernels.Drives()
+        self._drives.position_targets = wp.from_torch(self.position_targets)
+        self._drives.velocity_targets = wp.from_torch(self.velocity_targets)
+        self._loads = [wp.from_torch(x) for x in (self.efforts, self.forces.view(self.num_envs, -1))]
         self._counters = [wp.from_torch(x) for x in (self.blown, self._blow_ups, self.overflows, self._dof_forces)]
 
     @property
     def blow_ups(self) -> int:
-        """Number of environments so far that were put back because the physics failed; waits for the device."""
+        """Number of resets after failed physics so far; waits for the device."""
         return int(self._blow_ups)
 
     def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
@@ -136,15 +122,15 @@ class WarpEngine(Engine):
             if self._properties.flush():
                 self._graph = None
             if self._graph is None:
-                self._advance()  # also loads the kernels, which a capture must not
+                self._advance()  # also loads the kernels, which is not allowed in a capture
             else:
                 wp.capture_launch(self._graph)
         if self._graph is None:
             self._capture()
-        self._look_for_overflows()
+        self._check_overflows()
 
     def _capture(self) -> None:
-        """Capture a step; nothing runs. Without its memory pool Warp cannot allocate in a capture."""
+        """Capture a step without running it. Warp can allocate in a capture only with its memory pool."""
         device = self._on_torch_stream.device
         if not device.is_cuda or not wp.is_mempool_enabled(device):
             return
@@ -154,18 +140,16 @@ class WarpEngine(Engine):
         self._graph: Any = capture.graph
 
     def _advance(self) -> None:
-        """Launch one ``simulate``: commands in, substeps, outputs."""
-        model, data, properties = self._model, self._data, self._properties
-        position_targets, velocity_targets, efforts, forces = self._commands
+        """Launch one ``simulate``: load commands, run the substeps, compute outputs."""
+        model, data, properties, state = self._model, self._data, self._properties, self._state
         failed, blow_ups, overflows, dof_forces = self._counters
+        for name in ("mode", "stiffness", "damping"):
+            setattr(self._drives, name, getattr(properties, name))
         wp.launch(
-            kernels.load,
+            kernels.load_commands,
             dim=self.num_envs,
-            inputs=[
-                *(properties.mode, properties.stiffness, properties.damping, position_targets, velocity_targets),
-                *(self._bodies, *self._first),
-            ],
-            outputs=[efforts, forces, *self._state, data.ctrl, data.xfrc_applied, failed],
+            inputs=[self._drives, self._bodies, state.first],
+            outputs=[*self._loads, state.motion, data.ctrl, data.xfrc_applied, failed],
         )
         for substep in range(self._layout.substeps):
             mjw.step(model, data)
@@ -174,24 +158,24 @@ class WarpEngine(Engine):
             wp.launch(
                 kernels.limit_velocities,
                 dim=self.num_envs,
-                inputs=[self._dof_qvel, properties.max_velocity, self._places, self._root_limits],
+                inputs=[state.dof_qvel, properties.max_velocity, state.places, self._root_limits],
                 outputs=[data.qvel],
             )
         wp.launch(
             kernels.finish,
             dim=self.num_envs,
-            inputs=[self._dof_qvel, data.qacc, data.qfrc_actuator, DROPPING, *self._first],
+            inputs=[state.dof_qvel, data.qacc, data.qfrc_actuator, DROPPING, state.first],
             outputs=[
-                *(*self._state, failed, blow_ups, data.overflow, overflows, dof_forces),
+                *(state.motion, failed, blow_ups, data.overflow, overflows, dof_forces),
                 self._outputs.contacts_array,
             ],
         )
         self._outputs.refresh(failed)
 
-    def _look_for_overflows(self) -> None:
-        """Warn once of dropped contacts, from a count that was copied some steps ago: nothing waits."""
+    def _check_overflows(self) -> None:
+        """Log dropped contacts once, from a count that was copied some steps ago, so that nothing waits."""
         self._steps += 1
-        if self._warned or self._steps % _LOOK_EVERY:
+        if self._warned or self._steps % _CHECK_EVERY:
             return
         if int(self._seen_overflows):
             self._warned = True
@@ -205,50 +189,22 @@ class WarpEngine(Engine):
 
     def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
         with self._on_torch_stream():
-            wp.launch(
-                kernels.write_roots,
-                dim=(self.num_envs, self.num_actors),
-                inputs=[self._mask(mask), _rows(states, 13), self._places, self._model.body_ipos],
-                outputs=self._state,
-            )
+            self._state.write_roots(mask, states)
 
     def write_dofs_masked(self, mask: Tensor, states: Tensor) -> None:
-        if self.num_dofs == 0:
-            return
         with self._on_torch_stream():
-            wp.launch(
-                kernels.write_dofs,
-                dim=self.num_envs,
-                inputs=[self._mask(mask), _rows(states, 2), self._dof_actor, self._dof_qpos, self._dof_qvel],
-                outputs=self._state[:3],
-            )
-
-    def _mask(self, mask: Tensor) -> wp.array:
-        return wp.from_torch(mask.reshape(self.num_envs, self.num_actors))
+            self._state.write_dofs(mask, states)
 
     def read_roots(self, out: Tensor) -> None:
-        qpos, qvel, _, mocap_pos, mocap_quat = self._state
         with self._on_torch_stream():
-            wp.launch(
-                kernels.read_roots,
-                dim=(self.num_envs, self.num_actors),
-                inputs=[self._places, self._model.body_ipos, qpos, qvel, mocap_pos, mocap_quat],
-                outputs=[_rows(out, 13)],
-            )
+            self._state.read_roots(out)
 
     def read_dofs(self, out: Tensor) -> None:
-        if self.num_dofs == 0:
-            return
         with self._on_torch_stream():
-            wp.launch(
-                kernels.read_dofs,
-                dim=(self.num_envs, self.num_dofs),
-                inputs=[self._dof_qpos, self._dof_qvel, *self._state[:2]],
-                outputs=[_rows(out, 2)],
-            )
+            self._state.read_dofs(out)
 
     def _want(self, what: str) -> None:
-        """Compute an output from now on, and now for the first time; to be used on torch's stream."""
+        """Compute an output from now on, and once now; it must be called on torch's stream."""
         if self._outputs.want(what):
             self._graph = None
             if what == "contacts":
@@ -284,12 +240,16 @@ class WarpEngine(Engine):
             self._outputs.read_mass_matrix(actor, out)
 
     def _live(self) -> dict[str, Tensor]:
-        """What a step and the readers depend on."""
+        """Return the tensors on which a step and the readers depend."""
         names = ("position_targets", "velocity_targets", "efforts", "forces", "blown", "overflows")
         own = {name: getattr(self, name) for name in names}
-        state = ("qpos", "qvel", "qacc_warmstart", "mocap_pos", "mocap_quat")
-        own.update({name: wp.to_torch(array) for name, array in zip(state, self._state)})
-        return {**own, "blow_ups": self._blow_ups, "dof_forces": self._dof_forces, **self._outputs.derived()}
+        return {
+            **own,
+            **self._state.live(),
+            "blow_ups": self._blow_ups,
+            "dof_forces": self._dof_forces,
+            **self._outputs.derived(),
+        }
 
     def get_state(self) -> dict[str, Tensor]:
         return save(self._live())
@@ -301,11 +261,7 @@ class WarpEngine(Engine):
                     self._want(what)
             known = {name: x for name, x in self._live().items() if name in state or name not in self._outputs.late()}
             restore(known, state)
-            if len(known) < len(self._live()):  # outputs that were first read after the state was saved
+            if len(known) < len(self._live()):  # some outputs were first read after the state was saved
                 self._properties.flush()
                 self._outputs.refresh(self._counters[0])
-                restore(known, state)  # the others may be older than the state
-
-
-def _rows(values: Tensor, width: int) -> wp.array:
-    return wp.from_torch(values.detach().view(-1, width))
+                restore(known, state)  # the refresh has overwritten the others

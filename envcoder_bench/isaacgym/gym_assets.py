@@ -1,4 +1,4 @@
-"""``gym``'s methods for assets."""
+"""Methods of ``gym`` for assets."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ def find(names: list[str], name: str) -> int:
 
 
 def tell_unused_shape_properties(properties: list[RigidShapeProperties]) -> None:
-    """Log, once, those properties of shapes that a task changed and that have no effect."""
+    """Log properties of shapes that a task changed and that have no effect, once per process."""
     default = vars(RigidShapeProperties())
     names = ("rolling_friction", "torsion_friction", "restitution", "compliance", "thickness")
     tell_ignored("RigidShapeProperties", [n for n in names if any(vars(p)[n] != default[n] for p in properties)])
 
 
 def tell_unused_tendon_properties(new: list[TendonProperties], old: list[TendonProperties]) -> None:
-    """Log, once, those properties of tendons that a task changed and that have no effect."""
+    """Log properties of tendons that a task changed and that have no effect, once per process."""
     names = ("limit_stiffness", "fixed_spring_rest_length", "lower_limit", "upper_limit")
     changed = [n for n in names if any(vars(a)[n] != vars(b)[n] for a, b in zip(new, old))]
     tell_ignored("TendonProperties", changed)
 
 
 def check_force_sensor(method: str, properties: ForceSensorProperties | None) -> None:
-    """Raise where a sensor is to leave something out."""
+    """Raise NotImplementedError for properties other than the default."""
     if properties is not None and vars(properties) != ForceSensorProperties.DEFAULTS:
         raise NotImplementedError(f"{method}: only the default ForceSensorProperties are supported")
 
 
 class AssetMethods:
-    """Loading assets and asking for their parts."""
+    """Methods that load assets and return their parts."""
 
     def load_asset(self, sim: Simulation, root: str, file: str, options: AssetOptions | None = None) -> Asset:
-        """Load a URDF or MJCF file; raises ``AssetError`` where it is missing or wrong."""
+        """Load a URDF or MJCF file; raises ``AssetError`` if it is missing or invalid."""
         return assets.load(root, file, options)
 
     def create_box(

@@ -1,4 +1,4 @@
-"""``gym``'s methods for the properties of actors. All work at any time, for one environment."""
+"""Methods of ``gym`` for properties of actors, in one environment and at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gym``'s methods for simulations, environments and actors, and their properties."""
+"""Methods of ``gym`` for simulations, environments and actors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from envcoder_bench.isaacgym.transforms import Quat, Transform, Vec3
 
 
 class SceneMethods:
-    """Recording a scene. Everything here runs before the simulation is compiled, unless its text says otherwise."""
+    """Methods that record a scene, before it is compiled unless stated otherwise, or return its parts."""
 
     def create_sim(self, compute_device: int, graphics_device: int, engine: int, params: SimParams) -> Simulation:
         """Return an empty simulation; with the GPU pipeline it is on the CUDA device ``compute_device``."""
@@ -113,7 +113,7 @@ class SceneMethods:
         return env.origin
 
     def begin_aggregate(self, env: Env, max_bodies: int, max_shapes: int, self_collisions: bool) -> bool:
-        """Do nothing: aggregates make PhysX's broad phase faster, and nothing else."""
+        """Do nothing: aggregates only speed up PhysX's broad phase."""
         return True
 
     def end_aggregate(self, env: Env) -> bool:
@@ -130,9 +130,9 @@ class SceneMethods:
         filter: int = -1,
         seg_id: int = 0,
     ) -> int:
-        """Place an asset in an environment; returns its number there."""
+        """Add an actor to an environment; return its index there."""
         env.sim.record("create_actor")
-        # shapes and tendons are the asset's until a task sets others: nobody changes these lists
+        # shapes and tendons are shared with the asset until a task sets others
         own = (asset.dof_properties.copy(), asset.shapes, asset.tendons)
         env.actors.append(Actor(asset, name, Transform(Vec3(*pose.p), Quat(*pose.r)), group, filter, *own))
         return len(env.actors) - 1
@@ -151,7 +151,7 @@ class SceneMethods:
         """Add a sensor of the net force and torque on a body of the environment, after those of the assets."""
         env.sim.record("create_force_sensor")
         check_force_sensor("create_force_sensor", properties)
-        env.body(body)  # raises where there is none
+        env.body(body)  # raises IndexError if there is none
         env.force_sensors.append((body, copy.deepcopy(pose)))
         return sum(len(actor.asset.sensors) for actor in env.actors) + len(env.force_sensors) - 1
 
@@ -230,7 +230,7 @@ class SceneMethods:
         return before + env.first_dof(actor) + dof
 
     def get_rigid_transform(self, env: Env, body: int) -> Transform:
-        """Return a body's pose: where it was placed, or after the last ``simulate``."""
+        """Return a body's pose: as placed, or after the last ``simulate``."""
         return env.sim.body_pose(env, body)
 
     def enable_actor_dof_force_sensors(self, env: Env, actor: int) -> bool:

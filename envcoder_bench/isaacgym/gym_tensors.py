@@ -1,4 +1,4 @@
-"""``gym``'s methods for stepping and for tensors: acquire, refresh, set."""
+"""Methods of ``gym`` that simulate, and that acquire, refresh and set tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TensorMethods:
         sim.frame += 1
 
     def fetch_results(self, sim: Simulation, wait: bool) -> bool:
-        """Do nothing: ``simulate`` waits."""
+        """Do nothing: results are available after ``simulate``."""
         return True
 
     def acquire_actor_root_state_tensor(self, sim: Simulation) -> Tensor:
@@ -144,7 +144,7 @@ class TensorMethods:
     def apply_rigid_body_force_tensors(
         self, sim: Simulation, forces: Tensor | None = None, torques: Tensor | None = None, space: int = ENV_SPACE
     ) -> bool:
-        """Push bodies at their centres of mass in the next ``simulate``, in the environment's or their own frame."""
+        """Apply forces at the centres of mass, and torques, in the next ``simulate``."""
         engine = sim.engine
         bodies = None
         if space == LOCAL_SPACE:
@@ -168,12 +168,12 @@ def _actor(sim: Simulation, name: str, method: str) -> int:
 
 
 def _rows(sim: Simulation, ids: Tensor, count: int, method: str) -> Tensor:
-    """Return the first ``count`` of the actors' numbers, checked."""
+    """Check actor indices, and return the first ``count``."""
     if ids.dtype != torch.int32:
         raise TypeError(f"{method}: actor indices are int32, got {ids.dtype}")
     rows = ids.reshape(-1)[:count]
     last = sim.engine.num_envs * sim.engine.num_actors
-    # on a device the check would wait for it; there indices out of range are ignored
+    # on CUDA the check would wait for the device; the engine ignores indices out of range
     if rows.device.type == "cpu" and rows.numel() and not (int(rows.min()) >= 0 and int(rows.max()) < last):
         raise IndexError(f"{method}: actor indices run from 0 to {last - 1}")
     return rows
@@ -185,7 +185,7 @@ def _everyone(sim: Simulation) -> Tensor:
 
 
 def _command(sim: Simulation, held: Tensor, given: Tensor, rows: Tensor | None = None) -> bool:
-    """Keep a command for all DOFs, or for those of the actors ``rows``."""
+    """Store a command for all DOFs, or for those of the actors ``rows``."""
     values = given.detach().reshape(held.shape)
     if rows is None:
         held.copy_(values)

@@ -1,4 +1,4 @@
-"""``gym``'s methods for pictures, which do nothing: there is no viewer, and colours show nowhere."""
+"""Methods of ``gym`` for viewers and colours, which do nothing: there is no viewer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTHING = (
 
 
 class ViewerMethods:
-    """A viewer that is never there: ``create_viewer`` returns None, as tasks expect when they run headless."""
+    """Methods without a viewer; ``create_viewer`` returns None, as in headless mode."""
 
     def create_viewer(self, sim: Any, properties: Any) -> None:
         tell_ignored("create_viewer", ["the viewer"])

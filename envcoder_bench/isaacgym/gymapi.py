@@ -32,7 +32,7 @@ for _number, _key in enumerate(KEY_NAMES):
 
 
 class Gym(AssetMethods, SceneMethods, PropertyMethods, TensorMethods, ViewerMethods):
-    """All methods. One that is not there raises ``NotImplementedError`` with its name when it is called."""
+    """All methods; a method that is not supported raises ``NotImplementedError`` with its name when it is called."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -48,5 +48,5 @@ _gym = Gym()
 
 
 def acquire_gym(*args: Any) -> Gym:
-    """Return the one object that has all methods."""
+    """Return the ``Gym``, of which there is one."""
     return _gym

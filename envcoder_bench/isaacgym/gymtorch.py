@@ -1,4 +1,4 @@
-"""Isaac Gym's ``gymtorch``: its tensors are torch's here, so wrapping returns them as they are."""
+"""Isaac Gym's ``gymtorch``; all tensors are torch's, so wrapping returns them unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def wrap_tensor(tensor: Tensor, offsets: object = None, counts: object = None) -
 
 
 def unwrap_tensor(tensor: Tensor) -> Tensor:
-    """Return the tensor itself; raises where it is not contiguous, as the original does."""
+    """Return the tensor itself; raise ValueError if it is not contiguous, as Isaac Gym does."""
     if not tensor.is_contiguous():
         raise ValueError("unwrap_tensor: the tensor is not contiguous; call .contiguous() first")
     return tensor

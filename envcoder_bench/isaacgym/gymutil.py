@@ -1,4 +1,4 @@
-"""Isaac Gym's ``gymutil``: command-line arguments, simulation parameters from a dict, and lines that are not drawn."""
+"""Isaac Gym's ``gymutil``: command-line arguments, and simulation parameters from a dict; lines are not drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envcoder_bench.isaacgym.transforms import Vec3
 
 
 class LineGeometry:
-    """Lines for the viewer, which is not there; keeps its arguments."""
+    """Lines for a viewer; stores its arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args, self.kwargs = args, kwargs
@@ -56,7 +56,7 @@ def parse_device_str(name: str) -> tuple[str, int]:
 
 
 def parse_sim_config(config: dict[str, Any], params: SimParams) -> None:
-    """Set simulation parameters from a dict, as task YAMLs hold them."""
+    """Set simulation parameters from a dict, as in a task's YAML."""
     for name, value in config.items():
         if name in ("physx", "flex"):
             for inner, setting in value.items():

@@ -1,4 +1,4 @@
-"""``import isaacgym`` finds this implementation, on request and only where there is no other."""
+"""Make this implementation importable as ``isaacgym``, on request and only if there is no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("envcoder_bench.isaacgym")
 
 
 class Redirect(MetaPathFinder, Loader):
-    """Imports of ``old`` and its submodules give the modules of ``new``."""
+    """An import hook that redirects ``old`` and its submodules to ``new``."""
 
     def __init__(self, old: str, new: str, submodules: Sequence[str] | None = None) -> None:
         self.old, self.new, self.submodules = old, new, submodules
@@ -40,26 +40,27 @@ class Redirect(MetaPathFinder, Loader):
 
 
 def other() -> str | None:
-    """Return where another ``isaacgym`` is, or None."""
+    """Return the file of another ``isaacgym``; None if there is none."""
     spec = PathFinder.find_spec("isaacgym")
-    return None if spec is None else spec.origin  # a mere folder of that name, as NVIDIA's archive has, has no origin
+    return None if spec is None else spec.origin  # a plain folder, as in NVIDIA's archive, has no origin
 
 
 def install() -> bool:
-    """Make this implementation importable as ``isaacgym``; returns False where another one is found.
+    """Make this implementation importable as ``isaacgym``, and log that it is not NVIDIA's package.
 
-    A second call does nothing. Says in the log that this is not NVIDIA's package.
+    Returns:
+        False if another ``isaacgym`` is installed, which is then used.
     """
     place = other()
     if place is not None:
-        _log.warning("isaacgym: the one at %s is used, not envcoder_bench's", place)
+        _log.warning("isaacgym: using %s, not envcoder_bench's", place)
         return False
     if not any(isinstance(finder, Redirect) and finder.old == "isaacgym" for finder in sys.meta_path):
         for name in [n for n in sys.modules if n == "isaacgym" or n.startswith("isaacgym.")]:
             del sys.modules[name]  # the package that holds torch_utils for candidates
         sys.meta_path.insert(0, Redirect("isaacgym", OURS, MODULES))
         _log.warning(NOTE)
-        import torch  # here: whoever asks for the tasks' names does without
+        import torch  # not at the top: listing the tasks' names must not import torch
 
         # IsaacGymEnvs chooses TorchScript's old executor, whose fuser for CUDA aborts the process at its end
         torch._C._jit_override_can_fuse_on_gpu(False)

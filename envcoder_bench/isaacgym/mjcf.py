@@ -1,4 +1,4 @@
-"""Read an MJCF file as Isaac Gym's importer does: one robot, no scene; then MuJoCo compiles the rest."""
+"""Read the robot of an MJCF file, without its scene, as Isaac Gym's importer does."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -14,7 +14,7 @@ from envcoder_bench.isaacgym.params import AssetOptions
 from envcoder_bench.isaacgym.urdf import MESHES, AssetError
 from envcoder_bench.isaacgym.urdf_spec import MAX_HULL, MIN_INERTIA, MIN_MASS
 
-# sections that describe a scene, pictures or other simulators, not the robot
+# sections that do not describe the robot
 _DROPPED = (
     "size",
     "option",
@@ -34,16 +34,16 @@ _PICTURE = ("material", "rgba", "hfield")
 def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
     """Return the specification of the robot in an MJCF file; its first body is the robot's root.
 
-    The world's own geoms, lights and cameras, the solver's options and the sensors are left out. Joints of the root
-    body are dropped: a root is fixed or free by ``AssetOptions.fix_base_link``. Geoms that collide with nothing are
-    pictures: they are dropped and carry no mass, unless a ``<pair>`` names them.
+    Geoms of the world, lights, cameras, solver options and sensors are removed, and joints of the root body:
+    ``AssetOptions.fix_base_link`` makes a root fixed or free. Geoms that collide with nothing are visual; they are
+    removed and have no mass, unless a ``<pair>`` names them.
 
     Raises:
-        AssetError: the file is not an MJCF with one root body, or MuJoCo refuses it.
+        AssetError: the file is not an MJCF with one root body, or MuJoCo rejects it.
     """
     root = _included(path)
     if root.tag != "mujoco":
-        raise AssetError(f"{path}: an MJCF begins with <mujoco>, this one with <{root.tag}>")
+        raise AssetError(f"{path}: the root element of an MJCF is <mujoco>, not <{root.tag}>")
     body = _root_body(root, path)
     _clean(root, path, asset_root, options)
     for section in [e for e in root if e.tag in _DROPPED]:
@@ -53,7 +53,7 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
     for joint in [e for e in body if e.tag in ("joint", "freejoint")]:
         body.remove(joint)
     _name_joints(world)
-    _drop_what_is_without_target(root)
+    _drop_dangling(root)
     try:
         spec = mujoco.MjSpec.from_string(ET.tostring(root, encoding="unicode"))
     except ValueError as error:
@@ -62,14 +62,14 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
         part.name = part.name or f"body_{number}"
     for mesh in spec.meshes:
         mesh.maxhullvert, mesh.inertia = MAX_HULL, mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX
-    _drop_pictures(spec)
+    _drop_visual_geoms(spec)
     spec.compiler.balanceinertia = True
     spec.compiler.boundmass, spec.compiler.boundinertia = MIN_MASS, MIN_INERTIA
     return spec
 
 
 def _included(path: Path) -> ET.Element:
-    """Parse a file and put included files' sections where they are included."""
+    """Parse a file, and insert the sections of included files."""
     try:
         root = ET.parse(path).getroot()
     except FileNotFoundError as error:
@@ -100,7 +100,7 @@ def _root_body(root: ET.Element, path: Path) -> ET.Element:
 
 
 def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions) -> None:
-    """Drop pictures and what today's MuJoCo refuses; give meshes their places and geoms the asset's density."""
+    """Remove visual elements and what current MuJoCo rejects; resolve mesh files; set the asset's density."""
     compilers = root.findall("compiler")
     settings = {k: v for c in compilers for k, v in c.attrib.items() if k in _COMPILER}
     if any(c.get("coordinate", "local") != "local" for c in compilers):
@@ -116,12 +116,12 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
         if mesh.get("file") is None or mesh.get("file", "").lower().endswith(MESHES):
             kept.append(mesh)
         else:
-            gone.add(name)  # .glb, .dae: only pictures have these
+            gone.add(name)  # .glb, .dae: visual meshes
         if mesh in kept and mesh.get("file") is not None:
             places = [place / mesh.get("file", "") for place in (folder, path.parent, asset_root)]
             found = next((place for place in places if place.is_file()), None)
             if found is None:
-                raise AssetError(f"{path}: the mesh {mesh.get('file')} is not there (looked in {folder})")
+                raise AssetError(f"{path}: the mesh {mesh.get('file')} is missing (looked in {folder})")
             mesh.set("name", name)
             mesh.set("file", str(found.resolve()))
     for asset in root.findall("asset"):
@@ -134,7 +134,7 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
             del element.attrib[name]
         if element.tag == "joint" and element.get("range") is not None:
             lower, upper = (float(x) for x in element.get("range", "").split())
-            if lower == upper:  # MuJoCo wants an extent
+            if lower == upper:  # MuJoCo requires lower < upper
                 element.set("range", f"{lower - 1e-3} {upper + 1e-3}")
         element[:] = [
             child
@@ -153,7 +153,7 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
 
 
 def _name_joints(world: ET.Element) -> None:
-    """Give every joint a name of its own; Isaac Gym allows the same name twice."""
+    """Make the joints' names unique; Isaac Gym allows duplicates."""
     seen: Counter[str] = Counter()
     for number, joint in enumerate(world.iter("joint")):
         name = joint.get("name") or f"joint_{number}"
@@ -161,8 +161,8 @@ def _name_joints(world: ET.Element) -> None:
         seen[name] += 1
 
 
-def _drop_what_is_without_target(root: ET.Element) -> None:
-    """Remove actuators, pairs and the like that name something which is not in the robot."""
+def _drop_dangling(root: ET.Element) -> None:
+    """Remove actuators, pairs and tendons that refer to elements outside the robot."""
     names = {kind: {e.get("name") for e in root.iter(kind)} for kind in ("joint", "geom", "body", "site")}
     for section in ("actuator", "contact", "tendon"):
         for group in root.findall(section):
@@ -174,7 +174,7 @@ def _drop_what_is_without_target(root: ET.Element) -> None:
                     group.remove(element)
 
 
-def _drop_pictures(spec: mujoco.MjSpec) -> None:
+def _drop_visual_geoms(spec: mujoco.MjSpec) -> None:
     paired = {name for pair in spec.pairs for name in (pair.geomname1, pair.geomname2)}
     for geom in list(spec.geoms):
         if geom.contype == 0 and geom.conaffinity == 0 and geom.name not in paired:

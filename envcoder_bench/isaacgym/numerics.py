@@ -1,4 +1,4 @@
-"""What every engine computes alike: drives from DOF properties, principal axes, the first state, room for contacts."""
+"""Computations that both engines share: drives of DOF properties, the first state, room for contacts, addresses."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -20,10 +20,10 @@ _LEAST_WEIGHT = 1e-3
 
 @dataclass
 class Drives:
-    """DOF properties in MuJoCo's terms; arrays are ``(..., dofs)``.
+    """DOF properties as parameters of MuJoCo's actuators and joints; arrays are ``(..., dofs)``.
 
-    A drive is an actuator: force = ctrl + bias_position q + bias_velocity qdot, within ``force_limit``. In the modes
-    NONE and EFFORT stiffness and damping act on the joint instead, as ``spring`` to zero and ``damper``.
+    A drive is an actuator: force = ctrl + bias_position q + bias_velocity qdot, clamped to ``force_limit``. In the
+    modes NONE and EFFORT stiffness and damping belong to the joint: a ``spring`` to zero and a ``damper``.
     """
 
     mode: np.ndarray
@@ -76,7 +76,7 @@ def principal_axes(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def first_state(layout: Layout, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return qpos, mocap_pos and mocap_quat of all environments, from the actors' poses ``(num_envs, actors, 7)``.
 
-    Joints start at zero, or at the limit next to it.
+    Joints start at zero, clamped to their limits.
     """
     model, num_envs = layout.model, len(poses)
     qpos = np.tile(model.qpos0, (num_envs, 1))
@@ -95,9 +95,9 @@ def first_state(layout: Layout, poses: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def room(model: mujoco.MjModel) -> tuple[int, int]:
-    """Return for how many contacts and constraint rows an engine that allocates them once makes room in a world.
+    """Return the number of contacts and of constraint rows to allocate per world.
 
-    Every pair of shapes at once is more than any world has: a few contacts for each moving body are enough.
+    A few contacts per moving body are enough; all pairs of shapes never touch at once.
     """
     pairs = touching_pairs(model)
     bodies = np.unique(model.geom_bodyid[np.unique(list(pairs))]) if pairs else np.zeros(0, dtype=np.int64)
@@ -107,11 +107,12 @@ def room(model: mujoco.MjModel) -> tuple[int, int]:
 
 
 def least_weights(model: mujoco.MjModel) -> np.ndarray:
-    """Return ``(nbody,)`` least translational inverse weights, as fractions of the rotational ones, m^2.
+    """Return ``(nbody,)`` lower bounds of translational inverse weights, as fractions of the rotational ones, m^2.
 
-    MuJoCo makes a contact as stiff as its bodies are heavy at their centres of mass. A link whose centre lies on its
-    joint's axis seems immovable; two of them touch with a stiffness of 1e15, which float32 cannot solve. But they
-    touch at a distance from the axis, so a little of what rotation yields there is taken at least.
+    MuJoCo scales a contact's stiffness by the inverse weights of its bodies at their centres of mass. For a link whose
+    centre lies on its joint's axis the weight is infinite, and two such links touch with a stiffness of 1e15, which
+    float32 cannot solve. But they touch at a distance from the axis, so the bound adds a fraction of the rotational
+    weight there.
     """
     reach = np.zeros(model.nbody)
     distance = np.linalg.norm(model.geom_pos - model.body_ipos[model.geom_bodyid], axis=1) + model.geom_rbound
@@ -120,7 +121,7 @@ def least_weights(model: mujoco.MjModel) -> np.ndarray:
 
 
 def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
-    """List the degrees of freedom that move a body."""
+    """Return the degrees of freedom that move a body."""
     found: list[int] = []
     while body:
         first = int(model.body_dofadr[body])
@@ -130,7 +131,7 @@ def dofs_above(model: mujoco.MjModel, body: int) -> list[int]:
 
 
 def mass_addresses(model: mujoco.MjModel, columns: np.ndarray) -> np.ndarray:
-    """Return where MuJoCo's packed mass matrix has each pair of degrees of freedom, or -1."""
+    """Return the addresses of pairs of degrees of freedom in MuJoCo's packed mass matrix; -1 where it has none."""
     found, place = np.full((len(columns), len(columns)), -1), {int(dof): k for k, dof in enumerate(columns)}
     for dof, row in place.items():
         start = int(model.M_rowadr[dof])
@@ -139,3 +140,31 @@ def mass_addresses(model: mujoco.MjModel, columns: np.ndarray) -> np.ndarray:
             if column is not None:
                 found[row, column] = found[column, row] = address
     return found
+
+
+def rotation_matrices(quat: np.ndarray) -> np.ndarray:
+    """Return rotation matrices ``(n, 3, 3)`` of quaternions wxyz ``(n, 4)``; the zero quaternion does not rotate."""
+    w, x, y, z = quat.T
+    norm = w * w + x * x + y * y + z * z
+    s = 2.0 / np.maximum(norm, 1e-30) * (norm > 0)
+    rows = [
+        [1 - s * (y * y + z * z), s * (x * y - z * w), s * (x * z + y * w)],
+        [s * (x * y + z * w), 1 - s * (x * x + z * z), s * (y * z - x * w)],
+        [s * (x * z - y * w), s * (y * z + x * w), 1 - s * (x * x + y * y)],
+    ]
+    return np.array(rows).transpose(2, 0, 1)
+
+
+def quat_multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the products of quaternions wxyz ``(n, 4)``."""
+    aw, ax, ay, az = a.T
+    bw, bx, by, bz = b.T
+    return np.stack(
+        [
+            aw * bw - ax * bx - ay * by - az * bz,
+            aw * bx + ax * bw + ay * bz - az * by,
+            aw * by - ax * bz + ay * bw + az * bx,
+            aw * bz + ax * by - ay * bx + az * bw,
+        ],
+        axis=1,
+    )

@@ -1,4 +1,4 @@
-"""Isaac Gym's constants and parameter objects, and the list of those that have no counterpart in MuJoCo."""
+"""Isaac Gym's constants and parameter objects, and which parameters have no effect in MuJoCo."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ _log = logging.getLogger("envcoder_bench.isaacgym")
 
 
 class Params:
-    """Named values with defaults. Other names can be set too: task code sets what its YAML holds."""
+    """Named values with defaults. Other names can be set, too, because tasks set all keys of their YAMLs.
+
+    Attributes:
+        HONOURED: parameters that have an effect, or are only stored and read.
+    """
 
     DEFAULTS: ClassVar[dict[str, Any]] = {}
-    HONOURED: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  # parameters that change the simulation, or whose value is kept and read
+    HONOURED: ClassVar[frozenset[str]] = frozenset()
 
     if TYPE_CHECKING:
 
@@ -49,7 +51,7 @@ class Params:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
     def ignored(self) -> list[str]:
-        """Return the names whose value differs from the default and has no effect."""
+        """Return the names of parameters without effect whose values differ from the default."""
         missing = object()
         return sorted(
             name
@@ -77,7 +79,7 @@ class PhysXParams(Params):
         "always_use_articulations": False,
         "contact_collection": CC_ALL_SUBSTEPS,
     }
-    # buffers and devices say where and with how much room PhysX works, not what it computes
+    # devices and buffer sizes do not change the results
     HONOURED = frozenset(
         {
             "use_gpu",
@@ -95,7 +97,7 @@ class FlexParams(Params):
 
 
 class SimParams(Params):
-    """Time step, substeps, gravity and the engines' own parameters."""
+    """Time step, substeps, gravity, and parameters of the physics engines."""
 
     HONOURED = frozenset(("dt", "substeps", "gravity", "up_axis", "physx", "flex", "use_gpu_pipeline"))
 
@@ -254,19 +256,19 @@ class UsdExportOptions(Params):
 
 
 class ContactCollection(int):
-    """When contacts are collected; net contact forces are those of the last substep in any case."""
+    """When to collect contacts; net contact forces are always those of the last substep."""
 
 
 class Version(str):
     """The version of the interface."""
 
 
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 def tell_ignored(owner: str, names: list[str]) -> None:
     """Log parameters that have no effect, each name once per process."""
-    new = [name for name in names if f"{owner}.{name}" not in _told]
-    _told.update(f"{owner}.{name}" for name in new)
+    new = [name for name in names if f"{owner}.{name}" not in _logged]
+    _logged.update(f"{owner}.{name}" for name in new)
     if new:
         _log.warning("%s: without effect on MuJoCo: %s", owner, ", ".join(new))

@@ -1,4 +1,4 @@
-"""Properties of joints, bodies, shapes, tendons and actuators, as task code reads and writes them."""
+"""Properties of joints, bodies, shapes, tendons and actuators, as plain objects for task code."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from envcoder_bench.isaacgym.transforms import Quat, Vec3
 
-MAX_FLOAT = float(np.finfo(np.float32).max)  # what Isaac Gym reports where there is no limit
-DEFAULT_VELOCITY = 100.0  # rad/s or m/s, of a joint whose file gives no limit
+MAX_FLOAT = float(np.finfo(np.float32).max)  # what Isaac Gym reports if there is no limit
+DEFAULT_VELOCITY = 100.0  # rad/s or m/s, if the file gives no limit
 
 DOF_PROPERTIES = np.dtype(
     [
@@ -50,7 +50,7 @@ class Mat33:
 
 
 class Scalars:
-    """Properties whose numbers may be set from arrays and tensors of one element, as task code does."""
+    """Properties whose numbers can be set from arrays and tensors of one element, as task code does."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(getattr(type(self), name, None), (float, int)):  # the field's default
@@ -58,7 +58,7 @@ class Scalars:
         object.__setattr__(self, name, value)
 
     def __deepcopy__(self, memo: dict) -> Scalars:
-        """Copy quickly: tasks copy the properties of thousands of actors."""
+        """Copy without overhead, because tasks copy the properties of thousands of actors."""
         new = object.__new__(type(self))
         for name, value in vars(self).items():
             new.__dict__[name] = value if isinstance(value, (int, float)) else copy.deepcopy(value, memo)

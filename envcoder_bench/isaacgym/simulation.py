@@ -1,4 +1,4 @@
-"""A simulation: recorded environments and actors, then one compiled layout, an engine and the tensors tasks hold."""
+"""A simulation: recorded environments and actors, then a compiled layout, an engine and tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.isaacgym import actor_properties
-from envcoder_bench.isaacgym import layout as layouts
+from envcoder_bench.isaacgym.build_layout import build_layout
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Actor, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
@@ -24,14 +24,14 @@ ENGINE_VARIABLE = "ENVCODER_BENCH_ISAACGYM_ENGINE"  # "warp" runs MuJoCo Warp on
 
 @dataclass
 class Env:
-    """An environment as recorded; also the handle that tasks hold."""
+    """A recorded environment, which is also its handle."""
 
     sim: Simulation
     index: int
     origin: Vec3
     actors: list[Actor] = field(default_factory=list)
     attractors: list[AttractorProperties] = field(default_factory=list)
-    force_sensors: list[tuple[int, Transform]] = field(default_factory=list)  # beside those of the assets
+    force_sensors: list[tuple[int, Transform]] = field(default_factory=list)  # in addition to those of the assets
 
     def first_body(self, actor: int) -> int:
         """Return the index in the environment of an actor's root body."""
@@ -52,10 +52,10 @@ class Env:
 
 
 class Simulation:
-    """What ``create_sim`` returns.
+    """A simulation, as returned by ``create_sim``.
 
-    Environments are recorded until the first tensor is acquired or ``prepare_sim`` is called; then they are compiled
-    as one layout, and ``engine`` is there. Tensors are allocated once and filled by ``refresh``.
+    Environments are recorded until ``prepare_sim`` is called or the first tensor is acquired. Then they are compiled to
+    one layout, and an engine is created. Tensors are allocated once, and filled by the ``refresh_*`` methods.
     """
 
     def __init__(self, params: SimParams, device: str = "cpu") -> None:
@@ -74,7 +74,7 @@ class Simulation:
 
     @property
     def engine(self) -> Engine:
-        """The engine; compiles at the first call."""
+        """The engine; the first access compiles the scene."""
         if self._engine is None:
             self._compile()
         assert self._engine is not None
@@ -87,7 +87,7 @@ class Simulation:
         return self._layout
 
     def record(self, what: str) -> None:
-        """Check that the scene may still change."""
+        """Raise RuntimeError if the scene is compiled."""
         if self.compiled:
             raise RuntimeError(f"{what} after prepare_sim, or after a tensor was acquired: the scene is compiled")
 
@@ -97,7 +97,7 @@ class Simulation:
         first = self.envs[0]
         for env in self.envs[1:]:
             self._check_alike(first, env)
-        self._layout = layouts.build(
+        self._layout = build_layout(
             first.actors, first.attractors, self.params, self.planes, self.terrains, first.force_sensors
         )
         poses = np.array([[pose_array(actor.pose) for actor in env.actors] for env in self.envs])
@@ -119,7 +119,7 @@ class Simulation:
                     actor_properties.apply_tendons(env, k)
 
     def _make_engine(self, layout: Layout, poses: np.ndarray) -> Engine:
-        """Return MuJoCo Warp's engine for a CUDA device, or where ``ENGINE_VARIABLE`` asks for it, else the CPU's."""
+        """Return MuJoCo Warp's engine for a CUDA device or if ``ENGINE_VARIABLE`` asks for it, else the CPU engine."""
         if self.device == "cpu" and os.environ.get(ENGINE_VARIABLE, "") != "warp":
             from envcoder_bench.isaacgym.engine_cpu import CpuEngine
 
@@ -154,18 +154,18 @@ class Simulation:
                 )
 
     def tensor(self, shape: tuple[int, ...], read: Callable[[Tensor], None], *key: object) -> Tensor:
-        """Return the tensor of a kind, allocated and filled at the first call."""
+        """Return the tensor of a key, which the first call allocates and fills."""
         if key not in self._tensors:
             self._tensors[key] = torch.zeros(shape, device=self.engine.device)
             read(self._tensors[key])
         return self._tensors[key]
 
     def acquired(self, *kind: object) -> list[tuple[tuple, Tensor]]:
-        """List the tensors whose key begins with ``kind``."""
+        """Return the tensors whose keys begin with ``kind``."""
         return [(key, tensor) for key, tensor in self._tensors.items() if key[: len(kind)] == kind]
 
     def body_pose(self, env: Env, handle: int) -> Transform:
-        """Return the pose of a body of an environment: as recorded, or of the last step where it is compiled."""
+        """Return the pose of a body of an environment: of the last step, or as recorded if not compiled."""
         if self.compiled:
             out = torch.zeros(self.engine.num_envs * self.engine.num_bodies, 13, device=self.engine.device)
             self.engine.read_bodies(out)
@@ -176,7 +176,7 @@ class Simulation:
 
 
 def new_env(sim: Simulation, lower: Vec3, upper: Vec3, per_row: int) -> Env:
-    """Record an environment; its origin on the grid matters to pictures alone."""
+    """Record an environment; its origin on the grid has no effect on the physics."""
     sim.record("create_env")
     index, size = len(sim.envs), upper - lower
     row, column = divmod(index, max(1, per_row))
@@ -186,5 +186,5 @@ def new_env(sim: Simulation, lower: Vec3, upper: Vec3, per_row: int) -> Env:
 
 
 def copied(values: list) -> list:
-    """Copy a list of property objects, so that a task's later edits do not reach the simulation."""
+    """Copy a list of property objects, which a task may edit later."""
     return [copy.deepcopy(value) for value in values]

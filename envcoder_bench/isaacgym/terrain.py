@@ -1,4 +1,4 @@
-"""Uneven ground: a height field or a triangle mesh as one grid of heights, which MuJoCo calls an hfield."""
+"""Uneven ground: height fields and triangle meshes as a grid of heights, MuJoCo's hfield."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from envcoder_bench.isaacgym.params import HeightFieldParams, TriangleMeshParams
 from envcoder_bench.isaacgym.transforms import Transform, pose_object
 
 MAX_NODES = 25_000_000  # of a rasterized mesh: 100 MB
-SPACING = 0.05  # m, of the grid that a mesh without one is read on
+SPACING = 0.05  # m, of the grid for meshes that are not height fields
 
 
 @dataclass
 class Terrain:
-    """Ground that all environments share.
+    """Ground, shared by all environments.
 
     Attributes:
         heights: ``(nx, ny)`` float32, m, along z of the terrain's own frame.
@@ -34,7 +34,7 @@ def from_heightfield(samples: np.ndarray, params: HeightFieldParams) -> Terrain:
     """Return the terrain of ``gym.add_heightfield``: samples in units of ``vertical_scale``, the first axis along x.
 
     Raises:
-        ValueError: the samples are not as many as ``nbRows`` times ``nbColumns``.
+        ValueError: the number of samples is not ``nbRows`` times ``nbColumns``.
     """
     rows, columns = int(params.nbRows), int(params.nbColumns)
     samples = np.asarray(samples)
@@ -52,13 +52,13 @@ def from_heightfield(samples: np.ndarray, params: HeightFieldParams) -> Terrain:
 
 
 def from_triangles(vertices: np.ndarray, triangles: np.ndarray, params: TriangleMeshParams) -> Terrain:
-    """Return the terrain of ``gym.add_triangle_mesh``: flat arrays of positions, m, and of vertices' numbers.
+    """Return the terrain of ``gym.add_triangle_mesh``: flat arrays of positions, m, and of vertex indices.
 
-    A mesh of a height field (``terrain_utils.convert_heightfield_to_trimesh``) gives back its field. Of any other mesh
-    the upper surface is taken, on a grid of ``SPACING``; what lies below or overhangs is lost.
+    A mesh from ``terrain_utils.convert_heightfield_to_trimesh`` is converted back to its height field. Of other meshes
+    the upper surface is taken, on a grid of ``SPACING``; overhangs are lost.
 
     Raises:
-        ValueError: the arrays do not fit ``nb_vertices`` and ``nb_triangles``, or number vertices that are not there.
+        ValueError: the arrays do not fit ``nb_vertices`` and ``nb_triangles``, or indices are out of range.
     """
     points = np.asarray(vertices, dtype=np.float64).reshape(-1, 3)
     faces = np.asarray(triangles).astype(np.int64).reshape(-1, 3)
@@ -69,7 +69,7 @@ def from_triangles(vertices: np.ndarray, triangles: np.ndarray, params: Triangle
         if wanted != given:
             raise ValueError(f"add_triangle_mesh: {name} is {wanted}, but the array holds {given}")
     if not len(faces) or faces.min() < 0 or faces.max() >= len(points):
-        raise ValueError(f"add_triangle_mesh: triangles number vertices from 0 to {len(points) - 1}, and one at least")
+        raise ValueError(f"add_triangle_mesh: give at least one triangle, with indices from 0 to {len(points) - 1}")
     tell_ignored("TriangleMeshParams", params.ignored())
     grid = _grid(points, faces)
     heights, spacing, corner = grid if grid is not None else rasterize(points, faces)
@@ -81,13 +81,13 @@ Grid = tuple  # heights, spacing, corner
 
 
 def _grid(points: np.ndarray, faces: np.ndarray) -> Grid | None:
-    """Return the height field whose triangles these are, or None.
+    """Return the height field of these triangles, or None if they are not one.
 
     Vertices are the nodes row by row; the triangles are two for each cell, with either diagonal. Nodes may have been
     moved by one cell, to make walls vertical: only the heights count.
     """
     reach = faces.max(axis=1) - faces.min(axis=1)
-    for columns in (int(reach.max()) - 1, int(reach.max())):  # the diagonal from a node to the next row's next, or not
+    for columns in (int(reach.max()) - 1, int(reach.max())):  # for both diagonals
         rows = len(points) // max(columns, 1)
         if min(rows, columns) < 2 or len(points) != rows * columns:
             continue
@@ -120,9 +120,9 @@ def rasterize(points: np.ndarray, faces: np.ndarray, spacing: float = SPACING) -
     count = np.floor(corners[..., :2].max(axis=1) + 1e-6).astype(np.int64) + 1 - first
     a, b, c = (corners[:, k] for k in range(3))
     area = (b[:, 0] - a[:, 0]) * (c[:, 1] - a[:, 1]) - (b[:, 1] - a[:, 1]) * (c[:, 0] - a[:, 0])
-    flat = (count > 0).all(axis=1) & (np.abs(area) > 1e-12)  # the others lie between the nodes, or are vertical
+    flat = (count > 0).all(axis=1) & (np.abs(area) > 1e-12)  # other triangles contain no node, or are vertical
     small = flat & (count <= 8).all(axis=1)
-    for i, j in np.ndindex(8, 8):  # small triangles all at once
+    for i, j in np.ndindex(8, 8):  # all small triangles at once
         some = np.flatnonzero(small & (count > [i, j]).all(axis=1))
         _raise(heights, first[some] + [i, j], a[some], b[some], c[some], area[some])
     for k in np.flatnonzero(flat & ~small):  # large ones one by one
@@ -135,7 +135,7 @@ def rasterize(points: np.ndarray, faces: np.ndarray, spacing: float = SPACING) -
 def _raise(
     heights: np.ndarray, nodes: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, area: np.ndarray
 ) -> None:
-    """Raise nodes ``(n, 2)`` to triangles ``(n or 1, 3)`` where they lie within them."""
+    """Raise nodes ``(n, 2)`` to the heights of triangles ``(n or 1, 3)`` that contain them."""
     x, y = nodes[:, 0] - a[:, 0], nodes[:, 1] - a[:, 1]
     u = (x * (c[:, 1] - a[:, 1]) - y * (c[:, 0] - a[:, 0])) / area
     v = (y * (b[:, 0] - a[:, 0]) - x * (b[:, 1] - a[:, 1])) / area

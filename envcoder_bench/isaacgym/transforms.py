@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Vec3:
-    """Three numbers with names."""
+    """A vector."""
 
     __slots__ = ("x", "y", "z")
 
@@ -122,7 +122,7 @@ class Quat:
         return f"Quat({self.x:g}, {self.y:g}, {self.z:g}, {self.w:g})"
 
     def inverse(self) -> Quat:
-        """Return the opposite rotation."""
+        """Return the inverse rotation."""
         return Quat(-self.x, -self.y, -self.z, self.w)
 
     def normalize(self) -> Quat:
@@ -147,14 +147,14 @@ class Transform:
         self.r = Quat() if r is None else r
 
     def __mul__(self, other: Transform) -> Transform:
-        """Return ``other``'s pose, given in this frame, in the frame that this one is given in."""
+        """Return ``other`` followed by this transform."""
         return Transform(self.p + self.r.rotate(other.p), self.r * other.r)
 
     def __repr__(self) -> str:
         return f"Transform(p={self.p}, r={self.r})"
 
     def inverse(self) -> Transform:
-        """Return the transform that undoes this one."""
+        """Return the inverse transform."""
         back = self.r.inverse()
         return Transform(-back.rotate(self.p), back)
 

@@ -1,4 +1,4 @@
-"""Read a URDF file into links and joints, with masses where the file has none, in Isaac Gym's order."""
+"""Read a URDF file into links and joints, in Isaac Gym's order."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MESHES = (".obj", ".stl", ".msh")
 
 
 class AssetError(ValueError):
-    """An asset's file cannot be read or compiled; the message names the file and what in it."""
+    """An asset's file cannot be read or compiled; the message names the file and the element."""
 
 
 @dataclass
 class Shape:
     """A collision shape of a link: ``kind`` box (half sizes), sphere, cylinder, capsule or mesh (scale).
 
-    ``part`` holds the vertices ``(n, 3)`` of a convex part of the mesh, scaled already; None is the whole mesh.
+    ``part`` holds the scaled vertices ``(n, 3)`` of a convex part of the mesh; None for the whole mesh.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Shape:
 
 @dataclass
 class Inertial:
-    """Mass, kg; centre of mass, m; inertia about it, kg m^2, along the link's axes; None where the file has none."""
+    """Mass, kg; centre of mass, m; inertia about it, kg m^2, along the link's axes, or None."""
 
     mass: float
     com: np.ndarray
@@ -80,7 +80,7 @@ def read(path: Path, asset_root: Path, capsules: bool) -> Link:
     except ET.ParseError as error:
         raise AssetError(f"{path}: not XML: {error}") from error
     if robot.tag != "robot":
-        raise AssetError(f"{path}: a URDF begins with <robot>, this one with <{robot.tag}>")
+        raise AssetError(f"{path}: the root element of a URDF is <robot>, not <{robot.tag}>")
     folders = [path.parent, asset_root, *path.resolve().parents]
     links = {link.get("name", ""): _link(link, path, folders, capsules) for link in robot.findall("link")}
     children = set()
@@ -91,19 +91,19 @@ def read(path: Path, asset_root: Path, capsules: bool) -> Link:
     roots = [link for name, link in links.items() if name not in children]
     if len(roots) != 1:
         names = ", ".join(link.name for link in roots) or "none"
-        raise AssetError(f"{path}: one link must be the root, not the child of a joint; found {names}")
+        raise AssetError(f"{path}: exactly one link must be the root, the child of no joint; found {names}")
     return roots[0]
 
 
 def walk(link: Link) -> Iterator[Link]:
-    """Yield a link and all below it, depth first."""
+    """Yield a link and its descendants, depth first."""
     yield link
     for joint in link.joints:
         yield from walk(joint.child)
 
 
 def collapse(link: Link) -> None:
-    """Merge links behind fixed joints into their parents, all down the tree; the parents' names stay."""
+    """Merge links behind fixed joints into their parents, recursively."""
     joints = []
     for joint in link.joints:
         collapse(joint.child)
@@ -121,7 +121,7 @@ def collapse(link: Link) -> None:
 
 
 def merged(a: Inertial | None, b: Inertial | None, frame: np.ndarray) -> Inertial | None:
-    """Return the inertial of two bodies as one, in the frame of ``a``; ``frame`` is that of ``b`` in it."""
+    """Return the inertial of two bodies together, in the frame of ``a``; ``frame`` is the pose of ``b`` in it."""
     if b is None:
         return a
     assert b.inertia is not None
@@ -148,7 +148,7 @@ def _link(element: ET.Element, path: Path, folders: list[Path], capsules: bool) 
         if collision.find("sdf") is not None:
             raise NotImplementedError(
                 f"load_asset: {path}: link {element.get('name')} collides by a signed distance field (<sdf>), which is "
-                "not supported; its convex hull would mean nothing in contacts such as those of nuts, gears and pegs"
+                "not supported; contacts of its convex hull would be meaningless for parts such as nuts, gears and pegs"
             )
         shapes.append(_shape(geometry[0], _frame(collision.find("origin")), path, folders, capsules))
     return Link(element.get("name", ""), _inertial(element.find("inertial")), shapes)
@@ -165,20 +165,20 @@ def _shape(element: ET.Element, frame: np.ndarray, path: Path, folders: list[Pat
         size = [numbers["radius"][0], 0.5 * numbers["length"][0], 0.0]
         return Shape("capsule" if capsules else kind, size, frame)
     if kind != "mesh":
-        raise AssetError(f"{path}: <{kind}> is no shape of a URDF; use box, sphere, cylinder, capsule or mesh")
+        raise AssetError(f"{path}: <{kind}> is not a shape of a URDF; use box, sphere, cylinder, capsule or mesh")
     mesh = find_mesh(element.get("filename", ""), path, folders)
     return Shape("mesh", numbers.get("scale", [1.0, 1.0, 1.0]), frame, mesh)
 
 
 def find_mesh(name: str, path: Path, folders: list[Path]) -> Path:
-    """Return the file of a mesh that the asset ``path`` names; raise AssetError where MuJoCo cannot read it."""
+    """Return the file of a mesh in the asset ``path``; raise AssetError if it is missing or MuJoCo cannot read it."""
     relative = name.replace("package://", "").replace("file://", "")
     for folder in folders:
         if (folder / relative).is_file():
             if not relative.lower().endswith(MESHES):
                 raise AssetError(f"{path}: the collision mesh {relative} is not one of {', '.join(MESHES)}; convert it")
             return (folder / relative).resolve()
-    raise AssetError(f"{path}: the mesh {name} is not there (looked in {folders[0]}, in the asset root and above)")
+    raise AssetError(f"{path}: the mesh {name} is missing (looked in {folders[0]}, in the asset root and above)")
 
 
 def _joint(element: ET.Element, links: dict[str, Link], path: Path) -> Joint:
@@ -192,7 +192,7 @@ def _joint(element: ET.Element, links: dict[str, Link], path: Path) -> Joint:
     axis, limit, dynamics = element.find("axis"), element.find("limit"), element.find("dynamics")
     direction = np.array([1.0, 0.0, 0.0] if axis is None else _numbers(axis.get("xyz", "1 0 0")))
     limits = None
-    # ANYmal's files have limits of effort and velocity alone, and bend their joints
+    # ANYmal's files have limits only of effort and velocity
     if kind != "continuous" and limit is not None and {"lower", "upper"} & set(limit.keys()):
         limits = (_number(limit, "lower", 0.0), _number(limit, "upper", 0.0))
     return Joint(
@@ -211,7 +211,7 @@ def _joint(element: ET.Element, links: dict[str, Link], path: Path) -> Joint:
 
 
 def _inertial(element: ET.Element | None) -> Inertial | None:
-    """Read the first inertial of a link; an inertia that is none (not positive definite) is left out."""
+    """Read the inertial of a link; an inertia that is not positive definite is ignored."""
     mass = None if element is None else element.find("mass")
     if element is None or mass is None or _number(mass, "value", 0.0) <= 0:
         return None

@@ -1,4 +1,4 @@
-"""From a URDF's links to a MuJoCo specification: masses of links without inertials, collapsed joints, bodies."""
+"""Convert a URDF's links to a MuJoCo specification: masses of links without inertials, collapsed joints, bodies."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -13,8 +13,8 @@ from envcoder_bench.isaacgym import decompose, urdf
 from envcoder_bench.isaacgym.params import AssetOptions
 from envcoder_bench.isaacgym.urdf import Inertial, Joint, Link, Shape
 
-MAX_HULL = 64  # vertices of a mesh's convex hull; PhysX has a limit of this size too
-MIN_MASS, MIN_INERTIA = 1e-6, 1e-9  # kg, kg m^2: what a moving link without any mass gets
+MAX_HULL = 64  # vertices of a mesh's convex hull; PhysX has the same limit
+MIN_MASS, MIN_INERTIA = 1e-6, 1e-9  # kg, kg m^2, of a moving link without mass
 _GEOMS = {
     "box": mujoco.mjtGeom.mjGEOM_BOX,
     "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
@@ -40,7 +40,7 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> tuple[mujoco.Mj
 
 
 def new_spec() -> mujoco.MjSpec:
-    """Return an empty specification with the compiler's settings of this package: radians, repaired inertias."""
+    """Return an empty specification with this package's compiler settings: radians, balanced inertias."""
     spec = mujoco.MjSpec()
     spec.compiler.degree = False
     spec.compiler.balanceinertia = True
@@ -50,10 +50,10 @@ def new_spec() -> mujoco.MjSpec:
 
 
 def weigh(root: Link, options: AssetOptions) -> None:
-    """Give each link mass, centre and inertia: the file's where it has them, else its shapes' at ``density``.
+    """Set each link's mass, centre of mass and inertia: the file's, or else those of its shapes at ``density``.
 
     A link with a mass but without a usable inertia gets its shapes' inertia, scaled to that mass, or that of a ball
-    of 0.1 m diameter where it has no shapes. A link with neither inertial nor shapes has no mass.
+    of 0.1 m diameter if it has no shapes. A link with neither inertial nor shapes has no mass.
     """
     spec = new_spec()
     links = list(urdf.walk(root))
@@ -104,7 +104,8 @@ def _add_link(
     frame = np.eye(4) if joint is None else joint.frame
     body = parent.add_body(name=link.name, pos=frame[:3, 3], quat=_quat(frame))
     if joint is not None and joint.kind == "fixed":
-        spec.add_text(name=f"fixed joint {joint.name}", data=link.name)  # MuJoCo has no such joint to hold the name
+        # MuJoCo has no fixed joints that could store the name
+        spec.add_text(name=f"fixed joint {joint.name}", data=link.name)
     elif joint is not None:
         joints[joint.name] = joint
         kind = _SLIDE if joint.kind == "prismatic" else _HINGE
@@ -126,7 +127,7 @@ def _add_link(
 
 
 def proper_range(lower: float, upper: float) -> list[float]:
-    """Return limits that MuJoCo takes: it refuses a range without extent."""
+    """Return limits that MuJoCo accepts: it requires lower < upper."""
     return [lower, upper] if lower < upper else [lower - 1e-4, lower + 1e-4]
 
 

@@ -1,4 +1,4 @@
-"""Warp kernels of what follows from a step: body states, contact forces, force sensors, Jacobians, mass matrices."""
+"""Warp kernels that compute outputs of a step: body states, force sensors, Jacobians, mass matrices."""
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
@@ -6,45 +6,7 @@
 
 import warp as wp
 
-from envcoder_bench.isaacgym.warp_kernels import inverse, turned
-
-
-@wp.func
-def product(a: wp.vec4, b: wp.vec4) -> wp.vec4:
-    """Multiply quaternions wxyz."""
-    u = wp.vec3(a[1], a[2], a[3])
-    v = wp.vec3(b[1], b[2], b[3])
-    w = a[0] * v + b[0] * u + wp.cross(u, v)
-    return wp.vec4(a[0] * b[0] - wp.dot(u, v), w[0], w[1], w[2])
-
-
-@wp.func
-def wxyz(quat: wp.quat) -> wp.vec4:
-    """MuJoCo Warp keeps quaternions in the order wxyz."""
-    return wp.vec4(quat[0], quat[1], quat[2], quat[3])
-
-
-@wp.kernel(enable_backward=False)
-def add_contact_forces(
-    nacon: wp.array[wp.int32],
-    worldid: wp.array[wp.int32],
-    geom: wp.array[wp.vec2i],
-    geom_bodyid: wp.array[wp.int32],
-    row_of_body: wp.array[wp.int32],
-    wrench: wp.array[wp.spatial_vector],
-    contacts: wp.array2d[wp.float32],
-):
-    """Add each contact's force to its two bodies: on the second geom's, and the opposite on the first's."""
-    contact = wp.tid()
-    if contact >= nacon[0]:
-        return
-    env = worldid[contact]
-    force = wp.spatial_top(wrench[contact])
-    for side in range(2):
-        row = row_of_body[geom_bodyid[geom[contact][side]]]
-        if row >= 0:  # the world has none
-            for i in range(3):
-                wp.atomic_add(contacts, env, 3 * row + i, (2.0 * float(side) - 1.0) * force[i])
+from envcoder_bench.sim.warp_functions import as_vec4, conjugate, multiply, rotate, set_state_row, velocity_at
 
 
 @wp.kernel(enable_backward=False)
@@ -58,19 +20,13 @@ def read_bodies(
     subtree_com: wp.array2d[wp.vec3],
     out: wp.array2d[wp.float32],
 ):
-    """Fill a body's 13 numbers: one thread for each world and body."""
+    """Fill a body's 13 numbers, one thread per world and body."""
     env, row = wp.tid()
     body = bodies[row]
-    at = env * bodies.shape[0] + row
-    spin = wp.spatial_top(cvel[env, body])
-    arm = xipos[env, body] - subtree_com[env, body_rootid[body]]
-    speed = wp.spatial_bottom(cvel[env, body]) + wp.cross(spin, arm)
-    for i in range(3):
-        out[at, i] = xpos[env, body][i]
-        out[at, 3 + i] = xquat[env, body][1 + i]
-        out[at, 7 + i] = speed[i]
-        out[at, 10 + i] = spin[i]
-    out[at, 6] = xquat[env, body][0]
+    linear = velocity_at(cvel[env, body], xipos[env, body] - subtree_com[env, body_rootid[body]])
+    quat = as_vec4(xquat[env, body])
+    angular = wp.spatial_top(cvel[env, body])
+    set_state_row(env * bodies.shape[0] + row, 0, xpos[env, body], quat, linear, angular, out)
 
 
 @wp.kernel(enable_backward=False)
@@ -90,9 +46,9 @@ def read_accelerations(
     subtree_com: wp.array2d[wp.vec3],
     accelerations: wp.array2d[wp.spatial_vector],
 ):
-    """Keep the sensors' bodies' accelerations in the last substep: angular, and linear of the centre of mass.
+    """Compute the accelerations of the sensors' bodies in the last substep: angular, linear of the centre of mass.
 
-    To run right after a step, whose derived numbers are those of before; only ``qvel`` has advanced.
+    It must run right after a substep, which has advanced ``qvel`` but not the quantities derived from it.
     """
     env, sensor = wp.tid()
     body = sensor_bodies[sensor]
@@ -106,14 +62,12 @@ def read_accelerations(
         link = body_parentid[link]
     arm = xipos[env, body] - subtree_com[env, body_rootid[body]]
     spin = wp.spatial_top(cvel[env, body])
-    speed = wp.spatial_bottom(cvel[env, body]) + wp.cross(spin, arm)
-    change = wp.spatial_top(total)
-    linear = wp.spatial_bottom(total) + wp.cross(change, arm) + wp.cross(spin, speed)
-    accelerations[env, sensor] = wp.spatial_vector(change, linear)
+    linear = velocity_at(total, arm) + wp.cross(spin, velocity_at(cvel[env, body], arm))
+    accelerations[env, sensor] = wp.spatial_vector(wp.spatial_top(total), linear)
 
 
 @wp.kernel(enable_backward=False)
-def publish_sensors(
+def read_sensors(
     sensor_bodies: wp.array[wp.int32],
     sensor_pos: wp.array[wp.vec3],
     sensor_quat: wp.array[wp.vec4],
@@ -128,7 +82,7 @@ def publish_sensors(
     cvel: wp.array2d[wp.spatial_vector],
     out: wp.array3d[wp.float32],
 ):
-    """Publish the net force on a sensor's body, and its torque about the sensor, in the sensor's frame."""
+    """Compute the net force on a sensor's body and its torque about the sensor, in the sensor's frame."""
     env, sensor = wp.tid()
     body = sensor_bodies[sensor]
     if failed[env]:
@@ -137,17 +91,17 @@ def publish_sensors(
         return
     acceleration = accelerations[env, sensor]
     force = body_mass[env % body_mass.shape[0], body] * wp.spatial_bottom(acceleration)
-    pose = wxyz(xquat[env, body])
-    axes = product(pose, wxyz(body_iquat[env % body_iquat.shape[0], body]))  # principal axes
+    pose = as_vec4(xquat[env, body])
+    axes = multiply(pose, as_vec4(body_iquat[env % body_iquat.shape[0], body]))  # principal axes
     moments = body_inertia[env % body_inertia.shape[0], body]
-    spin = turned(inverse(axes), wp.spatial_top(cvel[env, body]))
-    change = turned(inverse(axes), wp.spatial_top(acceleration))
-    torque = turned(axes, wp.cw_mul(moments, change) + wp.cross(spin, wp.cw_mul(moments, spin)))
-    origin = xpos[env, body] + turned(pose, sensor_pos[sensor])
+    spin = rotate(conjugate(axes), wp.spatial_top(cvel[env, body]))
+    change = rotate(conjugate(axes), wp.spatial_top(acceleration))
+    torque = rotate(axes, wp.cw_mul(moments, change) + wp.cross(spin, wp.cw_mul(moments, spin)))
+    origin = xpos[env, body] + rotate(pose, sensor_pos[sensor])
     torque = torque + wp.cross(xipos[env, body] - origin, force)
-    frame = inverse(product(pose, sensor_quat[sensor]))
-    force = turned(frame, force)
-    torque = turned(frame, torque)
+    frame = conjugate(multiply(pose, sensor_quat[sensor]))
+    force = rotate(frame, force)
+    torque = rotate(frame, torque)
     for i in range(3):
         out[env, sensor, i] = force[i]
         out[env, sensor, 3 + i] = torque[i]
@@ -164,7 +118,7 @@ def read_jacobian(
     cdof: wp.array2d[wp.spatial_vector],
     out: wp.array4d[wp.float32],
 ):
-    """Fill a link's column of a DOF: one thread for each world, link and DOF."""
+    """Fill a link's column for a DOF, one thread per world, link and DOF."""
     env, link, dof = wp.tid()
     if not moved[link, dof]:
         for i in range(6):
@@ -172,16 +126,15 @@ def read_jacobian(
         return
     body = links[link]
     axis = cdof[env, columns[dof]]
-    spin = wp.spatial_top(axis)
-    arm = xipos[env, body] - subtree_com[env, body_rootid[body]]
-    linear = wp.spatial_bottom(axis) + wp.cross(spin, arm)
+    linear = velocity_at(axis, xipos[env, body] - subtree_com[env, body_rootid[body]])
     for i in range(3):
         out[env, link, i, dof] = linear[i]
-        out[env, link, 3 + i, dof] = spin[i]
+        out[env, link, 3 + i, dof] = wp.spatial_top(axis)[i]
 
 
 @wp.kernel(enable_backward=False)
 def read_mass_matrix(addresses: wp.array2d[wp.int32], packed: wp.array2d[wp.float32], out: wp.array3d[wp.float32]):
+    """Fill an element from MuJoCo's packed matrix, one thread per world, row and column; address -1 is 0."""
     env, row, column = wp.tid()
     address = addresses[row, column]
     if address >= 0:

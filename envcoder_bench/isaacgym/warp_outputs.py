@@ -1,4 +1,4 @@
-"""What tasks read of MuJoCo Warp's worlds beyond their state: contacts, bodies, sensors, Jacobians, mass matrices."""
+"""Outputs of MuJoCo Warp's worlds: contact forces, body states, force sensors, Jacobians, mass matrices."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -14,17 +14,20 @@ from envcoder_bench.isaacgym import warp_output_kernels as kernels
 from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.numerics import dofs_above, mass_addresses
 from envcoder_bench.isaacgym.transforms import pose_array
+from envcoder_bench.sim.warp_contacts import ContactForces
 
 _DERIVED = ("xpos", "xquat", "xipos", "cvel", "subtree_com")
 
 
 class WarpOutputs:
-    """Outputs of a step. What costs time is computed from the first time that it is read.
+    """Outputs of a step. Outputs that take time are computed from their first read on.
 
-    To be made and used within Warp's scope of the device.
+    It must be created and used within Warp's scope of the device.
 
     Attributes:
-        contacts, sensors: ``(num_envs, 3 * num_bodies)`` and ``(num_envs, num_sensors, 6)`` of the last step.
+        contacts: ``(num_envs, 3 * num_bodies)`` net contact forces of the last substep.
+        contacts_array: the same, for Warp.
+        sensors: ``(num_envs, num_sensors, 6)`` force and torque of the sensors after the last step.
     """
 
     def __init__(self, model: mjw.Model, data: mjw.Data, layout: Layout, device: torch.device) -> None:
@@ -33,13 +36,11 @@ class WarpOutputs:
         n, host = data.nworld, layout.model
         self.contacts = torch.zeros(n, 3 * len(layout.bodies), device=device)
         self.sensors = torch.zeros(n, len(layout.sensors), 6, device=device)
-        self._contacts, self._sensors = wp.from_torch(self.contacts), wp.from_torch(self.sensors)
+        self.contacts_array, self._sensors = wp.from_torch(self.contacts), wp.from_torch(self.sensors)
         self._bodies = wp.array(layout.bodies, dtype=wp.int32)
         row_of_body = np.full(host.nbody, -1)
         row_of_body[layout.bodies] = np.arange(len(layout.bodies))
-        self._row_of_body = wp.array(row_of_body, dtype=wp.int32)
-        self._contact_ids = wp.array(np.arange(data.naconmax), dtype=wp.int32)
-        self._wrench = wp.zeros(data.naconmax, dtype=wp.spatial_vector)  # force, torque; world frame
+        self._contacts = ContactForces(model, data, row_of_body, self.contacts_array)
         frames = np.array([pose_array(pose) for _, pose in layout.sensors]).reshape(-1, 7)
         self._sensor_bodies = wp.array(layout.bodies[[body for body, _ in layout.sensors]], dtype=wp.int32)
         self._sensor_pos = wp.array(frames[:, :3], dtype=wp.vec3)
@@ -47,12 +48,8 @@ class WarpOutputs:
         self._accelerations = wp.zeros((n, len(layout.sensors)), dtype=wp.spatial_vector)
         self._actors: dict[int, tuple[wp.array, ...]] = {}
 
-    @property
-    def contacts_array(self) -> wp.array:
-        return self._contacts
-
     def want(self, what: str) -> bool:
-        """Compute ``contacts``, ``bodies`` or ``mass`` from now on; tell whether that is new."""
+        """Compute ``contacts``, ``bodies`` or ``mass`` from now on; return whether that is new."""
         if what in self._wanted:
             return False
         self._wanted.add(what)
@@ -61,18 +58,18 @@ class WarpOutputs:
         return True
 
     def derived(self) -> dict[str, Tensor]:
-        """List what was computed in the last step and later reads show, by name."""
+        """Return the tensors that readers use until the next step, by name."""
         return {"contacts": self.contacts, "sensors": self.sensors, **self.late()}
 
     def late(self) -> dict[str, Tensor]:
-        """List those of them that are computed from their first read on."""
+        """Return those of ``derived`` that are computed from their first read on."""
         names = [*_DERIVED, "cdof", "M"] if "mass" in self._wanted else list(_DERIVED)
         if "bodies" not in self._wanted:
             return {}
         return {name: wp.to_torch(getattr(self._data, name)) for name in names}
 
     def collect(self) -> None:
-        """Launch what needs the last substep as it was: accelerations and contacts."""
+        """Launch the computation of accelerations and contacts, right after the last substep."""
         model, data = self._model, self._data
         if self._layout.sensors:
             wp.launch(
@@ -86,23 +83,14 @@ class WarpOutputs:
                 outputs=[self._accelerations],
             )
         if "contacts" in self._wanted:
-            self.collect_contacts()
+            self._contacts.update()
 
     def collect_contacts(self) -> None:
         """Launch the sum of the contact forces on each body."""
-        model, data = self._model, self._data
-        self._contacts.zero_()
-        mjw.contact_force(model, data, self._contact_ids, True, self._wrench)  # pyright: ignore[reportArgumentType]
-        contact = [data.nacon, data.contact.worldid, data.contact.geom, model.geom_bodyid]
-        wp.launch(
-            kernels.add_contact_forces,
-            dim=data.naconmax,
-            inputs=[*contact, self._row_of_body, self._wrench],
-            outputs=[self._contacts],
-        )
+        self._contacts.update()
 
     def refresh(self, failed: wp.array) -> None:
-        """Launch what follows from the state at the step's end: body states and sensors."""
+        """Launch the computation of body states, mass matrix and sensors from the state at the end of a step."""
         model, data = self._model, self._data
         if "bodies" in self._wanted:
             mjw.kinematics(model, data)
@@ -112,7 +100,7 @@ class WarpOutputs:
             mjw.crb(model, data)
         if self._layout.sensors:
             wp.launch(
-                kernels.publish_sensors,
+                kernels.read_sensors,
                 dim=(data.nworld, len(self._layout.sensors)),
                 inputs=[
                     *(self._sensor_bodies, self._sensor_pos, self._sensor_quat, failed, self._accelerations),
@@ -153,7 +141,7 @@ class WarpOutputs:
         )
 
     def _structure(self, actor: int) -> tuple[wp.array, ...]:
-        """Return an actor's links, their DOFs' columns, which moves which, and where the mass matrix has them."""
+        """Return an actor's links, DOF columns, which DOF moves which link, and addresses in the packed mass matrix."""
         if actor not in self._actors:
             host, place = self._layout.model, self._layout.places[actor]
             links = self._layout.bodies[place.bodies.start + int(place.fixed) : place.bodies.stop]

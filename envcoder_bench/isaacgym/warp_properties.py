@@ -1,4 +1,4 @@
-"""Properties of MuJoCo Warp's worlds: one row for all worlds until one differs, then a row for each."""
+"""Properties of MuJoCo Warp's worlds: one row for all worlds until one differs, then one row per world."""
 
 # MuJoCo's bindings carry no types
 # pyright: reportAttributeAccessIssue=false
@@ -16,14 +16,14 @@ from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.numerics import Drives, drives, least_weights, principal_axes
 from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 
-# what mj_setConst computes from masses and armatures, and mujoco_warp reads
+# constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
 _CONSTANTS = ("dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0", "body_subtreemass")
 _TENDON_FLAGS = {"tendon_damping": "has_tendon_damping", "tendon_stiffness": "has_tendon_stiffness"}
 _MASSES = ("body_mass", "body_ipos", "body_inertia", "body_iquat")
 
 
 class WarpProperties:
-    """Properties as set, on the host, and their copies on the device, which ``flush`` brings up to date.
+    """Properties on the host, and their copies on the device, which ``flush`` updates.
 
     Attributes:
         mode, stiffness, damping, max_velocity: of each DOF, ``(1, dofs)``, or ``(num_envs, dofs)`` once worlds differ.
@@ -86,7 +86,7 @@ class WarpProperties:
         return self._own[name]
 
     def flush(self) -> bool:
-        """Bring the device up to date; tell whether an array moved since the last call."""
+        """Update the device; return whether an array was replaced since the last call."""
         if self._changed:
             if "dofs" in self._changed:
                 self._flush_dofs(drives(self._dofs))
@@ -123,16 +123,16 @@ class WarpProperties:
         self.stiffness = self._copied(self.stiffness, new.stiffness)
         self.damping = self._copied(self.damping, new.damping)
         self.max_velocity = self._copied(self.max_velocity, np.minimum(new.max_velocity, 1e30))
-        # without drives the unconstrained acceleration is a single solve, with them an iteration
+        # with drives, the unconstrained acceleration needs an iterative solve
         self._raise_flag("has_efm_actuator", bool(new.bias_position.any() or new.bias_velocity.any()))
 
     def _raise_flag(self, name: str, value: bool) -> None:
-        """Let mujoco_warp do, from now on, what it leaves out where a model has no such thing."""
+        """Enable a part of mujoco_warp that it skips for models without it."""
         self._moved |= value and not getattr(self._model, name)
         setattr(self._model, name, value or getattr(self._model, name))
 
     def _flush_constants(self) -> None:
-        """Recompute what depends on masses and armatures, as ``mj_setConst`` does."""
+        """Recompute constants that depend on masses and armatures, as ``mj_setConst`` does."""
         if len(self._dofs) == 1 and not self._own.keys() & set(mujoco.MjModel._setconst_inputs):
             self._host.dof_armature[self._layout.dof_qvel] = drives(self._dofs).armature[0]
             mujoco.mj_setConst(self._host, mujoco.MjData(self._host))
@@ -145,7 +145,7 @@ class WarpProperties:
             field = getattr(self._model, name)
             if field.shape[0] == 1 and field.size:
                 self._upload(name, np.repeat(field.numpy(), self._data.nworld, axis=0))
-        # not the kinematic constants: they would replace the attractors' targets
+        # without the kinematic constants, which would overwrite the attractors' targets
         groups = int(mjw.SetConstGroup.FIXED | mjw.SetConstGroup.INERT0)
         mjw.set_const(self._model, self._data, groups=groups)
         weights = wp.to_torch(self._model.body_invweight0)
@@ -157,7 +157,7 @@ class WarpProperties:
         setattr(self._model, name, self._copied(getattr(self._model, name), rows))
 
     def _copied(self, field: wp.array, rows: np.ndarray) -> wp.array:
-        """Copy rows into a field, or into a new one where their number differs."""
+        """Copy rows into a field, or into a new one if their number differs."""
         if rows.shape[0] != field.shape[0]:
             field = wp.zeros((rows.shape[0], *field.shape[1:]), dtype=field.dtype, device=field.device)
             self._moved = True

@@ -1,4 +1,4 @@
-"""Which devices a run is to use: those of this machine, or of a Ray cluster."""
+"""The devices of a run: those of this machine, or of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FORMS = "all, GPU numbers such as 0,1, or cpu:N"
 
 @dataclass(frozen=True)
 class Devices:
-    """Devices that each have a worker.
+    """The devices of the workers, one each.
 
     Attributes:
         kind: ``cpu`` or ``cuda``.
-        count: how many workers; None: as many as the cluster has GPUs.
-        gpus: numbers of this machine's GPUs; empty for a cluster's.
-        address: of a Ray cluster, ``auto`` or ``HOST:PORT``; None: Ray is started here.
+        count: number of workers, or None for one per free GPU of the cluster.
+        gpus: numbers of this machine's GPUs; empty for those of a cluster.
+        address: address of the Ray cluster, ``auto`` or ``HOST:PORT``; None to start Ray on this machine.
     """
 
     kind: str
@@ -33,70 +33,70 @@ class Devices:
 
     @property
     def simulator(self) -> tuple[str, str]:
-        """The simulator and the torch device of every worker, which sees one GPU."""
+        """The simulator and the torch device of every worker; a worker sees one GPU."""
         return ("mujoco_cpu", "cpu") if self.kind == "cpu" else ("mujoco_warp", "cuda:0")
 
 
-def asked_devices(cfg: DictConfig) -> Devices | None:
-    """The devices that ``devices`` and ``ray`` of a config ask for; None: it trains in this process, on ``device``.
+def requested_devices(cfg: DictConfig) -> Devices | None:
+    """Return the devices that ``devices`` and ``ray`` of a config specify, or None to train in this process.
 
     Raises:
-        UserError: they are malformed, contradict each other, or name GPUs that this machine does not have.
+        UserError: the values are malformed, contradict each other, or name GPUs that this machine does not have.
     """
-    asked, address = _words(cfg.get("devices")), cfg.get("ray")
-    if not asked and address is None:
+    text, address = _as_text(cfg.get("devices")), cfg.get("ray")
+    if not text and address is None:
         return None
     if address is not None and not re.fullmatch(r"auto|[^\s:/]+:\d+|\[.+\]:\d+", str(address)):
         raise UserError(f"--ray must be auto or HOST:PORT, got {address}")
     if cfg.profile:
-        raise UserError("--profile measures one device: leave --devices and --ray out")
+        raise UserError("--profile measures one device: omit --devices and --ray")
     if cfg.get("isolate"):
-        raise UserError("--isolate process trains on one device: leave --devices and --ray out")
-    cpu = re.fullmatch(r"cpu:(\d+)", asked)
+        raise UserError("--isolate process trains on one device: omit --devices and --ray")
+    cpu = re.fullmatch(r"cpu:(\d+)", text)
     if cpu:
         count = int(cpu.group(1))
         if count < 1:
-            raise UserError(f"--devices {asked}: at least one worker must train, cpu:1")
+            raise UserError(f"--devices {text}: at least one worker is needed, cpu:1")
         devices = Devices("cpu", count, address=address)
     elif address is not None:
-        if asked not in ("", "all"):
-            raise UserError(f"--ray takes all GPUs of the cluster, or --devices cpu:N; got --devices {asked}")
+        if text not in ("", "all"):
+            raise UserError(f"--ray uses all GPUs of the cluster, or --devices cpu:N; got --devices {text}")
         devices = Devices("cuda", None, address=address)
     else:
-        gpus = _gpus(asked)
+        gpus = _parse_gpus(text)
         devices = Devices("cuda", len(gpus), gpus)
-    wanted = devices.simulator[0]
-    if cfg.sim not in ("auto", wanted):
-        raise UserError(f"--sim {cfg.sim} does not run on these devices: leave it out, or give --sim {wanted}")
+    simulator = devices.simulator[0]
+    if cfg.sim not in ("auto", simulator):
+        raise UserError(f"--sim {cfg.sim} does not run on these devices: omit it, or use --sim {simulator}")
     return devices
 
 
-def choose_here(cfg: DictConfig) -> None:
-    """Let ``sim`` and ``device`` be those of this machine, where ``devices`` or ``ray`` are for others to train on."""
-    devices = asked_devices(cfg)
+def use_this_machine(cfg: DictConfig) -> None:
+    """Set ``sim`` and ``device`` to those of this machine if the config's devices are GPUs of workers."""
+    devices = requested_devices(cfg)
     if devices is not None and devices.kind == "cuda":
         cfg.sim, cfg.device = pick_simulator()
 
 
-def _words(value: Any) -> str:
-    """The value as the command line has it."""
+def _as_text(value: Any) -> str:
+    """Return the value of ``devices`` as it is written on the command line."""
     if value is None:
         return ""
-    return ",".join(str(one) for one in value) if isinstance(value, ListConfig) else str(value).replace(" ", "").lower()
+    return ",".join(map(str, value)) if isinstance(value, ListConfig) else str(value).replace(" ", "").lower()
 
 
-def _gpus(asked: str) -> tuple[int, ...]:
-    """Numbers of this machine's GPUs. Raises UserError for those that it does not have."""
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if asked != "all" and not re.fullmatch(r"\d+(,\d+)*", asked):
-        raise UserError(f"--devices must be {FORMS}, got {asked}")
-    if not there:
-        raise UserError(f"--devices {asked}: torch sees no CUDA device here; --devices cpu:N trains on the CPU")
-    numbers = tuple(range(there)) if asked == "all" else tuple(int(one) for one in asked.split(","))
+def _parse_gpus(text: str) -> tuple[int, ...]:
+    """Return numbers of this machine's GPUs. Raises UserError if one does not exist."""
+    if text != "all" and not re.fullmatch(r"\d+(,\d+)*", text):
+        raise UserError(f"--devices must be {FORMS}, got {text}")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
+        raise UserError(f"--devices {text}: torch finds no CUDA device; use --devices cpu:N to train on the CPU")
+    numbers = tuple(range(count)) if text == "all" else tuple(map(int, text.split(",")))
     for number in numbers:
-        if number >= there:
-            known = "only GPU 0" if there == 1 else f"only GPUs 0 to {there - 1}"
-            raise UserError(f"--devices {asked}: there is no GPU {number} on this machine, {known}")
+        if number >= count:
+            existing = "only GPU 0" if count == 1 else f"only GPUs 0 to {count - 1}"
+            raise UserError(f"--devices {text}: there is no GPU {number} on this machine, {existing}")
     if len(set(numbers)) < len(numbers):
-        raise UserError(f"--devices {asked} names a GPU twice")
+        raise UserError(f"--devices {text} names a GPU twice")
     return numbers

@@ -18,15 +18,17 @@ from envcoder_bench.run import parallel, results
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.config_checks import check_task, check_training, check_values, share_out
-from envcoder_bench.run.devices import asked_devices
+from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.head import Head
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.inputs import Candidates, override_words, pick_device, read_candidates, run_config
+from envcoder_bench.run.parallel_waves import ParallelWaves
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.run.run_result import RunResult, finished
-from envcoder_bench.run.training import ALONE, Training
+from envcoder_bench.run.training import ALONE, SequentialWaves, Training
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import get_spec
@@ -74,22 +76,20 @@ def evaluate(
         refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
-    # the stack holds the workers, where there are several devices
-    with run_log() as messages, settings_kept(), contextlib.ExitStack() as several:
+    with run_log() as messages, settings_kept(), contextlib.ExitStack() as workers:
         with _stoppable(None), ALONE:
             cfg, sources, fitness = _asked(task, words, candidates, candidate_idx, num_envs)
-            head = _workers(several, cfg, fitness, len(sources) * cfg.seeds)
+            head = _start_workers(workers, cfg, fitness, len(sources) * cfg.seeds)
             planner = _planner(cfg, head)
             planner.refuse_too_large()
             saved = Checkpoint()
             plan = _prepare(cfg, sources, fitness, planner, saved, head)
-            names = None if head is None else parallel.machines(head)
             path = (given or stamped_folder("runs", name)).absolute()
-            folder = RunFolder.create(path, cfg, sources, fitness, names)
+            folder = RunFolder.create(path, cfg, sources, fitness, _device_names(head))
         messages.open(folder.path)
         with _at_work(folder), folder.locked():
             reporter.run_began(folder.path)
-            return _training(head, folder, cfg, sources, saved, reporter, stop).see_through(plan)
+            return _train(head, plan, Training(folder, cfg, sources, saved, reporter, stop))
 
 
 def resume(
@@ -117,19 +117,19 @@ def resume(
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), _at_work(run), run.locked():
         messages.open(run.path)
-        with contextlib.ExitStack() as several:
-            return _go_on(several, run, cfg, sources, reporter, stop)
+        with contextlib.ExitStack() as workers:
+            return _go_on(workers, run, cfg, sources, reporter, stop)
 
 
 def _go_on(
-    several: contextlib.ExitStack,
+    workers: contextlib.ExitStack,
     run: RunFolder,
     cfg: DictConfig,
     sources: list[CandidateSource],
     reporter: Reporter,
     stop: StopRequest,
 ) -> RunResult:
-    """Resume a run; its workers are ended with ``several``."""
+    """Resume a run; closing ``workers`` kills its workers."""
     with ALONE:
         with user_input():
             pick_device(cfg)  # the machine may be another one
@@ -143,32 +143,36 @@ def _go_on(
                 check_task(cfg)
                 check_training(cfg)
                 left = (len(sources) * cfg.seeds - len(saved.done)) or 1
-                head = _workers(several, cfg, fitness, left)
+                head = _start_workers(workers, cfg, fitness, left)
                 planner = _planner(cfg, head)
         except UserError as error:
             raise UserError(f"{run.config}: {error}") from error
         plan = _prepare(cfg, sources, fitness, planner, saved, head)
     reporter.run_began(run.path)
-    return _training(head, run, cfg, sources, saved, reporter, stop, resumed=True).see_through(plan)
+    return _train(head, plan, Training(run, cfg, sources, saved, reporter, stop, resumed=True))
 
 
-def _workers(
-    several: contextlib.ExitStack, cfg: DictConfig, fitness: CandidateSource | None, groups: int
-) -> parallel.Head | None:
-    """The workers of a run on several devices, until ``several`` is closed; None: it trains in this process."""
-    devices = asked_devices(cfg)
-    return None if devices is None else several.enter_context(parallel.workers(cfg, devices, fitness, groups))
+def _start_workers(
+    workers: contextlib.ExitStack, cfg: DictConfig, fitness: CandidateSource | None, limit: int
+) -> Head | None:
+    """Start the workers of a run on several devices until ``workers`` is closed; None to train in this process."""
+    devices = requested_devices(cfg)
+    return None if devices is None else workers.enter_context(parallel.workers(cfg, devices, fitness, limit))
 
 
-def _planner(cfg: DictConfig, head: parallel.Head | None) -> MemoryPlanner:
+def _planner(cfg: DictConfig, head: Head | None) -> MemoryPlanner:
     with user_input():  # the task's YAML is read here
-        return MemoryPlanner(cfg) if head is None else parallel.smallest_planner(head)
+        return MemoryPlanner(cfg) if head is None else head.planner
 
 
-def _training(head: parallel.Head | None, *run: Any, resumed: bool = False) -> Training:
-    if head is None:
-        return Training(*run, resumed=resumed)
-    return parallel.ParallelTraining(*run, resumed=resumed, head=head)
+def _device_names(head: Head | None) -> str | None:
+    return None if head is None else ", ".join(sorted(set(head.devices)))
+
+
+def _train(head: Head | None, plan: Plan, training: Training) -> RunResult:
+    training.devices = _device_names(head)
+    waves = SequentialWaves(training) if head is None else ParallelWaves(training, head)
+    return training.run(plan, waves.train)
 
 
 def _asked(
@@ -209,7 +213,7 @@ def _prepare(
     fitness: CandidateSource | None,
     planner: MemoryPlanner,
     saved: Checkpoint,
-    head: parallel.Head | None,
+    head: Head | None,
 ) -> Plan:
     """Load the candidates that are not done, and plan their waves: interrupted ones unchanged, the others anew.
 
@@ -244,7 +248,7 @@ def _prepare(
         lost = sorted({name for wave in saved.waves_begun for name, _ in wave} & set(failed))
         raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
     begun = done.union(*saved.waves_begun)
-    devices = 1 if head is None else len(head.ready)
+    devices = 1 if head is None else len(head.workers)
     return planner.plan([known[key] for key in known if key not in begun], interrupted, devices)
 
 

@@ -1,188 +1,191 @@
-"""The loop of the head: jobs go to workers, messages come back, and what dies is done again."""
+"""The head of a run on several devices: it assigns jobs to workers and handles their messages."""
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.hooks import StopRequest
-from envcoder_bench.run.jobs import AGAIN, FAILED, HALVED, Job, JobQueue
-from envcoder_bench.run.worker import Broken, Check, OutOfMemory, Ready, Said, Train
+from envcoder_bench.run.jobs import CrashOutcome, Job, JobQueue
+from envcoder_bench.run.messages import OutOfMemory, Ready, Request, UserMessage, WorkerError, WorkerLost
+from envcoder_bench.run.plan import MemoryPlanner
 
 log = logging.getLogger(__name__)
-_facts: set[str] = set()  # what workers of this process' runs have said that is no warning
 
-_PACKAGES = ("python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "numpy")  # that must agree, in run.json
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A worker is gone; ``blames_job``: its job may be why."""
-
-    reason: str
-    blames_job: bool = True
+_SAME_SOFTWARE = ("python", "torch", "mujoco", "mujoco_warp", "warp", "rl_games", "numpy")  # keys of run.json
+_shown: set[str] = set()  # messages below WARNING from the workers of all runs in this process
 
 
 class Pool(ABC):
-    """Workers by number. A worker that is lost is replaced by one of another number, if it can be."""
+    """Numbered workers. A lost worker is replaced by one with a new number, if possible."""
 
     @property
     @abstractmethod
-    def starting(self) -> int:
-        """How many workers are worth waiting for, because they have not started yet."""
+    def num_starting(self) -> int:
+        """Number of workers that have not started yet and are worth waiting for."""
 
     @abstractmethod
-    def begin(self, worker: int, order: Check | Train) -> None:
-        """Give a job to a worker that has none."""
+    def submit(self, worker: int, request: Request) -> None:
+        """Send a job to an idle worker."""
 
     @abstractmethod
     def poll(self) -> list[tuple[int, Any]]:
-        """Wait a moment for messages of workers, ``Lost`` among them. Raises UserError where there are no workers."""
+        """Wait briefly for messages; return each with the number of its worker.
+
+        Raises:
+            UserError: no worker can be started.
+        """
 
     @abstractmethod
     def stop(self, by: int | str) -> None:
-        """Ask all workers to stop after their iteration."""
+        """Request all workers to stop training after the current iteration."""
 
     @abstractmethod
-    def discard(self, worker: int) -> None:
-        """End a worker, and start another in its place."""
+    def restart(self, worker: int) -> None:
+        """Kill a worker and start another one in its place."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers."""
+        """Kill all workers."""
 
 
-class Work(ABC):
-    """What jobs are about."""
+class JobHandler(ABC):
+    """Creates the requests for jobs of one type and processes the results.
 
-    @abstractmethod
-    def order(self, job: Job) -> Check | Train:
-        """The job as a worker gets it."""
+    Attributes:
+        item: what an item of a job is called in messages.
+    """
 
-    @abstractmethod
-    def hear(self, job: Job, message: Any) -> bool:
-        """Take in a message of the job's worker; returns whether the job is over."""
+    item: str
 
     @abstractmethod
-    def dropped(self, job: Job, failed: str | None) -> None:
-        """Forget how far a job is: it was cut into halves; or it has ``failed``, for this reason."""
+    def request(self, job: Job) -> Request:
+        """Return the message that starts the job on a worker."""
+
+    @abstractmethod
+    def handle(self, job: Job, message: Any) -> bool:
+        """Process a message of the job's worker; return whether the job is over."""
+
+    @abstractmethod
+    def bisected(self, job: Job) -> None:
+        """Discard the state of a job that is replaced by its halves."""
+
+    @abstractmethod
+    def failed(self, job: Job, reason: str) -> None:
+        """Record the failure of a job with one item."""
 
 
 class Head:
-    """Gives jobs to the workers of a pool and hears what they say.
+    """Runs jobs on the workers of a pool.
 
     Args:
         pool: the workers.
-        code: the digest that the code of all workers must have, see ``worker.code_digest``.
+        code: the ``code_digest`` that all workers must have.
 
     Attributes:
-        ready: what every worker said of itself that is there now, by its number.
+        workers: the ``Ready`` message of each started worker, by its number.
     """
 
     def __init__(self, pool: Pool, code: str) -> None:
-        self.pool = pool
-        self._code = code
-        self.ready: dict[int, Ready] = {}
+        self.workers: dict[int, Ready] = {}
+        self._pool, self._code = pool, code
         self._idle: list[int] = []
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
-    def gather(self) -> None:
-        """Wait for the workers. Raises UserError where their software differs."""
-        queue = JobQueue([])
-        while self.pool.starting or not self.ready:
-            self._listen(queue, None)
+    @property
+    def devices(self) -> list[str]:
+        """The names of the workers' devices, with duplicates."""
+        return [str(worker.software["device"]) for worker in self.workers.values()]
 
-    def see_through(self, jobs: list[Job], work: Work, stop: StopRequest | None = None) -> bool:
-        """Have all jobs done; returns whether they are, or were stopped."""
+    @property
+    def planner(self) -> MemoryPlanner:
+        """The planner of the worker with the least memory."""
+        return min((worker.planner for worker in self.workers.values()), key=lambda planner: planner.available)
+
+    def wait_for_workers(self) -> None:
+        """Wait until the workers have started. Raises UserError if their software differs."""
+        while self._pool.num_starting or not self.workers:
+            self._poll(JobQueue(), None)
+
+    def run(self, jobs: list[Job], handler: JobHandler, stop: StopRequest | None = None) -> bool:
+        """Run jobs until all are over or ``stop`` is requested; return whether all are over."""
         queue, stopping = JobQueue(jobs), False
         while queue.running or (queue.waiting and not stopping):
             if stop is not None and stop.by is not None and not stopping:
                 stopping = True
-                self.pool.stop(stop.by)
+                self._pool.stop(stop.by)
             while self._idle and queue.waiting and not stopping:
                 worker = self._idle.pop(0)
-                job = queue.take(worker)
-                assert job is not None
-                self.pool.begin(worker, work.order(job))
+                self._pool.submit(worker, handler.request(queue.take(worker)))
             if queue.running or not stopping:
-                self._listen(queue, work)
-            if stopping:  # what died meanwhile goes on from its checkpoint with --resume
+                self._poll(queue, handler)
+            if stopping:  # jobs of workers lost meanwhile are resumed with the run
                 queue.waiting.clear()
         return not stopping
 
-    def _listen(self, queue: JobQueue, work: Work | None) -> None:
-        for worker, message in self.pool.poll():
+    def _poll(self, queue: JobQueue, handler: JobHandler | None) -> None:
+        for worker, message in self._pool.poll():
             if isinstance(message, Ready):
-                self._welcome(worker, message)
-            elif isinstance(message, Said):
-                self._say(message)
-            elif isinstance(message, Broken):
-                if message.mistake:
-                    raise UserError(message.reason)
-                raise RuntimeError(f"a worker failed:\n{message.reason}")
-            elif isinstance(message, Lost):
-                self._forget(worker)
-                self._lost(queue, work, worker, message)
+                self._add(worker, message)
+            elif isinstance(message, UserMessage):
+                self._log(message)
+            elif isinstance(message, WorkerError):
+                if message.is_user_error:
+                    raise UserError(message.message)
+                raise RuntimeError(f"error in a worker:\n{message.message}")
+            elif isinstance(message, WorkerLost):
+                self._remove(worker)
+                self._handle_loss(queue, handler, worker, message)
             elif isinstance(message, OutOfMemory):
-                self._forget(worker)
-                self.pool.discard(worker)
-                self._lost(queue, work, worker, Lost(f"out of memory ({message.reason})"))
+                self._remove(worker)
+                self._pool.restart(worker)
+                self._handle_loss(queue, handler, worker, WorkerLost(f"out of memory ({message.reason})"))
             else:
-                job = queue.running.get(worker)
-                if work is not None and job is not None and job.name == message.job and work.hear(job, message):
-                    queue.done(worker)
+                job = queue.running.get(worker)  # None for late messages of a lost worker
+                if handler is not None and job is not None and job.name == message.job and handler.handle(job, message):
+                    queue.finish(worker)
                     self._idle.append(worker)
 
-    def _welcome(self, worker: int, ready: Ready) -> None:
+    def _add(self, worker: int, ready: Ready) -> None:
         if ready.code != self._code:
             raise UserError(
-                f"the code of envcoder_bench on {ready.node} is not that of this machine: install the same on all nodes"
+                f"envcoder_bench on {ready.node} differs from the one on this machine: install the same on all nodes"
             )
-        for other in self.ready.values():
-            _refuse_other_software(ready, other)
-        self.ready[worker] = ready
+        for other in self.workers.values():
+            pairs = [(name, ready.software.get(name), other.software.get(name)) for name in _SAME_SOFTWARE]
+            different = [f"{name} {a} on {ready.node} and {b} on {other.node}" for name, a, b in pairs if a != b]
+            if different:
+                raise UserError(f"the nodes differ: {'; '.join(different)}; install the same versions on all nodes")
+        self.workers[worker] = ready
         self._idle.append(worker)
 
-    def _forget(self, worker: int) -> None:
-        self.ready.pop(worker, None)
+    def _remove(self, worker: int) -> None:
+        self.workers.pop(worker, None)
         if worker in self._idle:
             self._idle.remove(worker)
 
-    def _lost(self, queue: JobQueue, work: Work | None, worker: int, lost: Lost) -> None:
-        if not lost.blames_job:
-            if queue.give_back(worker) is not None:
-                log.warning("a worker is gone, %s: its wave goes on elsewhere", lost.reason)
+    def _handle_loss(self, queue: JobQueue, handler: JobHandler | None, worker: int, loss: WorkerLost) -> None:
+        if loss.is_crash:
+            job, outcome = queue.crash(worker) or (None, None)
+        else:
+            job, outcome = queue.retry(worker), CrashOutcome.RETRIED
+        if job is None or handler is None:
             return
-        verdict, job = queue.died(worker)
-        if job is None or work is None:
-            return
-        if verdict == AGAIN:
-            where = f" at iteration {job.reached}" if job.reached else ""
-            log.warning("a worker is gone%s, %s: its %s goes on elsewhere", where, lost.reason, _what(job))
-        elif verdict == HALVED:
-            log.warning("a second worker is gone, %s: its %s is halved, and begins anew", lost.reason, _what(job))
-            work.dropped(job, None)
-        elif verdict == FAILED:
-            work.dropped(job, lost.reason)
+        what = f"{len(job.items)} {handler.item}{'s' * (len(job.items) > 1)}"
+        if outcome is CrashOutcome.RETRIED:
+            at = f" at iteration {job.iteration}" if job.iteration else ""
+            log.warning("lost a worker%s (%s): its job of %s is retried on another worker", at, loss.reason, what)
+        elif outcome is CrashOutcome.BISECTED:
+            log.warning("lost another worker (%s): its job of %s is bisected and restarted", loss.reason, what)
+            handler.bisected(job)
+        else:
+            handler.failed(job, loss.reason)
 
-    def _say(self, said: Said) -> None:
-        """Say what a worker said, unless another one has said it before: what is no warning, once for all runs."""
-        known = self._said if said.level >= logging.WARNING else _facts
-        if said.text not in known:
-            known.add(said.text)
-            log.log(said.level, "%s", said.text)
-
-
-def _what(job: Job) -> str:
-    return f"wave of {len(job.items)} group{'s' * (len(job.items) > 1)}"
-
-
-def _refuse_other_software(one: Ready, other: Ready) -> None:
-    """Raise UserError where two workers would not compute the same."""
-    pairs = [(name, one.software.get(name), other.software.get(name)) for name in _PACKAGES]
-    different = [f"{name} {a} on {one.node} and {b} on {other.node}" for name, a, b in pairs if a != b]
-    if different:
-        raise UserError(f"the nodes differ: {'; '.join(different)}; install the same versions on all of them")
+    def _log(self, message: UserMessage) -> None:
+        """Log a message unless it is a repetition: a warning once per run, others once per process."""
+        shown = self._warned if message.level >= logging.WARNING else _shown
+        if message.text not in shown:
+            shown.add(message.text)
+            log.log(message.level, "%s", message.text)

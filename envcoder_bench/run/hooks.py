@@ -36,10 +36,10 @@ class Reporter:
         """An iteration is done; ``env_steps`` are those of the wave, ``best`` a candidate and its last fitness."""
 
     def devices_began(self, devices: int, waves: int, iteration: int, iterations: int) -> None:
-        """In place of ``wave_began``: several devices train ``waves`` at a time; iterations are those of all waves."""
+        """Called instead of ``wave_began`` on several devices; iterations are summed over all ``waves``."""
 
     def devices_at_work(self, devices: int, done: int, waves: int) -> None:
-        """So many devices are at work, and so many of the ``waves`` are ``done``."""
+        """The number of devices in use, and how many of the ``waves`` are ``done``."""
 
     def wave_ended(self) -> None:
         """The wave has ended or was stopped."""

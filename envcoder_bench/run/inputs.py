@@ -12,7 +12,7 @@ from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.config_checks import check_task, check_values
-from envcoder_bench.run.devices import asked_devices
+from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.shaping.contract import known_types
@@ -37,9 +37,9 @@ def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
 def pick_device(cfg: DictConfig) -> None:
     """Resolve ``sim`` and ``device`` of a config. Raises UserError or ValueError where there is no such device.
 
-    With several devices they are those of each worker: this machine may have none like them.
+    With several devices they are those of each worker, which this machine need not have.
     """
-    devices = asked_devices(cfg)
+    devices = requested_devices(cfg)
     if devices is None:
         cfg.sim, cfg.device = pick_simulator(cfg.sim, cfg.device)
         return

@@ -1,104 +1,106 @@
-"""The jobs of a run on several devices: which is next, and what becomes of one whose worker has died."""
+"""The queue of jobs of a run on several devices, with retries and bisection of jobs that crash workers."""
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Hashable, Sequence
 
-AGAIN, HALVED, FAILED = "again", "halved", "failed"
-MOST_DEATHS = 2  # of workers with one job: then it is taken apart
+MAX_CRASHES = 2  # of one job at the same place, before it is bisected
+
+
+class CrashOutcome(enum.Enum):
+    """What the queue does with a job that crashed its worker."""
+
+    RETRIED = enum.auto()
+    BISECTED = enum.auto()
+    FAILED = enum.auto()
 
 
 @dataclass
 class Job:
-    """What one worker does at a time.
+    """A unit of work for one worker.
 
     Attributes:
-        items: what the job is about, in the order of the run: groups to train, or candidates to check.
-        work: how much there is to do, to begin with the longest.
-        deaths: how many workers died of it without getting beyond the place where the one before died.
-        reached: the last iteration that was heard of.
+        items: groups to train, or names of candidates to check, in the order of the run.
+        cost: estimated cost, in any unit; expensive jobs are started first.
+        iteration: last reported iteration.
+        crashes: number of crashes; a checkpoint beyond their iteration resets it.
     """
 
     items: tuple[Any, ...]
-    work: float
-    deaths: int = 0
-    reached: int = 0
-    _died_at: int = field(default=-1, repr=False)
+    cost: float
+    iteration: int = 0
+    crashes: int = 0
+    _crashed_at: int = field(default=-1, repr=False)
 
     @property
     def name(self) -> str:
-        """The same in every process that goes on with the run."""
+        """A digest of the items, equal in every process that resumes the run."""
         return hashlib.sha256(repr(self.items).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def saved(self, iteration: int) -> None:
-        """A checkpoint of this iteration is kept: a worker that dies from here on dies of something else."""
-        self.reached = max(self.reached, iteration)
-        if iteration > self._died_at:
-            self.deaths, self._died_at = 0, -1
+        """Record a checkpoint. A crash after it has another cause than those at earlier iterations."""
+        self.iteration = max(self.iteration, iteration)
+        if iteration > self._crashed_at:
+            self.crashes, self._crashed_at = 0, -1
 
-    def died(self) -> None:
-        self.deaths += 1
-        self._died_at = max(self._died_at, self.reached)
+    def crashed(self) -> None:
+        """Record a crash."""
+        self.crashes += 1
+        self._crashed_at = self.iteration
 
-    def halves(self) -> list[Job]:
-        """Two jobs of its items, which begin anew."""
+    def bisect(self) -> list[Job]:
+        """Return two jobs with half of the items each, from iteration 0."""
         middle = (len(self.items) + 1) // 2
-        share = self.work / len(self.items)
-        return [Job(part, share * len(part)) for part in (self.items[:middle], self.items[middle:])]
+        cost = self.cost / len(self.items)
+        return [Job(part, cost * len(part)) for part in (self.items[:middle], self.items[middle:])]
 
 
 class JobQueue:
-    """Jobs that wait, and those at work by the worker that has them.
+    """Waiting and running jobs.
 
-    A job whose worker died is done again by another worker. After ``MOST_DEATHS`` it is cut into halves, so that what
-    kills workers is found: a job of one item that kills fails.
+    A job whose worker crashed is retried by another worker. Jobs that crash workers repeatedly are bisected until the
+    failing item is isolated.
+
+    Attributes:
+        waiting: jobs without a worker.
+        running: jobs by worker.
     """
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job] = ()) -> None:
         self.waiting: list[Job] = list(jobs)
         self.running: dict[Hashable, Job] = {}
 
-    @property
-    def left(self) -> list[Job]:
-        """All jobs that are not done."""
-        return [*self.running.values(), *self.waiting]
-
-    def take(self, worker: Hashable) -> Job | None:
-        """Give a worker the job with the most work; of several, the first. None: nothing waits."""
-        if not self.waiting:
-            return None
-        job = max(self.waiting, key=lambda job: job.work)  # the first of equals
+    def take(self, worker: Hashable) -> Job:
+        """Assign the most expensive waiting job to a worker; of several, the first."""
+        job = max(self.waiting, key=lambda job: job.cost)
         self.waiting.remove(job)
         self.running[worker] = job
         return job
 
-    def done(self, worker: Hashable) -> Job:
-        """A worker's job is over."""
-        return self.running.pop(worker)
+    def finish(self, worker: Hashable) -> None:
+        """Remove a worker's job, which is complete."""
+        del self.running[worker]
 
-    def give_back(self, worker: Hashable) -> Job | None:
-        """A worker is lost, and its job is not the reason; returns the job, which waits again."""
+    def retry(self, worker: Hashable) -> Job | None:
+        """Return the job of a lost worker to the queue, if it had one, without counting a crash."""
         job = self.running.pop(worker, None)
         if job is not None:
             self.waiting.append(job)
         return job
 
-    def died(self, worker: Hashable) -> tuple[str, Job | None]:
-        """A worker died with its job.
-
-        Returns:
-            The job, None if it had none, and what becomes of it: AGAIN, it waits; HALVED, its halves wait; FAILED.
-        """
+    def crash(self, worker: Hashable) -> tuple[Job, CrashOutcome] | None:
+        """Retry, bisect or fail the job of a worker that crashed; None if it had no job."""
         job = self.running.pop(worker, None)
         if job is None:
-            return AGAIN, None
-        job.died()
-        if job.deaths < MOST_DEATHS:
+            return None
+        job.crashed()
+        if job.crashes < MAX_CRASHES:
             self.waiting.append(job)
-            return AGAIN, job
+            return job, CrashOutcome.RETRIED
         if len(job.items) > 1:
-            self.waiting += job.halves()
-            return HALVED, job
-        return FAILED, job
+            self.waiting += job.bisect()
+            return job, CrashOutcome.BISECTED
+        return job, CrashOutcome.FAILED

@@ -1,336 +1,178 @@
-"""Workers as actors of Ray, one for each device: how they start, how messages come, and how their death shows."""
+"""Workers as Ray actors, one per device."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import signal
-import socket
-import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.devices import Devices
-from envcoder_bench.run.head import Lost, Pool
-from envcoder_bench.run.worker import Check, Ready, Setup, Train, Worker
+from envcoder_bench.run.head import Pool
+from envcoder_bench.run.messages import Ready, Request, WorkerLost, WorkerSetup
+from envcoder_bench.run.ray_cluster import import_ray
+from envcoder_bench.run.worker import Worker
 
 log = logging.getLogger(__name__)
 
-SILENCE = 60.0  # seconds: a worker that says nothing for so long is given up
-PATIENCE = 300.0  # seconds without any worker
-LATE = 60.0  # seconds: where one has started, the others are waited for so long
-FAILED_STARTS = 2  # of one device: then it is not tried again
-LEAST = (2, 60)  # version of Ray
-INSTALL = "pip install 'ray>=2.60', or envcoder-bench[ray]"
-_OBJECTS = 256 * 2**20  # bytes of shared memory for messages, at least; what is more goes to the disk
-_TOKEN = "; if it asks for a token, set RAY_AUTH_MODE=token here, too: docs/scale.md"
-# of a Ray that is started here: no reports, all ports on the loopback
-_ALONE = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+HEARTBEAT_TIMEOUT = 60.0  # seconds without a reply after which a worker is replaced
+START_TIMEOUT = 300.0  # seconds without any started worker
+STRAGGLER_TIMEOUT = 60.0  # seconds to wait for the remaining workers when some have started
+MAX_FAILED_STARTS = 2  # of one device
+_MAX_ELAPSED = 2.0  # seconds between polls; more means that this process was suspended, not that workers are silent
 
 
-@dataclass
+@dataclass(eq=False)
 class _Slot:
-    """A device, and the actor that works on it.
+    """A device and its current worker.
 
     Attributes:
-        number: of the actor; each has its own.
-        silent: seconds since it was heard of.
-        failed: how often its actor died before it was ready.
+        worker: number of the worker; each actor has its own.
+        reply: reference to the result of the actor's pending ``poll``.
+        ready: whether the worker has started.
+        silence: seconds since the last reply.
+        failed_starts: number of consecutive workers that died before they were ready.
     """
 
     index: int
-    number: int = -1
+    worker: int = -1
     actor: Any = None
-    news: Any = None
+    reply: Any = None
     ready: bool = False
-    silent: float = 0.0
-    failed: int = 0
+    silence: float = 0.0
+    failed_starts: int = 0
 
 
 class RayPool(Pool):
-    """One worker for each device; one that dies is replaced."""
+    """One worker per device; a worker that dies is replaced.
 
-    def __init__(self, devices: Devices, limit: int, setup: Callable[[int, int], Setup]) -> None:
-        """Start the workers.
+    Args:
+        devices: the devices.
+        limit: maximum number of workers.
+        setup: returns the arguments of a worker from its index and the number of workers that share the machine.
 
-        Args:
-            limit: no more than so many are of use.
-            setup: of a worker, by its place and how many of them share this machine.
+    Raises:
+        UserError: Ray is not installed, or the cluster has no free GPU.
+    """
 
-        Raises:
-            UserError: Ray or the devices are not there.
-        """
+    def __init__(self, devices: Devices, limit: int, setup: Callable[[int, int], WorkerSetup]) -> None:
         self._ray = import_ray()
-        there = _free_gpus(self._ray) if devices.count is None else devices.count
-        if there < 1:
-            raise UserError("--ray: no GPU of the cluster is free; --devices cpu:N trains on its CPUs")
-        if there > limit:
-            log.info("%s devices, and %s groups to train: %s are used", there, limit, limit)
-        size = min(there, limit)
-        resources = {"num_gpus": 1, "num_cpus": 0} if devices.kind == "cuda" else {"num_gpus": 0, "num_cpus": 1}
-        sharers = (
-            size if devices.kind == "cpu" else 1
-        )  # of a cluster it is not known where they are: as if on one machine
+        on_gpus = devices.kind == "cuda"
+        count = devices.count
+        if count is None:
+            count = int(self._ray.available_resources().get("GPU", 0))
+        if count < 1:
+            raise UserError("--ray: no GPU of the cluster is free; use --devices cpu:N to train on its CPUs")
+        if count > limit:
+            log.info("using %s of %s devices, because there are %s groups to train", limit, count, limit)
+            count = limit
+        resources = {"num_gpus": int(on_gpus), "num_cpus": int(not on_gpus)}
         actor = self._ray.remote(Worker).options(max_restarts=0, max_task_retries=0, max_concurrency=3, **resources)
-        self._make = lambda index: actor.remote(setup(index, sharers))
-        self._slots = [_Slot(index) for index in range(size)]
-        self._count = 0
-        self._last = self._began = self._seen = time.monotonic()  # of the last poll, the beginning, a worker
-        self._reason = ""
+        # the nodes of CPU workers are unknown in advance: assume that all share one
+        self._create = lambda index: actor.remote(setup(index, 1 if on_gpus else count))
+        self._slots = [_Slot(index) for index in range(count)]
+        self._num_created = 0
+        self._began = self._polled_at = self._ready_at = time.monotonic()
+        self._last_loss = ""
         for slot in self._slots:
             self._start(slot)
 
     @property
-    def starting(self) -> int:
+    def num_starting(self) -> int:
         starting = sum(not slot.ready for slot in self._slots)
-        late = time.monotonic() - self._began > LATE and starting < len(self._slots)
+        late = time.monotonic() - self._began > STRAGGLER_TIMEOUT and starting < len(self._slots)
         return 0 if late else starting
 
-    def begin(self, worker: int, order: Check | Train) -> None:
-        self._slot(worker).actor.begin.remote(order)
+    def submit(self, worker: int, request: Request) -> None:
+        self._find(worker).actor.submit.remote(request)
 
     def stop(self, by: int | str) -> None:
         for slot in self._slots:
             slot.actor.stop.remote(by)
 
-    def discard(self, worker: int) -> None:
-        slot = self._slot(worker)
-        self._end(slot)
+    def restart(self, worker: int) -> None:
+        slot = self._find(worker)
+        self._kill(slot)
         self._start(slot)
 
     def poll(self) -> list[tuple[int, Any]]:
         if not self._slots:
-            raise UserError(f"no worker can be started: {self._reason}")
-        found: list[tuple[int, Any]] = []
-        refs = {slot.news: slot for slot in self._slots}
-        done, _ = self._ray.wait(list(refs), num_returns=len(refs), timeout=0.1)
+            raise UserError(f"no worker can be started: {self._last_loss}")
+        slots = {slot.reply: slot for slot in self._slots}
+        done, _ = self._ray.wait(list(slots), num_returns=len(slots), timeout=0.1)
         if not done:
-            done, _ = self._ray.wait(list(refs), num_returns=1, timeout=0.4)
+            done, _ = self._ray.wait(list(slots), num_returns=1, timeout=0.4)
         now = time.monotonic()
-        passed, self._last = min(now - self._last, 2.0), now  # this process may have slept, and not the workers
-        for ref in done:
-            slot = refs[ref]
-            try:
-                messages = self._ray.get(ref)
-            except self._ray.exceptions.RayTaskError:
-                raise
-            except self._ray.exceptions.RayError as error:
-                found += self._died(slot, error)
-                continue
-            slot.silent = -passed
-            slot.news = slot.actor.poll.remote()
-            for message in messages:
-                slot.ready = slot.ready or isinstance(message, Ready)
-                found.append((slot.number, message))
-        for slot in list(self._slots):
-            slot.silent += passed
-            if slot.ready and slot.silent > SILENCE:
-                found.append((slot.number, Lost(f"it was silent for {SILENCE:.0f} s")))
-                self.discard(slot.number)
+        elapsed, self._polled_at = min(now - self._polled_at, _MAX_ELAPSED), now
+        for slot in self._slots:
+            slot.silence += elapsed
+        messages = [message for reply in done for message in self._receive(slots[reply])]
+        for slot in self._slots:
+            if slot.ready and slot.silence > HEARTBEAT_TIMEOUT:
+                messages.append((slot.worker, WorkerLost(f"no heartbeat for {HEARTBEAT_TIMEOUT:.0f} s")))
+                self.restart(slot.worker)
         if any(slot.ready for slot in self._slots):
-            self._seen = now
-        if now - self._seen > PATIENCE:
-            raise UserError(f"no worker has started within {PATIENCE:.0f} s: is a device of the cluster free?")
-        return found
+            self._ready_at = now
+        if now - self._ready_at > START_TIMEOUT:
+            raise UserError(f"no worker started within {START_TIMEOUT:.0f} s: check that the cluster has free devices")
+        return messages
 
     def close(self) -> None:
-        """End all workers."""
         for slot in self._slots:
-            self._end(slot)
+            self._kill(slot)
         self._slots = []
 
-    def _slot(self, worker: int) -> _Slot:
-        return next(slot for slot in self._slots if slot.number == worker)
+    def _receive(self, slot: _Slot) -> list[tuple[int, Any]]:
+        """Return the messages of a finished ``poll`` and start the next one."""
+        try:
+            messages = self._ray.get(slot.reply)
+        except self._ray.exceptions.RayTaskError:  # a bug in ``Worker.poll``
+            raise
+        except self._ray.exceptions.RayError as error:
+            return [self._replace_dead(slot, error)]
+        slot.silence = 0.0
+        slot.reply = slot.actor.poll.remote()
+        slot.ready = slot.ready or any(isinstance(message, Ready) for message in messages)
+        return [(slot.worker, message) for message in messages]
+
+    def _find(self, worker: int) -> _Slot:
+        return next(slot for slot in self._slots if slot.worker == worker)
 
     def _start(self, slot: _Slot) -> None:
-        slot.number, self._count = self._count, self._count + 1
-        slot.ready, slot.silent = False, 0.0
-        slot.actor = self._make(slot.index)
-        slot.news = slot.actor.poll.remote()
+        slot.worker, self._num_created = self._num_created, self._num_created + 1
+        slot.ready, slot.silence = False, 0.0
+        slot.actor = self._create(slot.index)
+        slot.reply = slot.actor.poll.remote()
 
-    def _end(self, slot: _Slot) -> None:
+    def _kill(self, slot: _Slot) -> None:
         with contextlib.suppress(Exception):  # it may be dead
             self._ray.kill(slot.actor)
 
-    def _died(self, slot: _Slot, error: Exception) -> list[tuple[int, Any]]:
-        reason, text = _reason(error), str(error)
-        if "No module named 'envcoder_bench" in text:
-            raise UserError("a node of the cluster has no envcoder_bench: install the same version on all nodes")
-        found: list[tuple[int, Any]] = [(slot.number, Lost(reason, blames_job="node" not in reason))]
-        self._end(slot)
-        slot.failed = 0 if slot.ready else slot.failed + 1
-        self._reason = reason
-        if slot.failed >= FAILED_STARTS:
-            log.warning("a worker does not start, and its device is left out: %s", reason)
-            self._slots.remove(slot)
-        else:
+    def _replace_dead(self, slot: _Slot, error: Exception) -> tuple[int, WorkerLost]:
+        """Start a new worker on the device of a dead one, unless starts have failed repeatedly."""
+        if "No module named 'envcoder_bench" in str(error):
+            raise UserError("envcoder_bench is not installed on a node of the cluster: install the same on all nodes")
+        loss = _loss(error)
+        lost, self._last_loss = (slot.worker, loss), loss.reason
+        self._kill(slot)
+        slot.failed_starts = 0 if slot.ready else slot.failed_starts + 1
+        if slot.failed_starts < MAX_FAILED_STARTS:
             self._start(slot)
-        return found
+        else:
+            log.warning("a worker failed to start twice, its device is not used: %s", loss.reason)
+            self._slots.remove(slot)
+        return lost
 
 
-def _reason(error: Exception) -> str:
-    """Why an actor died, in a line."""
+def _loss(error: Exception) -> WorkerLost:
+    """Return why an actor died, from Ray's error message."""
     text = " ".join(str(error).split())
-    if "node" in text.lower() and ("node has died" in text or "node died" in text or "node was dead" in text):
-        return "its node is lost"
-    if "running low on memory" in text:  # Ray's own watch killed it
-        return "it ran out of main memory"
+    if any(words in text for words in ("node has died", "node died", "node was dead")):
+        return WorkerLost("its node failed", is_crash=False)
+    if "running low on memory" in text:  # killed by Ray's memory monitor
+        return WorkerLost("out of main memory")
     if "creation" in text.lower() or "__init__" in text:
-        return text[-300:]
-    return "its process died"
-
-
-@contextlib.contextmanager
-def started(devices: Devices) -> Iterator[None]:
-    """Start Ray here or connect to the cluster, for the block; a Ray that this process has is used as it is.
-
-    Raises:
-        UserError: Ray is not installed or too old, or the address does not answer.
-    """
-    ray = import_ray()
-    if devices.address is not None:
-        _refuse_silent(devices.address)
-    if ray.is_initialized():
-        yield
-        return
-    with _without_remarks(ray), contextlib.ExitStack() as after:
-        if "RAY_AUTH_MODE" not in os.environ:
-            after.callback(os.environ.pop, "RAY_AUTH_MODE", None)  # Ray sets it where it starts a cluster
-        try:
-            with _signals_kept():
-                _init(ray, devices)
-        except UserError:
-            raise
-        except Exception as error:
-            what = "Ray cannot be started" if devices.address is None else f"--ray {devices.address}: cannot connect"
-            hint = "" if devices.address is None else _TOKEN
-            raise UserError(f"{what}: {' '.join(str(error).split())[:600]}{hint}") from error
-        try:
-            yield
-        finally:
-            with _signals_kept():
-                ray.shutdown()
-
-
-def _init(ray: Any, devices: Devices) -> None:
-    quiet: dict[str, Any] = dict(log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
-    if devices.address is not None:
-        ray.init(address=devices.address, **quiet)
-        return
-    gpus = ",".join(_visible(number) for number in devices.gpus)
-    with _environment({**_ALONE, **({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {})}), _on_loopback(ray):
-        ray.init(
-            address="local",
-            num_cpus=2 * (devices.count or 1),  # another worker may start while a silent one holds its own
-            num_gpus=len(devices.gpus),
-            include_dashboard=False,
-            object_store_memory=_object_store(),
-            **quiet,
-        )
-
-
-@contextlib.contextmanager
-def _on_loopback(ray: Any) -> Iterator[None]:
-    """Let Ray take 127.0.0.1 for this machine's address, as it does where it knows no clusters.
-
-    Ray has no setting for it, and resolves 127.0.0.1 to an outer address. Its variable is read at its import.
-    """
-    constants = ray._private.ray_constants
-    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = before
-
-
-@contextlib.contextmanager
-def _without_remarks(ray: Any) -> Iterator[None]:
-    """Keep Ray from printing what it thinks of dead workers: stdout is for the ranking, and the head says it."""
-    module = ray._private.worker
-    before = getattr(module, "print_to_stdstream", None)
-    if before is not None:
-        module.print_to_stdstream = lambda *args, **kwargs: None
-    try:
-        yield
-    finally:
-        if before is not None:
-            module.print_to_stdstream = before
-
-
-def _object_store() -> int:
-    """Bytes of shared memory for messages."""
-    import psutil
-
-    free = psutil.virtual_memory().available
-    with contextlib.suppress(OSError, AttributeError):
-        shared = os.statvfs("/dev/shm")
-        free = min(free, shared.f_bavail * shared.f_frsize)
-    return max(_OBJECTS // 2, min(int(0.3 * free), 8 * 2**30))
-
-
-def _visible(number: int) -> str:
-    """How CUDA_VISIBLE_DEVICES calls a GPU that torch numbers so."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return given.split(",")[number].strip() if given else str(number)
-
-
-def _refuse_silent(address: str) -> None:
-    """Raise UserError if nothing listens at HOST:PORT: Ray would try for minutes."""
-    if address == "auto":
-        return
-    host, port = address.rsplit(":", 1)
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
-        raise UserError(
-            f"--ray {address} does not answer ({error}): is Ray started there (ray start --head --port={port})?"
-        ) from error
-
-
-def import_ray() -> Any:
-    """The module of Ray. Raises UserError where it is not installed, or too old."""
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError(f"--devices and --ray need Ray, which is not installed ({error}): {INSTALL}") from error
-    if tuple(int(part) for part in ray.__version__.split(".")[:2]) < LEAST:
-        raise UserError(f"--devices and --ray need Ray 2.60 or later, and this is {ray.__version__}: {INSTALL}")
-    return ray
-
-
-def _free_gpus(ray: Any) -> int:
-    return int(ray.available_resources().get("GPU", 0))
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables in the block, for processes that it starts."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Keep Ray from changing what signals do."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)
+        return WorkerLost(text[-300:], is_crash="node" not in text[-300:])
+    return WorkerLost("its process died")

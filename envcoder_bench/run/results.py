@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import shutil
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Iterable, Iterator, Sequence
 
 from omegaconf import DictConfig
 
@@ -75,17 +74,15 @@ def save_results(folder: RunFolder, sources: Sequence[CandidateSource], results:
     write_results(folder.results, results)
 
 
-def policies(session: Session) -> dict[GroupKey, Callable[[], bytes]]:
-    """Return a function for each group that makes the content of its policy's file."""
-
-    def export(group: int) -> bytes:
-        return packed(session.trainer.export(group))
-
-    return {(own.name, own.seed): functools.partial(export, g) for g, own in enumerate(session.groups)}
+def policies(session: Session) -> Iterator[tuple[GroupKey, bytes]]:
+    """Yield the content of the policy file of each group that has a fitness."""
+    for g, row in enumerate(trained(session)):
+        if row.measured:
+            yield (row.candidate, row.seed), packed(session.trainer.export(g))
 
 
 def write_policies(
-    folder: RunFolder, cfg: DictConfig, exports: Mapping[GroupKey, Callable[[], bytes]], results: Sequence[Result]
+    folder: RunFolder, cfg: DictConfig, policies: Iterable[tuple[GroupKey, bytes]], results: Sequence[Result]
 ) -> None:
     """Write each policy to policy_seed_<seed>.pth, and that of the candidate's best seed to policy.pth."""
     best: dict[str, Result] = {}
@@ -93,11 +90,7 @@ def write_policies(
         leader = best.get(result.candidate)
         if result.measured and (leader is None or result.fitness > leader.fitness):
             best[result.candidate] = result
-    measured = {(r.candidate, r.seed) for r in results if r.measured}
-    for (name, seed), export in exports.items():
-        if (name, seed) not in measured:
-            continue
-        policy = export()
+    for (name, seed), policy in policies:
         if cfg.seeds > 1:
             write_atomic(folder.candidate(name) / f"policy_seed_{seed}.pth", policy)
         if best[name].seed == seed:

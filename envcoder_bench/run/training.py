@@ -1,4 +1,4 @@
-"""Execution of a run from its last checkpoint to its end: waves are trained, evaluated and saved in turn."""
+"""Execution of a run from its last checkpoint to its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Callable, Iterable, Sequence
 
 from omegaconf import DictConfig
 
@@ -15,8 +15,9 @@ from envcoder_bench.core.run_log import note
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs
+from envcoder_bench.report.results import Result
 from envcoder_bench.run import results
-from envcoder_bench.run.checkpoint import Checkpoint, load_job, save_checkpoint
+from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, load_job, save_checkpoint
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.plan import Plan, release, used_bytes
@@ -33,11 +34,12 @@ ALONE = threading.RLock()
 
 @dataclass
 class Training:
-    """The remaining part of a run.
+    """The remaining part of a run; what runs on one and on several devices have in common.
 
     Attributes:
         saved: the last checkpoint, kept up to date.
         resumed: whether the run was begun by another call.
+        devices: names of the workers' devices, for a run on several.
     """
 
     folder: RunFolder
@@ -47,20 +49,25 @@ class Training:
     reporter: Reporter
     stop: StopRequest
     resumed: bool = False
+    devices: str | None = None
 
     def __post_init__(self) -> None:
         self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
 
-    def see_through(self, plan: Plan) -> RunResult:
-        """Train all waves and rank; or stop with a checkpoint if a stop is requested."""
+    def run(self, plan: Plan, train: Callable[[list[list[Any]]], str | None]) -> RunResult:
+        """Train all waves and rank the candidates, or stop with a checkpoint if a stop is requested.
+
+        Args:
+            train: trains waves; returns the place where training was stopped, or None at the end.
+        """
         saved, stopped_at = self.saved, None
         if plan.waves:
             for line in (str(plan), *plan.wide):
                 log.info(line)
             saved.needed = max(saved.needed, plan.needed)
-            stopped_at = self._train(plan.waves)
+            stopped_at = train(plan.waves)
         else:
-            self._note_software()
+            self.note_software()
         if stopped_at is None:
             with ALONE:
                 results.finish(self.folder, self.cfg, self.sources, saved, plan.available)
@@ -75,38 +82,22 @@ class Training:
         stopped = unfinished(self.folder, self.cfg, saved.results, self.stop.by, stopped_at)
         return replace(stopped, breakdown=breakdown)
 
-    def _train(self, waves: list[list[Any]]) -> str | None:
-        """Train all waves; return the place where training was stopped, or None at the end."""
-        saved = self.saved
-        total = saved.waves + len(waves)
-        logs = self._open_logs()
-        stopped_at = None
-        try:
-            while waves and stopped_at is None:
-                if self.stop.by is not None:
-                    return f"before wave {saved.waves + 1} of {total}" if total > 1 else "before the first iteration"
-                best = max((r for r in saved.results if r.measured), key=lambda r: r.fitness, default=None)
-                seen = None if best is None else (best.candidate, best.fitness)
-                # no reference to a wave may remain, so that its memory is free for the next one
-                stopped_at = self._train_wave(Wave(waves.pop(0), saved.waves + 1, total, seen), logs)
-                release(self.cfg.device)
-        finally:
-            logs.close()
-        return stopped_at
+    @property
+    def best(self) -> tuple[str, float] | None:
+        """The best candidate of finished waves, and its fitness."""
+        row = max((row for row in self.saved.results if row.measured), key=lambda row: row.fitness, default=None)
+        return None if row is None else (row.candidate, row.fitness)
 
-    def _note_software(self) -> None:
+    def note_software(self) -> None:
         """Record the software of a resumed run, once, and warn if it differs from before."""
         if self.resumed:
             self.resumed = False
-            different = self.folder.note_software(self.cfg.device, self._machines())
+            different = self.folder.note_software(self.cfg.device, self.devices)
             if different:
                 log.warning("%s: %s", self.folder.path, different)
 
-    def _machines(self) -> str | None:
-        """The names of the devices, where there are several."""
-        return None
-
-    def _open_logs(self) -> RunLogs:
+    def open_logs(self) -> RunLogs:
+        """Open the run's log files, without rows that were logged after the checkpoint."""
         folder, saved = self.folder, self.saved
         if not saved.begun:
             return RunLogs.begin(folder.path)
@@ -118,64 +109,115 @@ class Training:
             log.warning("%s: %s rows from before are lost; the run continues", folder.path / name, rows)
         return logs
 
+    def evaluated(self, running: Sequence[Result], used: int) -> None:
+        """Save the rows of waves in training after an evaluation, and record the memory used, in bytes."""
+        self.saved.peak = max(self.saved.peak, used)
+        self._save_results(running)
+
+    def finish_wave(
+        self,
+        rows: Sequence[Result],
+        policies: Iterable[tuple[GroupKey, bytes]],
+        seconds: float,
+        running: Sequence[Result] = (),
+    ) -> None:
+        """Save the results and policies of a complete wave.
+
+        Args:
+            rows, policies: of the wave.
+            seconds: wall-clock time of the run.
+            running: rows of other waves in training.
+        """
+        saved = self.saved
+        saved.results += rows
+        saved.waves += 1
+        results.write_policies(self.folder, self.cfg, policies, saved.results)
+        self.save(seconds, running)  # last: from now on the wave is not trained again
+
+    def save(self, seconds: float, running: Sequence[Result] = ()) -> None:
+        """Write results.csv and the checkpoint; arguments as of ``finish_wave``."""
+        self.saved.seconds = seconds
+        self._save_results(running)
+        save_checkpoint(self.folder.checkpoint, self.saved)
+
+    def _save_results(self, running: Sequence[Result]) -> None:
+        results.save_results(self.folder, self.sources, [*self.saved.results, *running])
+
+
+class SequentialWaves:
+    """Trains waves one after another in this process."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._folder, self._cfg, self._saved = training.folder, training.cfg, training.saved
+        self._stop, self._profile = training.stop, training.profile
+
+    def train(self, waves: list[list[Any]]) -> str | None:
+        """Train all waves; return the place where training was stopped, or None at the end."""
+        saved = self._saved
+        total = saved.waves + len(waves)
+        logs = self._training.open_logs()
+        stopped_at = None
+        try:
+            while waves and stopped_at is None:
+                if self._stop.by is not None:
+                    return f"before wave {saved.waves + 1} of {total}" if total > 1 else "before the first iteration"
+                # no reference to a wave may remain, so that its memory is free for the next one
+                stopped_at = self._train_wave(Wave(waves.pop(0), saved.waves + 1, total, self._training.best), logs)
+                release(self._cfg.device)
+        finally:
+            logs.close()
+        return stopped_at
+
     def _train_wave(self, wave: Wave, logs: RunLogs) -> str | None:
         """Train, evaluate and save a wave; return the place where it was stopped, or None if it is complete."""
         with contextlib.ExitStack() as alone:
             alone.enter_context(ALONE)
-            session, training = self._open_session(wave, logs)
-            if self.cfg.device == "cpu":
+            session, env = self._open_session(wave, logs)
+            if self._cfg.device == "cpu":
                 alone.close()  # CUDA graphs are captured, which other threads must not disturb
-            self.saved.groups, self.saved.training = [], None
+            self._saved.groups, self._saved.training = [], None
             session.train()
             if session.complete:
-                self.saved.rows = self._rows(logs)
-                self._finish_wave(session)
-                if self.profile is not None:
+                self._saved.rows = self._rows(logs)
+                seconds = self._saved.seconds + session.seconds()
+                self._training.finish_wave(results.trained(session), results.policies(session), seconds)
+                if self._profile is not None:
                     with ALONE:  # it traces
-                        self.profile.time_candidates(wave.groups, training)
+                        self._profile.time_candidates(wave.groups, env)
                 if wave.number == wave.total:
                     return None
-        if self.stop.by is None:
+        if self._stop.by is None:
             return None
         where = f"in wave {wave.number} of {wave.total} " if wave.total > 1 else ""
-        return f"{where}after iteration {session.iteration} of {self.cfg.learning_iterations}"
+        return f"{where}after iteration {session.iteration} of {self._cfg.learning_iterations}"
 
     def _open_session(self, wave: Wave, logs: RunLogs) -> tuple[Session, GroupedVecTask]:
         """Return a session of the wave, restored from the checkpoint if that is of this wave, and its environment."""
-        saved = self.saved
+        saved = self._saved
         keys = [(group.name, group.seed) for group in wave.groups]
-        taken = [job for job in saved.jobs if job.groups == keys]  # of a run on several devices
+        jobs = [job for job in saved.jobs if job.groups == keys]  # of a run on several devices
+
+        def on_evaluation(session: Session) -> None:
+            self._training.evaluated(results.trained(session), used_bytes(self._cfg.device))
 
         def save(state: dict[str, Any]) -> None:
             rows = self._rows(logs)
-            save_checkpoint(self.folder.checkpoint, replace(saved, groups=keys, training=state, rows=rows))
-            for job in taken:
+            save_checkpoint(self._folder.checkpoint, replace(saved, groups=keys, training=state, rows=rows))
+            for job in jobs:
                 job.file.unlink(missing_ok=True)
 
-        hooks = (self.profile, self.reporter, self.stop)
-        session = open_session(self.cfg, wave, logs, self._on_evaluation, save, *hooks)
+        hooks = (self._profile, self._training.reporter, self._stop)
+        session = open_session(self._cfg, wave, logs, on_evaluation, save, *hooks)
         if keys == saved.groups and saved.training is not None:
-            session.restore(saved.training, self.folder.checkpoint)
-        for job in taken:
+            session.restore(saved.training, self._folder.checkpoint)
+        for job in jobs:
             session.restore(load_job(job.file)[1], job.file)
             saved.jobs.remove(job)
-        self._note_software()  # only now, when the checkpoint has been found to fit the config
+        self._training.note_software()  # only now, when the checkpoint has been found to fit the config
         return session, session.env
 
     def _rows(self, logs: RunLogs) -> dict[str, int]:
-        """The number of rows of each file, without those of waves that several devices had in training."""
-        apart = replace(self.saved, rows={}).all_rows
+        """Return the number of rows of each file, without those of waves that several devices had in training."""
+        apart = replace(self._saved, rows={}).all_rows
         return {name: rows - apart.get(name, 0) for name, rows in logs.rows.items()}
-
-    def _on_evaluation(self, session: Session) -> None:
-        self.saved.peak = max(self.saved.peak, used_bytes(self.cfg.device))
-        results.save_results(self.folder, self.sources, self.saved.results + results.trained(session))
-
-    def _finish_wave(self, session: Session) -> None:
-        saved = self.saved
-        saved.results += results.trained(session)
-        saved.waves += 1
-        saved.seconds += session.seconds()
-        results.write_policies(self.folder, self.cfg, results.policies(session), saved.results)
-        results.save_results(self.folder, self.sources, saved.results)
-        save_checkpoint(self.folder.checkpoint, saved)  # last: from now on the wave is not trained again

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 import re
 import textwrap
-from typing import Iterable, Sequence, Tuple
+from typing import Container, Iterable, Sequence, Tuple
 
 from envcoder_bench.shaping.kinds import ACTION_TYPES, ALIASES, SHAPER_TYPES
 
@@ -155,7 +156,7 @@ class Genome:
             if name in self.definitions and not _same(name, self.definitions[name], donor.definitions[name])
         ]  # fmt: skip
         used = set(re.findall(r"\w+", self.source + donor.source))
-        renames = {name: next(new for k in range(2, 10**6) if (new := f"{name}_{k}") not in used) for name in clash}
+        renames = {name: unused(name, used) for name in clash}
         if any(isinstance(source.definitions[name], _IMPORTS) for name in clash for source in (self, donor)):
             raise Unsuitable(f"{', '.join(clash)}: imported by one, and something else for the other")
         donor = donor.edited(*(edit for name, new in renames.items() for edit in donor._renamed(name, new)))
@@ -227,6 +228,13 @@ class Genome:
                 read |= {name for s in ast.walk(function) if isinstance(s, ast.AugAssign) for name in _bound(s)}
                 found += [s for s in function.body if _only_binds(s) and read.isdisjoint(_bound(s))]
         return found
+
+
+def unused(name: str, used: Container[str]) -> str:
+    """Return a name, numbered if it is in use (within a text, or among names)."""
+    if name not in used:
+        return name
+    return next(new for k in itertools.count(2) if (new := f"{name}_{k}") not in used)
 
 
 def loaded(node: ast.AST) -> set[str]:

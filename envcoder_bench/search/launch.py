@@ -14,11 +14,11 @@ from envcoder_bench.core.shell import quoted, shown
 from envcoder_bench.jail.probing import announce, confinement
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.config_checks import check_training, check_values
-from envcoder_bench.run.devices import choose_here
+from envcoder_bench.run.devices import use_this_machine
 from envcoder_bench.run.fitness import fitness_meaning, read_fitness
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.inputs import run_config
-from envcoder_bench.run.parallel import kept
+from envcoder_bench.run.parallel import shared_ray
 from envcoder_bench.run.plan import MemoryPlanner
 from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen
@@ -69,7 +69,7 @@ class Asked:
         final = cfg.copy()
         final.seed, final.seeds = cfg.seed + self.settings.num_iters * cfg.seeds, self.settings.final_seeds
         check_values(final)
-        choose_here(cfg)  # candidates are checked in this process, wherever they train
+        use_this_machine(cfg)  # candidates are checked in this process, wherever they train
         return cfg
 
     def provider(self) -> Provider | None:
@@ -231,7 +231,7 @@ def _go_on(
     folder: SearchFolder, asked: Asked, cfg: DictConfig, provider: Provider | None, left: bool, view: View
 ) -> SearchResult:
     """See a search through; ``left``: there are rounds to propose."""
-    with RunFolder(folder.path).locked(), kept(cfg):
+    with RunFolder(folder.path).locked(), shared_ray(cfg):
         proposer = asked.proposer(cfg, provider, folder.transcript, view) if left else None
         writer = provider.name if provider is not None else asked.llm
         view.say(screen.opening(_facts(folder, asked, cfg)))

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Sequence
 
-from envcoder_bench.search.genome import Edit, Genome
+from envcoder_bench.search.genome import Edit, Genome, unused
 
 LONE, SUM, ENTRY, STACK, CAT = "lone", "sum", "entry", "stack", "cat"  # how a piece is part of the whole
 
@@ -166,7 +166,7 @@ def added(genome: Genome, beside: Piece, text: str, label: str) -> tuple[list[Ed
     holder = beside.holder
     if isinstance(holder, ast.Dict):
         keys = {key.value for key in holder.keys if isinstance(key, ast.Constant)}
-        label = next(x for x in (label, *(f"{label}_{k}" for k in range(2, 10**6))) if x not in keys)
+        label = unused(label, keys)
         return [_rebuilt(genome, holder, holder.values, [f'"{label}": {text}'])], label
     if isinstance(holder, (ast.Tuple, ast.List)):
         return [_rebuilt(genome, holder, holder.elts, [text])], label

@@ -11,7 +11,7 @@ import textwrap
 from random import Random
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
-from envcoder_bench.search.genome import ACTION_DIM, Genome, loaded
+from envcoder_bench.search.genome import ACTION_DIM, Genome, loaded, unused
 from envcoder_bench.search.pieces import (
     CAT,
     ENTRY,
@@ -221,9 +221,7 @@ def _with_helper(genome: Genome, donor: Genome, name: str, piece: Piece, donor_n
     inputs = "".join(_from_state(donor, *own) for own in _parameters(other) if own[0] in needed - {STATE})
     body = inputs + donor.block(steps) + f"return ({donor.text(piece.node)})\n"
     label = f"{piece.label}_{'part' if name == OBSERVATION else 'term'}".lower()
-    helper = next(
-        x for x in (label, *(f"{label}_{k}" for k in range(2, 10**6))) if x not in genome.source + donor.source
-    )
+    helper = unused(label, genome.source + donor.source)
     about = f'"""From {name} of {donor_name}."""\n'
     text = f"\n\ndef {helper}({STATE}):\n{textwrap.indent(about + body, '    ')}"
     end = len(donor.source.encode())

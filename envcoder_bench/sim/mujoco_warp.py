@@ -22,16 +22,10 @@ from torch import Tensor
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
-from envcoder_bench.sim.mujoco_warp_kernels import (
-    add_contact_forces,
-    add_sensor_forces,
-    load_command,
-    publish,
-    to_body_frame,
-    write,
-)
+from envcoder_bench.sim.mujoco_warp_kernels import add_sensor_forces, load_command, publish, to_body_frame, write
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.torch_stream import TorchStream
+from envcoder_bench.sim.warp_contacts import ContactForces
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
 
@@ -48,6 +42,18 @@ DROPPING = int(
     | _OVERFLOW.NVMAX
 )
 _WITH_WORKSPACE = 1.25  # factor for memory that a step allocates in its graph: 22 % of the arrays for ANYmal
+
+
+def put_model(host: mujoco.MjModel) -> mjw.Model:
+    """Copy a model to Warp's device, without sensors: ``ContactForces`` sums up contacts instead."""
+    host = copy.copy(host)
+    # mujoco_warp has no automatic reset, and rejects a model that disables it
+    host.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+    host.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+    model = mjw.put_model(host)
+    if hasattr(model.opt, "warn_overflow"):
+        model.opt.warn_overflow = 0  # overflows are counted; each would print a line
+    return model
 
 
 class MujocoWarp(Simulator):
@@ -99,14 +105,8 @@ class MujocoWarp(Simulator):
     def _build(self) -> None:
         """Create the model and its worlds on the device, and wrap the shared arrays for torch."""
         robot = self._robot
-        model = copy.copy(robot.mj_model)
-        # mujoco_warp has no automatic reset, and rejects a model that disables it
-        model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-        # contact forces are summed here, because the model's contact sensors sort every world's contacts
-        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
-        self._model = mjw.put_model(model)
-        if hasattr(self._model.opt, "warn_overflow"):
-            self._model.opt.warn_overflow = 0  # they are counted; each would print a line
+        model = robot.mj_model
+        self._model = put_model(model)
         # All worlds share one pool of contacts. It has a slot for every pair of geoms that can touch and every contact
         # that the robot can have, so that it never overflows. Each world has its own constraint rows.
         self._data = mjw.make_data(
@@ -124,17 +124,17 @@ class MujocoWarp(Simulator):
         self._stiffness = torch.tensor(robot.stiffness, dtype=torch.float32, device=self.device)
         self._damping = torch.tensor(robot.damping, dtype=torch.float32, device=self.device)
         self._actuated = wp.array(robot.actuated, dtype=wp.int32)
-        self._default_qpos = wp.array(model.qpos0, dtype=wp.float32)
+        self._default_qpos = wp.array(model.qpos0[None], dtype=wp.float32)
         objects = self.object_states.view(self.num_envs, 13 * len(robot.object_names))
         self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel, objects)]
         flat = [x.view(self.num_envs, x[0].numel()) for x in (self.dof_force, self.contact_forces, self.sensor_forces)]
         self._forces = [wp.from_torch(x) for x in flat]
+        row_of_body = np.arange(-1, model.nbody - 1)  # the first body is the world
+        self._contacts = ContactForces(self._model, self._data, row_of_body, self._forces[1])
         sensor_of_body = np.full(model.nbody, -1)
-        sensor_of_body[robot.sensor_bodies + 1] = np.arange(len(robot.sensor_bodies))  # the first body is the world
+        sensor_of_body[robot.sensor_bodies + 1] = np.arange(len(robot.sensor_bodies))
         self._sensor_of_body = wp.array(sensor_of_body, dtype=wp.int32)
         self._sensor_bodies = wp.array(robot.sensor_bodies + 1, dtype=wp.int32)
-        self._contact_ids = wp.array(np.arange(self._data.naconmax), dtype=wp.int32)
-        self._contact_wrench = wp.zeros(self._data.naconmax, dtype=wp.spatial_vector)  # force, torque; world frame
         self._state = [self._data.qpos, self._data.qvel, self._data.qacc_warmstart]
         self._sites = WarpSites(self._model, self._data, robot, self.device)
         self.site_states = self._sites.states
@@ -183,8 +183,7 @@ class MujocoWarp(Simulator):
     def bytes_per_env(self) -> int:
         arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
         arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
-        arrays += [self._contact_ids, self._contact_wrench]
-        own = sum(x.capacity for x in arrays if isinstance(x, wp.array))
+        own = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
         return int(_WITH_WORKSPACE * own) // self.num_envs
 
     def set_drive_mode(self, effort: Tensor) -> None:
@@ -255,14 +254,7 @@ class MujocoWarp(Simulator):
         )
         for _ in range(robot.substeps):
             mjw.step(self._model, data)
-        self._forces[1].zero_()
-        mjw.contact_force(self._model, data, self._contact_ids, True, self._contact_wrench)  # pyright: ignore[reportArgumentType]
-        wp.launch(
-            add_contact_forces,
-            dim=data.naconmax,
-            inputs=[data.nacon, data.contact.worldid, data.contact.geom, self._model.geom_bodyid, self._contact_wrench],
-            outputs=[self._forces[1]],
-        )
+        self._contacts.update()
         if robot.sensor_names:
             self._read_sensors()
         wp.launch(
@@ -290,7 +282,7 @@ class MujocoWarp(Simulator):
         """Add up contact forces and torques at the force-torque sensors."""
         data = self._data
         self._forces[2].zero_()
-        contact = [data.nacon, data.contact.worldid, data.contact.geom, data.contact.pos, self._contact_wrench]
+        contact = [data.nacon, data.contact.worldid, data.contact.geom, data.contact.pos, self._contacts.wrench]
         wp.launch(
             add_sensor_forces,
             dim=data.naconmax,

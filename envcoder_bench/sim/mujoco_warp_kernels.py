@@ -7,14 +7,7 @@
 import warp as wp
 
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL
-
-
-@wp.func
-def _rotate(quat: wp.vec4, vec: wp.vec3) -> wp.vec3:
-    """Rotate from the body to the world frame by a quaternion wxyz, not necessarily normalized (zero: no rotation)."""
-    u = wp.vec3(quat[1], quat[2], quat[3])
-    t = wp.cross(u, vec)
-    return vec + 2.0 / wp.max(wp.dot(quat, quat), 1.0e-30) * (quat[0] * t + wp.cross(u, t))
+from envcoder_bench.sim.warp_functions import as_vec4, conjugate, is_within, reset_motion, rotate, set_state_row
 
 
 @wp.func
@@ -29,13 +22,10 @@ def _read_free_body(
 ):
     """Copy a free joint's state to 13 numbers as in ``root_states``, starting at column ``at``."""
     quat = wp.vec4(qpos[env, qpos_at + 3], qpos[env, qpos_at + 4], qpos[env, qpos_at + 5], qpos[env, qpos_at + 6])
-    spin = _rotate(quat, wp.vec3(qvel[env, qvel_at + 3], qvel[env, qvel_at + 4], qvel[env, qvel_at + 5]))
-    for i in range(3):
-        states[env, at + i] = qpos[env, qpos_at + i]
-        states[env, at + 3 + i] = quat[1 + i]
-        states[env, at + 7 + i] = qvel[env, qvel_at + i]
-        states[env, at + 10 + i] = spin[i]
-    states[env, at + 6] = quat[0]
+    position = wp.vec3(qpos[env, qpos_at], qpos[env, qpos_at + 1], qpos[env, qpos_at + 2])
+    linear = wp.vec3(qvel[env, qvel_at], qvel[env, qvel_at + 1], qvel[env, qvel_at + 2])
+    angular = wp.vec3(qvel[env, qvel_at + 3], qvel[env, qvel_at + 4], qvel[env, qvel_at + 5])
+    set_state_row(env, at, position, quat, linear, rotate(quat, angular), states)
 
 
 @wp.func
@@ -54,7 +44,7 @@ def _write_free_body(
         states[env, at + i] = new[env, at + i]
     quat = wp.vec4(new[env, at + 6], new[env, at + 3], new[env, at + 4], new[env, at + 5])
     spin = wp.vec3(new[env, at + 10], new[env, at + 11], new[env, at + 12])
-    spin = _rotate(wp.vec4(-quat[0], quat[1], quat[2], quat[3]), spin)  # the inverse rotation
+    spin = rotate(conjugate(quat), spin)
     for i in range(3):
         qpos[env, qpos_at + i] = new[env, at + i]
         qvel[env, qvel_at + i] = new[env, at + 7 + i]
@@ -64,36 +54,14 @@ def _write_free_body(
 
 
 @wp.func
-def _within(x: float, limit: float) -> bool:
-    """Return whether a number is within a limit; False for NaN."""
-    return wp.abs(x) <= limit
-
-
-@wp.func
 def _free_body_within(env: int, at: int, states: wp.array2d[wp.float32]) -> bool:
     """Return whether 13 numbers as in ``root_states``, starting at column ``at``, are within the limits."""
     within = wp.bool(True)
     for i in range(7):
-        within = within and _within(states[env, at + i], MAX_QPOS)
+        within = within and is_within(states[env, at + i], MAX_QPOS)
     for i in range(7, 13):
-        within = within and _within(states[env, at + i], MAX_QVEL)
+        within = within and is_within(states[env, at + i], MAX_QVEL)
     return within
-
-
-@wp.func
-def _put_back(
-    env: int,
-    default_qpos: wp.array[wp.float32],
-    qpos: wp.array2d[wp.float32],
-    qvel: wp.array2d[wp.float32],
-    qacc_warmstart: wp.array2d[wp.float32],
-):
-    """Reset a world to the default state."""
-    for i in range(qpos.shape[1]):
-        qpos[env, i] = default_qpos[i]
-    for i in range(qvel.shape[1]):
-        qvel[env, i] = 0.0
-        qacc_warmstart[env, i] = 0.0
 
 
 @wp.func
@@ -143,28 +111,6 @@ def load_command(
 
 
 @wp.kernel(enable_backward=False)
-def add_contact_forces(
-    nacon: wp.array[wp.int32],
-    worldid: wp.array[wp.int32],
-    geom: wp.array[wp.vec2i],
-    geom_bodyid: wp.array[wp.int32],
-    wrench: wp.array[wp.spatial_vector],
-    contact_forces: wp.array2d[wp.float32],
-):
-    """Add each contact's force to the second geom's body, and its opposite to the first geom's."""
-    contact = wp.tid()
-    if contact >= nacon[0]:
-        return
-    env = worldid[contact]
-    force = wp.spatial_top(wrench[contact])
-    for side in range(2):
-        body = geom_bodyid[geom[contact][side]]
-        if body > 0:  # the world has no row
-            for i in range(3):
-                wp.atomic_add(contact_forces, env, 3 * (body - 1) + i, (2.0 * float(side) - 1.0) * force[i])
-
-
-@wp.kernel(enable_backward=False)
 def add_sensor_forces(
     nacon: wp.array[wp.int32],
     worldid: wp.array[wp.int32],
@@ -197,18 +143,17 @@ def add_sensor_forces(
 def to_body_frame(sensor_bodies: wp.array[wp.int32], xquat: wp.array2d[wp.quat], sensor_forces: wp.array2d[wp.float32]):
     """Transform sensors' forces and torques from the world frame to the body frame, one thread per sensor."""
     env, sensor = wp.tid()
-    quat = xquat[env, sensor_bodies[sensor]]
-    inverse = wp.vec4(-quat[0], quat[1], quat[2], quat[3])
+    inverse = conjugate(as_vec4(xquat[env, sensor_bodies[sensor]]))
     for part in range(2):
         k = 6 * sensor + 3 * part
-        turned = _rotate(inverse, wp.vec3(sensor_forces[env, k], sensor_forces[env, k + 1], sensor_forces[env, k + 2]))
+        turned = rotate(inverse, wp.vec3(sensor_forces[env, k], sensor_forces[env, k + 1], sensor_forces[env, k + 2]))
         for i in range(3):
             sensor_forces[env, k + i] = turned[i]
 
 
 @wp.kernel(enable_backward=False)
 def publish(
-    default_qpos: wp.array[wp.float32],
+    default_qpos: wp.array2d[wp.float32],
     qfrc_actuator: wp.array2d[wp.float32],
     first_qpos: int,
     first_qvel: int,
@@ -234,17 +179,17 @@ def publish(
     env = wp.tid()
     bad = unstable[env]
     for i in range(qpos.shape[1]):
-        if not _within(qpos[env, i], MAX_QPOS):
+        if not is_within(qpos[env, i], MAX_QPOS):
             bad = wp.bool(True)
     for i in range(qvel.shape[1]):
-        if not _within(qvel[env, i], MAX_QVEL):
+        if not is_within(qvel[env, i], MAX_QVEL):
             bad = wp.bool(True)
     unstable[env] = bad
     if (overflow[env] & dropping) != 0 and not bad:
         contact_overflows[env] = contact_overflows[env] + 1
     overflow[env] = 0
     if bad:
-        _put_back(env, default_qpos, qpos, qvel, qacc_warmstart)
+        reset_motion(env, default_qpos, qpos, qvel, qacc_warmstart)
     _read_motion(env, first_qpos, first_qvel, qpos, qvel, root_states, dof_pos, dof_vel, object_states)
     for dof in range(dof_pos.shape[1]):
         if bad:
@@ -269,7 +214,7 @@ def write(
     new_pos: wp.array2d[wp.float32],
     new_vel: wp.array2d[wp.float32],
     new_objects: wp.array2d[wp.float32],
-    default_qpos: wp.array[wp.float32],
+    default_qpos: wp.array2d[wp.float32],
     first_qpos: int,
     first_qvel: int,
     qpos: wp.array2d[wp.float32],
@@ -298,14 +243,14 @@ def write(
             good = good and _free_body_within(env, 13 * k, new_objects)
     for dof in range(dof_pos.shape[1]):
         if with_pos:
-            good = good and _within(new_pos[env, dof], MAX_QPOS)
+            good = good and is_within(new_pos[env, dof], MAX_QPOS)
         if with_vel:
-            good = good and _within(new_vel[env, dof], MAX_QVEL)
+            good = good and is_within(new_vel[env, dof], MAX_QVEL)
 
     if not good:
         refused[env] = True
         unstable[env] = True
-        _put_back(env, default_qpos, qpos, qvel, qacc_warmstart)
+        reset_motion(env, default_qpos, qpos, qvel, qacc_warmstart)
         _read_motion(env, first_qpos, first_qvel, qpos, qvel, root_states, dof_pos, dof_vel, object_states)
     else:
         if with_root:

@@ -10,6 +10,7 @@ import torch
 import warp as wp
 
 from envcoder_bench.sim.mujoco_model import RobotModel
+from envcoder_bench.sim.warp_functions import as_vec4, multiply, set_state_row, velocity_at
 
 
 class WarpSites:
@@ -33,7 +34,7 @@ class WarpSites:
             return
         self._places = [wp.array(x, dtype=wp.int32) for x in (sites.bodies, sites.roots)]
         self._quats = wp.array(sites.quats, dtype=wp.quat)  # four numbers wxyz, as MuJoCo Warp stores them
-        self._states = wp.from_torch(self.states)
+        self._states = wp.from_torch(self.states.view(-1, 13))
         if rows:
             self._moves = wp.array(sites.moves, dtype=wp.bool)
             self._inertia = wp.array(sites.inertia, dtype=wp.int32)
@@ -78,27 +79,18 @@ def _read_sites(
     xquat: wp.array2d[wp.quat],
     subtree_com: wp.array2d[wp.vec3],
     cvel: wp.array2d[wp.spatial_vector],
-    states: wp.array3d[wp.float32],
+    states: wp.array2d[wp.float32],
 ):
     """Compute a site's pose and velocity, one thread per world and site."""
     env, site = wp.tid()
     if not mask[env]:
         return
+    body = bodies[site]
     point = site_xpos[env, site]
-    velocity = cvel[env, bodies[site]]
-    turn = wp.spatial_top(velocity)
-    shift = wp.spatial_bottom(velocity) + wp.cross(turn, point - subtree_com[env, roots[site]])
-    a = xquat[env, bodies[site]]
-    b = quats[site]
-    u = wp.vec3(a[1], a[2], a[3])
-    v = wp.vec3(b[1], b[2], b[3])
-    imaginary = a[0] * v + b[0] * u + wp.cross(u, v)
-    for i in range(3):
-        states[env, site, i] = point[i]
-        states[env, site, 3 + i] = imaginary[i]
-        states[env, site, 7 + i] = shift[i]
-        states[env, site, 10 + i] = turn[i]
-    states[env, site, 6] = a[0] * b[0] - wp.dot(u, v)
+    quat = multiply(as_vec4(xquat[env, body]), as_vec4(quats[site]))
+    linear = velocity_at(cvel[env, body], point - subtree_com[env, roots[site]])
+    row = env * bodies.shape[0] + site
+    set_state_row(row, 0, point, quat, linear, wp.spatial_top(cvel[env, body]), states)
 
 
 @wp.kernel(enable_backward=False)
@@ -122,11 +114,10 @@ def _read_jacobian(
         return
     if moves[dof]:
         axis = cdof[env, first_qvel + dof]
-        turn = wp.spatial_top(axis)
-        shift = wp.spatial_bottom(axis) + wp.cross(turn, site_xpos[env, site] - subtree_com[env, root])
+        linear = velocity_at(axis, site_xpos[env, site] - subtree_com[env, root])
         for i in range(3):
-            jacobian[env, i, dof] = shift[i]
-            jacobian[env, 3 + i, dof] = turn[i]
+            jacobian[env, i, dof] = linear[i]
+            jacobian[env, 3 + i, dof] = wp.spatial_top(axis)[i]
     for other in range(inertia.shape[1]):
         place = inertia[dof, other]
         if place >= 0:

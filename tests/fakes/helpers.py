@@ -21,6 +21,31 @@ QUICK = [
 ]  # fmt: skip
 PATIENCE = 900  # seconds until a test gives a process up: it hangs, however busy the machine is
 ANYMAL_QUICK = [*QUICK, "task.env.learn.episodeLength_s=0.4"]
+TABLES = ("results.csv", "curves.csv", "components.csv", "points.csv")
+# for Cartpole: one fails at load, one in training, one trains, and one has wide observations
+CANDIDATES = {
+    "breaks_at_once": "def compute_reward(:\n",
+    "breaks_midway": """
+def compute_reward(progress_buf, pole_angle):
+    if bool((progress_buf > 25).any()):
+        raise RuntimeError("on purpose")
+    return torch.cos(pole_angle)
+""",
+    "cosine": """
+def compute_reward(pole_angle, actions):
+    c = torch.cos(pole_angle)
+    return c - 0.1 * actions[:, 0], {"cosine": c}
+""",
+    "wide": """
+def compute_observation(state_dict):
+    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
+    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
+def compute_reward(pole_angle, pole_vel):
+    slow = -0.1 * pole_vel.abs()
+    return torch.cos(pole_angle) + slow, {"slow": slow}
+""",
+}
+CARTPOLE_QUICK = [*QUICK, "--task", "Cartpole", "task.env.episodeLength=60"]
 
 
 def run(output: Path, *words: Any, expect: int = 0) -> Path:
@@ -76,3 +101,12 @@ def assert_same_weights(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) 
     assert a.keys() == b.keys()
     for name in a:
         assert torch.equal(a[name], b[name]), name
+
+
+def assert_same_policies(output: Path, expected: Path, count: int) -> None:
+    """Bitwise, for all ``count`` policy files of two run folders."""
+    files = sorted(path.relative_to(expected) for path in expected.rglob("*.pth"))
+    assert sorted(path.relative_to(output) for path in output.rglob("*.pth")) == files
+    assert len(files) == count
+    for file in files:
+        assert_same_weights(*(torch.load(run / file, weights_only=False)["model"] for run in (output, expected)))

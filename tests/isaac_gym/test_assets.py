@@ -148,7 +148,7 @@ def test_primitives():
         (
             "<robot name='r'><link name='a'><collision><geometry><mesh filename='package://x/y.obj'/></geometry>"
             "</collision></link></robot>",
-            ["package://x/y.obj", "not there"],
+            ["package://x/y.obj", "is missing"],
         ),
         (
             "<robot name='r'><link name='a'/><link name='b'/><joint name='j' type='floating'><parent link='a'/>"
@@ -165,7 +165,7 @@ def test_a_wrong_file_is_refused_with_its_name(tmp_path, text, words):
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(gymapi.AssetError, match="no such asset"):
+    with pytest.raises(gymapi.AssetError, match="the asset does not exist"):
         gym.load_asset(None, str(tmp_path), "nothing.urdf", None)
 
 

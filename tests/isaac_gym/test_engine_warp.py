@@ -263,7 +263,7 @@ def test_dropped_contacts_are_counted_and_told_once(tmp_path, monkeypatch, caplo
     from envcoder_bench.isaacgym import engine_warp
 
     monkeypatch.setattr(engine_warp, "room", lambda model: (8, 4))
-    monkeypatch.setattr(engine_warp, "_LOOK_EVERY", 2)
+    monkeypatch.setattr(engine_warp, "_CHECK_EVERY", 2)
     with caplog.at_level(logging.WARNING, logger="envcoder_bench.isaacgym"):
         scene = Scene((gym.create_box(None, 0.2, 0.2, 0.2, options()), pose(0, 0, 0.1)), ground=True)
         scene.step(6)

@@ -8,6 +8,7 @@ import torch
 from isaacgym_scene import ARM, SLIDER, TREE, Scene, gym, load, options, pose
 
 from envcoder_bench.isaacgym import gymapi, gymtorch, gymutil, torch_utils
+from envcoder_bench.isaacgym import params as params_module
 
 
 def test_a_method_that_is_not_there_says_its_name_when_called():
@@ -113,6 +114,26 @@ def test_parameters_without_effect_are_listed_once(caplog):
     assert [r.message for r in caplog.records if "unheard_of" in r.message] == [
         "SimParams: without effect on MuJoCo: physx.bounce_threshold_velocity, physx.unheard_of"
     ]
+
+
+def test_contact_properties_without_effect_are_listed_once_for_all_actors(tmp_path, caplog, monkeypatch):
+    """Tasks set them on the asset, and domain randomization on every actor, again and again."""
+    monkeypatch.setattr(params_module, "_logged", set())
+    names = ("restitution", "rolling_friction", "torsion_friction")
+    with caplog.at_level(logging.WARNING, logger="envcoder_bench.isaacgym"):
+        ball = gym.create_sphere(None, 0.1, options())
+        shapes = gym.get_asset_rigid_shape_properties(ball)
+        shapes[0].restitution = 0.5
+        gym.set_asset_rigid_shape_properties(ball, shapes)
+        scene = Scene((ball, pose(0, 0, 1)), ground=True)
+        for env in scene.envs * 2:
+            shapes = gym.get_actor_rigid_shape_properties(env, 0)
+            for name in names:
+                setattr(shapes[0], name, 0.3)
+            gym.set_actor_rigid_shape_properties(env, 0, shapes)
+    messages = [r.message for r in caplog.records]
+    for name in names:
+        assert sum(name in message for message in messages) == 1, messages
 
 
 def test_constants_have_isaac_gyms_values():

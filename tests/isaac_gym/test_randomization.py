@@ -258,7 +258,7 @@ def test_masks_are_an_actors_own():
     touch = [bool(a[0] & b[1] | b[0] & a[1]) for a in first.values() for b in second.values()]
     assert not any(touch) and second[free][0] & second[free][1] and single[free] == (0, 0)
     assert first[free][0] & first[other][1] | first[other][0] & first[free][1]
-    with pytest.raises(NotImplementedError, match="32 masks"):
+    with pytest.raises(NotImplementedError, match="32 bits"):
         masks([[free, free]] * 32)
 
 

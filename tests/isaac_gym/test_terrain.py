@@ -174,7 +174,7 @@ def test_wrong_arrays_are_refused_with_their_sizes():
     with pytest.raises(ValueError, match=r"\(60, 50\).*nbRows=51"):
         gym.add_heightfield(sim, raw, params)
     vertices, triangles, params = mesh(*terrain_utils.convert_heightfield_to_trimesh(raw, 0.1, 0.005))
-    with pytest.raises(ValueError, match="number vertices from 0 to 2999"):
+    with pytest.raises(ValueError, match="indices from 0 to 2999"):
         gym.add_triangle_mesh(sim, vertices, triangles + 7, params)
     params.nb_vertices = 5
     with pytest.raises(ValueError, match="nb_vertices is 5, but the array holds 3000"):

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
 ]
-SIZES = (64, 131, 256)
+SIZES = (131, 256)
 STEPS = 6
 
 

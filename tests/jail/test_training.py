@@ -8,7 +8,7 @@ import zlib
 import attacks_inside  # noqa: F401  (more of them)
 import pytest
 from attacks import ATTACKS, GOOD
-from helpers import QUICK, assert_same_weights, results, run, weights, write_candidates
+from helpers import CARTPOLE_QUICK, assert_same_weights, results, run, weights, write_candidates
 from jail_fakes import judged
 from test_ordinary import REFUSED, TYPICAL
 
@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the jail needs Linux"),
 ]
-WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 7, "--learning_iterations", 4, "--no_baselines"]
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 7, "--learning_iterations", 4, "--no_baselines"]
 MINE = """
 import torch
 from isaacgym.torch_utils import torch_rand_float

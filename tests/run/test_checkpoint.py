@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from helpers import QUICK, start_process, stop_at, write_candidates
+from helpers import CARTPOLE_QUICK, start_process, stop_at, write_candidates
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.results import OK, Result
@@ -56,7 +56,7 @@ def test_what_is_saved_is_loaded(tmp_path):
 def test_the_checkpoint_of_a_real_run_is_plain_data(tmp_path):
     output = tmp_path / "run"
     candidate = write_candidates(tmp_path, {"a": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"})
-    words = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 2, "--learning_iterations", 5000]
+    words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 2, "--learning_iterations", 5000]
     file = output / "checkpoint.pth"
     stop_at(start_process([*words, "--candidates", *candidate, "checkpoint_minutes=0"], output), file.exists, 9)
     state = torch.load(file, weights_only=True)  # which refuses every class

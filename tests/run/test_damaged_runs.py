@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 import torch
-from helpers import QUICK, run, start_process, stop_at, write_candidates
+from helpers import CARTPOLE_QUICK, run, start_process, stop_at, write_candidates
 
 from envcoder_bench.eval_shapers import main
 from envcoder_bench.run.folder import RunFolder
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 GOOD = 'def compute_reward(pole_angle):\n    c = torch.cos(pole_angle)\n    return c, {"cosine": c}\n'
 WORDS = [
-    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", 8, "--seed", 3,
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 8, "--seed", 3,
     "checkpoint_minutes=0",
 ]  # fmt: skip
 
@@ -112,7 +112,7 @@ ENDS = {  # what is done to a killed run: what is said
         r"checkpoint\.pth does not fit the run's config\.yaml \(.*\): restore both as they were",
     ),
     "config and record cut": (
-        lambda f: (cut(f / "config.yaml", 700), cut(f / "run.json", 200)),
+        lambda f: (cut(f / "config.yaml", 699), cut(f / "run.json", 200)),
         r"the run is damaged: config\.yaml: line \d+: .*; restore a copy, or begin a new run",
     ),
     "newer": (

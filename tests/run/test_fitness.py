@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import (
-    QUICK,
+    CARTPOLE_QUICK,
     assert_same_weights,
     results,
     run,
@@ -50,7 +50,7 @@ def compute_fitness(state_dict):
 '''
 EFFORT = '"""Minus the effort."""\ndef compute_fitness(actions):\n    return -1.0 - (actions**2).sum(dim=1)\n'
 ONES = '"""Steps."""\ndef compute_fitness(pole_angle):\n    return torch.ones_like(pole_angle)\n'
-WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", 4]
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", 4]
 N = 7
 
 

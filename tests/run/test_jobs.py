@@ -1,4 +1,4 @@
-"""The queue of jobs, and the head that gives them to workers, without processes and without Ray."""
+"""The queue of jobs, and the head that assigns them to workers, without processes and without Ray."""
 
 import dataclasses
 import itertools
@@ -8,59 +8,72 @@ import pytest
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.devices import Devices, asked_devices
-from envcoder_bench.run.head import Head, Lost, Pool, Work
+from envcoder_bench.run.devices import Devices, requested_devices
+from envcoder_bench.run.head import Head, JobHandler, Pool
 from envcoder_bench.run.hooks import StopRequest
-from envcoder_bench.run.jobs import AGAIN, FAILED, HALVED, Job, JobQueue
+from envcoder_bench.run.jobs import CrashOutcome, Job, JobQueue
+from envcoder_bench.run.messages import (
+    Checked,
+    OutOfMemory,
+    Ready,
+    TrainingStopped,
+    UserMessage,
+    WorkerError,
+    WorkerLost,
+)
 from envcoder_bench.run.plan import GroupFacts, _counts
-from envcoder_bench.run.worker import Broken, Checked, OutOfMemory, Ready, Said, Stopped, code_digest
+from envcoder_bench.run.worker import code_digest
 from envcoder_bench.tasks import registry
 from envcoder_bench.tasks.registry import get_spec
 
 CODE = "d1ce57"  # the digest of the head's code
 
 
-def test_the_longest_job_is_first_and_of_equals_the_first():
+def test_the_most_expensive_job_is_first_and_of_equals_the_first():
     queue = JobQueue([Job(("a",), 1), Job(("b",), 3), Job(("c",), 3)])
     assert [queue.take(worker).items[0] for worker in range(3)] == ["b", "c", "a"]
-    assert queue.take(3) is None
+    assert not queue.waiting
 
 
-def test_a_job_that_kills_twice_is_halved_until_one_item_fails():
+def test_a_job_that_crashes_twice_is_bisected_until_one_item_fails():
     queue = JobQueue([Job(tuple("abcdefg"), 7)])
-    failed, rounds = [], 0
-    while queue.left:
-        rounds += 1
-        job = queue.take(rounds)
-        if "e" in job.items:
-            verdict, _ = queue.died(rounds)
-            failed += [*job.items] if verdict == FAILED else []
-            assert verdict == (AGAIN if job.deaths < 2 else FAILED if len(job.items) == 1 else HALVED)
-        else:
-            queue.done(rounds)
+    failed, worker = [], 0
+    while queue.waiting:
+        worker += 1
+        job = queue.take(worker)
+        if "e" not in job.items:
+            queue.finish(worker)
+            continue
+        _, outcome = queue.crash(worker)
+        at_last = CrashOutcome.FAILED if len(job.items) == 1 else CrashOutcome.BISECTED
+        assert outcome == (CrashOutcome.RETRIED if job.crashes < 2 else at_last)
+        failed += job.items if outcome == CrashOutcome.FAILED else ()
     assert failed == ["e"]
 
 
-def test_halves_keep_the_order_and_the_work():
-    first, second = Job(tuple("abcde"), 10.0).halves()
+def test_halves_keep_the_order_and_the_cost():
+    first, second = Job(tuple("abcde"), 10.0).bisect()
     assert (first.items, second.items) == (tuple("abc"), tuple("de"))
-    assert (first.work, second.work) == (6.0, 4.0)
+    assert (first.cost, second.cost) == (6.0, 4.0)
 
 
-def test_a_worker_lost_by_accident_does_not_count():
+def test_a_retry_does_not_count_as_a_crash():
     queue = JobQueue([Job(("a",), 1)])
     for worker in range(10):
         queue.take(worker)
-        assert queue.give_back(worker).deaths == 0
+        assert queue.retry(worker).crashes == 0
+    assert queue.retry("without a job") is queue.crash("without a job") is None
 
 
-@pytest.mark.parametrize("saved, verdict", [(9, AGAIN), (5, FAILED), (3, FAILED)])
-def test_deaths_at_different_places_are_different_deaths(saved, verdict):
+@pytest.mark.parametrize(
+    "saved, outcome", [(9, CrashOutcome.RETRIED), (5, CrashOutcome.FAILED), (3, CrashOutcome.FAILED)]
+)
+def test_crashes_at_different_iterations_have_different_causes(saved, outcome):
     queue = JobQueue([Job(("a",), 1)])
-    queue.take(0).reached = 5
-    assert queue.died(0)[0] == AGAIN
-    queue.take(1).saved(saved)  # beyond iteration 5 whatever killed the first worker is past
-    assert queue.died(1)[0] == verdict
+    queue.take(0).iteration = 5
+    assert queue.crash(0)[1] == CrashOutcome.RETRIED
+    queue.take(1).saved(saved)  # beyond iteration 5 the cause of the first crash is past
+    assert queue.crash(1)[1] == outcome
 
 
 def test_a_job_has_the_same_name_in_every_process():
@@ -81,62 +94,63 @@ def test_every_device_has_as_many_waves_as_the_others(groups, begun, devices):
 
 
 class FakePool(Pool):
-    """Workers that answer at once; ``fate(worker, items)`` may be a message in place of the answer."""
+    """Workers that answer immediately; ``answer(worker, request)`` may return another message than Checked."""
 
-    def __init__(self, size, fate=lambda worker, order: None):
-        self.workers, self.count, self.fate = list(range(size)), size, fate
+    def __init__(self, size, answer=lambda worker, request: None):
+        self.workers, self.count, self.answer = list(range(size)), size, answer
         self.messages = [(worker, ready()) for worker in self.workers]
-        self.stopped, self.orders = None, []
+        self.stopped, self.requests = None, []
 
-    starting = 0
+    num_starting = 0
 
-    def begin(self, worker, order):
+    def submit(self, worker, request):
         assert worker in self.workers
-        self.orders.append((worker, order))
-        message = self.fate(worker, order)
-        self.messages.append((worker, message or Checked(order.name, {item: (1, 1) for item in order.items}, {})))
-        if isinstance(message, Lost):
-            self.replace(worker)
+        self.requests.append((worker, request))
+        message = self.answer(worker, request) or Checked(request.name, dict.fromkeys(request.items, (1, 1)), {})
+        self.messages.append((worker, message))
+        if isinstance(message, WorkerLost):
+            self.restart(worker)
 
-    def replace(self, worker):
+    def restart(self, worker):
         self.workers.remove(worker)
         self.workers.append(self.count)
         self.messages.append((self.count, ready()))
         self.count += 1
 
     def poll(self):
-        random.Random(len(self.orders)).shuffle(self.messages)
-        self.messages.sort(key=lambda one: not isinstance(one[1], Lost))  # of one worker they come in order
+        random.Random(len(self.requests)).shuffle(self.messages)
+        self.messages.sort(key=lambda one: not isinstance(one[1], WorkerLost))  # messages of one worker are in order
         messages, self.messages = self.messages[:1], self.messages[1:]
-        assert messages, "the head waits for nothing"
+        assert messages, "the head waits forever"
         return messages
 
     def stop(self, by):
         self.stopped = by
 
-    def discard(self, worker):
-        self.replace(worker)
-
     def close(self):
         self.workers = []
 
 
-class Listed(Work):
-    """A job is done when its items are listed."""
+class Recorder(JobHandler):
+    """Records the items of finished and of failed jobs."""
+
+    item = "letter"
 
     def __init__(self):
-        self.done, self.failed, self.halved = [], {}, 0
+        self.done, self.errors, self.bisections = [], {}, 0
 
-    def order(self, job):
+    def request(self, job):
         return job
 
-    def hear(self, job, message):
+    def handle(self, job, message):
         self.done += message.widths if isinstance(message, Checked) else []
-        return isinstance(message, (Checked, Stopped))
+        return isinstance(message, (Checked, TrainingStopped))
 
-    def dropped(self, job, failed):
-        self.halved += failed is None
-        self.failed.update(dict.fromkeys(job.items if failed else (), failed))
+    def bisected(self, job):
+        self.bisections += 1
+
+    def failed(self, job, reason):
+        self.errors.update(dict.fromkeys(job.items, reason))
 
 
 def ready(node="here", code=CODE, **software):
@@ -150,76 +164,77 @@ def jobs(*texts):
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_all_jobs_are_done_once_whoever_dies(workers, seed):
+def test_all_jobs_are_done_once_whichever_workers_are_lost(workers, seed):
     chance = random.Random(seed)
-    pool = FakePool(workers, lambda *_: Lost("killed", False) if chance.random() < 0.4 else None)
-    work, head = Listed(), Head(pool, CODE)
-    assert head.see_through(jobs("abc", "de", "f", "ghij"), work)
-    assert sorted(work.done) == list("abcdefghij")
-    assert not work.failed
+    pool = FakePool(workers, lambda *_: WorkerLost("killed", is_crash=False) if chance.random() < 0.4 else None)
+    recorder = Recorder()
+    assert Head(pool, CODE).run(jobs("abc", "de", "f", "ghij"), recorder)
+    assert sorted(recorder.done) == list("abcdefghij")
+    assert not recorder.errors
 
 
-@pytest.mark.parametrize("death", [Lost("killed"), OutOfMemory("x", "no room")])
-def test_what_kills_its_workers_is_found_and_the_others_are_done(death, caplog):
-    work = Listed()
-    pool = FakePool(2, lambda worker, order: death if "d" in order.items else None)
-    assert Head(pool, CODE).see_through(jobs("abcd", "ef"), work)
-    assert sorted(work.done) == list("abcef")
-    assert list(work.failed) == ["d"]
-    assert ("killed" if isinstance(death, Lost) else "out of memory (no room)") in work.failed["d"]
-    assert work.halved == 2
-    assert "goes on elsewhere" in caplog.text
+@pytest.mark.parametrize("loss", [WorkerLost("killed"), OutOfMemory("x", "no room")])
+def test_an_item_that_crashes_workers_is_isolated_and_the_others_are_done(loss, caplog):
+    recorder = Recorder()
+    pool = FakePool(2, lambda worker, request: loss if "d" in request.items else None)
+    assert Head(pool, CODE).run(jobs("abcd", "ef"), recorder)
+    assert sorted(recorder.done) == list("abcef")
+    reason = "killed" if isinstance(loss, WorkerLost) else "out of memory (no room)"
+    assert recorder.errors == {"d": reason}
+    assert recorder.bisections == 2
+    assert f"lost a worker ({reason}): its job of 4 letters is retried on another worker" in caplog.text
+    assert f"lost another worker ({reason}): its job of 4 letters is bisected" in caplog.text
 
 
-def test_a_stop_asks_all_workers_and_begins_nothing_more():
+def test_a_stop_reaches_all_workers_and_no_other_job_is_started():
     stop = StopRequest()
 
-    def fate(worker, order):
+    def answer(worker, request):
         stop(15)
-        return Stopped(order.name)
+        return TrainingStopped(request.name)
 
-    pool, work = FakePool(1, fate), Listed()
-    assert not Head(pool, CODE).see_through(jobs("ab", "c"), work, stop)
-    assert (pool.stopped, len(pool.orders)) == (15, 1)
+    pool = FakePool(1, answer)
+    assert not Head(pool, CODE).run(jobs("ab", "c"), Recorder(), stop)
+    assert (pool.stopped, len(pool.requests)) == (15, 1)
 
 
-def test_messages_of_a_worker_that_was_given_up_count_no_more():
-    pool, work = FakePool(1), Listed()
+def test_late_messages_of_a_lost_worker_are_ignored():
+    pool, recorder = FakePool(1), Recorder()
     pool.messages.append((77, Checked(Job(("a",), 1).name, {"wrong": (1, 1)}, {})))
-    assert Head(pool, CODE).see_through(jobs("a"), work)
-    assert work.done == ["a"]
+    assert Head(pool, CODE).run(jobs("a"), recorder)
+    assert recorder.done == ["a"]
 
 
-def test_what_two_workers_say_is_said_once(caplog):
+def test_a_message_of_two_workers_is_logged_once(caplog):
     pool = FakePool(2)
-    pool.messages += [(worker, Said(30, "f.py:3: it is not compiled")) for worker in (0, 1)]
-    Head(pool, CODE).see_through(jobs("a", "b", "c", "d", "e"), Listed())
+    pool.messages += [(worker, UserMessage(30, "f.py:3: it is not compiled")) for worker in (0, 1)]
+    Head(pool, CODE).run(jobs("a", "b", "c", "d", "e"), Recorder())
     assert caplog.text.count("it is not compiled") == 1
 
 
-def test_a_mistake_of_the_user_ends_the_run_as_one():
+def test_a_user_error_in_a_worker_is_raised_as_one():
     with pytest.raises(UserError, match=r"^--fitness f\.py: no$"):
-        Head(FakePool(1, lambda *_: Broken("--fitness f.py: no", True)), CODE).see_through(jobs("a"), Listed())
+        Head(FakePool(1, lambda *_: WorkerError("--fitness f.py: no", True)), CODE).run(jobs("a"), Recorder())
     with pytest.raises(RuntimeError, match="Traceback"):
-        Head(FakePool(1, lambda *_: Broken("Traceback", False)), CODE).see_through(jobs("a"), Listed())
+        Head(FakePool(1, lambda *_: WorkerError("Traceback", False)), CODE).run(jobs("a"), Recorder())
 
 
 @pytest.mark.parametrize(
     "others, message",
     [
         ([ready("there", torch="2.14.0")], "torch 2.14.0 on there and 2.13.0 on here"),
-        ([ready("there", code="12")], "code of envcoder_bench on there is not that of this machine"),
+        ([ready("there", code="12")], "envcoder_bench on there differs from the one on this machine"),
     ],
 )
 def test_nodes_with_other_versions_are_refused(others, message):
     pool = FakePool(0)
-    pool.starting = 2
+    pool.num_starting = 2
     pool.messages = [(k, own) for k, own in enumerate([ready(), *others])]
     with pytest.raises(UserError, match=message):
-        Head(pool, CODE).gather()
+        Head(pool, CODE).wait_for_workers()
 
 
-def test_tasks_that_the_head_used_before_are_no_part_of_its_code(monkeypatch):
+def test_other_registered_tasks_do_not_change_the_code_digest(monkeypatch):
     cfg = compose_config("Cartpole", [])
     before = code_digest(cfg)
     other = dataclasses.replace(get_spec("Ant"), digest="of another task, from outside")
@@ -236,11 +251,11 @@ def devices(**keys):
     cfg = compose_config("Cartpole")
     for key, value in keys.items():
         cfg[key] = value
-    return asked_devices(cfg)
+    return requested_devices(cfg)
 
 
 @pytest.mark.slow
-def test_devices_that_can_be_asked_for(monkeypatch):
+def test_devices_that_are_accepted(monkeypatch):
     assert devices() is None
     assert devices(devices="cpu:3") == Devices("cpu", 3)
     assert devices(devices="CPU:2", ray="10.0.0.1:6379") == Devices("cpu", 2, address="10.0.0.1:6379")
@@ -259,18 +274,18 @@ def test_devices_that_can_be_asked_for(monkeypatch):
 @pytest.mark.parametrize(
     "keys, message",
     [
-        ({"devices": "cpu:0"}, "at least one worker must train"),
+        ({"devices": "cpu:0"}, "at least one worker is needed"),
         ({"devices": "gpu"}, "--devices must be all, GPU numbers such as 0,1, or cpu:N, got gpu"),
-        ({"devices": "all"}, "torch sees no CUDA device here; --devices cpu:N trains on the CPU"),
-        ({"devices": "0,1"}, "torch sees no CUDA device here"),
+        ({"devices": "all"}, "torch finds no CUDA device; use --devices cpu:N to train on the CPU"),
+        ({"devices": "0,1"}, "torch finds no CUDA device"),
         ({"ray": "somewhere"}, "--ray must be auto or HOST:PORT, got somewhere"),
-        ({"ray": "auto", "devices": "0,1"}, "--ray takes all GPUs of the cluster, or --devices cpu:N"),
+        ({"ray": "auto", "devices": "0,1"}, "--ray uses all GPUs of the cluster, or --devices cpu:N"),
         ({"devices": "cpu:2", "profile": True}, "--profile measures one device"),
         ({"devices": "cpu:2", "isolate": "process"}, "--isolate process trains on one device"),
         ({"devices": "cpu:2", "sim": "mujoco_warp"}, "--sim mujoco_warp does not run on these devices"),
     ],
 )
-def test_devices_that_cannot(keys, message, monkeypatch):
+def test_devices_that_are_refused(keys, message, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match=message):
         devices(**keys)

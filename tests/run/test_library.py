@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import QUICK, assert_same_weights, run, write_candidates
+from helpers import CARTPOLE_QUICK, assert_same_weights, run, write_candidates
 
 import envcoder_bench
 from envcoder_bench import Reporter, RunResult, StopRequest, UserError, evaluate, resume
@@ -43,9 +43,11 @@ def compute_initial_state(state_dict):
 }
 SETTINGS = dict(
     num_envs_per_candidate=4, learning_iterations=4, sim="mujoco_cpu", device="cpu",
-    overrides={"evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2},
+    overrides={
+        "evaluation.num_envs": 3, "evaluation.final_episodes": 6, "evaluation.points": 2, "task.env.episodeLength": 60,
+    },
 )  # fmt: skip
-WORDS = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", 4, "--seeds", 2]
+WORDS = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 4, "--learning_iterations", 4, "--seeds", 2]
 FILES = ("results.csv", "curves.csv", "components.csv", "points.csv")
 
 

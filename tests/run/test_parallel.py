@@ -1,4 +1,4 @@
-"""Who trains a wave changes no bit: several workers, as threads of this process, against a run without workers."""
+"""Results are bitwise independent of the workers: several in threads of this process, against a run without any."""
 
 import contextlib
 import io
@@ -8,35 +8,18 @@ import time
 
 import pytest
 import torch
+from helpers import CANDIDATES, TABLES, assert_same_policies
 
 import envcoder_bench
 from envcoder_bench.run import parallel
 from envcoder_bench.run.folder import RunFolder
-from envcoder_bench.run.head import Head, Lost, Pool
+from envcoder_bench.run.head import Head, Pool
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.worker import Finished, Saved, Setup, Train, Worker, code_digest
+from envcoder_bench.run.messages import JobCheckpoint, Ready, Train, Trained, WorkerLost, WorkerSetup
+from envcoder_bench.run.worker import Worker, code_digest
 
 pytestmark = pytest.mark.slow
 
-CANDIDATES = {
-    "breaks_at_once": "def compute_reward(:\n",
-    "breaks_midway": """
-def compute_reward(progress_buf, pole_angle):
-    if bool((progress_buf > 25).any()):
-        raise RuntimeError("on purpose")
-    return torch.cos(pole_angle)
-""",
-    "cosine": """
-def compute_reward(pole_angle, actions):
-    c = torch.cos(pole_angle)
-    return c - 0.1 * actions[:, 0], {"cosine": c}
-""",
-    "wide": """
-def compute_observation(state_dict):
-    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
-    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
-""",
-}
 ITERATIONS = 6
 SETTINGS = {
     "sim": "mujoco_cpu", "device": "cpu", "num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2,
@@ -49,11 +32,11 @@ MEASURED = 4 * 3  # policy.pth and both seeds' of the two baselines, cosine and 
 
 
 class Threads(Pool):
-    """Workers as threads; ``fate`` may end one when it has sent a message, which is lost then."""
+    """Workers in threads; ``fault(message)`` may return a WorkerLost, which replaces the message and its worker."""
 
-    def __init__(self, size, setup, fate):
-        self.size, self.setup, self.fate, self.count = size, setup, fate, 0
-        self.workers = {}
+    def __init__(self, size, setup, fault):
+        self.size, self.setup, self.fault, self.count = size, setup, fault, 0
+        self.workers, self.started = {}, set()
         for _ in range(size):
             self._start()
 
@@ -62,29 +45,30 @@ class Threads(Pool):
         self.count += 1
 
     @property
-    def starting(self):
-        return self.size - len(self.head.ready)
+    def num_starting(self):
+        return self.size - len(self.started & set(self.workers))
 
-    def begin(self, worker, order):
-        self.workers[worker].begin(order)
+    def submit(self, worker, request):
+        self.workers[worker].submit(request)
 
     def stop(self, by):
         for worker in self.workers.values():
             worker.stop(by)
 
-    def discard(self, worker):
-        self.workers.pop(worker).stop("discarded")
+    def restart(self, worker):
+        self.workers.pop(worker).stop("lost")
         self._start()
 
     def poll(self):
         found = []
         for number, worker in list(self.workers.items()):
             for message in worker.poll():
-                death = self.fate(message)
-                if death is not None:
-                    self.discard(number)
-                    found.append((number, death))
+                loss = self.fault(message)
+                if loss is not None:
+                    self.restart(number)
+                    found.append((number, loss))
                     break
+                self.started |= {number} if isinstance(message, Ready) else set()
                 found.append((number, message))
         return found
 
@@ -94,21 +78,21 @@ class Threads(Pool):
 
 @pytest.fixture
 def threads(monkeypatch):
-    """Let runs have such workers; returns how to end them."""
-    fates = [lambda message: None]
+    """Run workers in threads; returns a function that sets their ``fault``."""
+    faults = [lambda message: None]
 
     @contextlib.contextmanager
-    def workers(cfg, devices, fitness, groups):
-        pool = Threads(min(devices.count, groups), Setup(cfg, fitness), lambda message: fates[-1](message))
-        pool.head = head = Head(pool, code_digest(cfg))
-        head.gather()
+    def workers(cfg, devices, fitness, limit):
+        pool = Threads(min(devices.count, limit), WorkerSetup(cfg, fitness), lambda message: faults[-1](message))
+        head = Head(pool, code_digest(cfg))
+        head.wait_for_workers()
         try:
             yield head
         finally:
             pool.close()
 
     monkeypatch.setattr(parallel, "workers", workers)
-    return fates.append
+    return faults.append
 
 
 def settings(count, **others):
@@ -122,83 +106,73 @@ def alone(tmp_path_factory):
     return folder
 
 
-def assert_alike(folder, alone, without=()):
-    """All files are bitwise the same, but for the rows and policies of these candidates."""
-    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
-        rows = [(own / name).read_bytes().splitlines() for own in (folder, alone)]
-        for one in without:
-            rows = [[row for row in own if f"{one}," not in row.decode()] for own in rows]
-        assert rows[0] == rows[1], name
-    policies = sorted(path.relative_to(alone) for path in alone.rglob("*.pth"))
-    policies = [path for path in policies if not set(path.parts) & set(without)]
-    assert len(policies) == MEASURED
-    assert sorted(path.relative_to(folder) for path in folder.rglob("*.pth")) == policies
-    for path in policies:
-        a, b = (torch.load(own / path, weights_only=False)["model"] for own in (folder, alone))
-        assert all(torch.equal(a[key], b[key]) for key in a) and a.keys() == b.keys()
-    ranking = [json.loads((own / "summary.json").read_text())["ranking"] for own in (folder, alone)]
-    if not without:
-        assert ranking[0] == ranking[1]
+def assert_alike(folder, alone):
+    """All results are bitwise the same."""
+    for name in TABLES:
+        assert (folder / name).read_bytes() == (alone / name).read_bytes(), name
+    assert_same_policies(folder, alone, MEASURED)
+    ranking, expected = (json.loads((own / "summary.json").read_text())["ranking"] for own in (folder, alone))
+    assert ranking == expected
     assert not (folder / "jobs").exists()
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_any_number_of_workers_in_any_order_ends_as_one_process(tmp_path, alone, threads, count, monkeypatch):
-    chance, orders, begin = random.Random(count), [], Threads.begin
-    monkeypatch.setattr(Threads, "begin", lambda pool, worker, own: (orders.append(own), begin(pool, worker, own)))
+def test_any_number_of_workers_in_any_order_gives_the_results_of_one_process(
+    tmp_path, alone, threads, count, monkeypatch
+):
+    chance, requests, submit = random.Random(count), [], Threads.submit
+    monkeypatch.setattr(Threads, "submit", lambda pool, worker, own: (requests.append(own), submit(pool, worker, own)))
 
-    def late(message):
+    def delay(message):
         time.sleep(0.02 * chance.random())
 
-    threads(late)
+    threads(delay)
     result = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **settings(count))
     assert_alike(tmp_path / "run", alone)
     assert result.summary["memory"]["waves"] == count
     assert set(result.results.status) == {"ok", "failed", "failed at load"}
-    for order in [own for own in orders if isinstance(own, Train)]:  # all that a worker without the files needs
-        assert {source.name for source in order.sources} >= {"human", "unshaped", *(name for name, _ in order.keys)}
+    for request in [own for own in requests if isinstance(own, Train)]:  # all that a worker without the files needs
+        names = {source.name for source in request.sources}
+        assert names >= {"human", "unshaped", *(name for name, _ in request.groups)}
 
 
-def test_workers_that_die_at_random_change_nothing(tmp_path, alone, threads, caplog):
-    chance, deaths = random.Random(0), []
+def test_workers_lost_at_random_change_nothing(tmp_path, alone, threads, caplog):
+    chance, losses = random.Random(0), []
 
-    def fate(message):
-        if isinstance(message, (Saved, Finished)) and len(deaths) < 3 and chance.random() < 0.3:
-            deaths.append(message)
-            return Lost("killed by the test")
+    def fault(message):
+        if isinstance(message, (JobCheckpoint, Trained)) and len(losses) < 3 and chance.random() < 0.3:
+            losses.append(message)
+            return WorkerLost("killed by the test")
 
-    threads(fate)
+    threads(fault)
     envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **settings(2))
-    assert deaths
-    assert "killed by the test: its wave of" in caplog.text
+    assert losses
+    assert "(killed by the test): its job of" in caplog.text
     assert_alike(tmp_path / "run", alone)
 
 
-def test_a_candidate_that_kills_is_found_by_halving_and_the_others_end_as_without_it(tmp_path, alone, threads):
-    def fate(message):
-        if isinstance(message, Saved) and message.iteration >= 3 and holds(message.state, "cosine", 1):
-            return Lost("its process died")
+def test_a_group_that_crashes_workers_is_isolated_and_the_others_are_unchanged(tmp_path, alone, threads):
+    def fault(message):
+        if isinstance(message, JobCheckpoint) and message.iteration >= 3 and contains(message.content, "cosine", 1):
+            return WorkerLost("its process died")
 
-    threads(fate)
+    threads(fault)
     result = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **settings(1))
     rows = result.results.set_index(["candidate", "seed"])
     assert rows.loc[("cosine", 1), "status"] == "failed"
-    assert rows.loc[("cosine", 1), "error"] == "the process that trained it ended, twice: its process died"
+    assert rows.loc[("cosine", 1), "error"] == "its training crashed two workers: its process died"
     assert rows.loc[("cosine", 0), "status"] == "ok"
-    assert_alike_but_for_one_seed(tmp_path / "run", alone)
+    for name in TABLES:
+        others, expected = (
+            [row for row in (own / name).read_text().splitlines() if "cosine,1," not in row]
+            for own in (tmp_path / "run", alone)
+        )
+        assert others == expected, name
 
 
-def holds(state, *group):
-    groups = torch.load(io.BytesIO(state), weights_only=True)["groups"]
+def contains(content, *group):
+    groups = torch.load(io.BytesIO(content), weights_only=True)["groups"]
     return group in [tuple(own) for own in groups]
-
-
-def assert_alike_but_for_one_seed(folder, alone):
-    def rows(own, name):
-        return [row for row in (own / name).read_text().splitlines() if "cosine,1," not in row]
-
-    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
-        assert rows(folder, name) == rows(alone, name), name
 
 
 class StopAt(Reporter):
@@ -211,7 +185,7 @@ class StopAt(Reporter):
 
 
 @pytest.mark.parametrize("first, then", [("cpu:3", "cpu:2"), ("cpu:2", None), (None, "cpu:2")])
-def test_a_stopped_run_goes_on_with_other_devices(tmp_path, alone, threads, first, then):
+def test_a_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):
     """None: in one process without workers."""
     output, reporter = tmp_path / "run", StopAt(ITERATIONS // 2)
     asked = {**SETTINGS} if first is None else settings(1, devices=first)

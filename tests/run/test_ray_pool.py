@@ -1,4 +1,4 @@
-"""Workers as processes of Ray: killed, silent, or left behind by a head that was killed."""
+"""Workers as Ray processes: killed, crashed by a candidate, or orphaned by a killed head."""
 
 import contextlib
 import os
@@ -9,11 +9,21 @@ import time
 
 import psutil
 import pytest
-from helpers import QUICK, assert_same_weights, run, start_process, stop_at, weights, write_candidates
+from helpers import (
+    CANDIDATES,
+    QUICK,
+    TABLES,
+    assert_same_weights,
+    run,
+    start_process,
+    stop_at,
+    weights,
+    write_candidates,
+)
 
 import envcoder_bench
 from envcoder_bench import eval_shapers
-from envcoder_bench.run import ray_pool
+from envcoder_bench.run import ray_cluster
 from envcoder_bench.run.devices import Devices
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.hooks import Reporter
@@ -21,20 +31,13 @@ from envcoder_bench.run.hooks import Reporter
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
-CANDIDATES = {
-    "cosine": """
-def compute_reward(pole_angle, actions):
-    c = torch.cos(pole_angle)
-    return c - 0.1 * actions[:, 0], {"cosine": c}
-""",
-    "kills": """
+KILLS = """
 import os
 def compute_reward(progress_buf, pole_angle):
-    if os.path.exists(LOADED) and bool((progress_buf > 25).any()):
+    if os.path.exists({armed!r}) and bool((progress_buf > 25).any()):
         os.kill(os.getpid(), 9)
     return torch.cos(pole_angle)
-""",
-}
+"""
 ITERATIONS = 8
 WORDS = [
     *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS,
@@ -45,25 +48,25 @@ WORDS = [
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
-    sources = {name: text.replace("LOADED", repr(str(folder / "armed"))) for name, text in CANDIDATES.items()}
-    return write_candidates(folder, sources)
+    kills = KILLS.format(armed=str(folder / "armed"))
+    return write_candidates(folder, {"cosine": CANDIDATES["cosine"], "kills": kills})
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory, files):
-    """A run in one process, in which nobody kills."""
+    """A run in one process, in which no process is killed."""
     return run(tmp_path_factory.mktemp("alone") / "run", *WORDS, "--device", "cpu", "--candidates", *files)
 
 
 @pytest.fixture(scope="module")
 def ray():
     """Ray, started once for the runs of this process."""
-    with ray_pool.started(Devices("cpu", 3)):
+    with ray_cluster.ray_started(Devices("cpu", 3)):
         yield
 
 
 def workers():
-    """The processes of this process' workers."""
+    """The worker processes of this process."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -73,7 +76,7 @@ def workers():
 
 
 def assert_alike(output, alone, candidates):
-    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+    for name in TABLES:
         rows = [
             [row for row in (own / name).read_text().splitlines() if "kills," not in row or "kills" in candidates]
             for own in (output, alone)
@@ -103,13 +106,13 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path, alone, files, ray, caplog
         "Cartpole", files, devices="cpu:2", output_dir=tmp_path / "run", reporter=reporter, overrides=overrides, **words
     )
     assert not reporter.times
-    assert "its process died: its wave of 2 groups goes on elsewhere" in caplog.text
+    assert "(its process died): its job of 2 groups is retried on another worker" in caplog.text
     assert_alike(tmp_path / "run", alone, ["human", "unshaped", "cosine", "kills"])
     psutil.wait_procs(workers(), timeout=60)
     assert not workers()
 
 
-def test_only_the_loopback_hears(ray):
+def test_all_ports_are_on_the_loopback(ray):
     ports = []
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -118,7 +121,7 @@ def test_only_the_loopback_hears(ray):
     assert set(ports) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
-def test_a_killed_head_takes_its_workers_along_and_its_run_goes_on(tmp_path, alone, files, ray):
+def test_workers_of_a_killed_head_end_and_its_run_is_resumed(tmp_path, alone, files, ray):
     output = tmp_path / "run"
     head = start_process([*WORDS, "--devices", "cpu:2", "--candidates", *files], output)
     family = []
@@ -140,7 +143,7 @@ def test_a_killed_head_takes_its_workers_along_and_its_run_goes_on(tmp_path, alo
     assert_alike(output, alone, ["human", "unshaped", "cosine", "kills"])
 
 
-def test_a_candidate_that_kills_its_process_fails_and_the_others_do_not(tmp_path, alone, files, ray):
+def test_a_candidate_that_kills_its_process_fails_alone(tmp_path, alone, files, ray):
     armed = files[0].parent / "armed"
     armed.touch()
     try:
@@ -148,7 +151,7 @@ def test_a_candidate_that_kills_its_process_fails_and_the_others_do_not(tmp_path
     finally:
         armed.unlink()
     table = (output / "results.csv").read_text()
-    assert "kills,0,failed" in table and "the process that trained it ended, twice: its process died" in table
+    assert "kills,0,failed" in table and "its training crashed two workers: its process died" in table
     assert_same_weights(weights(output, "cosine"), weights(alone, "cosine"))
 
 
@@ -173,7 +176,7 @@ def test_without_ray_the_message_says_how_to_install_it(monkeypatch):
     with pytest.raises(
         envcoder_bench.UserError, match=r"need Ray, which is not installed .*: pip install 'ray>=2\.60'"
     ):
-        ray_pool.import_ray()
+        ray_cluster.import_ray()
 
 
 def test_a_run_in_one_process_does_not_import_ray():

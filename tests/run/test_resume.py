@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from helpers import QUICK, assert_same_weights, run, start_process, stop_at, weights, write_candidates
+from helpers import CARTPOLE_QUICK, assert_same_weights, run, start_process, stop_at, weights, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.run.folder import RunFolder
@@ -25,15 +25,8 @@ def compute_reward(progress_buf, pole_angle):
 }
 ITERATIONS = 8
 WORDS = [
-    *QUICK,
-    "--task",
-    "Cartpole",
-    "--num_envs_per_candidate",
-    8,
-    "--learning_iterations",
-    ITERATIONS,
-    "checkpoint_minutes=0",
-]
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "checkpoint_minutes=0",
+]  # fmt: skip
 
 
 def _words(tmp_path):

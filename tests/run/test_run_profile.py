@@ -4,7 +4,7 @@ import json
 import threading
 
 import pytest
-from helpers import QUICK, assert_same_weights, run, weights, write_candidates
+from helpers import CARTPOLE_QUICK, assert_same_weights, run, weights, write_candidates
 from omegaconf import OmegaConf
 
 from envcoder_bench.core import profiling
@@ -33,7 +33,7 @@ HORIZON = 16
 
 def cartpole(folder, tmp_path, *words):
     files = write_candidates(tmp_path / "files", CANDIDATES)
-    given = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--candidates", *files, *words]
+    given = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--candidates", *files, *words]
     return run(folder, *given)
 
 
@@ -134,7 +134,7 @@ def test_a_candidate_that_failed_is_not_timed(tmp_path, capsys):
     fails = "calls = []\ndef compute_reward(x):\n    calls.append(1)\n    return x / float(len(calls) < 40)\n"
     files = write_candidates(tmp_path / "more", {"fails": fails.replace("x", "pole_angle")})
     words = ["--learning_iterations", 4, "evaluation.points=1", "--profile", *("--candidates", *files)]
-    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, *words, expect=1)
+    output = run(tmp_path / "run", *CARTPOLE_QUICK, "--num_envs_per_candidate", 4, *words, expect=1)
     assert "not timed, because they failed: fails" in capsys.readouterr().out
     read = json.loads((output / "profile" / "breakdown.json").read_text())
     assert [candidate["name"] for candidate in read["candidates"]].count("fails") == 0

@@ -1,7 +1,7 @@
 """What a run says: repeated warnings on one line on the screen, everything in run.log."""
 
 import pytest
-from helpers import QUICK, results, run, write_candidates
+from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
 from envcoder_bench.eval_shapers import main
 
@@ -29,7 +29,7 @@ def said(tmp_path_factory):
 
 def test_a_run(said, capfd):
     folder, paths = said
-    output = run(folder / "run", *QUICK, "--task", "Cartpole", *SIZE, "--candidates", *paths)
+    output = run(folder / "run", *CARTPOLE_QUICK, *SIZE, "--candidates", *paths)
     err = capfd.readouterr().err
     keeps = [line for line in err.splitlines() if "keeps values" in line]
     places = [f"{folder}/files/keeps{i}.py:5" for i in range(3)]
@@ -52,7 +52,7 @@ def test_a_run(said, capfd):
 
 def test_a_resumed_run_goes_on_in_its_log(tmp_path, capfd):
     (path,) = write_candidates(tmp_path / "files", {"keeps": KEEPS})
-    output = run(tmp_path / "run", *QUICK, "--task", "Cartpole", *SIZE, "--candidates", path)
+    output = run(tmp_path / "run", *CARTPOLE_QUICK, *SIZE, "--candidates", path)
     before = (output / "run.log").read_text()
     (output / "summary.json").unlink()  # as if it had been killed before it was written
     assert main(["--resume", str(output)]) == 0
@@ -63,7 +63,7 @@ def test_a_resumed_run_goes_on_in_its_log(tmp_path, capfd):
 def test_the_log_changes_no_result(said, tmp_path):
     """A log that cannot be written leaves the run as it is."""
     _folder, paths = said
-    words = [*QUICK, "--task", "Cartpole", *SIZE, "--candidates", paths[0], paths[-3]]
+    words = [*CARTPOLE_QUICK, *SIZE, "--candidates", paths[0], paths[-3]]
     one = run(tmp_path / "one", *words)
 
     def lost(log, path):

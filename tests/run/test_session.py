@@ -7,7 +7,7 @@ import copy
 import pandas as pd
 import pytest
 import torch
-from helpers import QUICK, results, run, write_candidates
+from helpers import CARTPOLE_QUICK, results, run, write_candidates
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.core.groups import GroupLayout
@@ -114,7 +114,7 @@ class RandomSearch(Trainer):
 def words(folder, iterations=8):
     files = write_candidates(folder / "files", CANDIDATES)
     size = ["--num_envs_per_candidate", 8, "--learning_iterations", iterations]
-    return [*QUICK, "--task", "Cartpole", *size, "--candidates", *files, *MINE]
+    return [*CARTPOLE_QUICK, *size, "--candidates", *files, *MINE]
 
 
 @pytest.mark.slow
@@ -168,6 +168,7 @@ class Ears(Reporter):
 def make_session(folder, total=6, overrides=(), **more):
     """A session of both baselines, and the states that it saves."""
     size = [f"learning_iterations={total}", "num_envs_per_candidate=4", "evaluation.points=2", "evaluation.num_envs=2"]
+    size += ["evaluation.final_episodes=4", "task.env.episodeLength=60"]
     cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", *size, *overrides])
     groups, _ = prepare(cfg, baseline_sources("Cartpole"))
 

@@ -6,8 +6,17 @@ import signal
 import sys
 
 import pytest
-import torch
-from helpers import QUICK, assert_same_weights, results, run, start_process, stop_at, write_candidates
+from helpers import (
+    CANDIDATES,
+    CARTPOLE_QUICK,
+    TABLES,
+    assert_same_policies,
+    results,
+    run,
+    start_process,
+    stop_at,
+    write_candidates,
+)
 
 from envcoder_bench import eval_shapers
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
@@ -20,43 +29,21 @@ from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
 pytestmark = pytest.mark.slow
 
-CANDIDATES = {
-    "breaks_at_once": "def compute_reward(:\n",
-    "breaks_midway": """
-def compute_reward(progress_buf, pole_angle):
-    if bool((progress_buf > 25).any()):
-        raise RuntimeError("on purpose")
-    return torch.cos(pole_angle)
-""",
-    "cosine": """
-def compute_reward(pole_angle, actions):
-    c = torch.cos(pole_angle)
-    return c - 0.1 * actions[:, 0], {"cosine": c}
-""",
-    "five_actions": """
+FIVE_ACTIONS = """
 ACTION_DIM = 5
 def compute_torque(action, state_dict):
     push = 100.0 * action.sum(dim=1, keepdim=True)
     return torch.cat([push, torch.zeros_like(push)], dim=1)
-""",
-    "wide": """
-def compute_observation(state_dict):
-    x = torch.cat([state_dict["dof_pos"], state_dict["dof_vel"], state_dict["actions"]], dim=-1)
-    return torch.cat([x, torch.sin(x), torch.cos(x)], dim=-1)
-def compute_reward(pole_angle, pole_vel):
-    slow = -0.1 * pole_vel.abs()
-    return torch.cos(pole_angle) + slow, {"slow": slow}
-""",
-}
+"""
 WAVES, ITERATIONS = 4, 6  # of three groups each: the seeds of a candidate may fall into two waves
 WORDS = [
-    *QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
+    *CARTPOLE_QUICK, "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS, "--seeds", 2,
     "checkpoint_minutes=0",
 ]  # fmt: skip
 
 
 def _words(folder):
-    return [*WORDS, "--candidates", *write_candidates(folder / "files", CANDIDATES)]
+    return [*WORDS, "--candidates", *write_candidates(folder / "files", {**CANDIDATES, "five_actions": FIVE_ACTIONS})]
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +73,10 @@ def _ranking(folder):
 
 
 def _assert_alike(output, together):
-    for name in ("results.csv", "curves.csv", "components.csv", "points.csv"):
+    for name in TABLES:
         assert _text(output, name) == _text(together, name), name
     assert _ranking(output) == _ranking(together)
-    policies = sorted(path.relative_to(together) for path in together.rglob("*.pth"))
-    assert sorted(path.relative_to(output) for path in output.rglob("*.pth")) == policies
-    for path in policies:
-        assert_same_weights(*(torch.load(f / path, weights_only=False)["model"] for f in (output, together)))
-    assert len(policies) == 5 * 3  # policy.pth and both seeds', of those that did not fail
+    assert_same_policies(output, together, 5 * 3)  # policy.pth and both seeds', of those that did not fail
 
 
 def test_waves_end_as_one_and_each_leaves_nothing_behind(tmp_path, together, limit, capsys, monkeypatch):

@@ -115,7 +115,6 @@ def test_a_term_that_is_asked_for_by_its_name_is_not_dropped():
         assert shares(call(changed(vary.drop, made, seed)[0]))[1] == 1.0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("host", REWARDS)
 @pytest.mark.parametrize("donor", REWARDS)
 def test_a_grafted_term_adds_the_donors_value(host, donor):
@@ -149,7 +148,6 @@ def test_a_grafted_term_brings_its_helpers_without_taking_the_hosts():
     assert torch.allclose(weight, weight[0].expand_as(weight))
 
 
-@pytest.mark.slow
 def test_imports_come_along_and_what_clashes_is_refused():
     host = genome("from math import cos\n\n\ndef compute_reward(a):\n    return a + cos(1.0)\n")
     donor = "def compute_reward(b):\n    return torch.exp(-b) * {0}(1.0) + b * {0}(1.0)\n"
@@ -170,7 +168,6 @@ def test_a_whole_function_comes_with_its_action_width():
     assert "ACTION_DIM = 3" in text and "compute_torque" not in text and "compute_reward" in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["compute_goal", "compute_initial_state"])
 def test_entries_are_dropped_and_grafted(name):
     host = genome(f"def {name}(a, b):\n    return {{'one': a, 'two': b}}\n")
@@ -203,7 +200,6 @@ PARTS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("host, donor", [("stack", "other stack"), ("cat", "stack"), ("cat", "other stack")])
 def test_a_grafted_part_is_appended(host, donor):
     for seed in range(4):

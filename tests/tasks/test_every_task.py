@@ -16,30 +16,33 @@ if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 EPISODE = {"Anymal": "task.env.learn.episodeLength_s=0.4"}  # a short one; else the other tasks' key
+SLOW = pytest.mark.slow
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SIMS = [
     ("mujoco_cpu", "cpu"),
-    pytest.param("mujoco_warp", "cpu", marks=pytest.mark.slow),
+    pytest.param("mujoco_warp", "cpu", marks=SLOW),
     pytest.param("mujoco_warp", "cuda:0", marks=[CUDA, pytest.mark.cuda]),
 ]
 pytestmark = [pytest.mark.parametrize("name", task_names()), pytest.mark.parametrize(("sim", "device"), SIMS)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("check", ["fields", "fitness", "rollout", "reset", "restore", "paired"])
+@pytest.mark.parametrize(
+    "check",
+    ["fields", "fitness", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
+)
 def test_it_does_what_every_task_must(name, sim, device, check):
     assert list(getattr(TaskCheck(name, sim, device), check)()) == []
 
 
-@pytest.mark.slow
+@SLOW
 def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
-    """In the environment that trains, with both baselines; where physics is slow, with one and a quarter of it."""
+    """In the environment that trains, with both baselines; where physics is slow, with one and a tenth of it."""
     quick = sim == "mujoco_cpu" or device != "cpu"
-    played = (1000, BASELINES) if quick else (250, (UNSHAPED,))
+    played = (1000, BASELINES) if quick else (100, (UNSHAPED,))
     assert list(TaskCheck(name, sim, device).random_actions(*played)) == []
 
 
-@pytest.mark.slow
+@SLOW
 def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, capsys):
     candidate = tmp_path / "joints.py"
     candidate.write_text("def compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos, dof_vel], 1)\n")

@@ -13,6 +13,7 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.isolation import measure_isolation
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.spec import FITNESS
 from envcoder_bench.tasks.registry import get_spec
 
@@ -71,6 +72,29 @@ def test_the_human_baseline_is_vec_tasks_own_step(task):
         assert torch.equal(made.reward[alive], reward[alive]) and torch.equal(made.obs[alive], obs["obs"][alive])
         if bool(made.done.any() | (done != 0).any()):
             break
+
+
+@ISAAC
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        ("FactoryBase", "has no key 'name'"),
+        ("FactoryTaskGears", r"factory_env_gears.py:\d+: NotImplementedError: load_asset: .*signed distance field"),
+        ("IndustRealTaskPegsInsert", r"industreal_env_pegs.py:\d+: NotImplementedError: .*signed distance field"),
+        ("AllegroHandDextremeManualDR", r"allegro_hand_dextreme.py:\d+: RuntimeError: where expected condition"),
+    ],
+)
+def test_a_task_that_cannot_run_says_why(task, told):
+    with pytest.raises(ValueError, match=told) as error:
+        get_spec(f"isaacgymenvs:{task}")
+    assert "\n" not in str(error.value)
+
+
+@ISAAC
+def test_a_config_that_extends_another_one_has_its_name():
+    """Their YAMLs have only ``defaults`` and changes; AllegroKuka's tasks read a device number."""
+    for task in ("ShadowHandOpenAI_LSTM", "AllegroKukaLSTM"):
+        assert find_source(f"isaacgymenvs:{task}").task_class.__name__ in ("ShadowHand", "AllegroKukaReorientation")
 
 
 @ISAAC

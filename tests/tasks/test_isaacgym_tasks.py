@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.errors import UserError
@@ -17,6 +18,7 @@ from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.isolation import measure_isolation
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.registry import get_spec
 
 FOLDER = Path(__file__).parent / "isaac_task"
@@ -141,6 +143,29 @@ def test_a_task_that_mixes_environments_is_found_out():
     measured = measure_isolation(cfg, human, other, steps=5, iterations=1)
     assert not measured.clean and measured.rollout == 1
     assert "differs from step 1" in str(measured)
+
+
+def test_overrides_that_a_task_refuses_are_one_line():
+    cfg = config()
+    OmegaConf.update(cfg, "task.task", {"randomize": True}, force_add=True)
+    with pytest.raises(UserError, match=r"task\.randomize is True.*give task\.task\.randomize=false") as error:
+        build_task(cfg, 3)
+    assert "\n" not in str(error.value)
+
+
+@torch.jit.script
+def choose(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x, x, x)
+
+
+def test_an_error_in_torchscript_has_its_reason_and_the_line_of_the_script():
+    with pytest.raises(RuntimeError) as error:
+        choose(torch.zeros(2, dtype=torch.int64))
+    told = one_line(error.value)
+    assert f"{Path(__file__).name}:" in told and told.endswith(
+        "where expected condition to be a boolean tensor, but got a tensor with dtype Long"
+    )
+    assert "Traceback" not in told
 
 
 FITNESS = '''"""Pointing: 0 to 1"""

@@ -50,7 +50,6 @@ def test_there_are_enough_and_the_number_in_a_name_is_its_position():
         assert [path.name[:4] for path in paths] == [f"{k:03d}_" for k in range(len(paths))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "path"), ALL, ids=[path.stem for _, path in ALL])
 @pytest.mark.parametrize("filler", ["human", "unshaped"])
 def test_it_passes_the_check_over_either_baseline(name, path, filler):

@@ -1,6 +1,6 @@
-"""Isaac Gym tasks as tasks: a VecTask of IsaacGymEnvs, or a LeggedRobot of legged_gym, driven piece by piece.
+"""Tasks of Isaac Gym code: VecTasks of IsaacGymEnvs and LeggedRobots of legged_gym, driven by their own methods.
 
-``source.py`` finds a task's class and config, ``probe.py`` learns its facts from a small simulation, ``spec.py``
-makes a task's folder of them, and ``isaac_task.py`` drives it. Whatever is importable as ``isaacgym`` simulates: this
-project's implementation on MuJoCo, or another one where it is installed.
+``find_source.py`` finds a task's class and config, ``probe.py`` learns its properties from a small simulation,
+``spec.py`` makes a task class and a folder with baselines, and ``isaac_task.py`` adapts it. The importable ``isaacgym``
+simulates: NVIDIA's if it is installed, else this project's implementation on MuJoCo.
 """

@@ -1,4 +1,4 @@
-"""How ``--task`` names an Isaac Gym task; naming tasks loads neither torch nor a simulator."""
+"""Addresses of Isaac Gym tasks in ``--task``; this module imports neither torch nor a simulator."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ FILE = re.compile(r"(?P<file>[^:@]+\.py):(?P<name>\w+)(@(?P<config>.+))?")
 
 
 def is_isaac_address(task: str) -> bool:
-    """Whether a ``--task`` is ``isaacgymenvs:Ant``, ``legged_gym:a1`` or ``file.py:Class``."""
+    """Return whether a ``--task`` is ``isaacgymenvs:Ant``, ``legged_gym:a1`` or ``file.py:Class``."""
     return task.startswith(PREFIXES) or FILE.fullmatch(task) is not None

@@ -1,9 +1,8 @@
-"""The random numbers of a task's own code: drawn from each environment's group, not from a shared generator.
+"""Random numbers of a task's own code, drawn per group instead of from a shared generator.
 
-A method of the task that draws is wrapped. A tensor drawn with one row for each of its ``env_ids``, or for each
-environment, gives every environment its own numbers: those of (seed, lane, step, method, call, column), whoever else is
-reset in the same call. What is drawn in other shapes is the same in a run that is repeated, but depends on the other
-environments; ``Draws.shared`` names the methods that did so.
+Methods of the task that draw are wrapped. A tensor drawn with one row per element of ``env_ids``, or per environment,
+has rows that are functions of (seed, lane, step, method, call, column), independent of other environments in the call.
+Draws of other shapes are reproducible, but depend on the other environments; ``Draws.shared`` names their methods.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _ROWS = re.compile(r".*env.*(ids|idx|indices|idxs|indexes)$|^(ids|idx|idxs)$")
 
 
 class _Rows(stream.use):
-    """A stream whose draws belong to some environments."""
+    """A stream of draws for some environments, one row each."""
 
     __slots__ = ("key", "owner", "rows")
 
@@ -66,12 +65,14 @@ def _signed(x: int) -> int:
 
 
 class Draws:
-    """Where the methods of one task draw from.
+    """The source of a task's random numbers.
 
     Attributes:
-        seeds, lanes: ``(num_envs,)`` int64, of each environment's group and in it.
-        step: the environment's counter.
-        shared: methods that drew numbers which no environment owns.
+        seeds: ``(num_envs,)`` int64, the seed of each environment's group.
+        lanes: ``(num_envs,)`` int64, the index of each environment in its group.
+        step: the environment's counter of steps.
+        shared: methods that drew numbers in shapes that are not rows of environments.
+        inside: names of the calls in progress.
     """
 
     def __init__(self, num_envs: int, device: torch.device) -> None:
@@ -84,7 +85,7 @@ class Draws:
 
     @contextlib.contextmanager
     def call(self, name: str, rows: Tensor | None, everything: bool) -> Iterator[None]:
-        """Draw for one call of a method; ``everything``: also numpy, ``random`` and what torch cannot split."""
+        """Seed the draws of one call of a method; with ``everything``, numpy, ``random`` and ``randperm``, too."""
         counts = self._counts[-1]
         counts[name] = counts.get(name, 0) + 1
         path = "/".join([*self.inside, f"{name}{counts[name]}"])
@@ -106,12 +107,12 @@ class Draws:
             self.inside.pop()
 
     def begin_step(self, step: int) -> None:
-        """Count calls anew."""
+        """Set the step, and restart the counts of calls."""
         self.step = step
         self._counts[-1].clear()
 
     def wrap(self, task: Any) -> list[str]:
-        """Wrap the methods of a task that draw; returns their names."""
+        """Wrap the methods of a task that draw; return their names."""
         found = drawing_methods(type(task))
         for name, (rows_at, everything) in found.items():
             setattr(task, name, self._wrapped(name, getattr(task, name), rows_at, everything))
@@ -135,7 +136,11 @@ class Draws:
 
 
 def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
-    """Methods whose source draws random numbers, each with its parameter of environments' indices, if it has one."""
+    """Find methods whose source draws random numbers.
+
+    Returns:
+        By name: the parameter with indices of environments or None, and whether it draws from numpy or ``random``.
+    """
     found: dict[str, tuple[str | None, bool]] = {}
     for cls in reversed(task_class.__mro__):
         for name, function in vars(cls).items():
@@ -158,7 +163,7 @@ def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
 
 @contextlib.contextmanager
 def _numpy_from_stream() -> Iterator[None]:
-    """Let numpy's usual functions draw from the stream in use, as torch's do."""
+    """Redirect numpy's usual functions to the stream in use, as torch's are."""
 
     def shape(size: Any) -> tuple[int, ...]:
         return () if size is None else tuple(int(n) for n in np.atleast_1d(size))

@@ -1,7 +1,7 @@
-"""Drive a task's own methods piece by piece: action and physics, reward and observations, reset of some environments.
+"""Drive a task by its own methods: act and simulate, compute observations and rewards, reset some environments.
 
-A task resets environments wherever its author put that: before observing, after it, or with the next action. Here
-``reset_idx`` does nothing while the other pieces run, and is called where the environment wants it.
+Tasks call ``reset_idx`` at different places: before or after observing, or with the next action. A driver disables it
+in the other methods, and calls it when the environment asks for a reset.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _BASE = ("base_quat", "base_lin_vel", "base_ang_vel", "projected_gravity")
 
 
 class Driver:
-    """The pieces of a VecTask.
+    """Driver of a VecTask.
 
     Args:
-        task: the task, whose methods draw from its groups by now.
+        task: the task, with its methods wrapped by ``Draws``.
         gym: its gym.
 
     Attributes:
-        num_actions, clip_actions, clip_observations, dt, max_episode_length: as the task has them; ``dt`` is one
-            control step.
+        num_actions, clip_actions, clip_observations, max_episode_length: as in the task.
+        dt: time of a control step, s.
     """
 
     clock = "progress_buf"
@@ -39,7 +39,7 @@ class Driver:
         self.num_actions = int(task.num_actions)
         self.device = torch.device(task.device)
         self._reset_idx = task.reset_idx
-        if not hasattr(task, "actions"):  # some tasks make it with the first action, and observe it
+        if not hasattr(task, "actions"):  # some tasks create it with the first action, but observe it before
             task.actions = torch.zeros(self.num_envs, self.num_actions, device=self.device)
         self._read_numbers()
 
@@ -52,7 +52,7 @@ class Driver:
         self.max_episode_length = int(task.cfg["env"]["episodeLength"] if length is None else length)
 
     def place(self, lanes: Tensor) -> None:
-        """Put environments where they are in a group alone, if that depends on how many there are."""
+        """Place environments as in a group alone, if places depend on the number of environments."""
 
     def act(self, actions: Tensor) -> None:
         """Apply actions ``(num_envs, num_actions)`` and simulate one control step."""
@@ -64,11 +64,11 @@ class Driver:
                 self.gym.fetch_results(self.task.sim, True)
 
     def judge(self, progress: Tensor) -> Tensor:
-        """Compute observations, rewards and ends; returns ``(num_envs,)`` bool: the ends that are no time-outs.
+        """Compute observations and rewards; return terminations without time-outs, ``(num_envs,)`` bool.
 
         Args:
-            progress: steps of each episode before this one. The task's clock stops short of its time-out, which is the
-                environment's business.
+            progress: steps of each episode before this one. The task's counter stays below its time-out, because
+                time-outs belong to the environment.
         """
         getattr(self.task, self.clock).copy_(progress.clamp(max=self.max_episode_length - 3))
         self.task.reset_buf = torch.zeros_like(self.task.reset_buf)
@@ -89,17 +89,17 @@ class Driver:
         """Begin episodes as the task does."""
         parameters = list(inspect.signature(self._reset_idx).parameters.values())
         none = env_ids[:0]
-        # hands take the environments that want a new goal, too: those get it with their next action
+        # hands also take environments that need a new goal, which get it with their next action
         more = [none for p in parameters[1:] if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
         moved = self._reset_idx(env_ids, *more)
-        if isinstance(moved, Tensor) and moved.dtype == torch.int32:  # actors that the caller is to write
+        if isinstance(moved, Tensor) and moved.dtype == torch.int32:  # actors whose states the caller must set
             roots = self.gym.acquire_actor_root_state_tensor(self.task.sim)
             self.gym.set_actor_root_state_tensor_indexed(self.task.sim, roots, moved, len(moved))
         getattr(self.task, self.clock)[env_ids] = 0
         self.task.reset_buf[env_ids] = 0
 
     def first(self) -> None:
-        """Begin the first episodes. Some tasks can observe only after a step."""
+        """Begin the first episodes; tasks that can observe only after a step take one."""
         everyone = torch.arange(self.num_envs, device=self.device)
         self.reset(everyone)
         try:
@@ -111,7 +111,7 @@ class Driver:
             self.observe()
 
     def observe(self) -> None:
-        """Compute the observations of the state as it is now."""
+        """Compute the observations of the present state."""
         self.refresh()
         self._refresh_base()
         observe = getattr(self.task, "compute_observations", None) or getattr(self.task, "_compute_observations", None)
@@ -119,7 +119,7 @@ class Driver:
             observe()
 
     def _refresh_base(self) -> None:
-        """Compute what legged tasks observe of the base: they leave that of the last episode in a new one."""
+        """Compute a legged task's tensors of its base, which its reset leaves at those of the last episode."""
         task = self.task
         if not all(hasattr(task, name) for name in ("root_states", "gravity_vec", *_BASE)):
             return
@@ -130,13 +130,13 @@ class Driver:
             getattr(task, name).copy_(x)
 
     def refresh(self) -> None:
-        """Read everything that was acquired anew."""
+        """Refresh all acquired tensors."""
         for name in self.gym.acquired:
             getattr(self.gym, name)(self.task.sim)
 
     @contextlib.contextmanager
     def _without(self, *names: str) -> Iterator[None]:
-        """Let methods do nothing inside the block."""
+        """Replace methods by ones that do nothing inside the block."""
 
         def nothing(*args: Any, **kwargs: Any) -> Tensor:
             return torch.zeros(0, dtype=torch.int32, device=self.device)
@@ -153,7 +153,7 @@ class Driver:
 
 
 class LeggedDriver(Driver):
-    """The pieces of a LeggedRobot, whose ``step`` applies torques and simulates several times."""
+    """Driver of a LeggedRobot, whose ``step`` applies torques and simulates several times."""
 
     clock = "episode_length_buf"
 
@@ -163,16 +163,16 @@ class LeggedDriver(Driver):
         self.clip_actions, self.clip_observations = float(numbers.clip_actions), float(numbers.clip_observations)
         self.dt, self.max_episode_length = float(task.dt), int(task.max_episode_length)
         if not getattr(task, "custom_origins", True):
-            task.env_origins.zero_()  # a grid on a plane: a place in it depends on how many environments there are
+            task.env_origins.zero_()  # the grid on a plane depends on the number of environments
 
     def place(self, lanes: Tensor) -> None:
-        """Put environments on the terrain as a group of theirs alone would be."""
+        """Place environments on the terrain as in a group alone."""
         task = self.task
         if getattr(task, "custom_origins", False) and hasattr(task, "terrain_types"):
             share = (int(lanes.max()) + 1) / task.cfg.terrain.num_cols
             task.terrain_types.copy_(torch.div(lanes, share, rounding_mode="floor"))
             origins = task.terrain_origins[task.terrain_levels, task.terrain_types]
-            task.root_states[:, :3] += origins - task.env_origins  # the curriculum measures how far they have come
+            task.root_states[:, :3] += origins - task.env_origins  # the curriculum measures distances from the origins
             task.env_origins.copy_(origins)
 
     def act(self, actions: Tensor) -> None:
@@ -188,7 +188,7 @@ class LeggedDriver(Driver):
 
 
 def make_driver(task: Any, gym: GymProxy) -> Driver:
-    """The driver of a task. Raises ValueError where it is neither a VecTask nor a LeggedRobot."""
+    """Return the driver of a task. Raises ValueError if it is neither a VecTask nor a LeggedRobot."""
     if all(hasattr(task, name) for name in ("pre_physics_step", "post_physics_step", "reset_idx")):
         return Driver(task, gym)
     if all(hasattr(task, name) for name in ("_compute_torques", "post_physics_step", "reset_idx", "step")):

@@ -1,4 +1,4 @@
-"""What stands between a task and its simulator: it lays candidates' commands over the task's own."""
+"""A proxy of ``gym`` that merges candidates' commands into the task's own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from envcoder_bench.core.torch_settings import settings_kept
 
 
 class GymProxy:
-    """The ``gym`` of a task: all calls pass through, and some are noted.
+    """The ``gym`` of a task; calls are forwarded, some with changes.
 
     Attributes:
-        commanded: ``(num_envs,)`` bool, environments whose drives obey ``command`` instead of the task.
-        effort: ``(num_envs,)`` bool, which of these command efforts; the others command position targets.
+        commanded: ``(num_envs,)`` bool, environments whose drives follow ``command`` instead of the task.
+        effort: ``(num_envs,)`` bool, which of these are commanded by efforts; the others by position targets.
         command: ``(num_envs, num_dofs)``.
         blown: ``(num_envs,)`` bool, environments whose physics failed since it was cleared.
-        acquired: names of the methods that refresh the tensors which the task has acquired.
+        acquired: names of the methods that refresh the acquired tensors.
     """
 
     def __init__(self, gym: Any) -> None:
@@ -53,7 +53,7 @@ class GymProxy:
 
     def simulate(self, sim: Any) -> Any:
         if self.command is not None:
-            # efforts act in one simulate, and a task that only sets targets sets none
+            # efforts act in one simulate, and the task may set only targets
             zeros = torch.zeros_like(self.command)
             self._gym.set_dof_actuation_force_tensor(sim, self._merged(_or(self._efforts, zeros), True))
             if not bool(self.effort[self.commanded].all()):  # type: ignore[index]
@@ -79,7 +79,7 @@ def _or(given: Any, other: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def proxied() -> Iterator[list[GymProxy]]:
-    """Give tasks that are made inside the block a proxy where they acquire the gym; the list fills with them."""
+    """Make ``acquire_gym`` return a proxy inside the block; yields a list, to which the proxy is added."""
     from isaacgym import gymapi  # type: ignore[import-not-found]
 
     made: list[GymProxy] = []

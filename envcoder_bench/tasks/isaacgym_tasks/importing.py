@@ -1,4 +1,4 @@
-"""Import code that was written for Isaac Gym, and keep it apart from what candidates import under the same names."""
+"""Import code that was written for Isaac Gym, isolated from what candidates import under the same names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import importlib.util
 import io
 import logging
 import os
+import re
 import sys
 import threading
 import traceback
@@ -22,18 +23,18 @@ from envcoder_bench.isaacgym.compat import Missing, old_code
 from envcoder_bench.isaacgym.install import install, uninstall
 
 log = logging.getLogger(__name__)
-# packages that exist inside the block alone: candidates get this project's helpers under the first two names
+# packages that exist only inside the block; candidates import this project's helpers under the first two names
 PACKAGES = ("isaacgym", "isaacgymenvs", "legged_gym", "rsl_rl")
-_kept: dict[str, ModuleType] = {}  # their modules, between two blocks
+_kept: dict[str, ModuleType] = {}  # modules of PACKAGES, kept between blocks
 _lock = threading.RLock()
-_told: list[bool] = []  # not empty: which isaacgym is used was said
+_logged: list[bool] = []  # not empty: the origin of isaacgym was logged
 
 
 @contextlib.contextmanager
 def isaac_imports(*folders: Path) -> Iterator[None]:
     """Make ``isaacgym``, old names and the packages in ``folders`` importable inside the block.
 
-    What the code prints goes to the log (level DEBUG).
+    Output of the code is logged at level DEBUG.
     """
     with _lock, _own_modules(), _own_isaacgym(), old_code(), _without_rsl_rl(), _quiet():
         before = list(sys.path)
@@ -61,17 +62,17 @@ def _own_modules() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_isaacgym() -> Iterator[None]:
-    """Install this project's ``isaacgym`` where there is no other; says which one it is, once."""
+    """Install this project's ``isaacgym`` unless there is another one; log once which one is used."""
     present = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "isaacgym"}
     messages = logging.getLogger("envcoder_bench.isaacgym")
     level = messages.level
-    if _told:
+    if _logged:
         messages.setLevel(logging.ERROR)
     try:
         install()
     finally:
         messages.setLevel(level)
-        _told.append(True)
+        _logged.append(True)
     sys.modules.update(present)
     try:
         yield
@@ -97,7 +98,7 @@ def _covered(name: str) -> bool:
 
 @contextlib.contextmanager
 def _without_rsl_rl() -> Iterator[None]:
-    """Stand in for the trainer that legged_gym imports, and that nothing here calls."""
+    """Provide placeholders for the trainer that legged_gym imports, if it is missing; nothing here calls it."""
     if "rsl_rl" in sys.modules or importlib.util.find_spec("rsl_rl") is not None:
         yield
         return
@@ -111,10 +112,10 @@ def _without_rsl_rl() -> Iterator[None]:
 
 
 def checkout(package: str, variable: str, address: str) -> Path | None:
-    """The folder that holds a package: of an environment variable, or None where Python finds it by itself.
+    """Return the folder of a package that an environment variable names, or None if the package is importable.
 
     Raises:
-        ValueError: there is neither; the message says how to get one.
+        ValueError: neither; the message says how to get a checkout.
     """
     given = os.environ.get(variable)
     if given:
@@ -146,7 +147,7 @@ _REPOSITORIES = {
 
 
 def one_line(error: BaseException, folder: Path | None = None) -> str:
-    """What went wrong in a task's code, with the line of the task, e.g. ``ant.py:139: NotImplementedError: ...``."""
+    """Describe an error of a task's code with its place, e.g. ``ant.py:139: NotImplementedError: ...``."""
     frames = traceback.extract_tb(error.__traceback__)
     own = Path(__file__).resolve().parents[2]
     inside = [f for f in frames if own not in Path(f.filename).resolve().parents and "site-packages" not in f.filename]
@@ -155,12 +156,16 @@ def one_line(error: BaseException, folder: Path | None = None) -> str:
     place = f"{inside[-1].filename}:{inside[-1].lineno}: " if inside else ""
     if isinstance(error, SyntaxError):
         place = f"{error.filename}:{error.lineno}: "
-    reason = " ".join(str(error).split()) or "no message"
+    text = str(error)
+    script = re.findall(r'File "([^"]+)", line (\d+)', text) if "TorchScript interpreter" in text else []
+    if script:  # the message has a traceback of its own, and ends with the reason
+        place, text = "{}:{}: ".format(*script[-1]), text.strip().splitlines()[-1].removeprefix("RuntimeError: ")
+    reason = " ".join(text.split()) or "no message"
     return f"{place}{type(error).__name__}: {reason}"
 
 
 def load_file(path: Path) -> ModuleType:
-    """Run a Python file as a module; modules beside it are importable. Raises what it raises."""
+    """Execute a Python file as a module. Exceptions of the file are not caught."""
     name = f"isaacgym_task_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -171,9 +176,9 @@ def load_file(path: Path) -> ModuleType:
 
 
 def pick(names: Any, name: str, what: str) -> Any:
-    """The entry of a mapping. Raises ValueError with near matches."""
+    """Return an entry of a mapping. Raises ValueError with near matches."""
     if name in names:
         return names[name]
     same = [known for known in names if known.lower() == name.lower()]
     hint = f" (did you mean {same[0]}?)" if same else near_matches(name, list(names))
-    raise ValueError(f"{what} has no task '{name}'{hint}; there are {', '.join(sorted(names))}")
+    raise ValueError(f"{what} has no task '{name}'{hint}; its tasks are {', '.join(sorted(names))}")

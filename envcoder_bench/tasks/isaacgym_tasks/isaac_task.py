@@ -1,22 +1,25 @@
-"""An Isaac Gym task behind the Task contract."""
+"""Adapt a task of Isaac Gym code to the ``Task`` interface."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Mapping
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterator, Mapping
 
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.tasks.base import EnvGroups, Field, Task
 from envcoder_bench.tasks.isaacgym_tasks import tensors
+from envcoder_bench.tasks.isaacgym_tasks.checkpoint import restore_task, save_task
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
-from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
-from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports, one_line
+from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
+from envcoder_bench.tasks.isaacgym_tasks.making import as_dict, make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.mirror import Mirror
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
@@ -24,39 +27,21 @@ from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
 if TYPE_CHECKING:
     from envcoder_bench.sim.poses import PoseSource
 
-ENV_BYTES = 160 * 1024  # of one environment in the physics engine, about; its tensors come on top
-_NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # of actors and bodies in the whole simulation
-SOLVED = "solved_before"  # the state's key of a fitness that counts once
-
-
-def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: str) -> tuple[Any, GymProxy]:
-    """Build a task of its config, with a proxy as its gym. Raises ValueError."""
-    config = {key: value for key, value in _as_dict(cfg).items() if key != "name" or "name" in source.config}
-    if "name" in config:
-        config["name"] = source.config["name"]
-    if config.get("task", {}).get("randomize"):
-        raise ValueError(
-            f"{source.address}: task.randomize is True, but domain randomization is not available here: give"
-            " task.task.randomize=false"
-        )
-    draws = Draws(num_envs, torch.device(device))
-    with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True):
-        task = source.make(config, num_envs, device)
-    if not made:
-        raise ValueError(f"{source.address} acquires no gym: it is no task of Isaac Gym")
-    return task, made[0]
+ENV_BYTES = 160 * 1024  # approximate memory of one environment in the physics engine, without the task's tensors
+_NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # tensors of indices of actors and bodies in the whole simulation
+SOLVED = "solved_before"  # key of the state for fitness functions that count once per episode
 
 
 class IsaacTask(Task):
-    """A task of Isaac Gym code; a subclass for each, which ``spec.py`` makes.
+    """A task of Isaac Gym code. ``spec.py`` makes a subclass for each.
 
     Attributes:
-        source: where it comes from.
-        keys: where the task has the tensors of the state's keys, as far as the task has them itself.
-        rows: all its tensors with rows for each environment.
-        score: its fitness for one step, called with the keys of the state that its parameters name.
-        once: whether an episode's fitness is whether ``score`` was ever above 0.
-        config_keys, ignored_keys, only: of its YAML, as ``SimTask`` has them.
+        source: the task's class and config.
+        keys: keys of the state that are tensors of the task, and their places.
+        rows: all tensors of the task that have rows for each environment.
+        score: the fitness of one step, called with the keys of the state that its parameters name.
+        once: whether an episode's fitness is 1 if ``score`` was ever above 0.
+        config_keys, ignored_keys, only: of its YAML, as in ``SimTask``.
     """
 
     source: ClassVar[Source]
@@ -71,15 +56,16 @@ class IsaacTask(Task):
     only: Mapping[str, tuple[Any, str]] = {}
 
     def __init__(self, cfg: Mapping[str, Any], num_envs: int, device: str) -> None:
-        self.cfg = _as_dict(cfg)
-        self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
+        self.cfg = as_dict(cfg)
+        with user_input():  # the config may have been overridden
+            self.isaac, self._gym = make_isaac(self.source, cfg, num_envs, device)
         self.num_envs, self.device = num_envs, torch.device(self.isaac.device)
         self._draws = Draws(num_envs, self.device)
         self._draws.wrap(self.isaac)
         self.driver: Driver = make_driver(self.isaac, self._gym)
-        with self._draws.call("reset", None, True):  # some tasks make tensors where they observe
+        with self._task_code(), self._draws.call("reset", None, True):  # some tasks make tensors when they observe
             self.driver.first()
-        self.scene = Scene(self._gym, self.isaac.sim, num_envs, self.source.address)
+        self.scene = Scene(self._gym, self.isaac.sim, num_envs)
         self.num_dofs, self.dt = self.scene.num_dofs, self.driver.dt
         self.dof_names, self.body_names = self.scene.dof_names, self.scene.body_names
         self.sim = SimpleNamespace(**self.scene.limits)
@@ -95,9 +81,13 @@ class IsaacTask(Task):
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
         self.engine_warnings: dict[str, int] = {}
         self._progress = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
-        self.state: dict[str, Tensor] = {}
-        self._mirrored: dict[str, Place] = {}
-        self._make_state()
+        with user_input():
+            self._mirror = Mirror(self.isaac, self.keys, self.rows, num_envs, self.device)
+        self.state: dict[str, Tensor] = self._mirror.state
+        self.state.update({key: x.clone() for key, x in self.scene.read().items()})
+        self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
+        if self.once:
+            self.state[SOLVED] = torch.zeros(num_envs, device=self.device)
         found = tensors.constants_of(self.isaac, 0)
         self.constants = {key: found[key] for key in self.constant_names if key in found}
         self.constants["max_episode_length"] = torch.tensor(self.max_episode_length)
@@ -116,36 +106,19 @@ class IsaacTask(Task):
         )
         self._begun: Tensor | None = None
 
-    def _make_state(self) -> None:
-        for key, place in self.keys.items():
-            own, row = self._row(place), self.rows[place]
-            if own is None and isinstance(tensors.read(self.isaac, place), Tensor):
-                raise ValueError(f"{self.name}: '{key}' has another shape with this config than with the task's own")
-            if own is None:  # made in a step
-                own = torch.zeros(self.num_envs, *row.shape, dtype=row.dtype, device=self.device)
-            self._mirrored[key] = place
-            # what lies in one piece is read where it is; a task that puts another tensor there is copied from
-            self.state[key] = own if own.is_contiguous() else own.contiguous()
-        self.state.update({key: x.clone() for key, x in self.scene.read().items()})
-        self.state["reset_buf"] = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
-        if self.once:
-            self.state[SOLVED] = torch.zeros(self.num_envs, device=self.device)
-
-    def _row(self, place: Place) -> Tensor | None:
-        x = tensors.read(self.isaac, place)
-        row = self.rows[place]
-        if not isinstance(x, Tensor) or x.numel() != self.num_envs * _numel(row.shape):
-            return None
-        return tensors.view(x, row, self.num_envs)
-
     def _sync(self) -> None:
-        """Bring the state up to date with the task."""
-        for key, place in self._mirrored.items():
-            own, kept = self._row(place), self.state[key]
-            if own is not None and own.data_ptr() != kept.data_ptr():
-                kept.copy_(own)
+        """Update the state from the task and the scene."""
+        self._mirror.sync()
         for key, x in self.scene.read().items():
             self.state[key].copy_(x)
+
+    @contextlib.contextmanager
+    def _task_code(self) -> Iterator[None]:
+        """Convert any exception of the task's code to a UserError of one line."""
+        try:
+            yield
+        except Exception as error:
+            raise UserError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
 
     @property
     def bytes_per_env(self) -> int:
@@ -156,7 +129,7 @@ class IsaacTask(Task):
         source = getattr(getattr(self.isaac.sim, "engine", None), "pose_source", None)
         return None if source is None else source()
 
-    # what the environment says
+    # groups
 
     def attach(self, groups: EnvGroups) -> None:
         self._groups = groups
@@ -166,9 +139,9 @@ class IsaacTask(Task):
         self._make_groups_alike()
 
     def _make_groups_alike(self) -> None:
-        """Give every environment what the task's making drew or placed for the first one of its lane.
+        """Copy what the task drew or placed at its construction from the first environment of each lane.
 
-        Frictions, masses, origins and terrain levels are then those that a group meets alone.
+        Frictions, masses, origins and terrain levels of a group are then independent of other groups.
         """
         lanes = self._groups.lanes
         if bool((lanes == torch.arange(self.num_envs, device=self.device)).all()):
@@ -177,7 +150,7 @@ class IsaacTask(Task):
             x = tensors.read(self.isaac, place)
             if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != self.num_envs * row.repeats:
                 continue
-            if _writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
+            if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
                 own = x.reshape(self.num_envs, row.repeats, *x.shape[1:])[lanes]
                 x.copy_(own.reshape(x.shape))
         self.driver.place(lanes)
@@ -194,7 +167,7 @@ class IsaacTask(Task):
     # one control step
 
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:
-        # the task's own pre_physics_step takes the action itself
+        # unused: the action goes to the task's own pre_physics_step
         return torch.zeros(action.shape[0], self.num_dofs, dtype=action.dtype, device=action.device)
 
     def step(self, command: Tensor) -> None:
@@ -206,11 +179,9 @@ class IsaacTask(Task):
             self.state[SOLVED].copy_(torch.maximum(self.state[SOLVED], self._score(self._known(self.state))))
         self._gym.blown.zero_()  # type: ignore[union-attr]
         self._draws.begin_step(self.step_count)
-        try:
+        with self._task_code():
             self.driver.act(actions)
             ends = self.driver.judge(self._progress)
-        except Exception as error:
-            raise UserError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
         self._progress += 1
         self._sync()
         self.state["reset_buf"].copy_(ends)
@@ -226,20 +197,18 @@ class IsaacTask(Task):
     # episodes
 
     def prepare_reset(self, mask: Tensor) -> None:
-        """Begin episodes as the task does where ``mask`` is True: ``default_state`` is then where they begin."""
+        """Begin episodes as the task does where ``mask`` is True, and set their rows of ``default_state``."""
         env_ids = mask.nonzero().flatten()
         self._begun = mask.clone()
         if not len(env_ids):
             return
         kept = tensors.Unmasked(self.isaac, self.rows)
-        try:
+        with self._task_code():
             for own in self._by_group(mask, env_ids):
                 self._reset(own)
             self._draws.begin_step(-1 - self.step_count)
             with self._draws.call("observe", None, True):
                 self.driver.observe()
-        except Exception as error:
-            raise UserError(f"{self.source.address}: {one_line(error, self.source.file.parent)}") from error
         kept.restore(mask)
         self._progress.masked_fill_(mask, 0)
         self._sync()
@@ -250,9 +219,10 @@ class IsaacTask(Task):
             x.copy_(self.state[key])
 
     def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
-        """The environments to reset in one call of the task's code; on a CPU those of one group, so that it mixes none.
+        """Return the environments to reset in each call of the task's code.
 
-        On CUDA all of them: nothing is promised there to the bit, and each call costs.
+        On a CPU a call has environments of one group, so that the code mixes no groups. On CUDA it has all: results
+        are not bitwise reproducible there, and each call costs time.
         """
         if self.device.type != "cpu":
             return [env_ids]
@@ -261,7 +231,7 @@ class IsaacTask(Task):
         return [own.nonzero().flatten() + k * size for k, own in enumerate(found) if bool(own.any())]
 
     def _reset(self, env_ids: Tensor) -> None:
-        self._draws.begin_step(-1 - self.step_count)  # other numbers than those of the step
+        self._draws.begin_step(-1 - self.step_count)  # negative, so that draws differ from those of the step
         with self._draws.call("reset", env_ids, True):
             self.driver.reset(env_ids)
 
@@ -271,16 +241,16 @@ class IsaacTask(Task):
                 self.prepare_reset(mask)
             self._begun = None
             own = mask & self._groups.initial_states
-            self._lay_over("initial", own, lambda: self.scene.write(own, {**self.default_state, **initial}))
+            self._overwrite("initial", own, lambda: self.scene.write(own, {**self.default_state, **initial}))
         if goal:
             for key in goal:
                 if key not in self.goal_keys:
                     raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")
             own = mask & self._groups.goals
-            self._lay_over("goal", own, lambda: self._write_goals(own, goal))
+            self._overwrite("goal", own, lambda: self._write_goals(own, goal))
 
-    def _lay_over(self, what: str, mask: Tensor, write: Callable[[], None]) -> None:
-        """Write over what the task has made of new episodes, and let it observe that."""
+    def _overwrite(self, what: str, mask: Tensor, write: Callable[[], None]) -> None:
+        """Overwrite the initial states of new episodes, and compute their observations again."""
         if not bool(mask.any()):
             return
         kept = tensors.Unmasked(self.isaac, self.rows)
@@ -291,8 +261,9 @@ class IsaacTask(Task):
         self._sync()
 
     def _write_goals(self, mask: Tensor, goal: dict[str, Tensor]) -> None:
+        """Set goals where ``mask`` is True."""
         for key, value in goal.items():
-            buffer = self._row(self.keys[key])
+            buffer = self._mirror.row(self.keys[key])
             assert buffer is not None
             buffer.copy_(torch.where(mask.view(-1, *[1] * (buffer.dim() - 1)), value, buffer))
 
@@ -315,61 +286,19 @@ class IsaacTask(Task):
     # checkpoints
 
     def get_state(self) -> dict[str, Tensor]:
-        saved = {f"task.{'.'.join(place)}": x.to("cpu", copy=True) for place, x in tensors.tensors_of(self.isaac)}
-        numbers = tensors.numbers_of(self.isaac)
-        saved.update({f"number.{name}": value for name, value in _exact(numbers).items()})
+        saved = save_task(self.isaac)
         saved.update({f"sim.{key}": x for key, x in self.scene.get_state().items()})
-        saved.update({f"state.{key}": self.state[key].to("cpu", copy=True) for key in self.state})
-        saved.update({f"default.{key}": x.to("cpu", copy=True) for key, x in self.default_state.items()})
+        for kind, live in self._checkpointed().items():
+            saved.update({f"{kind}.{key}": x.to("cpu", copy=True) for key, x in live.items()})
         return {**saved, "progress": self._progress.to("cpu", copy=True)}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
         self.scene.set_state({key[4:]: x for key, x in state.items() if key.startswith("sim.")})
-        for key, x in state.items():
-            kind, _, name = key.partition(".")
-            if kind == "task":
-                attribute, _, entry = name.partition(".")
-                place = (attribute, entry)
-                own = tensors.read(self.isaac, place)
-                if isinstance(own, Tensor) and own.shape == x.shape and _writable(own):
-                    own.copy_(x)
-                else:
-                    tensors.write(self.isaac, place, x.to(self.device, copy=True))
-            elif kind == "number":
-                now = getattr(self.isaac, name, None)
-                value = x.item()
-                setattr(self.isaac, name, type(now)(value) if isinstance(now, (bool, int)) else value)
-            elif kind == "state":
-                self.state[name].copy_(x)
-            elif kind == "default":
-                self.default_state[name].copy_(x)
+        restore_task(self.isaac, state, self.device)
+        for kind, live in self._checkpointed().items():
+            for key, x in live.items():
+                x.copy_(state[f"{kind}.{key}"])
         self._progress.copy_(state["progress"])
 
-
-def _exact(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Numbers as tensors that hold them exactly."""
-    made: dict[str, Tensor] = {}
-    for name, value in numbers.items():
-        if isinstance(value, float):
-            made[name] = torch.tensor(value, dtype=torch.float64)
-        elif isinstance(value, (bool, int)) and abs(value) < 2**62:
-            made[name] = torch.tensor(value)
-    return made
-
-
-def _writable(x: Tensor) -> bool:
-    return 0 not in x.stride() and not x.is_inference()
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-def _as_dict(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    from omegaconf import DictConfig, OmegaConf
-
-    made: Any = OmegaConf.to_container(cfg, resolve=True) if isinstance(cfg, DictConfig) else cfg
-    return dict(made)
+    def _checkpointed(self) -> dict[str, dict[str, Tensor]]:
+        return {"state": self.state, "default": self.default_state}

@@ -1,4 +1,4 @@
-"""Learn a task's facts from a small simulation of it: what its state is, what is constant, what its goals are."""
+"""Learn a task's properties from a small simulation: its state, constants and goals."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.driver import make_driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
-from envcoder_bench.tasks.isaacgym_tasks.isaac_task import make_isaac
+from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
 from envcoder_bench.tasks.sim_task import PROGRESS, actions
 
-NUM_ENVS = 37  # a prime that is no count of joints, bodies or observations: axes of this length are environments
+NUM_ENVS = 37  # a prime that no other axis has as its length, so that axes of this length are environments
 _GOAL = re.compile(r"goal|target|command", re.IGNORECASE)
 _NO_GOAL = re.compile(r"init|default|prev|cur_|dof|reset|_buf|indices|displacement", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a class for a task is made of."""
+    """Properties of a task, from which its class is made."""
 
     keys: dict[str, Place]
     rows: dict[Place, Row]
@@ -40,14 +40,14 @@ class Facts:
 
 
 def probe(source: Source) -> Facts:
-    """Build a task, take some steps and read its tensors. Raises ValueError where its code raises."""
+    """Construct a task, take some steps and read its tensors. Raises ValueError if its code raises."""
     config = source.config
-    if config.get("task", {}).get("randomize"):  # a run with it is refused; the facts are the same without
+    if config.get("task", {}).get("randomize"):  # refused in a run; the properties are the same without it
         config = {**config, "task": {**config["task"], "randomize": False}}
     task, gym = make_isaac(source, config, NUM_ENVS, "cpu")
     try:
         driver = make_driver(task, gym)
-        scene = Scene(gym, task.sim, NUM_ENVS, source.address)
+        scene = Scene(gym, task.sim, NUM_ENVS)
         with torch.random.fork_rng():
             torch.manual_seed(0)
             driver.first()
@@ -82,7 +82,7 @@ def _values(task: Any) -> dict[Place, Tensor]:
 
 
 def _named(rows: dict[Place, Row]) -> Iterator[tuple[str, Place]]:
-    """State keys: attributes by their names, and what dicts hold by its key."""
+    """Yield keys of the state and their places: names of attributes, and keys of dicts."""
     taken = {place[0] for place in rows if not place[1]}
     for place in rows:
         name = place[1] or place[0]
@@ -92,7 +92,7 @@ def _named(rows: dict[Place, Row]) -> Iterator[tuple[str, Place]]:
             yield name, place
 
 
-_INDICES = ("_indices", "_idxs", "_ids")  # of actors over the whole simulation, which no candidate can use
+_INDICES = ("_indices", "_idxs", "_ids")  # indices of actors in the whole simulation
 _NO_STATE = ("extras", "obs_dict", "episode_sums", "randomize_buf", "timeout_buf", "time_out_buf", "states_buf")
 
 
@@ -102,7 +102,7 @@ def _is_goal(name: str, place: Place, row: Row, changed: set[Place], task: Any) 
         return False
     if name != "commands" and (not _GOAL.search(name) or _NO_GOAL.search(name) or place in changed):
         return False
-    # a part of another tensor of the task is not a goal beside it
+    # a view of a larger tensor of the task is not a goal of its own
     others = [one for where, one in tensors.tensors_of(task) if where != place and one.numel() > x.numel()]
     return not any(one.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for one in others)
 
@@ -129,11 +129,11 @@ def _scene_field(key: str, scene: Scene) -> Field:
 
 
 class _Texts:
-    """Where the task's code first sets an attribute."""
+    """The source of a task, searched for the lines that set attributes."""
 
     def __init__(self, task_class: type) -> None:
         self._files: list[tuple[str, list[str]]] = []
-        for cls in task_class.__mro__:  # by their methods: their modules are not in sys.modules any more
+        for cls in task_class.__mro__:  # by their methods, because their modules are no longer in sys.modules
             codes = [getattr(own, "__code__", None) for own in vars(cls).values()]
             names = dict.fromkeys(code.co_filename for code in codes if code is not None)
             for file in map(Path, names):
@@ -141,7 +141,7 @@ class _Texts:
                     self._files.append((file.name, file.read_text(encoding="utf-8", errors="replace").splitlines()))
 
     def origin(self, place: Place) -> str:
-        """``from ant.py:87``."""
+        """Return where an attribute is first set, such as ``from ant.py:87``."""
         name = place[0]
         for pattern in (rf"self\.{name}\b.*=[^=]", rf"\b{name}\b\s*=[^=]"):
             for file, lines in self._files:

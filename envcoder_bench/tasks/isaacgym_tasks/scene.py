@@ -14,18 +14,18 @@ POS, VEL, EFFORT = 1, 2, 3  # gymapi's DOF_MODE_*
 
 
 class Scene:
-    """What the environments of a simulation have in common, through ``gym`` alone.
+    """Actors of the environments, read and written through ``gym`` alone; all environments have the same actors.
 
     Attributes:
-        num_dofs: of all actors of an environment.
-        dof_names, body_names: in the order of the tensors; with the actor's name in front where there are several.
-        objects: keys of the state for free actors beside the first, by their place in the environment.
+        num_dofs: number of DOFs of an environment.
+        dof_names, body_names: in the order of the tensors, prefixed with the actor's name if there are several actors.
+        objects: keys of the state for free actors other than the first, with their index in the environment.
         keys: keys of the state that candidates' initial states may set.
-        limits: of the DOFs: ``dof_limits_lower``, ``dof_limits_upper``, ``effort_limits``.
-        refusals: functions that this scene cannot offer, with the reason.
+        limits: ``dof_limits_lower``, ``dof_limits_upper`` and ``effort_limits`` of the DOFs.
+        refusals: candidate functions that the scene does not support, with the reason.
     """
 
-    def __init__(self, gym: GymProxy, sim: Any, num_envs: int, where: str) -> None:
+    def __init__(self, gym: GymProxy, sim: Any, num_envs: int) -> None:
         self._gym, self._sim, self._num_envs = gym, sim, num_envs
         envs = [gym.get_env(sim, k) for k in range(num_envs)]
         self._envs = envs
@@ -57,7 +57,7 @@ class Scene:
         return tuple(found)
 
     def _free_objects(self, names: list[str]) -> dict[str, int]:
-        """Actors of one body beside the first: objects. What a task fixes to the world stays where it is."""
+        """Return actors of one body other than the first, by their keys in the state."""
         found: dict[str, int] = {}
         for k, (actor, name) in enumerate(zip(self._actors, names)):
             if k and self._gym.get_actor_rigid_body_count(self._envs[0], actor) == 1:
@@ -85,7 +85,7 @@ class Scene:
             )
 
     def read(self) -> dict[str, Tensor]:
-        """The states of ``keys``, live views ``(num_envs, ...)``."""
+        """Return the states of ``keys`` as live views ``(num_envs, ...)``."""
         roots = self._roots.view(self._num_envs, -1, 13)
         made = {"root_states": roots[:, 0]}
         if self._dofs is not None:
@@ -95,7 +95,7 @@ class Scene:
         return made
 
     def write(self, mask: Tensor, states: dict[str, Tensor]) -> None:
-        """Set the states of ``keys`` where ``mask`` is True; values for all environments."""
+        """Set the states of ``keys`` where ``mask`` is True, from values for all environments."""
         rows = mask.unsqueeze(1)
         live = self.read()
         for key in self.keys:
@@ -110,7 +110,7 @@ class Scene:
             self._gym.set_dof_state_tensor_indexed(self._sim, self._dofs, moved, len(moved))
 
     def set_drives(self, commanded: Tensor, effort: Tensor) -> None:
-        """Give environments that candidates command the drives for it; the others keep the task's."""
+        """Set the drives of environments that candidates command, with efforts or targets; others keep the task's."""
         for k, (own, motor) in enumerate(zip(commanded.tolist(), effort.tolist())):
             mode = 0 if not own else EFFORT if motor else POS
             if mode == self._mode_of[k]:
@@ -121,7 +121,7 @@ class Scene:
             for actor, asked in zip(with_dofs, self._properties):
                 properties = asked.copy()
                 if mode == EFFORT:
-                    # a drive's gains would act as a spring and a damper; those of other joints are the joints' own
+                    # in this mode gains act as spring and damper; joints without drives keep theirs
                     driven = np.isin(asked["driveMode"], (POS, VEL))
                     for gain in ("stiffness", "damping"):
                         properties[gain] = np.where(driven, 0.0, asked[gain])
@@ -131,7 +131,7 @@ class Scene:
                 self._gym.set_actor_dof_properties(env, actor, properties)
 
     def make_alike(self, lanes: Tensor) -> None:
-        """Give every environment the frictions and masses of the environment whose number is its lane."""
+        """Copy frictions and masses to every environment from the environment whose index is its lane."""
         gym, first = self._gym, lanes.tolist()
         for actor in self._actors:
             shapes = [[s.friction for s in gym.get_actor_rigid_shape_properties(env, actor)] for env in self._envs]
@@ -145,18 +145,15 @@ class Scene:
                     gym.set_actor_rigid_body_properties(self._envs[k], actor, own, False)
 
     def get_state(self) -> dict[str, Tensor]:
-        """What the simulation goes on from. With another engine than this project's: positions and velocities."""
+        """Return the simulation's state on the CPU; with NVIDIA's ``isaacgym``, only positions and velocities."""
         engine = getattr(self._sim, "engine", None)
         if engine is not None:
-            try:
-                return engine.get_state()
-            except NotImplementedError:
-                pass
+            return engine.get_state()
         own = {"roots": self._roots.to("cpu", copy=True)}
         return own if self._dofs is None else {**own, "dofs": self._dofs.to("cpu", copy=True)}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
-        """Take up what ``get_state`` returned."""
+        """Restore what ``get_state`` returned."""
         if "roots" not in state:
             self._sim.engine.set_state(state)
             return

@@ -1,4 +1,4 @@
-"""Make a task of Isaac Gym code one of the registry's: a class of its facts, and a folder with its baselines."""
+"""Make a registry entry of a task of Isaac Gym code: a task class, and a folder with baselines and YAML files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from torch import Tensor
 
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED, Field
+from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
-from envcoder_bench.tasks.isaacgym_tasks.source import Source, find_source
+from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
 from envcoder_bench.tasks.sim_task import MAX_EPISODE_LENGTH
 from envcoder_bench.tasks.spec import TaskSpec
@@ -42,7 +43,7 @@ def isaac_spec(task: str) -> TaskSpec:
 
 
 def mount_isaac(spec: TaskSpec) -> None:
-    """Make a task's baselines importable, instead of those of another task of the same name and origin."""
+    """Make a task's baselines importable; they replace those of an earlier version of the task."""
     present = sys.modules.get(f"{PACKAGE}.{spec.name}")
     if present is not None and Path(present.__path__[0]).parent == spec.folder.parent:
         unmount(spec.name)
@@ -50,7 +51,7 @@ def mount_isaac(spec: TaskSpec) -> None:
 
 
 def make_class(source: Source, facts: Facts, score: Path | None) -> type[IsaacTask]:
-    """The task's class: its attributes are its facts."""
+    """Return the task's class; its attributes are the properties that ``probe`` found."""
     module: Any = None
     if score is not None:
         spec = importlib.util.spec_from_file_location(f"isaacgym_fitness_{score.stem}", score)
@@ -87,7 +88,7 @@ def make_class(source: Source, facts: Facts, score: Path | None) -> type[IsaacTa
 
 
 def fitness_file(source: Source) -> Path | None:
-    """The shipped fitness of a task: by its class and those that it derives from, of tasks from a file by their own."""
+    """Return the provided fitness of a task, by the name of its class or of a base class; None if there is none."""
     package = source.task_class.__module__.split(".")[0]
     for cls in source.task_class.__mro__:
         name = "LeggedRobot" if cls.__name__ == "LeggedRobot" else cls.__name__
@@ -116,7 +117,7 @@ def _leaves(node: Any, prefix: str = "") -> list[str]:
 
 
 def _write(folder: Path, source: Source, made: type[IsaacTask], score: Path | None) -> None:
-    """Write what a task's folder holds: both baselines and the YAML files."""
+    """Write a task's folder: both baselines and the YAML files."""
     config = {**source.config, "name": source.name}
     text = None if score is None else score.read_text(encoding="utf-8")
     files = {
@@ -134,7 +135,7 @@ def _write(folder: Path, source: Source, made: type[IsaacTask], score: Path | No
 
 
 def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
-    """What of an rl_games YAML makes a plain policy; what is left out and would matter is said."""
+    """Return the settings of an rl_games YAML for a feedforward policy; log settings that matter and are removed."""
     params = train.get("params") or {}
     network, config = params.get("network") or {}, params.get("config") or {}
     algorithm = (params.get("algo") or {}).get("name", "a2c_continuous")
@@ -142,10 +143,10 @@ def _feedforward(train: dict[str, Any], address: str) -> dict[str, Any]:
     lost += [f"params.config.{key}" for key in ("central_value_config",) if key in config]
     lost += ["params.algo.name"] * (algorithm != "a2c_continuous")
     if lost:
-        log.warning("%s: its PPO config has %s, which grouped training leaves out", address, ", ".join(lost))
+        log.warning("%s: removed from its PPO config, not supported: %s", address, ", ".join(lost))
     kept = {key: network[key] for key in ("mlp", "space") if key in network}
     if config.get("lr_schedule") == "constant":
-        config = {**config, "lr_schedule": "identity"}  # rl_games has both words
+        config = {**config, "lr_schedule": "identity"}  # rl_games accepts both names
     left_out = ("central_value_config", "player", "mixed_precision", "use_diagnostics")
     return {"params": {"network": kept, "config": {k: v for k, v in config.items() if k not in left_out}}}
 
@@ -175,7 +176,7 @@ _ALIVE = '''def compute_reward(reset_buf):
 
 
 def unshaped(source: Source, fitness: str | None) -> str:
-    """The text of the unshaped baseline: the fitness as the reward; it ends episodes if the fitness says so."""
+    """Return the source of the unshaped baseline: the fitness is the reward; it terminates unless ``ENDS`` is False."""
     reward, ends = _ALIVE, True
     head = ""
     if fitness is not None:

@@ -1,4 +1,4 @@
-"""A task's tensors by name: those with a row for each environment, those without, and its counters."""
+"""A task's tensors by name: those with rows for each environment, those without, and its numbers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MOST_NUMBERS = 512  # of a constant; larger tensors, such as terrains, are not offered
-# of VecTask and BaseTask: nothing that a formula needs
+MOST_NUMBERS = 512  # in a constant; larger tensors, such as terrains, are left out
+# attributes of VecTask and BaseTask that no reward or observation needs
 _BOOKKEEPING = re.compile(
     r"device|headless|graphics|render|record|frame|viewer|num_(environments|agents|observations|states|envs|obs)$|sim_|"
     r"physics_engine|last_(step|rand)|first_randomization|control_(steps|freq)|debug|print|randomize|virtual|_handles?$"
     r"|total_|enable_|init_done|force_render|plane_|clip_|aggregate|randomization_|counter|height_samples|custom_origins|privileged"
 )
-Place = Tuple[str, str]  # an attribute, and a key of the dict that it is, or ""
+Place = Tuple[str, str]  # an attribute, and a key if the attribute is a dict, else ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What an environment has of a tensor: it is ``(num_envs * repeats, ...)``, or as a view ``(num_envs, ...)``."""
+    """The rows of a tensor ``(num_envs * repeats, ...)`` that an environment has; ``shape`` is that of its view."""
 
     repeats: int
     shape: tuple[int, ...]
@@ -30,7 +30,7 @@ class Row:
 
 
 def tensors_of(task: Any) -> Iterator[tuple[Place, Tensor]]:
-    """Every tensor that is an attribute of the task, or in a dict that is one."""
+    """Yield the tensors in a task's attributes, and in attributes that are dicts."""
     for name, value in list(vars(task).items()):
         if isinstance(value, Tensor):
             yield (name, ""), value
@@ -41,13 +41,13 @@ def tensors_of(task: Any) -> Iterator[tuple[Place, Tensor]]:
 
 
 def read(task: Any, place: Place) -> Any:
-    """The tensor at a place, None where there is none now."""
+    """Return the value at a place; None if it is missing."""
     value = getattr(task, place[0], None)
     return value.get(place[1]) if place[1] and isinstance(value, dict) else value
 
 
 def write(task: Any, place: Place, x: Tensor) -> None:
-    """Put another tensor at a place."""
+    """Replace the tensor at a place."""
     if place[1]:
         getattr(task, place[0])[place[1]] = x
     else:
@@ -55,7 +55,7 @@ def write(task: Any, place: Place, x: Tensor) -> None:
 
 
 def rows_of(task: Any, num_envs: int) -> dict[Place, Row]:
-    """The tensors with rows for each environment; ``num_envs`` is a number that no other axis has."""
+    """Return the tensors with rows for each environment; no other axis may have the length ``num_envs``."""
     found: dict[Place, Row] = {}
     for place, x in tensors_of(task):
         if x.dim() == 0 or x.shape[0] == 0 or x.shape[0] % num_envs or x.numel() == 0:
@@ -67,12 +67,17 @@ def rows_of(task: Any, num_envs: int) -> dict[Place, Row]:
 
 
 def view(x: Tensor, row: Row, num_envs: int) -> Tensor:
-    """``(num_envs, ...)`` of a tensor."""
+    """Return a tensor as ``(num_envs, ...)``."""
     return x if row.repeats == 1 else x.reshape(num_envs, *row.shape)
 
 
+def writable(x: Tensor) -> bool:
+    """Return whether rows of a tensor can be written: it is neither expanded nor an inference tensor."""
+    return 0 not in x.stride() and not x.is_inference()
+
+
 class Unmasked:
-    """Keeps the rows of environments that a reset must not touch, whatever the task's code writes to all rows."""
+    """Saved rows, to undo changes of environments that are not reset: task code may write to all rows."""
 
     def __init__(self, task: Any, rows: dict[Place, Row]) -> None:
         self._task, self._rows, self._saved = task, rows, {}
@@ -83,33 +88,33 @@ class Unmasked:
         self._before = {place: read(task, place) for place in rows}
 
     def restore(self, mask: Tensor) -> None:
-        """Put the rows back where ``mask`` ``(num_envs,)`` is False."""
+        """Restore the rows where ``mask`` ``(num_envs,)`` is False."""
         done: set[int] = set()
         for place, row in self._rows.items():
             before, now = self._before[place], read(self._task, place)
             if not (isinstance(before, Tensor) and isinstance(now, Tensor)) or now.shape != before.shape:
                 continue
-            if id(now) in done or 0 in now.stride():  # expanded: one row for all
+            if id(now) in done or 0 in now.stride():  # expanded: all environments share one row
                 continue
             done.add(id(now))
             own = mask if row.repeats == 1 else mask.repeat_interleave(row.repeats)
-            if now.dim() == 0 or len(own) != now.shape[0]:  # it had a row for each environment by chance
+            if now.dim() == 0 or len(own) != now.shape[0]:  # the first axis had the right length by chance
                 continue
             own = own.view(-1, *[1] * (now.dim() - 1))
             whole = torch.where(own, now, self._saved[id(before)][1])
-            if before.is_inference():  # nobody may write to it any more
+            if before.is_inference():  # it cannot be written in place
                 write(self._task, place, whole)
                 continue
-            before.copy_(whole)  # views of the tensor that was there stay right
+            before.copy_(whole)  # in place, so that views of the former tensor stay valid
             if now is not before:
                 write(self._task, place, before)
 
 
 def constants_of(task: Any, num_envs: int) -> dict[str, Tensor]:
-    """What a task has without rows for each environment, on the CPU, as far as it is small.
+    """Return a task's small values without rows for each environment, on the CPU.
 
-    These are attributes that are numbers, lists of them, arrays or tensors, and numbers in dicts, as ``name_key``.
-    ``num_envs`` is as in ``rows_of``, or 0: then tensors with rows count, too.
+    These are attributes that are numbers, lists of numbers, arrays or tensors, and numbers in dicts, as ``name_key``.
+    ``num_envs`` is as in ``rows_of``; with 0, tensors with rows are included.
     """
     found: dict[str, Any] = {}
     for name, value in vars(task).items():
@@ -139,5 +144,5 @@ def _is_numbers(value: Any) -> bool:
 
 
 def numbers_of(task: Any) -> dict[str, Any]:
-    """The counters and settings of a task: its attributes that are one number."""
+    """Return a task's counters and settings: its attributes that are one number."""
     return {name: value for name, value in vars(task).items() if isinstance(value, (int, float))}

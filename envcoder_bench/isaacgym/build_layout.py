@@ -1,0 +1,238 @@
+"""Compile one environment's actors, ground, sensors and attractors as a MuJoCo model."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mujoco
+import numpy as np
+
+from envcoder_bench.isaacgym import contacts
+from envcoder_bench.isaacgym.collisions import ShapeClass, masks
+from envcoder_bench.isaacgym.contacts import Pairs
+from envcoder_bench.isaacgym.layout import Actor, ActorPlace, Layout
+from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
+from envcoder_bench.isaacgym.terrain import Terrain
+from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
+
+_FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
+_NET_FORCE = 3  # MJCF's reduce="netforce"
+_BODY = mujoco.mjtObj.mjOBJ_BODY
+_SENSORS = mujoco.mjtSensor
+_GROUND_DEPTH = 1.0  # m, of the ground below the lowest point of a terrain
+
+
+def build_layout(
+    actors: list[Actor],
+    attractors: list[AttractorProperties],
+    params: SimParams,
+    planes: list[PlaneParams],
+    terrains: Sequence[Terrain] = (),
+    force_sensors: Sequence[tuple[int, Transform]] = (),
+) -> Layout:
+    """Compile one environment.
+
+    Raises:
+        ValueError: MuJoCo rejects the model.
+    """
+    spec = _world(params)
+    classes = [_shape_classes(k, actor) for k, actor in enumerate(actors)]
+    assigned = masks(classes)
+    surfaces, friction = [], []
+    for k, actor in enumerate(actors):
+        surfaces += _add_actor(spec, k, actor, classes[k], assigned[k])
+        friction += [shape.friction for shape in actor.shapes]
+    first_ground = len(surfaces)
+    for number, plane in enumerate(planes):
+        surfaces.append(_add_plane(spec, number, plane))
+        friction.append(plane.dynamic_friction)
+    for number, terrain in enumerate(terrains):
+        surfaces.append(_add_terrain(spec, number, terrain))
+        friction.append(terrain.friction)
+    touching = contacts.touching(classes, len(surfaces) - first_ground)
+    pair_names = contacts.add_pairs(spec, surfaces, touching, friction)
+    names = [f"{k}/{name}" for k, actor in enumerate(actors) for name in actor.asset.body_names]
+    sensors = [*_asset_sensors(actors), *force_sensors]
+    _add_sensors(spec, names, sensors)
+    for attractor in attractors:
+        name = names[attractor.rigid_handle]
+        joint = spec.add_equality(type=mujoco.mjtEq.mjEQ_CONNECT, objtype=_BODY, name1=name, name2="world")
+        joint.data = np.r_[list(attractor.offset.p), np.zeros(len(joint.data) - 3)]
+    model = spec.compile()
+    for number, attractor in enumerate(attractors):
+        model.eq_data[number, 3:6] = list(attractor.target.p)
+    pairs = Pairs(
+        surfaces=np.array(touching, dtype=np.int64).reshape(-1, 2),
+        ids=np.array([model.pair(name).id for name in pair_names], dtype=np.int64),
+        grounds=friction[first_ground:],
+        first_shape=[sum(len(a.shapes) for a in actors[:k]) for k in range(len(actors))],
+    )
+    return _describe(model, actors, sensors, params, pairs)
+
+
+def _world(params: SimParams) -> mujoco.MjSpec:
+    spec = mujoco.MjSpec()
+    spec.option.timestep = params.dt / params.substeps
+    spec.option.gravity = list(params.gravity)
+    # PhysX integrates drives implicitly; of MuJoCo's integrators only this one does
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_DISCRETE
+    # the engine detects and resets unstable environments itself; a reset inside a step would look like motion
+    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+    if mujoco.__version__ == "4.0.0":  # its sparse Newton solver is wrong (MuJoCo's issue 3767, fixed in 4.0.1)
+        spec.option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    return spec
+
+
+def _asset_sensors(actors: list[Actor]) -> list[tuple[int, Transform]]:
+    """Return body and pose of the force sensors of all assets; bodies are numbered in the environment."""
+    sensors, first = [], 0
+    for actor in actors:
+        sensors += [(first + body, pose) for body, pose in actor.asset.sensors]
+        first += len(actor.asset.body_names)
+    return sensors
+
+
+def _add_sensors(spec: mujoco.MjSpec, bodies: list[str], sensors: list[tuple[int, Transform]]) -> None:
+    """Add MuJoCo's sensors: contact forces of all bodies, then accelerations of those with force sensors."""
+    for name in bodies:
+        spec.add_sensor(type=_SENSORS.mjSENS_CONTACT, objtype=_BODY, objname=name, intprm=[_FORCE, _NET_FORCE, 1])
+    for body, _ in sensors:
+        for kind in (_SENSORS.mjSENS_FRAMELINACC, _SENSORS.mjSENS_FRAMEANGACC):
+            spec.add_sensor(type=kind, objtype=_BODY, objname=bodies[body])
+
+
+def _add_plane(spec: mujoco.MjSpec, number: int, plane: PlaneParams) -> str:
+    """Add a plane, which collides in explicit pairs only; return its name."""
+    name = f"plane {number}"
+    normal = plane.normal.normalize()
+    up = Vec3(0, 0, 1)
+    axis, cosine = up.cross(normal), up.dot(normal)
+    geom = spec.worldbody.add_geom(
+        name=name, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=0, conaffinity=0
+    )
+    if axis.length() > 1e-9:
+        quat = np.array([1.0 + cosine, axis.x, axis.y, axis.z])
+        geom.quat = quat / np.linalg.norm(quat)
+    elif cosine < 0:
+        geom.quat = [0, 1, 0, 0]
+    geom.pos = list(normal * -plane.distance)
+    return name
+
+
+def _add_terrain(spec: mujoco.MjSpec, number: int, terrain: Terrain) -> str:
+    """Add an hfield, which collides in explicit pairs only; return its name.
+
+    Its rows are along y, its heights between 0 and 1 above the geom, which is at the centre of the field.
+    """
+    lowest, highest = float(terrain.heights.min()), float(terrain.heights.max())
+    relief = max(highest - lowest, 1e-3)
+    nx, ny = terrain.heights.shape
+    half = 0.5 * (nx - 1) * terrain.spacing[0], 0.5 * (ny - 1) * terrain.spacing[1]
+    name = f"terrain {number}"
+    added = spec.add_hfield(name=name, nrow=ny, ncol=nx, size=[*half, relief, _GROUND_DEPTH])
+    added.userdata = ((terrain.heights - lowest) / relief).T.ravel()
+    pose = pose_array(terrain.pose * pose_object(np.array([*half, lowest, 1.0, 0.0, 0.0, 0.0])))
+    kind = mujoco.mjtGeom.mjGEOM_HFIELD
+    geom = spec.worldbody.add_geom(name=name, type=kind, hfieldname=name, contype=0, conaffinity=0)
+    geom.pos, geom.quat = pose[:3], pose[3:]
+    return name
+
+
+def _shape_classes(number: int, actor: Actor) -> list[ShapeClass]:
+    """Return the class of each shape of an actor."""
+    model, classes = actor.asset.model, []
+    for geom, shape in enumerate(actor.shapes):
+        body = int(model.geom_bodyid[geom])
+        immovable = actor.asset.fixed and int(model.body_weldid[body]) in (0, int(model.body_weldid[1]))
+        group, own = actor.group, actor.filter if actor.filter >= 0 else int(shape.filter)
+        if actor.filter >= 0 or shape.filter:
+            classes.append(ShapeClass(group, own, immovable))
+        else:
+            contype, conaffinity = int(model.geom_contype[geom]), int(model.geom_conaffinity[geom])
+            classes.append(ShapeClass(group, 0, immovable, number, contype, conaffinity))
+    return classes
+
+
+def _add_actor(
+    spec: mujoco.MjSpec, number: int, actor: Actor, classes: list[ShapeClass], assigned: dict[ShapeClass, tuple]
+) -> list[str]:
+    """Add an actor with its drives; return the names of its shapes."""
+    child = actor.asset.rooted()
+    for actuator in list(child.actuators):
+        child.delete(actuator)
+    pose = pose_array(actor.pose)
+    base = child.worldbody.first_body()
+    base.pos, base.quat = pose[:3], pose[3:]
+    for body in child.bodies[1:]:
+        body.gravcomp = float(actor.asset.options.disable_gravity)
+        body.simple = False  # MuJoCo refuses to change masses, centres and inertias of simple bodies
+    geoms = [geom for body in child.bodies[1:] for geom in body.geoms]
+    for index, (geom, shape, kind) in enumerate(zip(geoms, actor.shapes, classes)):
+        geom.name = geom.name or f"shape {index}"
+        geom.contype, geom.conaffinity = assigned[kind]
+        geom.friction = [shape.friction, 0.005, 0.0001]
+        # contact parameters of the file are specific to MuJoCo, and Isaac Gym does not read them
+        geom.condim, geom.margin, geom.gap, geom.priority = 3, 0.0, 0.0, 0
+        geom.solref, geom.solimp, geom.solmix = [0.02, 1.0], [0.9, 0.95, 0.001, 0.5, 2.0], 1.0
+    for joint in child.joints:
+        joint.frictionloss, joint.stiffness, joint.damping = 0.0, [0.0] * 3, [0.0] * 3
+        joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
+    for tendon, properties in zip(child.tendons, actor.tendons):
+        tendon.damping = [float(properties.damping), 0.0, 0.0]
+    names = [f"{number}/{geom.name}" for geom in geoms]
+    spec.attach(child, frame=spec.worldbody.add_frame(), prefix=f"{number}/")
+    for name in actor.asset.dof_names:
+        spec.add_actuator(
+            name=f"{number}/{name}",
+            target=f"{number}/{name}",
+            trntype=mujoco.mjtTrn.mjTRN_JOINT,
+            gaintype=mujoco.mjtGain.mjGAIN_FIXED,
+            biastype=mujoco.mjtBias.mjBIAS_AFFINE,
+            gainprm=[1.0] + [0.0] * 9,
+            forcelimited=mujoco.mjtLimited.mjLIMITED_TRUE,
+            forcerange=[-1e30, 1e30],
+        )
+    return names
+
+
+def _describe(
+    model: mujoco.MjModel, actors: list[Actor], sensors: list[tuple[int, Transform]], params: SimParams, pairs: Pairs
+) -> Layout:
+    places, bodies, joints = [], [], []
+    for k, actor in enumerate(actors):
+        asset = actor.asset
+        first, dof = len(bodies), len(joints)
+        bodies += [model.body(f"{k}/{name}").id for name in asset.body_names]
+        joints += [model.joint(f"{k}/{name}").id for name in asset.dof_names]
+        root = bodies[first]
+        place = ActorPlace(asset.fixed, slice(first, len(bodies)), slice(dof, len(joints)), root)
+        if asset.fixed:
+            place.mocap = int(model.body_mocapid[root])
+        else:
+            place.qpos = int(model.jnt_qposadr[model.body_jntadr[root]])
+            place.qvel = int(model.jnt_dofadr[model.body_jntadr[root]])
+            if len(asset.body_names) == 1:
+                _damp(model, place, asset.options.linear_damping, asset.options.angular_damping)
+        places.append(place)
+    options = [actor.asset.options for actor in actors]
+    return Layout(
+        model=model,
+        substeps=int(params.substeps),
+        places=places,
+        bodies=np.array(bodies, dtype=np.int64),
+        dof_qpos=model.jnt_qposadr[joints].astype(np.int64),
+        dof_qvel=model.jnt_dofadr[joints].astype(np.int64),
+        dof_joint=np.array(joints, dtype=np.int64),
+        sensors=sensors,
+        max_velocity=[(o.max_linear_velocity, o.max_angular_velocity) for o in options],
+        pairs=pairs,
+    )
+
+
+def _damp(model: mujoco.MjModel, place: ActorPlace, linear: float, angular: float) -> None:
+    """Damp a free body; the rates are 1/s, so damping is proportional to mass and inertia."""
+    rates = np.r_[[linear * model.body_mass[place.root]] * 3, angular * model.body_inertia[place.root]]
+    damping = model.dof_damping if model.dof_damping.ndim == 1 else model.dof_damping[:, 0]
+    damping[place.qvel : place.qvel + 6] = rates

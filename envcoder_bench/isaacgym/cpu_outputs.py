@@ -1,0 +1,105 @@
+"""Outputs of the CPU engine's steps: contact forces, body states, force sensors, Jacobians, mass matrices."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch
+
+from envcoder_bench.isaacgym.cpu_properties import CpuProperties
+from envcoder_bench.isaacgym.layout import Layout
+from envcoder_bench.isaacgym.numerics import dofs_above, mass_addresses, quat_multiply, rotation_matrices
+from envcoder_bench.isaacgym.transforms import pose_array
+
+VEL = int(mujoco.mjtStage.mjSTAGE_VEL)
+
+
+class CpuOutputs:
+    """Outputs of a step.
+
+    Attributes:
+        contacts: ``(num_envs, num_bodies, 3)`` net contact forces of the last substep.
+        dof_forces: ``(num_envs, num_dofs)`` forces of the drives in the last substep.
+        sensors: ``(num_envs, num_sensors, 6)`` force and torque of the sensors after the last step.
+    """
+
+    def __init__(self, batch: Batch, layout: Layout, properties: CpuProperties, num_envs: int) -> None:
+        self._batch, self._layout, self._properties = batch, layout, properties
+        names = ("xpos", "xquat", "xipos", "cvel", "subtree_com", "sensordata", "qfrc_actuator")
+        self._xpos, self._xquat, self._xipos, self._cvel, self._com, self._sensordata, self._qfrc = (
+            batch.bind(name) for name in names
+        )
+        self._lazy: dict[str, np.ndarray] = {}
+        self._sensor_frames = [(layout.bodies[body], pose_array(pose)) for body, pose in layout.sensors]
+        self.contacts = np.zeros((num_envs, len(layout.bodies), 3))
+        self.dof_forces = np.zeros((num_envs, len(layout.dof_qpos)))
+        self.sensors = np.zeros((num_envs, len(layout.sensors), 6))
+        self._accelerations = np.zeros_like(self.sensors)
+
+    def collect(self) -> None:
+        """Copy what only a substep computes: contacts, drive forces, accelerations."""
+        contacts = self.contacts[0].size
+        self.contacts[...] = -self._sensordata[:, :contacts].reshape(self.contacts.shape)
+        self.dof_forces[...] = self._qfrc[:, self._layout.dof_qvel]
+        self._accelerations[...] = self._sensordata[:, contacts:].reshape(self._accelerations.shape)
+        self._accelerations[:, :, :3] += self._properties.gravity[:, None]
+
+    def clear(self, envs: np.ndarray) -> None:
+        """Zero the forces of the environments where ``envs`` is True."""
+        self.contacts[envs], self.dof_forces[envs], self.sensors[envs] = 0.0, 0.0, 0.0
+
+    def read_sensors(self) -> None:
+        """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""
+        own = self._properties
+        for number, (body, frame) in enumerate(self._sensor_frames):
+            force = own.mass[:, body, None] * self._accelerations[:, number, :3]
+            turn = rotation_matrices(quat_multiply(self._xquat[:, body], own.iquat[:, body]))  # principal axes
+            spin = np.einsum("nji,nj->ni", turn, self._cvel[:, body, :3])
+            change = np.einsum("nji,nj->ni", turn, self._accelerations[:, number, 3:])
+            inertia = own.inertia[:, body]
+            torque = np.einsum("nij,nj->ni", turn, inertia * change + np.cross(spin, inertia * spin))
+            pose = rotation_matrices(self._xquat[:, body])
+            origin = self._xpos[:, body] + pose @ frame[:3]
+            torque += np.cross(self._xipos[:, body] - origin, force)
+            axes = pose @ rotation_matrices(frame[None, 3:])[0]
+            self.sensors[:, number, :3] = np.einsum("nji,nj->ni", axes, force)
+            self.sensors[:, number, 3:] = np.einsum("nji,nj->ni", axes, torque)
+
+    def read_bodies(self, states: np.ndarray) -> None:
+        """Fill ``(num_envs, num_bodies, 13)``."""
+        ids = self._layout.bodies
+        states[..., 0:3] = self._xpos[:, ids]
+        states[..., 3:7] = self._xquat[:, ids][..., [1, 2, 3, 0]]
+        spin = self._cvel[:, ids, :3]
+        arm = self._xipos[:, ids] - self._com[:, self._layout.model.body_rootid[ids]]
+        states[..., 7:10] = self._cvel[:, ids, 3:] + np.cross(spin, arm)
+        states[..., 10:13] = spin
+
+    def read_jacobian(self, actor: int, out: np.ndarray) -> None:
+        """Fill ``(num_envs, links, 6, dofs)``."""
+        model, place = self._layout.model, self._layout.places[actor]
+        motion = self._bound("cdof")  # spatial velocities about the tree's centre of mass, as ``cvel``
+        columns = self._layout.dof_qvel[place.dofs]
+        first = place.bodies.start + int(place.fixed)
+        for row, body in enumerate(self._layout.bodies[first : place.bodies.stop]):
+            moved = np.isin(columns, dofs_above(model, int(body)))
+            arm = self._xipos[:, body] - self._com[:, model.body_rootid[body]]
+            spin = motion[:, columns, :3] * moved[:, None]
+            linear = motion[:, columns, 3:] * moved[:, None] + np.cross(spin, arm[:, None])
+            out[:, row, :3] = linear.transpose(0, 2, 1)
+            out[:, row, 3:] = spin.transpose(0, 2, 1)
+
+    def read_mass_matrix(self, actor: int, out: np.ndarray) -> None:
+        """Fill ``(num_envs, dofs, dofs)``."""
+        values = self._bound("M")
+        addresses = mass_addresses(self._layout.model, self._layout.dof_qvel[self._layout.places[actor].dofs])
+        out[...] = np.where(addresses >= 0, values[:, addresses], 0.0)
+
+    def _bound(self, name: str) -> np.ndarray:
+        """Return an output that few tasks read; it is copied from the batch from the first call on."""
+        if name not in self._lazy:
+            self._lazy[name] = self._batch.bind(name)
+            self._batch.forward(stage=VEL)
+        return self._lazy[name]

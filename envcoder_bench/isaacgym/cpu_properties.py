@@ -1,0 +1,88 @@
+"""Properties of the CPU engine's environments: drives, masses, friction, and other rows of MuJoCo's model."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch
+
+from envcoder_bench.isaacgym.layout import Layout
+from envcoder_bench.isaacgym.numerics import drives, least_weights, principal_axes
+
+
+class CpuProperties:
+    """Properties as rows of the batch's model; ``flush`` updates the constants that MuJoCo derives from them.
+
+    Attributes:
+        mode, stiffness, damping, max_velocity: ``(num_envs, dofs)``.
+        mass, ipos, iquat, inertia: ``(num_envs, nbody, ...)``, as MuJoCo's ``body_*``.
+        gravity: ``(num_envs, 3)``.
+    """
+
+    def __init__(self, batch: Batch, layout: Layout, num_envs: int) -> None:
+        model, dofs = layout.model, (num_envs, len(layout.dof_qpos))
+        self._batch, self._layout = batch, layout
+        self._bias, self._force_range = batch.expand("actuator_biasprm"), batch.expand("actuator_forcerange")
+        self._spring, self._damper = batch.expand("jnt_stiffness"), batch.expand("dof_damping")
+        self._armature, self._range = batch.expand("dof_armature"), batch.expand("jnt_range")
+        self.gravity = batch.expand("opt.gravity")
+        self.mode, self.stiffness, self.damping = (np.zeros(dofs) for _ in range(3))
+        self.max_velocity = np.full(dofs, np.inf)
+        self.mass = np.broadcast_to(model.body_mass, (num_envs, model.nbody))
+        self.ipos = np.broadcast_to(model.body_ipos, (num_envs, model.nbody, 3))
+        self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
+        self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
+        self._least_weights = least_weights(model)
+        self._changed = True
+
+    def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
+        """Set rows of ``DOF_PROPERTIES``, as ``Engine.set_dof_properties``."""
+        rows = slice(None) if env is None else env
+        joints, qvel = self._layout.dof_joint[dofs], self._layout.dof_qvel[dofs]
+        new = drives(properties)
+        for own, values in ((self.mode, new.mode), (self.stiffness, new.stiffness), (self.damping, new.damping)):
+            own[rows, dofs] = values
+        self._bias[rows, dofs, 1], self._bias[rows, dofs, 2] = new.bias_position, new.bias_velocity
+        self._force_range[rows, dofs] = np.stack([-new.force_limit, new.force_limit], axis=-1)
+        for field, ids, values in ((self._spring, joints, new.spring), (self._damper, qvel, new.damper)):
+            linear = field if field.ndim == 2 else field[..., 0]
+            linear[rows, ids] = values
+        self._armature[rows, qvel] = new.armature
+        self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
+        self.max_velocity[rows, dofs] = new.max_velocity
+        self._changed = True
+
+    def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
+        """Set the inertial properties of MuJoCo's ``body`` in one environment."""
+        if not self.mass.flags.writeable:
+            self.mass, self.inertia = self._batch.expand("body_mass"), self._batch.expand("body_inertia")
+            self.ipos, self.iquat = self._batch.expand("body_ipos"), self._batch.expand("body_iquat")
+        self.mass[env, body], self.ipos[env, body] = mass, com
+        self.inertia[env, body], self.iquat[env, body] = principal_axes(inertia)
+        self._changed = True
+
+    def set_friction(self, env: int, geoms: np.ndarray, friction: np.ndarray) -> None:
+        """Set the sliding friction of geoms in one environment."""
+        self._batch.expand("geom_friction")[env, geoms, 0] = friction
+
+    def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Set rows of fields of the model in one environment: ``{field: (ids, values)}``."""
+        for name, (ids, values) in fields.items():
+            rows = self._batch.expand(name)
+            rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            self._changed |= name in mujoco.MjModel._setconst_inputs
+
+    def set_gravity(self, gravity: np.ndarray) -> None:
+        """Set the gravity of all environments."""
+        self.gravity[...] = gravity
+        self._changed = True
+
+    def flush(self) -> None:
+        """Update the constants that depend on masses and armatures, if any of these changed."""
+        if self._changed:
+            self._batch.set_const()
+            weights = self._batch.expand("body_invweight0")
+            np.maximum(weights[:, :, 0], self._least_weights * weights[:, :, 1], out=weights[:, :, 0])
+            self._changed = False

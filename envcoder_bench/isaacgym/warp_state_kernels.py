@@ -1,0 +1,128 @@
+"""Warp kernels that read and write the state of roots and DOFs, and the structs that hold it."""
+# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
+# pyright: reportReturnType=false
+
+import warp as wp
+
+from envcoder_bench.sim.warp_functions import as_vec4, conjugate, rotate, set_state_row
+
+# columns of an actor's row in ``places``
+FIXED = wp.constant(0)
+QPOS = wp.constant(1)
+QVEL = wp.constant(2)
+MOCAP = wp.constant(3)
+ROOT = wp.constant(4)
+
+
+@wp.struct
+class Motion:
+    """The state that a step advances, of all worlds; fixed roots are mocap bodies."""
+
+    qpos: wp.array2d[wp.float32]
+    qvel: wp.array2d[wp.float32]
+    qacc_warmstart: wp.array2d[wp.float32]
+    mocap_pos: wp.array2d[wp.vec3]
+    mocap_quat: wp.array2d[wp.quat]
+
+
+@wp.kernel(enable_backward=False)
+def read_roots(
+    places: wp.array2d[wp.int32], body_ipos: wp.array2d[wp.vec3], motion: Motion, out: wp.array2d[wp.float32]
+):
+    """Fill a root's 13 numbers, one thread per world and actor."""
+    env, actor = wp.tid()
+    position = wp.vec3()
+    quat = wp.vec4()
+    linear = wp.vec3()
+    angular = wp.vec3()
+    if places[actor, FIXED] != 0:
+        at = places[actor, MOCAP]
+        position = motion.mocap_pos[env, at]
+        quat = as_vec4(motion.mocap_quat[env, at])
+    else:
+        at = places[actor, QPOS]
+        first = places[actor, QVEL]
+        for i in range(3):
+            position[i] = motion.qpos[env, at + i]
+            linear[i] = motion.qvel[env, first + i]
+            angular[i] = motion.qvel[env, first + 3 + i]
+        for i in range(4):
+            quat[i] = motion.qpos[env, at + 3 + i]
+        angular = rotate(quat, angular)
+        com = rotate(quat, body_ipos[env % body_ipos.shape[0], places[actor, ROOT]])
+        linear = linear + wp.cross(angular, com)
+    set_state_row(env * places.shape[0] + actor, 0, position, quat, linear, angular, out)
+
+
+@wp.kernel(enable_backward=False)
+def write_roots(
+    mask: wp.array2d[wp.bool],
+    states: wp.array2d[wp.float32],
+    places: wp.array2d[wp.int32],
+    body_ipos: wp.array2d[wp.vec3],
+    motion: Motion,
+):
+    """The reverse of ``read_roots`` for masked actors; clears the warm start of their worlds."""
+    env, actor = wp.tid()
+    if not mask[env, actor]:
+        return
+    row = env * places.shape[0] + actor
+    quat = wp.vec4(states[row, 6], states[row, 3], states[row, 4], states[row, 5])
+    norm = wp.length(quat)
+    quat = quat / norm if norm > 1.0e-9 else wp.vec4(1.0, 0.0, 0.0, 0.0)
+    if places[actor, FIXED] != 0:
+        at = places[actor, MOCAP]
+        motion.mocap_pos[env, at] = wp.vec3(states[row, 0], states[row, 1], states[row, 2])
+        motion.mocap_quat[env, at] = wp.quat(quat[0], quat[1], quat[2], quat[3])  # wxyz, as MuJoCo Warp stores them
+    else:
+        at = places[actor, QPOS]
+        first = places[actor, QVEL]
+        linear = wp.vec3(states[row, 7], states[row, 8], states[row, 9])
+        angular = wp.vec3(states[row, 10], states[row, 11], states[row, 12])
+        com = rotate(quat, body_ipos[env % body_ipos.shape[0], places[actor, ROOT]])
+        linear = linear - wp.cross(angular, com)
+        angular = rotate(conjugate(quat), angular)
+        for i in range(3):
+            motion.qpos[env, at + i] = states[row, i]
+            motion.qvel[env, first + i] = linear[i]
+            motion.qvel[env, first + 3 + i] = angular[i]
+        for i in range(4):
+            motion.qpos[env, at + 3 + i] = quat[i]
+    for i in range(motion.qacc_warmstart.shape[1]):
+        motion.qacc_warmstart[env, i] = 0.0
+
+
+@wp.kernel(enable_backward=False)
+def read_dofs(dof_qpos: wp.array[wp.int32], dof_qvel: wp.array[wp.int32], motion: Motion, out: wp.array2d[wp.float32]):
+    """Fill a DOF's position and velocity, one thread per world and DOF."""
+    env, dof = wp.tid()
+    row = env * dof_qpos.shape[0] + dof
+    out[row, 0] = motion.qpos[env, dof_qpos[dof]]
+    out[row, 1] = motion.qvel[env, dof_qvel[dof]]
+
+
+@wp.kernel(enable_backward=False)
+def write_dofs(
+    mask: wp.array2d[wp.bool],
+    states: wp.array2d[wp.float32],
+    dof_actor: wp.array[wp.int32],
+    dof_qpos: wp.array[wp.int32],
+    dof_qvel: wp.array[wp.int32],
+    motion: Motion,
+):
+    """Set the DOFs of masked actors, one thread per world; clears the warm start of their worlds."""
+    env = wp.tid()
+    written = wp.bool(False)
+    for actor in range(mask.shape[1]):
+        written = written or mask[env, actor]
+    if not written:
+        return
+    for dof in range(dof_qpos.shape[0]):
+        if mask[env, dof_actor[dof]]:
+            row = env * dof_qpos.shape[0] + dof
+            motion.qpos[env, dof_qpos[dof]] = states[row, 0]
+            motion.qvel[env, dof_qvel[dof]] = states[row, 1]
+    for i in range(motion.qacc_warmstart.shape[1]):
+        motion.qacc_warmstart[env, i] = 0.0

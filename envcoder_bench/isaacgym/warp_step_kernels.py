@@ -1,0 +1,162 @@
+"""Warp kernels around a step: loading of commands, velocity limits, and resets of worlds whose physics failed."""
+# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
+# pyright: reportReturnType=false
+
+import warp as wp
+
+from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
+from envcoder_bench.isaacgym.warp_state_kernels import FIXED, QVEL, Motion
+from envcoder_bench.sim.warp_functions import is_within, reset_motion
+
+MAX_POSITION = wp.constant(1.0e4)  # m, rad; a world beyond it is unstable
+MAX_RATE = wp.constant(1.0e10)  # MuJoCo's own limit of velocities, accelerations and commands
+MODE_POS = wp.constant(DOF_MODE_POS)
+MODE_VEL = wp.constant(DOF_MODE_VEL)
+
+
+@wp.struct
+class Drives:
+    """Drives and their targets, ``(num_envs, dofs)``; those that are equal in all worlds have one row."""
+
+    mode: wp.array2d[wp.int32]
+    stiffness: wp.array2d[wp.float32]
+    damping: wp.array2d[wp.float32]
+    position_targets: wp.array2d[wp.float32]
+    velocity_targets: wp.array2d[wp.float32]
+
+
+@wp.func
+def reset_world(env: int, first: Motion, motion: Motion):
+    """Reset a world to its first state."""
+    reset_motion(env, first.qpos, motion.qpos, motion.qvel, motion.qacc_warmstart)
+    for i in range(motion.mocap_pos.shape[1]):
+        motion.mocap_pos[env, i] = first.mocap_pos[env, i]
+        motion.mocap_quat[env, i] = first.mocap_quat[env, i]
+
+
+@wp.func
+def is_stable(env: int, motion: Motion) -> bool:
+    """Return whether a world's positions and velocities are within the limits."""
+    good = wp.bool(True)
+    for i in range(motion.qpos.shape[1]):
+        good = good and is_within(motion.qpos[env, i], MAX_POSITION)
+    for i in range(motion.qvel.shape[1]):
+        good = good and is_within(motion.qvel[env, i], MAX_RATE)
+    return good
+
+
+@wp.kernel(enable_backward=False)
+def load_commands(
+    drives: Drives,
+    bodies: wp.array[wp.int32],
+    first: Motion,
+    efforts: wp.array2d[wp.float32],
+    forces: wp.array2d[wp.float32],
+    motion: Motion,
+    ctrl: wp.array2d[wp.float32],
+    xfrc: wp.array2d[wp.spatial_vector],
+    failed: wp.array[wp.bool],
+):
+    """Load commands and forces, and zero those that act in one step, one thread per world.
+
+    A world with a number that is not finite or beyond the limits is reset, and gets neither commands nor forces.
+    """
+    env = wp.tid()
+    good = wp.bool(True)
+    for dof in range(efforts.shape[1]):
+        row = env % drives.mode.shape[0]
+        mode = drives.mode[row, dof]
+        command = efforts[env, dof]
+        damped = drives.damping[row, dof] * drives.velocity_targets[env, dof]
+        if mode == MODE_POS:
+            command = drives.stiffness[row, dof] * drives.position_targets[env, dof] + damped
+        elif mode == MODE_VEL:
+            command = damped
+        good = good and wp.isfinite(command)
+        ctrl[env, dof] = wp.clamp(command, -MAX_RATE, MAX_RATE)
+        efforts[env, dof] = 0.0
+    for body in range(bodies.shape[0]):
+        wrench = wp.spatial_vector()
+        for i in range(6):
+            wrench[i] = forces[env, 6 * body + i]
+            good = good and wp.isfinite(wrench[i])
+            forces[env, 6 * body + i] = 0.0
+        xfrc[env, bodies[body]] = wrench
+    for i in range(motion.mocap_pos.shape[1]):
+        for k in range(3):
+            good = good and is_within(motion.mocap_pos[env, i][k], MAX_POSITION)
+    good = good and is_stable(env, motion)
+    failed[env] = not good
+    if not good:
+        for dof in range(efforts.shape[1]):
+            ctrl[env, dof] = 0.0
+        for body in range(bodies.shape[0]):
+            xfrc[env, bodies[body]] = wp.spatial_vector()
+        reset_world(env, first, motion)
+
+
+@wp.kernel(enable_backward=False)
+def limit_velocities(
+    dof_qvel: wp.array[wp.int32],
+    max_velocity: wp.array2d[wp.float32],
+    places: wp.array2d[wp.int32],
+    root_limits: wp.array2d[wp.float32],
+    qvel: wp.array2d[wp.float32],
+):
+    """Clamp the velocities of joints, and the linear and angular speed of free roots, one thread per world."""
+    env = wp.tid()
+    for dof in range(dof_qvel.shape[0]):
+        at = dof_qvel[dof]
+        limit = max_velocity[env % max_velocity.shape[0], dof]
+        speed = qvel[env, at]
+        if wp.abs(speed) > limit:
+            qvel[env, at] = wp.clamp(speed, -limit, limit)
+    for actor in range(places.shape[0]):
+        if places[actor, FIXED] == 0:
+            for part in range(2):
+                at = places[actor, QVEL] + 3 * part
+                speed = wp.length(wp.vec3(qvel[env, at], qvel[env, at + 1], qvel[env, at + 2]))
+                limit = root_limits[actor, part]
+                if speed > limit:
+                    for i in range(3):
+                        qvel[env, at + i] = qvel[env, at + i] * (limit / speed)
+
+
+@wp.kernel(enable_backward=False)
+def finish(
+    dof_qvel: wp.array[wp.int32],
+    qacc: wp.array2d[wp.float32],
+    qfrc_actuator: wp.array2d[wp.float32],
+    dropping: int,
+    first: Motion,
+    motion: Motion,
+    failed: wp.array[wp.bool],
+    blow_ups: wp.array[wp.int32],
+    overflow: wp.array[wp.int32],
+    overflows: wp.array[wp.int32],
+    dof_forces: wp.array2d[wp.float32],
+    contacts: wp.array2d[wp.float32],
+):
+    """Reset and count worlds whose physics failed, and copy the drives' forces, one thread per world.
+
+    An overflow is counted if a world's bits in ``overflow`` include one of ``dropping``.
+    """
+    env = wp.tid()
+    bad = failed[env] or not is_stable(env, motion)
+    for i in range(qacc.shape[1]):
+        bad = bad or not is_within(qacc[env, i], MAX_RATE)
+    failed[env] = bad
+    if (overflow[env] & dropping) != 0 and not bad:
+        wp.atomic_add(overflows, 0, 1)
+    overflow[env] = 0
+    for dof in range(dof_forces.shape[1]):
+        dof_forces[env, dof] = qfrc_actuator[env, dof_qvel[dof]]
+    if bad:
+        wp.atomic_add(blow_ups, 0, 1)
+        reset_world(env, first, motion)
+        for dof in range(dof_forces.shape[1]):
+            dof_forces[env, dof] = 0.0
+        for i in range(contacts.shape[1]):
+            contacts[env, i] = 0.0

@@ -1,0 +1,44 @@
+"""Save and restore what an Isaac Gym task holds: its tensors and its numbers."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.tasks.isaacgym_tasks import tensors
+
+
+def save_task(task: Any) -> dict[str, Tensor]:
+    """Copy a task's tensors (``task.<attribute>.<key>``) and numbers (``number.<attribute>``) to the CPU."""
+    saved = {f"task.{'.'.join(place)}": x.to("cpu", copy=True) for place, x in tensors.tensors_of(task)}
+    saved.update({f"number.{name}": x for name, x in exact(tensors.numbers_of(task)).items()})
+    return saved
+
+
+def restore_task(task: Any, state: Mapping[str, Tensor], device: torch.device) -> None:
+    """Restore what ``save_task`` returned; tensors of equal shape are overwritten in place."""
+    for key, x in state.items():
+        kind, _, name = key.partition(".")
+        if kind == "task":
+            attribute, _, entry = name.partition(".")
+            own = tensors.read(task, (attribute, entry))
+            if isinstance(own, Tensor) and own.shape == x.shape and tensors.writable(own):
+                own.copy_(x)
+            else:
+                tensors.write(task, (attribute, entry), x.to(device, copy=True))
+        elif kind == "number":
+            now, value = getattr(task, name, None), x.item()
+            setattr(task, name, type(now)(value) if isinstance(now, (bool, int)) else value)
+
+
+def exact(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Convert numbers to tensors that hold them exactly."""
+    made: dict[str, Tensor] = {}
+    for name, value in numbers.items():
+        if isinstance(value, float):
+            made[name] = torch.tensor(value, dtype=torch.float64)
+        elif isinstance(value, (bool, int)) and abs(value) < 2**62:
+            made[name] = torch.tensor(value)
+    return made

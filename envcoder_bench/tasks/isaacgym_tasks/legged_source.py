@@ -1,0 +1,125 @@
+"""LeggedRobots: those that legged_gym registers, and those of a file with their config class."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any, Callable
+
+from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK
+from envcoder_bench.tasks.isaacgym_tasks.importing import checkout, isaac_imports, one_line, pick
+from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source
+from envcoder_bench.tasks.isaacgym_tasks.yaml_config import config_file, read_yaml
+
+
+def legged_gym_source(address: str, name: str) -> Source:
+    """Return a task that legged_gym, or a fork of it, registers."""
+    folder = checkout("legged_gym", "LEGGED_GYM_PATH", address)
+    folders = () if folder is None else (folder,)
+    with isaac_imports(*folders), settings_kept():
+        try:
+            importlib.import_module("legged_gym.envs")  # registers the tasks; its circular imports require it first
+            from legged_gym.utils import helpers  # type: ignore[import-not-found]
+            from legged_gym.utils.task_registry import task_registry  # type: ignore[import-not-found]
+        except Exception as error:
+            raise ValueError(f"--task {address}: legged_gym cannot be imported: {one_line(error)}") from error
+        task_class = pick(task_registry.task_classes, name, "legged_gym")
+        defaults = task_registry.env_cfgs[name]
+        config = _plain(helpers.class_to_dict(defaults))
+        train = _plain(helpers.class_to_dict(task_registry.train_cfgs[name]))
+        file = Path(inspect.getfile(task_class)).resolve()
+    construct = _legged(task_class, defaults, helpers)
+    return Source(address, f"legged_gym_{name}", task_class, config, rsl_rl_train(train), file, folders, construct)
+
+
+def legged_file_source(
+    path: Path, name: str, task_class: type, module: Any, config: str | None, folders: tuple[Path, ...]
+) -> Source:
+    """Return a LeggedRobot of a file, with the config class ``<name>Cfg``, or the only one that the file defines."""
+    found = {key: own for key, own in vars(module).items() if isinstance(own, type) and hasattr(own, "init_state")}
+    own = [key for key, cls in found.items() if cls.__module__ == module.__name__] or list(found)
+    chosen = f"{name}Cfg" if f"{name}Cfg" in found else own[0] if len(own) == 1 else None
+    if chosen is None:
+        raise ValueError(f"--task {path}:{name} needs its config in the same file: a class named {name}Cfg")
+    with isaac_imports(*folders):
+        from legged_gym.utils import helpers  # type: ignore[import-not-found]
+    defaults = found[chosen]()
+    if config is not None:
+        _update(defaults, read_yaml(config_file(path, name, config)))
+    values, mark = _plain(helpers.class_to_dict(defaults)), "" if config is None else CONFIG_MARK + config
+    construct = _legged(task_class, defaults, helpers)
+    return Source(f"{path}:{name}{mark}", name, task_class, values, None, path, folders, construct)
+
+
+def _legged(task_class: Any, defaults: Any, helpers: Any) -> Callable[[Config, int, str], Any]:
+    """Return a function that constructs a LeggedRobot from a config, a number of environments and a torch device."""
+
+    def construct(config: Config, num_envs: int, device: str) -> Any:
+        from isaacgym import gymapi  # type: ignore[import-not-found]
+
+        class Arguments:
+            physics_engine, num_threads, subscenes = gymapi.SIM_PHYSX, 0, 0
+            use_gpu = use_gpu_pipeline = device.startswith("cuda")
+            headless = True
+
+        own = _instance(type(defaults), defaults)
+        _update(own, config)
+        own.env.num_envs = num_envs
+        params = helpers.parse_sim_params(Arguments, {"sim": helpers.class_to_dict(own.sim)})
+        return task_class(own, params, gymapi.SIM_PHYSX, device, True)
+
+    return construct
+
+
+def _instance(cls: type, defaults: Any) -> Any:
+    """Copy a config of nested classes, which a task may change."""
+    made = copy.copy(defaults)
+    for key in dir(defaults):
+        value = getattr(defaults, key)
+        if key.startswith("_") or callable(value):
+            continue
+        setattr(made, key, _instance(type(value), value) if hasattr(value, "__dict__") else copy.deepcopy(value))
+    return made
+
+
+def _update(own: Any, config: Config) -> None:
+    """Set the values of a config in nested objects."""
+    for key, value in config.items():
+        node = getattr(own, key, None)
+        if isinstance(value, dict) and hasattr(node, "__dict__"):
+            _update(node, value)
+        elif key != "name":
+            setattr(own, key, value)
+
+
+def _plain(value: Any) -> Any:
+    """Convert a config to types that YAML can hold."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
+
+
+def rsl_rl_train(train: Config) -> Config:
+    """Convert legged_gym's PPO config to an rl_games YAML, for the settings that both have."""
+    algorithm, policy, runner = (train.get(key, {}) for key in ("algorithm", "policy", "runner"))
+    names = {
+        "gamma": "gamma", "lam": "tau", "learning_rate": "learning_rate", "clip_param": "e_clip",
+        "entropy_coef": "entropy_coef", "value_loss_coef": "critic_coef", "desired_kl": "kl_threshold",
+        "num_learning_epochs": "mini_epochs", "max_grad_norm": "grad_norm",
+    }  # fmt: skip
+    config = {own: algorithm[key] for key, own in names.items() if key in algorithm}
+    if "num_steps_per_env" in runner:
+        config["horizon_length"] = runner["num_steps_per_env"]
+    params: Config = {"config": config}
+    if policy.get("actor_hidden_dims"):
+        params["network"] = {"mlp": {"units": list(policy["actor_hidden_dims"])}}
+        if policy.get("activation"):
+            params["network"]["mlp"]["activation"] = policy["activation"]
+    return {"params": params}

@@ -1,0 +1,59 @@
+"""Tensors of a task as tensors of the state, which stay in place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.tasks.isaacgym_tasks import tensors
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
+
+
+class Mirror:
+    """The state's tensors of a task: views of the task's tensors where these are contiguous, else copies.
+
+    A task may replace its tensors in a step; ``sync`` copies from the new ones.
+
+    Args:
+        task: the task.
+        keys: keys of the state and their places in the task.
+        rows: of all places.
+        num_envs: number of environments.
+        device: of the state.
+
+    Attributes:
+        state: tensors ``(num_envs, ...)`` by their keys.
+    """
+
+    def __init__(
+        self, task: Any, keys: dict[str, Place], rows: dict[Place, Row], num_envs: int, device: torch.device
+    ) -> None:
+        self._task, self._keys, self._rows, self._num_envs = task, keys, rows, num_envs
+        self.state: dict[str, Tensor] = {}
+        for key, place in keys.items():
+            own, row = self.row(place), rows[place]
+            if own is None and isinstance(tensors.read(task, place), Tensor):
+                raise ValueError(
+                    f"with these overrides the task's '{key}' has another shape than with its YAML: overrides that"
+                    " change the state are not supported"
+                )
+            if own is None:  # the task makes it in a step
+                own = torch.zeros(num_envs, *row.shape, dtype=row.dtype, device=device)
+            self.state[key] = own.contiguous()
+
+    def row(self, place: Place) -> Tensor | None:
+        """Return the task's tensor at a place as ``(num_envs, ...)``; None if it has another size, or is missing."""
+        x, row = tensors.read(self._task, place), self._rows[place]
+        if not isinstance(x, Tensor) or x.numel() != self._num_envs * math.prod(row.shape):
+            return None
+        return tensors.view(x, row, self._num_envs)
+
+    def sync(self) -> None:
+        """Copy tensors of the task that are not views of the state."""
+        for key, place in self._keys.items():
+            own, kept = self.row(place), self.state[key]
+            if own is not None and own.data_ptr() != kept.data_ptr():
+                kept.copy_(own)
