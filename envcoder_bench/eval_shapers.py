@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
+import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
 
 if __package__ in (None, ""):  # run as a file: python envcoder_bench/eval_shapers.py
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -28,8 +30,15 @@ from envcoder_bench.command_line import (
 )
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import refuse_taken
+from envcoder_bench.core.shell import shown
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import check_task_name
+
+if TYPE_CHECKING:  # it imports torch, which --help does not need
+    from envcoder_bench.run.run_result import RunResult
+
+VIDEO_VARIABLE = "ENVCODER_BENCH_VIDEO"  # environment variable: the default of --video
+log = logging.getLogger(__name__)
 
 EPILOG = """\
 examples:
@@ -127,13 +136,20 @@ def build_parser() -> Parser:
     where = parser.add_argument_group("devices and files")
     add_where(where)
     where.add_argument(
+        "--video",
+        type=int,
+        metavar="K",
+        help="videos of the best K candidates and of both baselines in report.html (default: 3 where frames can be"
+        f" rendered, else 0; the environment variable {VIDEO_VARIABLE} is another default)",
+    )
+    where.add_argument(
         "--profile",
         action="store_true",
         help="profile the run: some early iterations are measured, two are traced; the results are the same",
     )
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")
     where.add_argument(
-        "--resume", metavar="DIR", help="resume the run in DIR; takes no other flag, but --devices and --ray"
+        "--resume", metavar="DIR", help="resume the run in DIR; takes no other flag, but --devices, --ray and --video"
     )
     return parser
 
@@ -179,6 +195,24 @@ def _positions(words: list[str] | None) -> str | None:
     return None if words is None else ",".join(listed(words))
 
 
+def _report(result: RunResult, code: int, videos: int | None) -> int:
+    """Write the page of a complete run and print its path; return ``code``, whatever happens."""
+    from envcoder_bench.report.page import PAGE
+
+    if not result.complete or (not result.trained and videos is None and (result.folder / PAGE).is_file()):
+        return code
+    from envcoder_bench.video.page import write_page
+
+    wanted = os.environ.get(VIDEO_VARIABLE, "")
+    try:
+        print(shown(write_page(result.folder, int(wanted) if wanted.isdigit() else None)))
+    except KeyboardInterrupt:
+        print(f"stopped; the run is complete, without {PAGE}", file=sys.stderr)
+    except Exception as error:  # results must not depend on it
+        log.warning("%s could not be written: %s", PAGE, error)
+    return code
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
     return command("eval-shapers", _main, sys.argv[1:] if argv is None else argv)
@@ -186,13 +220,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(words: list[str]) -> int:
     args = build_parser().parse(words)
+    if args.video is not None and args.video < 0:
+        raise UserError(f"--video {args.video}: it must be 0 or more")
     if args.output_dir is not None:
         with user_input():
             refuse_taken(Path(args.output_dir))  # before the imports, which take seconds
     if args.resume:
-        if set(given_flags(words)) - {"--resume", "--devices", "--ray"} or args.overrides:
+        if set(given_flags(words)) - {"--resume", "--devices", "--ray", "--video"} or args.overrides:
             raise UserError(
-                "--resume takes no other flag but --devices and --ray: the settings are those of the run's config.yaml"
+                "--resume takes no other flag but --devices, --ray and --video: the settings are those of the run's"
+                " config.yaml"
             )
     elif not args.task:
         raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
@@ -207,12 +244,15 @@ def _main(words: list[str]) -> int:
     from envcoder_bench.console import Console, finish, resumable
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
+    if args.video is not None:
+        os.environ[VIDEO_VARIABLE] = str(args.video)  # also for the processes of an isolated run
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
     console = Console(names_folder=not args.resume, one_process_a_wave=True)
     with resumable():
         if args.resume:
             where = {"devices": args.devices, "ray": args.ray}
-            return finish(evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where))
+            result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)
+            return _report(result, finish(result), args.video)
         result = evaluate.evaluate(
             args.task,
             args.candidates,
@@ -223,7 +263,7 @@ def _main(words: list[str]) -> int:
             reporter=console,
             stop=console.stop,
         )
-        return finish(result)
+        return _report(result, finish(result), args.video)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import process_state
 import pytest
 import torch
 
+os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
 if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the folder: what one traces, all can use
     folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -105,7 +105,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--task Cartpole --output_dir {folder}/a.py/run --num_envs_per_candidate 2", "cannot be written"),
         ("--resume {damaged}", "the run is damaged"),
         ("--resume {empty}", "there is no run here (no config.yaml)"),
-        ("--resume {empty} --seeds 3", "--resume takes no other flag but --devices and --ray"),
+        ("--resume {empty} --seeds 3", "--resume takes no other flag but --devices, --ray and --video"),
     ],
 )
 def test_bad_input(words, message, tmp_path, capsys, monkeypatch):

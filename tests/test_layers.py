@@ -9,11 +9,14 @@ import envcoder_bench
 
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
-    *("commands", "search", "export", "adapters", "run", "report", "jail", "trainers"),
+    *("commands", "search", "export", "video", "adapters", "run", "report", "jail", "trainers"),
     *("env", "compile", "shaping", "tasks", "isaacgym", "sim", "core"),
 ]
 ENGINES = {"sim", "isaacgym"}
-HOLDS = {"mujoco": ENGINES, "mujoco_warp": ENGINES, "openai": {"search"}, "anthropic": {"search"}, "ray": {"run"}}
+HOLDS = {
+    **{"mujoco": ENGINES, "mujoco_warp": ENGINES},
+    **{"openai": {"search"}, "anthropic": {"search"}, "ray": {"run"}, "av": {"video"}},
+}
 FOR_CANDIDATES = {"torch_utils"}  # at the top because candidates import it; it uses core alone
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

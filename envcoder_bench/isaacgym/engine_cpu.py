@@ -17,6 +17,7 @@ from envcoder_bench.isaacgym.layout import ActorPlace, Layout
 from envcoder_bench.isaacgym.numerics import first_state, rotation_matrices
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
 from envcoder_bench.sim.mujoco_log import collected
+from envcoder_bench.sim.poses import PoseSource
 
 _MAX_POSITION = 1e4  # m, rad; an environment beyond it is unstable
 _MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
@@ -53,6 +54,10 @@ class CpuEngine(Engine):
         self._first_state = batch.state.copy()
         batch.forward(stage=VEL)
         self._stepped = batch.state.copy()
+
+    def pose_source(self) -> PoseSource:
+        """Return the live poses of all environments, for pictures."""
+        return PoseSource(self._layout.model, self._qpos, self._mocap)
 
     def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         self._properties.set_dofs(env, dofs, properties)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Sequence
 
@@ -77,6 +78,7 @@ def plot_learning_curves(
     axes.set_ylabel("fitness")
     axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
     figure.subplots_adjust(left=0.075, right=0.97, bottom=0.145, top=top)
+    make_room_left(figure, [axes])
     _label_ends(figure, axes, labels)
     others = sum(style["color"] == LIGHT for style in styles.values())
     notes = [f"grey: {others} other candidates"] if others else []
@@ -96,8 +98,17 @@ def _limits(means: np.ndarray, bands: Sequence[float]) -> tuple[float, float]:
     return 0.0 if 0 <= low < means.max() / 2 else low - margin, high + margin
 
 
-def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_meaning: str) -> Path:
-    """Draw the ranking: a dot with its 95 % interval for each candidate, best on top, failed ones at the bottom."""
+def plot_ranking(
+    ranked: Sequence[Ranked],
+    path: str | Path,
+    task: str,
+    fitness_meaning: str,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Path:
+    """Draw the ranking: a dot with its 95 % interval for each candidate, best on top, failed ones at the bottom.
+
+    Intervals are drawn within ``bounds``, the least and greatest fitness that the task allows.
+    """
     best = [r for r in ranked if r.rank is not None]
     shown = [r for i, r in enumerate(best) if i < MAX_ROWS or r.baseline]
     without = [r for r in ranked if r.rank is None and r.status != SKIPPED]
@@ -112,10 +123,11 @@ def plot_ranking(ranked: Sequence[Ranked], path: str | Path, task: str, fitness_
 
     intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
     texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
-    limits, cut = _range(shown), False
+    drawn = [_within(r, bounds) for r in shown]
+    limits, cut = _range(drawn), False
     for y, row in enumerate(shown):
         colour, marker = _colour_and_marker(row)
-        interval = (row.fitness_ci_low, row.fitness_ci_high)
+        interval = (drawn[y].fitness_ci_low, drawn[y].fitness_ci_high)
         if not math.isnan(interval[0]):
             axes.plot(interval, (y, y), color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
             for end, limit, arrow in zip(interval, limits, "<>"):
@@ -179,6 +191,12 @@ def new_figure(
         axes.xaxis.label.set_size(11)
         axes.yaxis.label.set_size(11)
     return figure, panels, 1 - (0.62 + 0.19 * len(lines)) / height
+
+
+def make_room_left(figure: Any, panels: Sequence[Any], margin: float = 0.2) -> None:
+    """Move the left edge of the axes so that labels and the widest tick label begin ``margin`` inches from the left."""
+    missing = margin * figure.dpi - min(axes.yaxis.get_tightbbox(renderer(figure)).x0 for axes in panels)
+    figure.subplots_adjust(left=figure.subplotpars.left + missing / figure.bbox.width)
 
 
 def save_figure(figure: Any, path: str | Path) -> Path:
@@ -260,6 +278,13 @@ def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
     flat = [mean for mean, size in pools for _ in range(size)]
     room = max(end - (len(wanted) - 1) * gap, 0.0)
     return [min(max(x, 0.0), room) + i * gap for i, x in enumerate(flat)]
+
+
+def _within(row: Ranked, bounds: tuple[float, float]) -> Ranked:
+    """Return a row with its interval cut to the fitness that the task allows."""
+    ends = (row.fitness_ci_low, row.fitness_ci_high)
+    low, high = (x if math.isnan(x) else min(max(x, bounds[0]), bounds[1]) for x in ends)
+    return replace(row, fitness_ci_low=low, fitness_ci_high=high)
 
 
 def _range(shown: Sequence[Ranked]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -73,3 +74,10 @@ def _meaning(source: CandidateSource) -> str:
     line = functions[-1].lineno if functions else None
     message = "needs a docstring: its first paragraph describes the measure and its unit in the results"
     raise CandidateError(message, source.file, line, FITNESS)
+
+
+def fitness_bounds(cfg: DictConfig) -> tuple[float, float]:
+    """Return the least and the greatest fitness of an episode; infinite if not known, as for a ``--fitness`` file."""
+    if cfg.get("fitness") is not None:
+        return -math.inf, math.inf
+    return get_spec(cfg.task_source or cfg.task.name).task_class.fitness_bounds

@@ -12,6 +12,8 @@
     points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
     episodes.csv         with evaluation.record=true or a race: at evaluations, the fitness of every episode
     learning_curves.png  ranking.png  race.png (of a race: who was alive when)
+    report.html          the page of the run, by eval-shapers
+    videos/              an mp4 file for each candidate on the page, and the recorded states
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
     candidates/<name>/   source.py, policy.pth (of rl_games); exported: policy.onnx, policy.pt, policy.json, model.xml

@@ -17,7 +17,7 @@ from envcoder_bench.report.race import plot_race, race_summary
 from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
-from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
@@ -117,7 +117,7 @@ def finish(
                 sort_rows(log, [source.name for source in sources])
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning)
-        plot_ranking(ranked, folder.path / RANKING, task, meaning)
+        plot_ranking(ranked, folder.path / RANKING, task, meaning, fitness_bounds(cfg))
         paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
         paths.update(tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)

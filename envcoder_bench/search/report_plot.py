@@ -12,6 +12,7 @@ from envcoder_bench.report.plots import (
     GREY,
     NAME_WIDTH,
     escape,
+    make_room_left,
     new_figure,
     save_figure,
     show_message,
@@ -65,6 +66,7 @@ def plot_search(archive: Archive, path: str | Path, task: str, fitness_meaning: 
         axes.set_ylabel(label)
         _mark_rounds(axes, archive, rounds, last)
     every[-1].set_xlabel("round")
+    make_room_left(figure, every)
     words = "dots: candidates   blue line: the best so far"
     figure.text(0.98, 0.13 / height, words, fontsize=9, color=GREY, ha="right")
     return save_figure(figure, path)

@@ -24,6 +24,7 @@ from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
+from envcoder_bench.sim.poses import PoseSource
 
 # MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
 _FULL = slice(int(mujoco.mjtWarning.mjWARN_CONTACTFULL), int(mujoco.mjtWarning.mjWARN_CNSTRFULL) + 1)
@@ -103,6 +104,10 @@ class MujocoCpu(Simulator):
         self._sites = CpuSites(self._batch, robot)
         self.site_states = self._sites.states
         self.jacobian, self.mass_matrix = self._sites.jacobian, self._sites.mass_matrix
+
+    def pose_source(self) -> PoseSource:
+        """Return the live poses of all environments, for pictures."""
+        return PoseSource(self._robot.mj_model, self._qpos)
 
     @property
     def bytes_per_env(self) -> int:

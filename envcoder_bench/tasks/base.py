@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Tuple, Union
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from envcoder_bench.sim.poses import PoseSource
 
 HUMAN, UNSHAPED = BASELINES = ("human", "unshaped")  # every task's folder has a candidate file of each name
 
@@ -75,6 +79,7 @@ class Task(ABC):
         default_action_dim: width of the action for the task's own position drives; None if the task has none, so that
             a candidate or baseline must define ``compute_torque`` or ``compute_dof_target``.
         fitness_meaning: one line for the header of every ranking: meaning, unit and range.
+        fitness_bounds: the least and the greatest fitness of an episode; infinite if there is none.
         fitness_reduction: ``mean`` if an episode's fitness is the mean of its steps' over a full episode (the steps
             after an early end count 0), ``sum`` if it is their sum, for events that are counted.
         unstable: ``(num_envs,)`` bool, environments whose physics became unstable in the last step and that need a
@@ -103,6 +108,7 @@ class Task(ABC):
     new_goal: Tensor | None = None
     default_action_dim: int | None
     fitness_meaning: str
+    fitness_bounds: tuple[float, float] = (-math.inf, math.inf)
     fitness_reduction: str = "mean"
     clip_actions: float
     clip_observations: float
@@ -133,6 +139,10 @@ class Task(ABC):
 
     def restart(self) -> None:  # noqa: B027
         """Reset state that outlives episodes, such as a curriculum; a reset of all environments follows."""
+
+    def pose_source(self) -> PoseSource | None:
+        """Return the live poses of the environments, for pictures; None if the simulator does not give them."""
+        return None
 
     @abstractmethod
     def default_dof_target(self, action: Tensor, state: dict[str, Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from torch import Tensor
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field, Task
+
+if TYPE_CHECKING:
+    from envcoder_bench.sim.poses import PoseSource
 
 COMMON_KEYS = (
     "name",
@@ -140,6 +143,10 @@ class SimTask(Task):
     @property
     def bytes_per_env(self) -> int:
         return self.sim.bytes_per_env
+
+    def pose_source(self) -> PoseSource | None:
+        source = getattr(self.sim, "pose_source", None)
+        return None if source is None else source()
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self.sim.set_drive_mode(effort)

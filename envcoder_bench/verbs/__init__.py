@@ -9,4 +9,6 @@ from __future__ import annotations
 VERBS = {
     "export": "write a trained policy as ONNX or TorchScript, with a description of its inputs and outputs",
     "list": "list the runs in a folder, with task, date, best candidate and status",
+    "play": "replay trained policies side by side, as a video or in MuJoCo's viewer",
+    "report": "write the page of a run again, report.html, with videos of its best policies",
 }

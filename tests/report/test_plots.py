@@ -143,3 +143,30 @@ def test_skipped_candidates_are_not_drawn(figures):
     ranked = rank([Result("human", 0, "ok", 0.5, 0.4, 0.6), Result("x", 0, "skipped", error="no")])
     labels = [label.get_text() for label in plot_ranking(ranked, "", "Anymal", "m").axes[0].get_yticklabels()]
     assert labels == ["human (baseline)"]
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, -3e4, 1.234e7, 1e-4])
+def test_the_label_and_all_ticks_are_in_the_picture(figures, scale):
+    """Wide tick labels such as -30,000,000 once pushed the label of the axis out of the picture."""
+    ranked, curves = run(["human", "a", "b"], 2)
+    curves["fitness"] *= scale
+    curves["env_steps"] *= 1000
+    figure = plot_learning_curves(curves, ranked, "", "Anymal", "m")
+    box = figure.axes[0].yaxis.get_tightbbox(plots.renderer(figure))
+    assert 0.1 * figure.dpi < box.x0 < 0.4 * figure.dpi
+
+
+def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
+    """Of three seeds with 0, 1 and 1 the 95 % interval reaches from -0.8 to 2.1."""
+    rows = [Result(name, seed, "ok", x, x, x) for name in ("human", "a") for seed, x in enumerate((0.0, 1.0, 1.0))]
+    figure = plot_ranking(rank(rows), "", "Anymal", "m", (0.0, 1.0))
+    ends = [
+        line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2
+    ]
+    assert len(ends) == 2 and all(tuple(own) == (0.0, 1.0) for own in ends)
+    assert "arrow" not in texts(figure)
+    figure = plot_ranking(rank(rows), "", "Anymal", "m")
+    ends = [
+        line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2
+    ]
+    assert all(high > 1.5 for _, high in ends)

@@ -66,6 +66,7 @@ class AllegroHand(SimTask):
         "consecutive successes: goals that the cube is turned to, within 0.1 rad, in an episode of 600 steps (20 s) "
         "before it falls; 0 and more"
     )
+    fitness_bounds = (0.0, math.inf)
     fitness_reduction = "sum"  # each goal counts 1
     fields = FIELDS
     new_goal: Tensor

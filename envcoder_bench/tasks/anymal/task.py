@@ -98,6 +98,7 @@ class Anymal(SimTask):
         "velocity tracking: (exp(-|v_xy* - v_xy|^2/0.25) + 0.5 exp(-(w_z* - w_z)^2/0.25)) / 1.5, averaged over the full"
         " episode (0 after a fall); 0 to 1"
     )
+    fitness_bounds = (0.0, 1.0)
     fields = FIELDS
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:

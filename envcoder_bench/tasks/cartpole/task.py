@@ -42,6 +42,7 @@ class Cartpole(SimTask):
     fitness_meaning = (
         "fraction of the full episode with the pole within 12 degrees of upright and the cart in its range; 0 to 1"
     )
+    fitness_bounds = (0.0, 1.0)
     fields = FIELDS
 
     def __init__(self, cfg: Mapping[str, Any], sim: Simulator) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import re
 from types import SimpleNamespace
-from typing import Any, Callable, ClassVar, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ from envcoder_bench.tasks.isaacgym_tasks.mirror import Mirror
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
+
+if TYPE_CHECKING:
+    from envcoder_bench.sim.poses import PoseSource
 
 ENV_BYTES = 160 * 1024  # approximate memory of one environment in the physics engine, without the task's tensors
 _NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # tensors of indices of actors and bodies in the whole simulation
@@ -122,6 +125,10 @@ class IsaacTask(Task):
     def bytes_per_env(self) -> int:
         own = {x.untyped_storage().data_ptr(): x for _, x in tensors.tensors_of(self.isaac)}
         return ENV_BYTES + 3 * sum(x.untyped_storage().nbytes() for x in own.values()) // self.num_envs
+
+    def pose_source(self) -> PoseSource | None:
+        source = getattr(getattr(self.isaac.sim, "engine", None), "pose_source", None)
+        return None if source is None else source()
 
     # groups
 

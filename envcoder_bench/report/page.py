@@ -1,0 +1,404 @@
+"""The page of a run: ranking, videos, curves, candidates and how it was run, in one file that needs no other.
+
+Everything from candidates is escaped. The content security policy allows only the page's own script, by its hash, and
+no request.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import hashlib
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+from envcoder_bench.report import page_data
+from envcoder_bench.report.highlight import code
+from envcoder_bench.report.html import difference, text, visible
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.results import OK, SKIPPED
+from envcoder_bench.report.table import decimal_places, fixed, split_place
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAGE = "report.html"
+ASSETS = Path(__file__).parent / "assets"
+MOST_DIFF_LINES = 1000  # of sources that are compared: the time grows with their square
+MOST_SOURCE = 200_000  # characters of a source on the page
+
+
+@dataclass(frozen=True)
+class PageCandidate:
+    """A candidate on the page.
+
+    Attributes:
+        file: where its file was.
+        source: the text of its file; None if it is not known.
+        facts: further lines of its description by title, such as the functions that are compiled.
+        against: name and text of the file that it is compared with; None for no comparison.
+    """
+
+    name: str
+    file: str
+    source: str | None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    against: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class PageEpisode:
+    """An episode on the page.
+
+    Attributes:
+        mp4: the video; None if there is none.
+        summary: one line beneath it, such as its fitness.
+        times: seconds.
+        lines: values at these times by name; the first one is the fitness so far.
+    """
+
+    name: str
+    mp4: bytes | None
+    summary: str
+    times: Sequence[float]
+    lines: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """The content of a page.
+
+    Attributes:
+        facts: short facts for the head of the page.
+        curves, components: tables as ``read_curves`` returns them; None for a run without any.
+        bounds: the least and greatest fitness that the task allows; infinite if not known.
+        episodes, clip_seconds, episodes_note: the videos, their length, and what is said about them.
+        how: how it was run, by title.
+        command: the command that repeats it.
+    """
+
+    title: str
+    fitness_meaning: str
+    ranked: Sequence[Ranked]
+    candidates: Sequence[PageCandidate]
+    facts: Sequence[str] = ()
+    curves: pd.DataFrame | None = None
+    components: pd.DataFrame | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    episodes: Sequence[PageEpisode] = ()
+    clip_seconds: float = 0.0
+    episodes_note: str = ""
+    how: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+
+@lru_cache(maxsize=None)
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def render_page(run: RunPage) -> str:
+    """Return the page as HTML."""
+    script = f"/*\n{_asset('uplot-LICENSE.txt')}*/\n{_asset('uplot.js')}\n{_asset('page.js')}"
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:;"
+        " media-src blob:; base-uri 'none'; form-action 'none'"
+    )
+    data = _data(run)
+    anchors = {row.candidate: f"candidate-{k}" for k, row in enumerate(run.ranked)}
+    sections = [
+        ("ranking-section", "Ranking", _ranking(run, anchors)),
+        ("videos-section", "Videos", _videos(run)),
+        ("curves-section", "Learning curves", _curves(data)),
+        ("components-section", "Reward components", _components(data)),
+        ("candidates-section", "Candidates", _candidates(run, anchors)),
+        ("how-section", "How it was run", _how(run)),
+    ]
+    shown = [(anchor, title, body) for anchor, title, body in sections if body]
+    links = "".join(f'<a href="#{anchor}">{text(title)}</a>' for anchor, title, _ in shown)
+    body = "\n".join(f'<section id="{anchor}"><h2>{text(t)}</h2>{html}</section>' for anchor, t, html in shown)
+    facts = "".join(f"<span>{text(fact)}</span>" for fact in run.facts)
+    lead = _lead(run)
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{text(run.title)}</title><style>{_asset('uplot.css')}\n{_asset('page.css')}</style></head><body>",
+            f"<header><div><h1>{text(run.title)}</h1>{lead}<p>Fitness: {text(run.fitness_meaning)}</p>",
+            f'<div class="facts">{facts}</div></div></header>',
+            f"<nav><div>{links}</div></nav><main>{body}</main>",
+            "<footer>EnvCoderBench. Charts: uPlot 1.6.32, © 2022 Leon Sorokin, MIT licence.</footer>",
+            f'<script type="application/json" id="data">{page_data.script_json(data)}</script>',
+            f"<script>{script}</script></body></html>\n",
+        ]
+    )
+
+
+def _data(run: RunPage) -> dict[str, Any]:
+    trained = set() if run.curves is None else set(run.curves["candidate"])
+    curves = None if run.curves is None else page_data.curves(run.curves)
+    parts = None
+    if run.components is not None:
+        parts = page_data.components(run.components, [row.candidate for row in run.ranked])
+    return {
+        "candidates": page_data.candidates(run.ranked, trained),
+        "curves": curves,
+        "components": parts,
+        "videos": _video_data(run),
+    }
+
+
+def _video_data(run: RunPage) -> dict[str, Any] | None:
+    if not run.episodes:
+        return None
+    number = page_data.plain_number
+    episodes = [
+        {
+            "name": visible(own.name),
+            "mp4": None if own.mp4 is None else base64.b64encode(own.mp4).decode(),
+            "summary": visible(own.summary),
+            "times": [round(t, 4) for t in own.times],
+            "lines": [{"name": visible(name), "values": list(map(number, line))} for name, line in own.lines.items()],
+        }
+        for own in run.episodes
+    ]
+    end = max(float(own.times[-1]) for own in run.episodes)
+    return {"length_s": run.clip_seconds, "end_s": end, "episodes": episodes}
+
+
+def _lead(run: RunPage) -> str:
+    best = next((row for row in run.ranked if row.rank is not None and not row.baseline), None)
+    if best is None:
+        return '<p class="lead">No candidate has a fitness.</p>'
+    decimals = _decimals(run)
+    words = f"Best candidate: {best.candidate}, fitness {fixed(best.fitness, decimals)}"
+    others = [row for row in run.ranked if row.baseline and row.rank is not None]
+    versus = ", ".join(f"{row.candidate} {fixed(row.fitness, decimals)}" for row in others)
+    return f'<p class="lead">{text(words + (f" (baselines: {versus})" if versus else ""))}.</p>'
+
+
+def _decimals(run: RunPage) -> int:
+    return decimal_places([row.fitness for row in run.ranked if row.rank is not None])
+
+
+COLUMNS = (  # title, kind, the order of the first click
+    ("#", "number", "ascending"),
+    ("candidate", "text", "ascending"),
+    ("fitness", "number", "descending"),
+    ("95 % interval", "", ""),
+    ("vs human", "number", "descending"),
+    ("episode, steps", "number", "descending"),
+    ("shaped return", "number", "descending"),
+    ("env-steps", "number", "descending"),
+    ("status", "text", "ascending"),
+)
+
+
+def _ranking(run: RunPage, anchors: Mapping[str, str]) -> str:
+    colours, decimals = page_data.colours(run.ranked), _decimals(run)
+    heads = []
+    for k, (title, kind, first) in enumerate(COLUMNS):
+        if not kind:
+            heads.append(f"<th>{text(title)}</th>")
+            continue
+        sort = ' aria-sort="ascending"' if k == 0 else ""
+        number = ' class="number"' if kind == "number" else ""
+        button = f'<button type="button">{text(title)}</button>'
+        heads.append(f'<th scope="col" data-kind="{kind}" data-first="{first}"{sort}{number}>{button}</th>')
+    axis = _Axis(run)
+    rows = [_row(row, anchors[row.candidate], colours[row.candidate], decimals, axis) for row in run.ranked]
+    notes = ["The line of a fitness is its 95 % interval, the dashed line the human baseline."]
+    over = {row.interval_over for row in run.ranked}
+    notes += ["Intervals are over seeds."] if "seeds" in over else []
+    notes += ["Intervals of one seed are over its episodes."] if "episodes" in over else []
+    notes += ["vs human: mean difference to the human baseline with the same seeds."]
+    return (
+        '<div class="bar"><input type="search" id="filter" placeholder="Filter by name, status or error" '
+        'aria-label="Filter the ranking"><label class="check"><input type="checkbox" id="without-failed">without'
+        ' failed</label><span id="shown" class="note"></span></div>'
+        f'<div class="wide"><table id="ranking"><thead><tr>{"".join(heads)}</tr></thead>'
+        f'<tbody>{"".join(rows)}</tbody></table></div><p class="note">{text(" ".join(notes))}</p>'
+    )
+
+
+def _row(row: Ranked, anchor: str, colour: str, decimals: int, axis: _Axis) -> str:
+    def number(value: float | None, shown: str) -> str:
+        known = value is not None and math.isfinite(value)
+        return f'<td class="number" data-v="{value if known else ""}">{shown if known else ""}</td>'
+
+    ranked = row.rank is not None
+    difference = fixed(row.vs_human, decimals) if math.isfinite(row.vs_human) else ""
+    sign = "better" if row.vs_human_ci_low > 0 else "worse" if row.vs_human_ci_high < 0 else ""
+    plus = "+" if difference and not difference.startswith("-") else ""
+    versus = f'<span class="{sign}">{plus}{difference}</span>'
+    tag = ' <span class="tag">baseline</span>' if row.baseline else ""
+    kind = "ok" if row.status == OK else "failed" if row.errors else ""
+    failed = 1 if row.errors else 0
+    every = " ".join([row.candidate, row.status, *row.errors])
+    return (
+        f'<tr class="{"baseline" if row.baseline else "own"}" data-failed="{failed}" data-text="{text(every)}">'
+        + number(row.rank, str(row.rank))
+        + f'<td class="name" data-v="{text(row.candidate)}"><span class="dot" style="background:{colour}"></span>'
+        f'<a href="#{anchor}">{text(row.candidate)}</a>{tag}</td>'
+        + number(row.fitness, fixed(row.fitness, decimals) if ranked else "")
+        + f"<td>{axis.interval(row, colour) if ranked else ''}</td>"
+        + number(row.vs_human, versus)
+        + number(row.episode_length, f"{row.episode_length:.0f}")
+        + number(row.shaped_return, f"{row.shaped_return:.4g}")
+        + number(row.env_steps, f"{row.env_steps:,}")
+        + f'<td data-v="{text(row.status)}"><span class="tag {kind}">{text(row.status)}</span></td></tr>'
+    )
+
+
+class _Axis:
+    """The common scale of the intervals, 0 to 200 pixels."""
+
+    WIDTH, HEIGHT = 200, 18
+
+    def __init__(self, run: RunPage) -> None:
+        self._low, self._high = run.bounds
+        known = [row for row in run.ranked if row.rank is not None]
+        means = [row.fitness for row in known]
+        ends = [self._clipped(x) for row in known for x in (row.fitness_ci_low, row.fitness_ci_high) if x == x]
+        low, high = (min(means), max(means)) if means else (0.0, 1.0)
+        reach = 0.75 * max(
+            high - low, 1e-9 + 0.05 * abs(high)
+        )  # a wide interval of a bad one does not squeeze the rest
+        self.least = max(min([low, *ends]), low - reach)
+        self.most = min(max([high, *ends]), high + reach)
+        self.human = next((row.fitness for row in known if row.candidate == "human"), None)
+
+    def _clipped(self, x: float) -> float:
+        return min(max(x, self._low), self._high)
+
+    def _place(self, x: float) -> float:
+        span = (self.most - self.least) or 1.0
+        share = (self._clipped(x) - self.least) / span
+        return round(4 + (self.WIDTH - 8) * min(max(share, 0.0), 1.0), 1)
+
+    def interval(self, row: Ranked, colour: str) -> str:
+        """Return the picture of an interval."""
+        middle = self.HEIGHT / 2
+        parts = []
+        if self.human is not None:
+            x = self._place(self.human)
+            parts.append(f'<path d="M{x} 0V{self.HEIGHT}" stroke="#8a94a2" stroke-dasharray="3 2"/>')
+        if row.fitness_ci_low == row.fitness_ci_low:
+            left, right = self._place(row.fitness_ci_low), self._place(row.fitness_ci_high)
+            parts.append(f'<path d="M{left} {middle}H{right}" stroke="{colour}" stroke-width="3" opacity=".45"/>')
+        parts.append(f'<circle cx="{self._place(row.fitness)}" cy="{middle}" r="4" fill="{colour}"/>')
+        title = f"{row.fitness:.5g}"
+        if row.fitness_ci_low == row.fitness_ci_low:
+            title += f", {self._clipped(row.fitness_ci_low):.5g} to {self._clipped(row.fitness_ci_high):.5g}"
+        box = f'viewBox="0 0 {self.WIDTH} {self.HEIGHT}"'
+        return (
+            f'<svg class="interval" {box} role="img" aria-label="{title}"><title>{title}</title>{"".join(parts)}</svg>'
+        )
+
+
+def _videos(run: RunPage) -> str:
+    note = f'<p class="note">{text(run.episodes_note)}</p>' if run.episodes_note else ""
+    if not run.episodes:
+        return note
+    speeds = "".join(f'<option value="{x}"{" selected" * (x == 1)}>{x}x</option>' for x in (0.25, 0.5, 1, 2, 4))
+    return (
+        '<div class="bar"><button type="button" id="play" class="main">▶ Play</button><button type="button" '
+        'id="restart">↺ Restart</button><input type="range" id="scrub" min="0" max="1" step="any" value="0" '
+        'aria-label="time"><span class="clock" id="clock">0.0 s</span><select id="speed" aria-label="speed">'
+        f'{speeds}</select></div><div class="videos" id="videos"></div>{note}'
+    )
+
+
+def _curves(data: Mapping[str, Any]) -> str:
+    if not data["curves"] or not data["curves"]["metrics"]:
+        return ""
+    names = {"fitness": "fitness", "kl": "KL divergence"}
+    options = "".join(
+        f'<option value="{key}">{names.get(key, key.replace("_", " "))}</option>' for key in data["curves"]["metrics"]
+    )
+    return (
+        f'<div class="bar"><select id="metric" aria-label="quantity">{options}</select><button type="button" '
+        'id="curves-best">the best</button><button type="button" id="curves-all">all</button><button type="button" '
+        'id="curves-none">none</button></div><div class="chart" id="curves-chart"></div><div class="chips" '
+        'id="curves-chips"></div><p class="note">Means over the seeds; bands: the range of the seeds. Drag to zoom in,'
+        " double-click to zoom out.</p>"
+    )
+
+
+def _components(data: Mapping[str, Any]) -> str:
+    if not data["components"]:
+        return ""
+    options = "".join(f'<option value="{k}">{text(own["name"])}</option>' for k, own in enumerate(data["components"]))
+    return (
+        f'<div class="bar"><select id="components-of" aria-label="candidate">{options}</select></div>'
+        '<div class="chart" id="components-chart"></div><div class="chips" id="components-chips"></div>'
+        '<p class="note">Means per environment and control step in training, of all seeds.</p>'
+    )
+
+
+def _candidates(run: RunPage, anchors: Mapping[str, str]) -> str:
+    known = {own.name: own for own in run.candidates}
+    parts = []
+    for row in run.ranked:
+        own = known.get(row.candidate) or PageCandidate(row.candidate, "", None)
+        kind = "ok" if row.status == OK else "failed" if row.errors else ""
+        tags = '<span class="tag">baseline</span>' if row.baseline else ""
+        tags += f'<span class="tag {kind}">{text(row.status)}</span>'
+        body = [_facts({**_results(row), **own.facts, "file": own.file})]
+        lines: set[int] = set()
+        for error in row.errors if row.status != SKIPPED else ():
+            place, message = split_place(error)
+            file, _, line = place.rpartition(":")
+            if line.isdigit() and own.file and Path(file).name == Path(own.file).name:
+                lines.add(int(line))
+            body.append(f'<p class="error">{text(f"{place}: {message}" if place else message)}</p>')
+        if own.source is not None:
+            shown = own.source[:MOST_SOURCE]
+            if own.against is not None:
+                body += [f"<h3>Differences to {text(own.against[0])}</h3>", _diff(own, own.against)]
+            body += ["<h3>Source</h3>", code(shown, lines)]
+        name = text(row.candidate)
+        parts.append(
+            f'<details class="candidate" id="{anchors[row.candidate]}"><summary>{name}{tags}</summary>'
+            + "".join(body)
+            + "</details>"
+        )
+    return "".join(parts)
+
+
+def _results(row: Ranked) -> dict[str, str]:
+    facts = {}
+    if row.rank is not None:
+        facts["seeds"] = ", ".join(map(str, row.seeds))
+        facts["episodes"] = f"{row.episodes:,}"
+    if row.env_steps:
+        facts["trained on"] = f"{row.env_steps:,} env-steps"
+    if row.unstable_resets:
+        facts["unstable physics"] = f"{row.unstable_resets:,} of {row.training_episodes:,} training episodes"
+    return facts
+
+
+def _diff(own: PageCandidate, against: tuple[str, str]) -> str:
+    assert own.source is not None
+    before, after = against[1].splitlines(), own.source.splitlines()
+    if max(len(before), len(after)) > MOST_DIFF_LINES or len(own.source) > MOST_SOURCE:
+        return f'<p class="note">They are not compared: one has more than {MOST_DIFF_LINES:,} lines.</p>'
+    lines = list(difflib.unified_diff(before, after, against[0], own.name, lineterm=""))
+    return difference(lines) if lines else '<p class="note">There are none.</p>'
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    rows = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in facts.items() if value)
+    return f"<dl>{rows}</dl>"
+
+
+def _how(run: RunPage) -> str:
+    command = f"<h3>To repeat it</h3><pre>{text(run.command)}</pre>" if run.command else ""
+    return _facts(run.how) + command

@@ -1,0 +1,226 @@
+"""Pictures of simulations with MuJoCo's renderer: models with scenery, cameras and markers."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Sequence, Union
+
+import mujoco
+import numpy as np
+
+FLOOR_TILE = 1.0  # m, the edge of a tile of the checkered floor
+_SHADOW_SIZE = 1024  # texels of a shadow's edge; MuJoCo's default of 4096 takes most of the time without a GPU
+_SKY_TOP, _SKY_BOTTOM = (0.48, 0.62, 0.79), (0.93, 0.95, 0.97)
+_PLANE, _FREE = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtJoint.mjJNT_FREE)
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A view: the point it looks at, its distance, m, and its direction, degrees."""
+
+    lookat: np.ndarray
+    distance: float
+    azimuth: float
+    elevation: float
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A marker: an arrow from ``start`` along ``vector``, m, world frame."""
+
+    start: np.ndarray
+    vector: np.ndarray
+    rgba: tuple[float, float, float, float]
+    width: float = 0.025
+
+
+@dataclass(frozen=True)
+class Cube:
+    """A marker: a cube with edges of twice ``half``, m, and columns of ``axes`` ``(3, 3)`` as its axes."""
+
+    centre: np.ndarray
+    axes: np.ndarray
+    half: float
+    rgba: tuple[float, float, float, float]
+
+
+Marker = Union[Arrow, Cube]
+
+
+def scenery(xml: Path) -> Any:
+    """Compile a model file with a sky, a checkered floor and a light; its qpos is that of the plain model."""
+    spec = mujoco.MjSpec.from_file(str(xml))
+    spec.add_texture(
+        name="video_sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=_SKY_TOP,
+        rgb2=_SKY_BOTTOM,
+        width=64,
+        height=384,
+    )
+    spec.add_texture(
+        name="video_floor",
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=(0.82, 0.84, 0.86),
+        rgb2=(0.74, 0.77, 0.80),
+        width=256,
+        height=256,
+    )
+    floor = spec.add_material(name="video_floor", texrepeat=(0.5 / FLOOR_TILE, 0.5 / FLOOR_TILE), texuniform=True)
+    floor.textures[int(mujoco.mjtTextureRole.mjTEXROLE_RGB)] = "video_floor"
+    for geom in spec.geoms:
+        if int(geom.type) == _PLANE and not geom.material and not any(geom.size[:2]):
+            geom.material, geom.rgba = "video_floor", (1, 1, 1, 1)
+    for light in list(spec.lights):
+        spec.delete(light)
+    return _lit(spec)
+
+
+def _lit(spec: Any) -> Any:
+    spec.visual.headlight.ambient = (0.42, 0.42, 0.42)
+    spec.visual.headlight.diffuse = (0.28, 0.28, 0.28)
+    spec.visual.headlight.specular = (0.1, 0.1, 0.1)
+    spec.worldbody.add_light(
+        pos=(1.0, -1.5, 4.0),
+        dir=(-0.25, 0.35, -1.0),
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        mode=mujoco.mjtCamLight.mjCAMLIGHT_FIXED,
+        castshadow=True,
+        diffuse=(0.5, 0.5, 0.5),
+        specular=(0.15, 0.15, 0.15),
+    )
+    return spec.compile()
+
+
+def brightened(model: Any) -> Any:
+    """Return a copy of a compiled model, which has no file, with brighter light, ground and robot."""
+    model = copy.copy(model)
+    model.vis.headlight.ambient[:] = 0.6
+    model.vis.headlight.diffuse[:] = 0.55
+    model.vis.headlight.specular[:] = 0.1
+    grounds = model.geom_type == _PLANE
+    grounds |= model.geom_type == int(mujoco.mjtGeom.mjGEOM_HFIELD)
+    plain = (np.abs(model.geom_rgba[:, :3] - 0.5) < 0.01).all(axis=1)  # MuJoCo's default colour
+    model.geom_rgba[plain & ~grounds & (model.geom_matid < 0), :3] = (0.88, 0.5, 0.2)
+    model.geom_rgba[grounds & (model.geom_matid < 0)] = (0.72, 0.74, 0.77, 1.0)
+    return model
+
+
+def moving_geoms(model: Any) -> np.ndarray:
+    """Return the ids of the geoms that are not part of the world."""
+    return np.flatnonzero(model.body_weldid[model.geom_bodyid] != 0)
+
+
+def is_floating(model: Any) -> bool:
+    """Whether the first joint is a free one, so that a camera must follow it."""
+    return bool(model.njnt and int(model.jnt_type[0]) == _FREE and int(model.jnt_bodyid[0]) == 1)
+
+
+def bounds(model: Any, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lowest and highest corner, ``(3,)`` each, of the robot and objects in all ``poses`` ``(n, nq)``."""
+    data, ids = mujoco.MjData(model), moving_geoms(model)
+    fixed = np.flatnonzero((model.geom_type != _PLANE) & (model.body_weldid[model.geom_bodyid] == 0))
+    ids = np.concatenate([ids, fixed[model.geom_rbound[fixed] < 1.0]])
+    low, high = np.full(3, np.inf), np.full(3, -np.inf)
+    for qpos in poses:
+        data.qpos[:] = qpos
+        mujoco.mj_kinematics(model, data)
+        places, radii = data.geom_xpos[ids], model.geom_rbound[ids][:, None] * 0.8
+        low, high = np.minimum(low, (places - radii).min(axis=0)), np.maximum(high, (places + radii).max(axis=0))
+    return low, high
+
+
+class SceneRenderer:
+    """Renders poses of one model to RGB pictures. Needs an OpenGL context: set MUJOCO_GL before mujoco is imported.
+
+    ``fast`` leaves out antialiasing and coarsens shadows and round shapes: without a GPU a third of the time.
+    """
+
+    def __init__(self, model: Any, width: int, height: int, fast: bool = False) -> None:
+        self._model = model = copy.copy(model)
+        model.vis.global_.offwidth, model.vis.global_.offheight = width, height
+        quality = model.vis.quality
+        quality.shadowsize = _SHADOW_SIZE
+        if fast:
+            quality.shadowsize, quality.offsamples = _SHADOW_SIZE // 2, 0
+            quality.numslices, quality.numstacks, quality.numquads = 14, 9, 2
+        model.vis.global_.fovy = 42
+        self._data = mujoco.MjData(model)
+        self._renderer = mujoco.Renderer(model, height, width, max_geom=max(2000, 4 * model.ngeom))
+        self._option = mujoco.MjvOption()
+        has_sky = (model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any()
+        share = np.linspace(0, 1, height)[:, None]
+        rows = 255 * ((1 - share) * np.array(_SKY_TOP) + share * np.array(_SKY_BOTTOM))
+        self._sky = None if has_sky else np.broadcast_to(rows[:, None].astype(np.uint8), (height, width, 3))
+        flags = self._renderer.scene.flags
+        flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+
+    def render(
+        self,
+        qpos: np.ndarray,
+        camera: Camera,
+        markers: Sequence[Marker] = (),
+        mocap: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """Return the picture of a pose, ``(height, width, 3)`` uint8."""
+        self._data.qpos[:] = qpos
+        if mocap is not None:
+            self._data.mocap_pos[:], self._data.mocap_quat[:] = mocap
+        mujoco.mj_kinematics(self._model, self._data)
+        mujoco.mj_comPos(self._model, self._data)
+        mujoco.mj_camlight(self._model, self._data)
+        view = mujoco.MjvCamera()
+        view.lookat[:] = camera.lookat
+        view.distance, view.azimuth, view.elevation = camera.distance, camera.azimuth, camera.elevation
+        self._renderer.update_scene(self._data, view, self._option)
+        for marker in markers:
+            draw_marker(self._renderer.scene, marker)
+        picture = self._renderer.render()
+        if self._sky is not None:  # what nothing covers is black
+            empty = ~picture.any(axis=2)
+            picture[empty] = self._sky[empty]
+        return picture
+
+    def close(self) -> None:
+        """Free the OpenGL context."""
+        self._renderer.close()
+
+
+def draw_marker(scene: Any, marker: Marker) -> None:
+    """Add a marker to a scene, unless the scene is full."""
+    empty = isinstance(marker, Arrow) and not np.linalg.norm(marker.vector) > 1e-6
+    if scene.ngeom >= scene.maxgeom or empty:
+        return
+    geom, rgba = scene.geoms[scene.ngeom], np.array(marker.rgba, dtype=np.float32)
+    if isinstance(marker, Cube):
+        size = np.full(3, marker.half)
+        mujoco.mjv_initGeom(geom, mujoco.mjtGeom.mjGEOM_BOX, size, marker.centre, marker.axes.ravel(), rgba)
+    else:
+        kind = mujoco.mjtGeom.mjGEOM_ARROW
+        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).ravel(), rgba)
+        start = np.asarray(marker.start, dtype=np.float64)
+        mujoco.mjv_connector(geom, kind, marker.width, start, start + marker.vector)
+    scene.ngeom += 1
+
+
+def axes_of(quat: np.ndarray) -> np.ndarray:
+    """Return the rotation matrix ``(3, 3)`` of a quaternion wxyz."""
+    matrix = np.zeros(9)
+    mujoco.mju_quat2Mat(matrix, np.asarray(quat, dtype=np.float64))
+    return matrix.reshape(3, 3)
+
+
+def save_model(model: Any, path: Path) -> None:
+    """Write a model in MuJoCo's binary format."""
+    mujoco.mj_saveModel(model, str(path))
+
+
+def load_model(path: Path) -> Any:
+    """Read a model that ``save_model`` wrote."""
+    return mujoco.MjModel.from_binary_path(str(path))

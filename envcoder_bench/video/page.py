@@ -1,0 +1,295 @@
+"""The page of a run folder, ``report.html``, with videos of its best policies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shlex
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.curves import read_curves
+from envcoder_bench.report.page import PAGE, PageCandidate, PageEpisode, RunPage, render_page
+from envcoder_bench.report.ranking import Ranked, rank
+from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
+from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.policies import OpenedRun, load_policy, open_run
+from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.tasks.base import BASELINES, HUMAN
+from envcoder_bench.video.models import model_bytes
+from envcoder_bench.video.record import Player, record
+from envcoder_bench.video.recording import Episode, Recording
+from envcoder_bench.video.render import Look, NoVideo, missing, render
+
+VIDEOS = "videos"  # folder of the mp4 files
+RECORDING = "recording.npz"  # the recorded states, in that folder
+DEFAULT_VIDEOS = 3
+CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True)
+MOST_TIMES = 300  # of an episode's lines on the page
+_DEFINITION = re.compile(r"^def\s+(\w+)\s*\(", re.MULTILINE)
+_UNCOMPILED = re.compile(r"(?P<file>[^\s:]+\.py):\d+: in (?P<function>\w+): (?P<why>.*): it is not compiled")
+log = logging.getLogger(__name__)
+
+
+def write_page(folder: Path, videos: int | None = None) -> Path:
+    """Write the page of a complete run.
+
+    Videos that cannot be made are not an error: the page says why.
+
+    Args:
+        videos: the number of best candidates to show, besides both baselines; 0 for no videos, None for
+            DEFAULT_VIDEOS where frames can be rendered.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: the folder is not that of a run with results.
+    """
+    run = open_run(folder)
+    ranked = rank(run.rows)
+    episodes, seconds, note = _videos(run, ranked, videos)
+    page = _page(run, ranked, episodes, seconds, note)
+    path = run.folder.path / PAGE
+    write_atomic(path, render_page(page))
+    return path
+
+
+def chosen(ranked: Sequence[Ranked], count: int) -> list[str]:
+    """Return the names of the best ``count`` candidates with a fitness and of the baselines, best first."""
+    known = [row for row in ranked if row.rank is not None]
+    best = [row.candidate for row in known if not row.baseline][:count]
+    return best + [row.candidate for row in known if row.baseline]
+
+
+def _videos(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> tuple[list[PageEpisode], float, str]:
+    """Return the episodes of the page, the length of their videos, and what to say about them."""
+    if count == 0:
+        return [], 0.0, "No videos were asked for: eval-shapers --video K makes those of the best K candidates."
+    reason = missing()
+    if reason:
+        log.info("no videos: %s", reason)
+        return [], 0.0, f"There are no videos: {reason}."
+    try:
+        return _made(run, chosen(ranked, DEFAULT_VIDEOS if count is None else count))
+    except Exception as error:  # a picture must not cost a result
+        log.warning("videos: %s", error, exc_info=not isinstance(error, (UserError, NoVideo)))
+        return [], 0.0, f"There are no videos: {error}."
+
+
+def _made(run: OpenedRun, names: Sequence[str]) -> tuple[list[PageEpisode], float, str]:
+    if not names:
+        return [], 0.0, "There are no videos: no candidate has a fitness."
+    log.info("videos of %s", ", ".join(names))
+    players = [player(run, name) for name in names]
+    recording = record(run.cfg, list(run.sources.values()), players, run.folder.read_fitness(run.cfg))
+    folder = run.folder.path / VIDEOS
+    folder.mkdir(exist_ok=True)
+    recording.save(folder / RECORDING)
+    files = [folder / f"{episode.name}.mp4" for episode in recording.episodes]
+    note = (
+        "One episode of each candidate's best policy in the unshaped task, replayed in MuJoCo on the CPU with the"
+        f" random numbers of the evaluation's first episode{', and the same start' if recording.same_start else ''}."
+        " Lines show the whole episode: the fitness so far, and the candidate's own reward components. Click a line to"
+        " go to its time."
+    )
+    try:
+        seconds = render(recording, model_bytes(run.cfg, recording.model), files, CLIP)
+        note += f" Videos show the first {seconds:.0f} s."
+    except NoVideo as error:
+        seconds, files = 0.0, []
+        note += f" There are no videos: {error}."
+    note += "".join(f" {name} could not be played: {error}." for name, error in recording.failed.items())
+    films = [file.read_bytes() for file in files] or [None] * len(recording.episodes)
+    return [_episode(recording, own, mp4) for own, mp4 in zip(recording.episodes, films)], seconds, note
+
+
+def player(run: OpenedRun, name: str, seed: int | None = None) -> Player:
+    """Return a candidate's policy as a player; ``seed`` None is its best."""
+    policy = load_policy(run, name, seed)
+    return Player(name, policy.seed, policy)
+
+
+def _episode(recording: Recording, own: Episode, mp4: bytes | None) -> PageEpisode:
+    every = max(1, own.steps // MOST_TIMES)
+    at = np.unique(np.append(np.arange(0, own.steps, every), own.steps - 1))
+    lines = {"fitness so far": recording.so_far(own, own.steps)[at].tolist()}
+    parts = own.components or {"reward": own.reward}
+    lines.update({name: values[at].tolist() for name, values in parts.items()})
+    ended = f", {own.ended} after {own.steps * recording.dt:.1f} s" if own.ended else ""
+    summary = f"fitness {recording.episode_fitness(own):.3f}{ended}"
+    return PageEpisode(own.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
+
+
+def _page(
+    run: OpenedRun, ranked: Sequence[Ranked], episodes: Sequence[PageEpisode], seconds: float, note: str
+) -> RunPage:
+    cfg, folder = run.cfg, run.folder
+    own = sum(not row.baseline for row in ranked)
+    fitness = folder.read_fitness(cfg)
+    return RunPage(
+        title=f"{cfg.task.name}: {own} candidate{'s' * (own != 1)}",
+        fitness_meaning=fitness_meaning(cfg, fitness),
+        ranked=ranked,
+        candidates=_candidates(run),
+        facts=_facts(run),
+        curves=read_curves(folder.curves) if folder.curves.is_file() else None,
+        components=read_curves(folder.components) if folder.components.is_file() else None,
+        bounds=fitness_bounds(cfg),
+        episodes=episodes,
+        clip_seconds=seconds,
+        episodes_note=note,
+        how=_how(run),
+        command=_command(run),
+    )
+
+
+def _summary(folder: RunFolder) -> dict[str, Any]:
+    try:
+        return json.loads(folder.summary.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _software(folder: RunFolder) -> dict[str, str | None]:
+    known = folder.provenance
+    return dict(known.software[-1]) if known is not None and known.software else {}
+
+
+def _facts(run: OpenedRun) -> list[str]:
+    summary, cfg = _summary(run.folder), run.cfg
+    begun = run.folder.provenance.begun if run.folder.provenance is not None else None
+    facts = [begun[:16].replace("T", " ")] if begun else []
+    facts += [str(_software(run.folder).get("device") or cfg.device)]
+    facts += [f"{cfg.seeds} seed{'s' * (cfg.seeds != 1)}", f"{cfg.num_envs_per_candidate:,} environments each"]
+    facts += [f"{cfg.learning_iterations:,} iterations"]
+    if summary.get("wall_time"):
+        facts += [f"trained for {_duration(summary['wall_time'])}"]
+    if summary.get("env_steps"):
+        facts += [f"{summary['env_steps']:,} env-steps"]
+    return facts
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _candidates(run: OpenedRun) -> list[PageCandidate]:
+    uncompiled = _uncompiled(run.folder.path / "run.log")
+    human = run.sources.get(HUMAN)
+    found = []
+    for name, source in run.sources.items():
+        defined = [word for word in dict.fromkeys(_DEFINITION.findall(source.source))]
+        kinds = [word for word in defined if ALIASES.get(word, word) in SHAPER_TYPES]
+        taken = [k for k in kinds if run.cfg.shaper_types is None or ALIASES.get(k, k) in run.cfg.shaper_types]
+        facts = {"its functions": ", ".join(taken if name not in BASELINES else kinds)}
+        if name not in BASELINES:
+            facts["other functions"] = f"of the {run.cfg.baseline} baseline"
+            if set(kinds) - set(taken):
+                facts["not used"] = ", ".join(k for k in kinds if k not in taken)
+        reasons = uncompiled.get(Path(source.file).name, {})
+        if run.cfg.compile_shapers:
+            slow = [f"{k} ({reasons[k]})" for k in kinds if k in reasons]
+            facts["compiled"] = "all" if not slow else "all but " + "; ".join(slow)
+        else:
+            facts["compiled"] = "nothing: compile_shapers=false"
+        against = None
+        if human is not None and name not in BASELINES:
+            against = (HUMAN, _functions_of(human.source, kinds))
+        found.append(PageCandidate(name, source.file, source.source, facts, against))
+    return found
+
+
+def _uncompiled(path: Path) -> dict[str, dict[str, str]]:
+    """Return why functions are not compiled, by file name and function, from the run's log."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    for line in lines:
+        match = _UNCOMPILED.search(line)
+        if match:
+            found.setdefault(Path(match["file"]).name, {})[match["function"]] = match["why"]
+    return found
+
+
+def _functions_of(source: str, kinds: Sequence[str]) -> str:
+    """Return a baseline's source without shaping functions that are not in ``kinds``."""
+    kept, skipping = [], False
+    for line in source.splitlines():
+        head = _DEFINITION.match(line)
+        if head:
+            skipping = head[1] in (*SHAPER_TYPES, *ALIASES) and head[1] not in kinds
+        elif line[:1] not in ("", " ", "\t", "#", ")"):
+            skipping = False
+        if not skipping:
+            kept.append(line)
+    return "\n".join(kept).rstrip()
+
+
+def _how(run: OpenedRun) -> dict[str, str]:
+    cfg, summary = run.cfg, _summary(run.folder)
+    how = {key: str(value) for key, value in _software(run.folder).items() if value}
+    how["simulator"] = f"{cfg.sim} on {cfg.device}"
+    speed, memory = summary.get("env_steps_per_second"), summary.get("memory") or {}
+    if speed:
+        how["speed"] = f"{speed:,.0f} env-steps/s, all candidates together"
+    if memory.get("waves"):
+        how["waves"] = str(memory["waves"])
+    how["PPO"] = ", ".join(f"{key} {value}" for key, value in _ppo(cfg).items())
+    how["run folder"] = run.folder.path.name
+    return how
+
+
+def _ppo(cfg: DictConfig) -> dict[str, Any]:
+    keys = ("horizon_length", "minibatch_size", "mini_epochs", "learning_rate", "gamma", "tau", "e_clip")
+    own: Any = OmegaConf.select(cfg, "train.params.config") or {}
+    return {key: own[key] for key in keys if key in own}
+
+
+def _command(run: OpenedRun) -> str:
+    """Return a command that repeats the run, from the values that differ from the defaults."""
+    cfg = run.cfg
+    words = ["eval-shapers", "--task", str(cfg.task_source or cfg.task.name)]
+    files = [source.file for name, source in run.sources.items() if name not in BASELINES]
+    words += ["--candidates", *files] if files else []
+    try:
+        usual = _flat(OmegaConf.to_container(run_config(cfg.task_source or cfg.task.name, []), resolve=True))
+    except (UserError, ValueError, KeyError):
+        return ""
+    own = _flat(OmegaConf.to_container(cfg, resolve=True))
+    hidden = ("candidates", "task_source", "task.name", "sim", "device", "train.params.config.device")
+    for key, value in own.items():
+        if key in hidden or key.startswith("candidates.") or usual.get(key, None) == value:
+            continue
+        words.append(f"{key}={_value(value)}")
+    words += [f"sim={cfg.sim}", f"device={cfg.device}"]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "null"
+    return (
+        str(value).lower() if isinstance(value, bool) else json.dumps(value) if isinstance(value, list) else str(value)
+    )
+
+
+def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            found.update(_flat(value, f"{prefix}{key}."))
+        else:
+            found[f"{prefix}{key}"] = value
+    return found

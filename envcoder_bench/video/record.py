@@ -1,0 +1,181 @@
+"""Recording of episodes: the policies of a run folder play the first episode of its evaluations again.
+
+All policies play at once in the CPU simulator, one environment each, with equal seeds. Random numbers depend on the
+seed, the environment's index and the step, so that they meet the same initial state and goals. On a CPU an episode of
+an evaluation is reproduced up to rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.noise import EVALUATION_STEP
+from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.prepare import Group, build_task, prepare
+from envcoder_bench.shaping.contract import Shaping
+from envcoder_bench.video.recording import Episode, Recording
+
+Policy = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Player:
+    """A policy to record: the candidate's name, the seed of its training, and observations to actions."""
+
+    name: str
+    seed: int
+    policy: Policy
+
+
+def record(
+    cfg: DictConfig,
+    sources: Sequence[CandidateSource],
+    players: Sequence[Player],
+    fitness: CandidateSource | None = None,
+    seed: int | None = None,
+    steps: int | None = None,
+) -> Recording:
+    """Play one episode with each policy, side by side.
+
+    Args:
+        cfg: the run's config; its simulator and device are replaced by MuJoCo on the CPU.
+        sources: the candidates of the run.
+        players: the policies, in the order of the recording.
+        fitness: the run's fitness file, if it has one.
+        seed: seed of the episodes; None for that of the run.
+        steps: number of control steps at most; None for a full episode.
+
+    A candidate that cannot be loaded again is left out, and is in ``failed`` of the recording.
+
+    Raises:
+        UserError: none can be loaded, or the task has no poses to record.
+    """
+    cfg = copy.deepcopy(cfg)
+    if cfg.device != "cpu" and not cfg.untrusted:
+        cfg.compile_shapers = False  # kernels for the CPU have not been compiled yet
+    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    names = {player.name for player in players}
+    with settings_kept():
+        torch.set_num_threads(1)
+        with _quiet():
+            groups, failed = prepare(cfg, [own for own in sources if own.name in names], fitness)
+        known = {group.name: group for group in reversed(groups)}
+        players = [player for player in players if player.name in known]
+        if not players:
+            raise UserError("; ".join(f"{name} cannot be played: {error}" for name, error in failed.items()))
+        shapings = [_judged(known[player.name]) for player in players]
+        task = build_task(cfg, len(shapings))
+        seeds = [cfg.seed if seed is None else seed] * len(shapings)
+        env = GroupedVecTask(task, GroupLayout(len(shapings), 1), shapings, seeds)
+        recording = _play(env, players, steps)
+        recording.failed = {name: str(error) for name, error in failed.items()}
+        return recording
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress the warnings about candidates, which the run has already given."""
+    package = logging.getLogger("envcoder_bench")
+    level = package.level
+    package.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        package.setLevel(level)
+
+
+def _judged(group: Group) -> Shaping:
+    """The shaping of an evaluation, with the candidate's own reward added."""
+    functions = {**group.evaluation.functions, "reward": group.shaping.functions["reward"]}
+    programs = {stage: own for stage, own in group.evaluation.programs.items() if stage != "reward"}
+    if "reward" in group.shaping.programs:
+        programs["reward"] = group.shaping.programs["reward"]
+    return replace(group.evaluation, functions=functions, programs=programs, components=tuple(group.shaping.components))
+
+
+def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> Recording:
+    source = env.task.pose_source()
+    if source is None:
+        raise UserError(f"the task {env.task.name} has no poses to record")
+    groups = range(len(players))
+    total = env.full_episode if steps is None else min(steps, env.full_episode)
+    summed = env.task.fitness_reduction == "sum" and not env.dispatch.has_fitness
+    obs = env.begin_all(EVALUATION_STEP)
+    active = torch.ones(env.num_envs, dtype=torch.bool)
+    frames: list[list[Any]] = [[] for _ in groups]
+    values: list[list[tuple[float, float, dict[str, float]]]] = [[] for _ in groups]
+    ended = ["" for _ in groups]
+
+    def look(k: int) -> None:
+        mocap = None if source.mocap is None else tuple(x[k].astype(np.float32) for x in source.mocap)
+        goals = {key: env.state[key][k].numpy().copy() for key in env.task.goal_keys if key in env.state}
+        frames[k].append((source.qpos[k].astype(np.float32), mocap, goals))
+
+    for k in groups:
+        look(k)
+    for _ in range(total):
+        actions = torch.zeros_like(env.actions)
+        for k, player in enumerate(players):
+            if active[k]:
+                actions[k, : env.action_dims[k]] = player.policy(obs[k : k + 1, : env.obs_dims[k]])[0]
+        env.advance(actions, active)
+        over = env.dispatch.terminal(env.step_count, active) | env.task.unstable
+        alive = active & ~over
+        reward = env.dispatch.reward(env.step_count)
+        components = env.dispatch.components()
+        fitness = _fitness(env, alive)
+        for k in groups:
+            if not active[k]:
+                continue
+            look(k)
+            own = float(fitness[k]) if alive[k] else 0.0
+            values[k].append((own, float(reward[k]), dict(components[k])))
+            if k in env.failures:
+                ended[k], alive[k] = str(env.failures[k]), False
+            elif over[k]:
+                ended[k] = "unstable physics" if env.task.unstable[k] else "terminated"
+        active = alive
+        env.step_count += 1
+        if not bool(active.any()):
+            break
+        env.begin_episodes(over)
+        obs = env.observe(active)
+    episodes = [_episode(*own) for own in zip(players, frames, values, ended)]
+    same = all(np.array_equal(e.qpos[0], episodes[0].qpos[0]) for e in episodes)
+    return Recording(env.task.name, env.task.dt, env.full_episode, summed, same, episodes, model=source.model)
+
+
+def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:
+    if env.dispatch.has_fitness:
+        return env.dispatch.fitness(env.step_count, active)
+    return torch.cat([env.task.fitness(view) for view in env.views])
+
+
+def _episode(player: Player, frames: list[Any], values: list[Any], ended: str) -> Episode:
+    qpos, mocap, goals = zip(*frames)
+    names = list(dict.fromkeys(name for _, _, components in values for name in components))
+    return Episode(
+        player.name,
+        player.seed,
+        np.stack(qpos),
+        np.array([fitness for fitness, _, _ in values], np.float32),
+        np.array([reward for _, reward, _ in values], np.float32),
+        {name: np.array([own.get(name, np.nan) for _, _, own in values], np.float32) for name in names},
+        {key: np.stack([own[key] for own in goals]) for key in goals[0]},
+        None if mocap[0] is None else np.stack([x[0] for x in mocap]),
+        None if mocap[0] is None else np.stack([x[1] for x in mocap]),
+        ended,
+    )

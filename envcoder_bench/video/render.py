@@ -1,0 +1,146 @@
+"""Videos of a recording. Processes of their own draw, so that a fault of OpenGL does not affect the caller."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Sequence
+
+import envcoder_bench
+from envcoder_bench.video.draw import NO_OPENGL
+from envcoder_bench.video.recording import Recording
+
+BACKENDS = ("egl", "osmesa")
+PACKAGES = "libegl1 and libgl1-mesa-dri (for EGL), or libosmesa6 (for OSMesa)"
+_PROBE = "import mujoco; mujoco.GLContext(16, 16).make_current()"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How videos look.
+
+    Attributes:
+        width, height: pixels of each policy's picture, even.
+        fps: frames per second, in real time.
+        seconds: length at most; None for whole episodes.
+        limit: seconds of drawing at most, after which videos end early; None for no limit.
+        together: one video with all policies side by side; otherwise one for each.
+        columns: most pictures in a row of such a video.
+        fast: coarser pictures in a third of the time.
+    """
+
+    width: int = 384
+    height: int = 288
+    fps: int = 15
+    seconds: float | None = 8.0
+    limit: float | None = None
+    together: bool = False
+    columns: int = 4
+    fast: bool = False
+
+
+class NoVideo(RuntimeError):
+    """Frames cannot be rendered or encoded; the message names the remedy."""
+
+
+def environment(backend: str) -> dict[str, str]:
+    """Return the environment variables of a process that renders with a backend of OpenGL."""
+    paths = [str(Path(envcoder_bench.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    own = {"MUJOCO_GL": backend, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **own}
+
+
+@lru_cache(maxsize=None)
+def missing() -> str:
+    """Return why frames cannot be rendered on this machine, with the remedy; empty if they can."""
+    if importlib.util.find_spec("av") is None:
+        return "the package av is not installed: pip install 'envcoder-bench[video]'"
+    return "" if backend() else f"there is no OpenGL for pictures without a display: apt-get install {PACKAGES}"
+
+
+@lru_cache(maxsize=None)
+def backend() -> str:
+    """Return the backend of OpenGL that works here, ``egl`` or ``osmesa``; empty if none does."""
+    wanted = os.environ.get("MUJOCO_GL", "").lower()
+    for name in (wanted,) if wanted in BACKENDS else BACKENDS:
+        command = [sys.executable, "-c", _PROBE]
+        try:
+            done = subprocess.run(command, env=environment(name), capture_output=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return name
+    return ""
+
+
+def render(recording: Recording, model: bytes, outputs: Sequence[Path], look: Look) -> float:
+    """Draw and encode a recording.
+
+    Args:
+        model: the MjModel of its poses, as ``mj_saveModel`` writes it.
+        outputs: the mp4 files: one if ``look.together``, else one for each episode.
+
+    Returns:
+        The length of the videos in seconds.
+
+    Raises:
+        NoVideo: that is not possible on this machine, or failed.
+    """
+    reason = missing()
+    if reason:
+        raise NoVideo(reason)
+    every = list(range(len(recording.episodes)))
+    shares = [every] if look.together else [every[k::2] for k in range(2) if every[k::2]]
+    with tempfile.TemporaryDirectory(prefix="envcoder_bench_video_") as name:
+        folder = Path(name)
+        (folder / "model.mjb").write_bytes(model)
+        recording.save(folder / "recording.npz")
+        running = []
+        for k, episodes in enumerate(shares):
+            files = [folder / f"{k}_{i}.mp4" for i in range(1 if look.together else len(episodes))]
+            job: dict[str, Any] = {
+                "model": str(folder / "model.mjb"), "recording": str(folder / "recording.npz"), "episodes": episodes,
+                "size": [look.width, look.height], "fps": look.fps, "seconds": look.seconds, "limit": look.limit,
+                "together": look.together, "columns": look.columns, "fast": look.fast,
+                "outputs": [str(file) for file in files],
+            }  # fmt: skip
+            (folder / f"job{k}.json").write_text(json.dumps(job), encoding="utf-8")
+            command = [sys.executable, "-m", "envcoder_bench.video.draw", str(folder / f"job{k}.json")]
+            process = subprocess.Popen(
+                command, env=environment(backend()), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            running.append((process, episodes, files))
+        try:
+            lengths = [_wait(process) for process, _, _ in running]
+        finally:
+            for process, _, _ in running:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+        for _, episodes, files in running:
+            for k, file in zip([0] if look.together else episodes, files):
+                outputs[k].parent.mkdir(parents=True, exist_ok=True)
+                _move(file, outputs[k])
+    return max(lengths)
+
+
+def _wait(process: subprocess.Popen[str]) -> float:
+    out, err = process.communicate()
+    if process.returncode:
+        last = err.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+        cause = "OpenGL does not work" if process.returncode == NO_OPENGL else "drawing failed"
+        raise NoVideo(f"{cause}: {last[0]}")
+    return float(json.loads(out.strip().splitlines()[-1])["seconds"])
+
+
+def _move(source: Path, target: Path) -> None:
+    from envcoder_bench.core.files import write_atomic
+
+    write_atomic(target, source.read_bytes())

@@ -1,0 +1,108 @@
+"""What a video shows of a recording: the frames, the camera and the markers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from envcoder_bench.sim import rendering
+from envcoder_bench.sim.rendering import Arrow, Camera, Cube, Marker
+from envcoder_bench.video.recording import Episode, Recording
+
+ZOOM = 2.6  # distance of the camera in radii of the robot
+SMOOTHING = 0.35  # s, time constant of a camera that follows
+WANTED, ACTUAL = (0.05, 0.62, 0.35, 1.0), (0.15, 0.35, 0.85, 1.0)  # colours of commanded and actual velocity
+# azimuth and elevation, degrees; other tasks have DIRECTION
+DIRECTIONS = {"Cartpole": (180.0, -8.0), "FrankaCubeStack": (140.0, -22.0), "AllegroHand": (200.0, -38.0)}
+DIRECTION = (125.0, -17.0)
+
+
+def frame_steps(recording: Recording, fps: float, seconds: float | None) -> np.ndarray:
+    """Return the control steps to draw, of the longest episode: ``fps`` of them per second, in real time."""
+    longest = max(episode.steps for episode in recording.episodes)
+    end = longest if seconds is None else min(longest, round(seconds / recording.dt))
+    count = round(end * recording.dt * fps) + 1
+    return np.minimum(np.round(np.arange(count) / (fps * recording.dt)).astype(int), end)
+
+
+class View:
+    """The camera of a recording: equal for all episodes if the robot stands still, else it follows each robot."""
+
+    def __init__(self, model: Any, recording: Recording) -> None:
+        self._recording = recording
+        self._azimuth, self._elevation = DIRECTIONS.get(recording.task, DIRECTION)
+        self._follows = rendering.is_floating(model)
+        first = [episode.qpos[0] for episode in recording.episodes]
+        low, high = rendering.bounds(model, np.stack(first[:1] if self._follows else self._samples()))
+        self._centre, self._radius = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
+        self._offset = self._centre - first[0][:3] if self._follows else np.zeros(3)
+        self._tracks: dict[int, np.ndarray] = {}
+
+    def _samples(self) -> list[np.ndarray]:
+        """Poses from all parts of all episodes, without the few in which something is thrown far away."""
+        poses = [e.qpos[k] for e in self._recording.episodes for k in range(0, e.steps + 1, max(1, e.steps // 8))]
+        return poses
+
+    def camera(self, episode: Episode, step: int) -> Camera:
+        """Return the camera for a step of an episode."""
+        if not self._follows:
+            return Camera(self._centre, ZOOM * self._radius, self._azimuth, self._elevation)
+        if id(episode) not in self._tracks:
+            self._tracks[id(episode)] = self._track(episode)
+        return Camera(
+            self._tracks[id(episode)][step] + self._offset, ZOOM * self._radius, self._azimuth, self._elevation
+        )
+
+    def _track(self, episode: Episode) -> np.ndarray:
+        """The root's path, smoothed in both directions so that the camera does not lag."""
+        path = episode.qpos[:, :3].astype(np.float64)
+        keep = float(np.exp(-self._recording.dt / SMOOTHING))
+        for order in (slice(None), slice(None, None, -1)):
+            smooth = path[order].copy()
+            for k in range(1, len(smooth)):
+                smooth[k] = keep * smooth[k - 1] + (1 - keep) * smooth[k]
+            path = smooth[order]
+        path[:, 2] = 0.3 * path[:, 2] + 0.7 * episode.qpos[0, 2]  # jumps stay visible
+        return path
+
+
+def markers(recording: Recording, episode: Episode, step: int) -> list[Marker]:
+    """Return the markers of a step: commands of a walking robot, or the orientation that a cube is turned to."""
+    return _commands(recording, episode, step) + _orientation(episode, step)
+
+
+def _orientation(episode: Episode, step: int) -> list[Marker]:
+    """Return a cube above the object in the goal's orientation, and the axes of both in red, green and blue."""
+    goal = episode.goals.get("goal_rot")
+    if goal is None or goal.shape[-1] != 4 or len(episode.qpos[step]) < 7:
+        return []
+    own, above = episode.qpos[step, -7:], episode.qpos[0, -7:-4] + np.array([0.0, 0.0, 0.14])  # its joint is the last
+    wanted = rendering.axes_of(goal[step][[3, 0, 1, 2]])
+    found: list[Marker] = [Cube(above.astype(np.float64), wanted, 0.0325, (0.05, 0.62, 0.35, 0.45))]
+    for place, axes in ((own[:3], rendering.axes_of(own[3:])), (above, wanted)):
+        found += [Arrow(place, 0.12 * axes[:, k], (*np.eye(3)[k].tolist(), 1.0), 0.004) for k in range(3)]
+    return found
+
+
+def _commands(recording: Recording, episode: Episode, step: int) -> list[Marker]:
+    """Return the commanded velocity of a walking robot as an arrow above it, and its turning as a second one."""
+    commands = episode.goals.get("commands")
+    if commands is None or commands.shape[-1] < 3 or not len(episode.qpos[step]) >= 7:
+        return []
+    qpos = episode.qpos[step].astype(np.float64)
+    w, x, y, z = qpos[3:7]
+    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    forward = np.array([np.cos(yaw), np.sin(yaw), 0.0])
+    left = np.array([-forward[1], forward[0], 0.0])
+    place = qpos[:3] + np.array([0, 0, 0.45])
+    wanted = commands[step, 0] * forward + commands[step, 1] * left
+    found: list[Marker] = [Arrow(place, 0.5 * wanted, WANTED)]
+    before = max(step - 5, 0)
+    if step > before:
+        velocity = (qpos[:3] - episode.qpos[before, :3]) / ((step - before) * recording.dt)
+        found.append(Arrow(place + np.array([0, 0, 0.08]), 0.5 * velocity * np.array([1, 1, 0]), ACTUAL))
+    turn = float(commands[step, 2])
+    if abs(turn) > 0.05:
+        found.append(Arrow(qpos[:3] + 0.45 * forward + np.array([0, 0, 0.3]), 0.4 * turn * left, WANTED, 0.015))
+    return found

@@ -1,0 +1,77 @@
+"""Made-up runs for pages, with texts that try to leave their places."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from envcoder_bench.report.page import PageCandidate, PageEpisode, RunPage
+from envcoder_bench.report.ranking import rank
+from envcoder_bench.report.results import FAILED, Result
+
+HOSTILE = [
+    "<script>window.hacked=1</script>",
+    "</script><script>window.hacked=1</script>",
+    '"><img src=x onerror="window.hacked=1">',
+    "${window.hacked=1}",
+    "a&lt;b\u202egnp.exe",
+    "<!--",
+    "'; window.hacked=1; '",
+]
+SOURCE = '''"""A candidate."""
+
+LIMIT = 0.5  # </pre><script>window.hacked=1</script>
+
+
+def compute_reward(state_dict):
+    text = "<img src=x onerror=window.hacked=1>"
+    return state_dict["pole_angle"].cos()
+'''
+
+
+def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40, components=3, source=SOURCE):
+    """A page of made-up candidates and both baselines; the last candidate failed, and some names are hostile."""
+    random = np.random.default_rng(0)
+    results, curves, parts = [], [], []
+    every = ["human", "unshaped", *names]
+    for k, name in enumerate(every):
+        for seed in range(seeds):
+            level = 0.95 - 0.9 * k / len(every)
+            if k == len(every) - 1:
+                error = f"/somewhere/{name}.py:7: in compute_reward: <b onclick=window.hacked=1>{HOSTILE[0]}"
+                results.append(Result(name, seed, FAILED, error=error))
+                continue
+            results.append(Result(name, seed, "ok", level + 0.01 * seed, level - 0.5, level + 0.5, 64, 200.0, 3.0, 999))
+            for i in range(1, points + 1):
+                fitness = level * i / points if i % 4 == 0 else np.nan
+                curves.append((i, 100 * i, name, seed, fitness, 5.0 * i, 0.01, 3e-4, np.nan, 1e7 * random.random()))
+                for c in range(components):
+                    part = HOSTILE[c % len(HOSTILE)] if k % 2 else f"part {c}"
+                    parts.append((i, 100 * i, name, seed, part, random.normal()))
+    keys = ["iteration", "env_steps", "candidate", "seed"]
+    metrics = ["fitness", "shaped_return", "kl", "learning_rate", "entropy", "value_loss"]
+    times = [0.02 * (i + 1) for i in range(100)]
+    lines = {"fitness so far": [math.sin(t) for t in times], HOSTILE[0]: [math.cos(t) for t in times]}
+    shown = [every[2], "human", "unshaped"]
+    candidates = [
+        PageCandidate(
+            name, f"files/{name}.py", source, {"compiled": f"all but {HOSTILE[2]}"},
+            None if k < 2 else ("human", "def compute_reward(state_dict):\n    return 0\n"),
+        )
+        for k, name in enumerate(every)
+    ]  # fmt: skip
+    return RunPage(
+        title=f"Cartpole: {len(names)} candidates {HOSTILE[0]}",
+        fitness_meaning=f"a fraction {HOSTILE[2]}; 0 to 1",
+        ranked=rank(results),
+        candidates=candidates,
+        facts=["2 seeds", HOSTILE[0]],
+        curves=pd.DataFrame(curves, columns=[*keys, *metrics]),
+        components=pd.DataFrame(parts, columns=[*keys, "component", "mean"]),
+        bounds=(0.0, 1.0),
+        episodes=[PageEpisode(name, mp4, "fitness 0.5", times, lines) for name in shown],
+        clip_seconds=1.0,
+        episodes_note="a note",
+        how={"device": "a CPU", "torch": "2"},
+        command="eval-shapers --task Cartpole",
+    )

@@ -1,0 +1,136 @@
+"""The page of a run as text: escaping, its policy, and its size. tests/video/test_page_browser.py opens it."""
+
+import base64
+import hashlib
+import html.parser
+import json
+import re
+
+import numpy as np
+import pytest
+from page_fakes import HOSTILE, SOURCE, fake_page
+
+from envcoder_bench.report.highlight import code
+from envcoder_bench.report.page import render_page
+from envcoder_bench.report.page_data import plain_number, script_json
+
+
+class Page(html.parser.HTMLParser):
+    """Collects tags, attributes and the text of scripts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.scripts, self.text, self._script = [], [], [], False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self._script = True
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self._script = self._script and tag != "script"
+
+    def handle_data(self, data):
+        if self._script:
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def page():
+    return render_page(fake_page(mp4=b"video"))
+
+
+def test_hostile_texts_are_text(page):
+    parsed = Page(page)
+    assert [tag for tag, _ in parsed.tags].count("script") == 2  # data and code
+    assert not any(name.startswith("on") for _, attributes in parsed.tags for name in attributes)
+    assert not any(tag in ("img", "iframe", "object", "b") for tag, _ in parsed.tags)
+    shown = "".join(parsed.text)
+    for text in HOSTILE[:4]:
+        assert text in shown
+    assert "\u202e" not in page and "\\u202e" in page  # characters that turn the order around are shown as codes
+
+
+def test_the_policy_allows_the_own_script_alone(page):
+    parsed = Page(page)
+    policy = next(a["content"] for tag, a in parsed.tags if tag == "meta" and "http-equiv" in a)
+    digest = base64.b64encode(hashlib.sha256(parsed.scripts[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy and policy.startswith("default-src 'none';")
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0] and "http" not in policy
+    addresses = [a[key] for _, a in parsed.tags for key in ("src", "href") if key in a]
+    assert all(address.startswith(("#", "data:,")) for address in addresses)
+
+
+def test_the_data_cannot_end_its_script(page):
+    data = Page(page).scripts[0]
+    assert "<" not in data and ">" not in data
+    names = [own["name"] for own in json.loads(data)["candidates"]]
+    assert HOSTILE[1] in names and names[0] == "human"
+
+
+def test_every_candidate_has_a_row_and_details(page):
+    parsed = Page(page)
+    anchors = {a["id"] for tag, a in parsed.tags if tag == "details"}
+    links = {a["href"][1:] for tag, a in parsed.tags if tag == "a" and a["href"].startswith("#candidate-")}
+    assert links == anchors and len(anchors) == 2 + 2 + len(HOSTILE)
+
+
+def test_the_line_of_an_error_is_marked():
+    assert '<span class="l fault">' in code(SOURCE, {7})
+    marked = [line for line in code(SOURCE, {7}).split('<span class="l') if line.startswith(" fault")]
+    assert len(marked) == 1 and "onerror" in marked[0]
+    assert '<span class="l fault">' in render_page(fake_page(names=("broken",)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["", "x", '"', "'''", '"""a\nb', "#", "\\", "def", "\0", "a\r\nb", "<", "&" * 50, "'\\" * 5000, "\"'" * 5000],
+)
+def test_any_source_keeps_its_text(source):
+    shown = Page(code(source))
+    text = "".join(shown.text).replace("\\u0000", "\0").replace("\\u000d", "\r")
+    assert text.strip() == source.replace("\n", "").strip()
+    assert {tag for tag, _ in shown.tags} <= {"pre", "span"}
+
+
+def test_words_are_coloured():
+    shown = code("def compute_reward(x):\n    return 1.5  # why\n")
+    for part in (
+        '<span class="k">def</span>', '<span class="d">compute_reward</span>', '<span class="k">return</span>',
+        '<span class="n">1.5</span>', '<span class="c"># why</span>',
+    ):  # fmt: skip
+        assert part in shown
+
+
+def test_intervals_stay_within_the_bounds(page):
+    """Fitness is from 0 to 1 here, and the intervals reach from -0.5 to 1.5."""
+    titles = re.findall(r"<title>([^<]*), ([-\d.e]+) to ([-\d.e]+)</title>", page)
+    assert titles and all(float(low) >= 0 and float(high) <= 1 for _, low, high in titles)
+
+
+def test_a_page_of_fifty_candidates_is_small():
+    """Long sources, 200 points, 8 components, and five videos of 400 kB."""
+    names = [f"candidate_{k:03d}" for k in range(50)]
+    run = fake_page(names, seeds=1, mp4=b"v" * 400_000, points=60, components=8, source=SOURCE * 20)
+    assert len(render_page(run)) < 15e6
+
+
+@pytest.mark.parametrize("missing", ["curves", "components"])
+def test_a_run_without_training_has_a_page(missing):
+    import dataclasses
+
+    run = dataclasses.replace(fake_page(), **{missing: None}, episodes=[])
+    assert "<h2>Ranking</h2>" in render_page(run) and "<h2>Videos" not in render_page(
+        dataclasses.replace(run, episodes_note="")
+    )
+
+
+def test_numbers_and_texts_for_scripts():
+    assert [plain_number(x) for x in (np.float32(0.1), float("nan"), float("inf"), None, 123456.789)] == [
+        0.1, None, None, None, 123460.0,
+    ]  # fmt: skip
+    assert script_json("</script>&\u2028") == '"\\u003c/script\\u003e\\u0026\\u2028"'

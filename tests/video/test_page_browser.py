@@ -1,0 +1,171 @@
+"""The page of a run in Chromium: sorting, hovering, zooming, playing, no message and no request."""
+
+import functools
+import os
+import shutil
+
+import numpy as np
+import pytest
+from page_fakes import HOSTILE, fake_page
+
+from envcoder_bench.report.page import render_page
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'envcoder-bench[dev]': no playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
+]
+
+
+@functools.lru_cache(maxsize=None)
+def clip():
+    """A second of a moving bar."""
+    pytest.importorskip("av", reason="pip install 'envcoder-bench[video]': no av")
+    import tempfile
+    from pathlib import Path
+
+    from envcoder_bench.video.encode import Encoder
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "clip.mp4"
+        encoder = Encoder(path, 64, 48, 10)
+        for k in range(10):
+            picture = np.full((48, 64, 3), 200, np.uint8)
+            picture[:, 5 * k : 5 * k + 8] = (200, 30, 30)
+            encoder.add(picture)
+        encoder.finish()
+        return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        sandbox = [] if os.getuid() else ["--no-sandbox"]
+        with playwright.chromium.launch(executable_path=CHROMIUM, args=[*sandbox, "--disable-gpu"]) as chromium:
+            yield chromium
+
+
+@pytest.fixture(scope="module")
+def page(browser, tmp_path_factory):
+    """The page, opened from a file; at the end there was no message and no request."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(render_page(fake_page(mp4=clip())), encoding="utf-8")
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    faults, requests = [], []
+    tab.on("console", lambda message: faults.append(message.text))
+    tab.on("pageerror", lambda error: faults.append(str(error)))
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-ready]")
+    yield tab
+    assert faults == []
+    assert [url for url in requests if not url.startswith(("blob:", "data:"))] == [path.as_uri()]
+
+
+def column(page, k):
+    script = f"rows => rows.filter(r => !r.hidden).map(r => r.cells[{k}].dataset.v)"
+    return page.eval_on_selector_all("#ranking tbody tr", script)
+
+
+def sort(page, k):
+    page.click(f"#ranking th:nth-child({k + 1}) button")
+
+
+def test_nothing_of_a_candidate_runs(page):
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 0 and page.locator("script").count() == 2
+    assert HOSTILE[0] in page.inner_text("#ranking")
+
+
+def test_sorting(page):
+    names = column(page, 1)
+    assert names[:3] == ["human", "unshaped", "first"]
+    sort(page, 2)
+    values = [float(x) for x in column(page, 2) if x]
+    assert values == sorted(values, reverse=True) and column(page, 2)[-1] == ""
+    sort(page, 2)
+    values = [float(x) for x in column(page, 2) if x]
+    assert values == sorted(values) and column(page, 2)[-1] == ""  # without a fitness: last in both orders
+    sort(page, 1)
+    assert [x.lower() for x in column(page, 1)] == sorted(x.lower() for x in names)
+    sort(page, 0)
+    assert column(page, 1)[:3] == names[:3]
+
+
+def test_filtering(page):
+    every = len(column(page, 1))
+    page.fill("#filter", "SECOND")
+    assert column(page, 1) == ["second"] and page.inner_text("#shown") == f"1 of {every}"
+    page.fill("#filter", "")
+    page.check("#without-failed")
+    assert len(column(page, 1)) == every - 1
+    page.uncheck("#without-failed")
+    assert len(column(page, 1)) == every
+
+
+def test_a_link_opens_its_candidate(page):
+    page.click("#ranking tbody tr:nth-child(3) a")
+    page.wait_for_selector("details#candidate-2[open] pre.code")
+    assert "compute_reward" in page.inner_text("details#candidate-2")
+    assert page.locator("details#candidate-2 .added").count() > 0  # the differences
+
+
+def test_hovering_names_the_line(page):
+    page.locator("#curves-chart").scroll_into_view_if_needed()
+    box = page.locator("#curves-chart .u-over").bounding_box()
+    tip = page.locator("#curves-chart .tip")
+    # the baselines end at 0.95 and 0.87 on an axis that ends at 1
+    for share, name in ((0.05, "human"), (0.12, "unshaped")):
+        page.mouse.move(box["x"] + 0.99 * box["width"], box["y"] + share * box["height"], steps=3)
+        tip.wait_for(state="visible")
+        page.wait_for_function(
+            "name => document.querySelector('#curves-chart .tip').textContent.startsWith(name + ': 0.')", arg=name
+        )
+    page.mouse.move(5, 5)
+    tip.wait_for(state="hidden")
+
+
+def test_zooming(page):
+    labels = "() => [...document.querySelectorAll('#curves-chart canvas')].map(c => c.toDataURL()).join()"
+    page.locator("#curves-chart").scroll_into_view_if_needed()
+    box = page.locator("#curves-chart .u-over").bounding_box()
+    before, middle = page.evaluate(labels), box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.2 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], middle, steps=4)
+    page.mouse.up()
+    page.wait_for_function(f"before => ({labels})() !== before", arg=before)
+    page.mouse.dblclick(box["x"] + 5, middle)
+    page.mouse.move(5, 5)
+
+
+def test_switching_candidates_and_quantities(page):
+    drawn = "() => document.querySelector('#curves-chart canvas').toDataURL()"
+    first = page.evaluate(drawn)
+    page.click("#curves-chips button >> nth=0")
+    assert page.get_attribute("#curves-chips button >> nth=0", "aria-pressed") == "false"
+    page.wait_for_function(f"first => ({drawn})() !== first", arg=first)
+    for name in ("none", "all", "the best"):
+        page.get_by_role("button", name=name, exact=True).click()
+    assert page.get_attribute("#curves-chips button >> nth=0", "aria-pressed") == "true"
+    for metric in ("value_loss", "kl", "fitness"):
+        page.select_option("#metric", metric)
+    page.select_option("#components-of", index=1)
+    assert HOSTILE[0] in page.inner_text("#components-chips")
+
+
+def test_playing_together(page):
+    assert page.evaluate("[...document.querySelectorAll('video')].length") == 3
+    page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => v.readyState >= 2)")
+    page.click("#play")
+    page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => v.currentTime > 0.2)")
+    page.wait_for_function("() => document.querySelector('#clock').textContent.startsWith('2.0')")  # the lines go on
+    page.wait_for_function("() => document.querySelector('#play').textContent.includes('Play')")  # at the end it stops
+    page.evaluate("s => { s.value = 0.4; s.dispatchEvent(new Event('input')); }", page.query_selector("#scrub"))
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('video')].every(v => Math.abs(v.currentTime - 0.4) < 0.05)"
+    )
+    heads = page.eval_on_selector_all(".playhead", "all => all.map(one => one.style.left)")
+    assert len(heads) == 3 and len(set(heads)) <= 2 and heads[0] != "0px"
+    assert "fitness so far" in page.inner_text("figure .live >> nth=0")

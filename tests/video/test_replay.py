@@ -1,0 +1,186 @@
+"""Policies of a run folder are replayed, drawn and shown on the run's page."""
+
+import json
+
+import numpy as np
+import pytest
+
+import envcoder_bench
+from envcoder_bench.__main__ import main
+from envcoder_bench.eval_shapers import main as eval_shapers
+from envcoder_bench.report.page import PAGE
+from envcoder_bench.run.policies import open_run
+from envcoder_bench.video import render, viewer
+from envcoder_bench.video.models import model_bytes
+from envcoder_bench.video.page import player, write_page
+from envcoder_bench.video.record import record
+from envcoder_bench.video.render import Look, NoVideo
+from envcoder_bench.video.render import render as draw
+
+pytestmark = pytest.mark.slow
+
+CALM = """
+def compute_reward(pole_angle, cart_vel):
+    calm = -0.01 * torch.abs(cart_vel)
+    return torch.cos(pole_angle) + calm, {"calm": calm, "<b>": calm}
+"""
+SPIKY = """
+import torch
+def compute_observation(state_dict):
+    return torch.stack([state_dict["pole_angle"], state_dict["cart_vel"], torch.rand(len(state_dict["cart_vel"]))], 1)
+"""
+# one episode in the evaluation, so that its fitness is that of the recording
+TINY = {
+    "evaluation.num_envs": 1, "evaluation.final_episodes": 1, "evaluation.points": 1, "num_envs_per_candidate": 16,
+    "learning_iterations": 3, "device": "cpu",
+}  # fmt: skip
+NEEDS_OPENGL = pytest.mark.skipif("render.missing()", reason="no OpenGL: apt-get install " + render.PACKAGES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("run") / "run"
+    done = envcoder_bench.evaluate("Cartpole", {"calm": CALM, "spiky": SPIKY}, overrides=TINY, output_dir=path)
+    assert done.succeeded
+    return path
+
+
+def recorded(folder, names=("calm", "spiky", "human", "unshaped"), **more):
+    run = open_run(folder)
+    return run, record(run.cfg, list(run.sources.values()), [player(run, name) for name in names], **more)
+
+
+@pytest.fixture(scope="module")
+def recording(folder):
+    return recorded(folder)[1]
+
+
+def test_it_is_the_episode_of_the_evaluation(folder, recording):
+    """Same fitness as in results.csv, though the candidate's reward is computed, too, and others play beside it."""
+    known = {row.candidate: (row.fitness, row.episode_length) for row in open_run(folder).rows}
+    for episode in recording.episodes:
+        assert recording.episode_fitness(episode) == pytest.approx(known[episode.name][0], abs=1e-5)
+        assert np.count_nonzero(episode.fitness) <= episode.steps - bool(episode.ended)
+        if episode.ended:
+            assert episode.steps == known[episode.name][1] + 1
+    assert recording.same_start and recording.failed == {}
+    assert list(recording.episodes[0].components) == ["calm", "<b>"] and recording.episodes[2].components == {}
+
+
+def test_rewards_are_those_of_the_candidate(recording):
+    calm = recording.episodes[0]
+    np.testing.assert_array_equal(calm.components["calm"], calm.components["<b>"])
+    # qpos after the step: cart, pole
+    expected = np.cos(calm.qpos[1:, 1]) + calm.components["calm"]
+    np.testing.assert_allclose(calm.reward, expected, atol=1e-5)
+
+
+def test_another_seed_is_another_episode(folder, recording):
+    _, other = recorded(folder, ("calm",), seed=5, steps=4)
+    assert other.episodes[0].steps <= 4
+    assert not np.array_equal(other.episodes[0].qpos[0], recording.episodes[0].qpos[0])
+
+
+def test_a_candidate_that_cannot_be_loaded_again_is_left_out(folder, tmp_path):
+    run = open_run(folder)
+    sources = [own._replace(source="raise OSError") if own.name == "calm" else own for own in run.sources.values()]
+    made = record(run.cfg, sources, [player(run, "calm"), player(run, "human")], steps=2)
+    assert [own.name for own in made.episodes] == ["human"] and "OSError" in made.failed["calm"]
+
+
+@NEEDS_OPENGL
+@pytest.mark.parametrize("together", [False, True])
+def test_videos(folder, recording, tmp_path, together):
+    import av
+
+    files = [tmp_path / f"{k}.mp4" for k in range(1 if together else 4)]
+    look = Look(96, 64, fps=5, seconds=0.4, together=together, columns=3)
+    assert draw(recording, model_bytes(open_run(folder).cfg), files, look) == pytest.approx(0.6)
+    for file in files:
+        with av.open(str(file)) as video:
+            assert video.streams.video[0].codec_context.name == "h264"
+            frames = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
+        assert len(frames) == 3 and frames[0].shape == ((128, 288, 3) if together else (64, 96, 3))
+        assert frames[0][20:44, :96].std() > 5  # something is there
+        assert not np.array_equal(frames[0], frames[-1])
+
+
+@NEEDS_OPENGL
+def test_the_page_has_videos_of_the_best_and_of_the_baselines(folder):
+    assert write_page(folder, 1) == folder / PAGE
+    page = (folder / PAGE).read_text(encoding="utf-8")
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    shown = [own["name"] for own in data["videos"]["episodes"]]
+    assert len(shown) == 3 and {"human", "unshaped"} < set(shown)
+    assert all(len(own["mp4"]) > 1000 for own in data["videos"]["episodes"])
+    assert {path.stem for path in (folder / "videos").glob("*.mp4")} == set(shown)
+    assert len(page) < 2e6
+
+
+def test_a_crash_of_the_renderer_is_an_error_of_its_own(folder, recording, tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "missing", lambda: "")
+    monkeypatch.setattr(render, "backend", lambda: "no_such_backend")
+    with pytest.raises(NoVideo, match="OpenGL does not work"):
+        draw(recording, model_bytes(open_run(folder).cfg), [tmp_path / f"{k}.mp4" for k in range(4)], Look(64, 64))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_opengl_there_is_a_page_with_the_reason(folder, monkeypatch, capsys):
+    monkeypatch.setattr(render, "backend", lambda: "")
+    render.missing.cache_clear()
+    try:
+        page = write_page(folder).read_text(encoding="utf-8")
+        assert main(["play", str(folder)]) == 2
+    finally:
+        render.missing.cache_clear()
+    assert "There are no videos: " in page and "apt-get install libegl1" in page and "<video" not in page
+    assert "apt-get install libegl1" in capsys.readouterr().err
+
+
+@NEEDS_OPENGL
+def test_play(folder, tmp_path, capsys):
+    words = ["play", str(folder), "--candidate", "calm", "human", "--seconds", "0.2", "--size", "64x65"]
+    assert main([*words, "--video", str(tmp_path / "out.mp4")]) == 0
+    out = capsys.readouterr().out
+    assert "calm (seed 0): fitness " in out and (tmp_path / "out.mp4").stat().st_size > 500
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("{run} --candidate clam", "no candidate 'clam' (did you mean calm?)"),
+        ("{run}/candidates", "there is no run here"),
+        ("{run} --video out.avi", "--video out.avi: the file must end with .mp4"),
+        ("{run} --video nowhere/out.mp4", "there is no folder nowhere"),
+        ("{run} --size 5", "--size 5: give WIDTHxHEIGHT"),
+        ("{run} --seconds 0", "--seconds 0: it must be greater than 0"),
+        ("{run} --view", "--view needs a display"),
+        ("{run} --view --video out.mp4", "--view and --video: give one of them"),
+    ],
+)
+def test_bad_input_of_play(folder, words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(viewer, "missing", lambda: "--view needs a display, and there is none")
+    monkeypatch.setattr(render, "missing", lambda: "")
+    before = sorted(folder.rglob("*"))
+    assert main(["play", *words.format(run=folder).split()]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [] and sorted(folder.rglob("*")) == before
+
+
+def test_eval_shapers_writes_the_page_and_resume_does_not_again(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("ENVCODER_BENCH_VIDEO", "0")
+    (tmp_path / "calm.py").write_text("import torch\n" + CALM)
+    words = [f"{key}={value}" for key, value in TINY.items()]
+    path = tmp_path / "run"
+    assert eval_shapers(["--task", "Cartpole", "--candidates", str(tmp_path / "calm.py"), "--no_baselines",
+                         "--output_dir", str(path), *words]) == 0  # fmt: skip
+    assert "report.html" in capsys.readouterr().out
+    page = (path / PAGE).read_text(encoding="utf-8")
+    assert "No videos were asked for" in page and "learning_iterations=3" in page
+    (path / PAGE).write_text("mine")
+    assert eval_shapers(["--resume", str(path)]) == 0
+    assert (path / PAGE).read_text() == "mine"
+    assert main(["report", str(path), "--video", "0"]) == 0
+    assert (path / PAGE).read_text(encoding="utf-8") == page
+    assert eval_shapers(["--resume", str(path), "--video", "-1"]) == 2
