@@ -13,7 +13,7 @@
     learning_curves.png  ranking.png
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
-    candidates/<name>/   source.py, policy.pth (in rl_games' format); exports: policy.onnx, policy.pt, policy.json, model.xml
+    candidates/<name>/   source.py, policy.pth (in rl_games' format); exports beside them
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
     jobs/                likewise, with several devices: a checkpoint for each wave in training
