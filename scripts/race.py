@@ -3,8 +3,9 @@
     python scripts/race.py runs/FULL_RUN [runs/ANOTHER ...] [--until ITERATION] [--rungs 6,12 10,20]
 
 A run is recorded without a race, with ``evaluation.record=true`` and about 20 ``evaluation.points``. For each rule and
-set of rungs a line says which of the best three candidates at the end go through, what the best that goes through has
-less than the best, and the share of the env-steps. Ties with the third best count.
+set of rungs a line says how often the best candidate at the end goes through, how many of the best three, what the best
+that goes through has less than the best, how many candidates are stopped that would have ended as good as the third
+best (``wronged``), and the share of the env-steps. Ties with the third best count as one of the best three.
 """
 
 from __future__ import annotations
@@ -56,13 +57,14 @@ def replay(recording: Recording, rules: Rules, rungs: Sequence[int]) -> dict[str
     return reached
 
 
-def judge(recording: Recording, reached: dict[str, int]) -> tuple[int, float, float]:
-    """Return how many of the best three go through, the loss of the best fitness, and the share of env-steps."""
+def judge(recording: Recording, reached: dict[str, int]) -> tuple[int, float, int, float]:
+    """Return the kept of the best three, the loss of fitness, the number of wronged, and the share of env-steps."""
     final = recording.final
     best = sorted(final.values(), reverse=True)
     through = [final[name] for name, iteration in reached.items() if iteration == recording.end]
     kept = sum(fitness >= best[TOP - 1] for fitness in through)
-    return min(kept, TOP), best[0] - max(through), sum(reached.values()) / (len(reached) * recording.end)
+    wronged = sum(fitness >= best[TOP - 1] for fitness in final.values()) - kept
+    return min(kept, TOP), best[0] - max(through), wronged, sum(reached.values()) / (len(reached) * recording.end)
 
 
 def main() -> None:
@@ -84,7 +86,10 @@ def main() -> None:
     sets = [("rungs " + words, [int(x) for x in words.split(",")]) for words in args.rungs or ()]
     sets = sets or [(" ".join(f"{share:.0%}" for share in shares), shares) for shares in SHARES]
     print(f"\neach over {len(recordings)} recordings: one for each seed, and one for all seeds of a run together")
-    print(f"{'rungs':20} {'rule':22} {'best kept':>9} {'top 3 kept':>10} {'loss mean':>9} {'max':>6} {'env-steps':>9}")
+    print(
+        f"{'rungs':20} {'rule':22} {'best kept':>9} {'top 3 kept':>10} {'loss mean':>9} {'max':>6} {'wronged':>7}"
+        f" {'env-steps':>9}"
+    )
     for words, rungs in sets:
         for rules in RULES:
             rows = []
@@ -92,12 +97,12 @@ def main() -> None:
                 asked = sorted({max(1, round(x * recording.end)) if isinstance(x, float) else x for x in rungs})
                 own = plan_rungs([x for x in asked if x < recording.end], recording.end, recording.history)
                 rows.append(judge(recording, replay(recording, rules, own)))
-            top, losses, shares = zip(*rows)
+            top, losses, wronged, shares = zip(*rows)
             rule = f"halving, keep {rules.keep}" if rules.rule == HALVING else f"confidence, reach {rules.reach}"
             print(
                 f"{words:20} {rule:22} {statistics.mean(x <= 0 for x in losses):9.0%}"
                 f" {statistics.mean(top) / TOP:10.0%} {statistics.mean(losses):9.3f} {max(losses):6.3f}"
-                f" {statistics.mean(shares):9.0%}"
+                f" {statistics.mean(wronged):7.1f} {statistics.mean(shares):9.0%}"
             )
 
 

@@ -324,10 +324,9 @@ def _caption(shown: Sequence[Ranked], cut: bool) -> str:
         parts.append("dashed line: human baseline")
     if any(not math.isnan(r.vs_human_ci_low) for r in shown):
         parts.append("blue: above it, orange: below it, dark grey: not significant (95 %, paired by seed)")
-    if any(r.stopped_at for r in shown):
-        parts.append("grey: stopped by the race, with the fitness then")
-    one_line = "   ".join(parts)
-    return one_line if len(one_line) <= CAPTION_WIDTH else parts[0] + "\n" + "   ".join(parts[1:])
+    raced = ["grey: stopped by the race, with the fitness then"] if any(r.stopped_at for r in shown) else []
+    one_line = "   ".join(parts + raced)
+    return one_line if len(one_line) <= CAPTION_WIDTH else "   ".join(parts[:1] + raced) + "\n" + "   ".join(parts[1:])
 
 
 def _name(row: Ranked) -> str:

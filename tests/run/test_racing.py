@@ -155,8 +155,8 @@ def test_everything_is_accounted_for(full, raced, capsys):
     reached = replaying.replay(recording, Rules(HALVING, keep=0.6), RUNGS)
     stopped = {row.candidate: row.stopped_at for row in rows(raced).values() if row.status == STOPPED}
     assert {name: at for name, at in reached.items() if at < ITERATIONS} == stopped
-    kept, loss, share = replaying.judge(recording, reached)
-    assert 0 <= kept <= 3 and loss >= 0 and 0 < share < 1
+    kept, loss, wronged, share = replaying.judge(recording, reached)
+    assert 0 <= kept <= 3 and loss >= 0 and 0 <= wronged <= 3 and 0 < share < 1
 
 
 class Crash(Exception):
