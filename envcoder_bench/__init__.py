@@ -12,13 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from envcoder_bench.adapters.make import make_env
     from envcoder_bench.core.errors import UserError
     from envcoder_bench.run.evaluate import evaluate, resume
     from envcoder_bench.run.hooks import Reporter, StopRequest
+    from envcoder_bench.run.policies import load_policy
     from envcoder_bench.run.run_result import RunResult
 
 __version__ = "0.1.0"
-__all__ = ["Reporter", "RunResult", "StopRequest", "UserError", "evaluate", "resume"]
+__all__ = ["Reporter", "RunResult", "StopRequest", "UserError", "evaluate", "load_policy", "make_env", "resume"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
@@ -28,6 +30,8 @@ _WHERE = {
     "StopRequest": "run.hooks",
     "UserError": "core.errors",
     "evaluate": "run.evaluate",
+    "load_policy": "run.policies",
+    "make_env": "adapters.make",
     "resume": "run.evaluate",
 }
 

@@ -19,6 +19,7 @@ from envcoder_bench.core.shell import invocation, quoted
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.stdio import best_effort_output
+from envcoder_bench.trainers.registry import full_name
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -139,6 +140,11 @@ def _plain_warnings() -> Iterator[None]:
 def add_training(group: Any) -> None:
     """Add the flags for the amount of training."""
     group.add_argument("--learning_iterations", type=int, metavar="N", help="PPO iterations (default: 500)")
+    group.add_argument(
+        "--trainer",
+        metavar="NAME",
+        help="ppo (default), elegantrl_ppo (ElegantRL's PPO, one candidate after the other: slower), or module:Class",
+    )
     group.add_argument("--seeds", type=int, metavar="K", help="replicas of each candidate (default: 1)")
     group.add_argument("--seed", type=int, help="the first seed (default: 0)")
 
@@ -213,6 +219,9 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
         with user_input():
             task = get_spec(args.task).name
         files.update(file_overrides(task, args.task_config, args.train_config))
+    if args.trainer is not None:
+        with user_input():
+            files["train.params.algo.name"] = quoted(full_name(args.trainer))
     return {
         **files,
         "shaper_types": None if args.shaper_types is None else "[" + ",".join(shaper_types(args.shaper_types)) + "]",

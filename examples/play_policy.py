@@ -12,7 +12,7 @@ import onnxruntime
 def play(folder, qpos, qvel):
     """Return the fitness of the episode that begins at these joint positions and velocities."""
     about = json.loads((folder / "policy.json").read_text())
-    policy = onnxruntime.InferenceSession(folder / about["files"]["policy"])
+    policy = onnxruntime.InferenceSession(folder / about["files"]["onnx"])
     model = mujoco.MjModel.from_xml_path(str(folder / about["files"]["model"]))
     data, upright, steps = mujoco.MjData(model), 0, about["episode_control_steps"]
     data.qpos[:], data.qvel[:] = qpos, qvel

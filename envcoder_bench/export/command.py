@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Collection, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from envcoder_bench.core import noise
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 
 _STEPS = (1.0, 0.125, 2.0**-7)  # a large one loses the fewest digits, if nothing is clipped there
-_SAMPLES = 8  # actions that are compared in each environment
+_SAMPLES = 16  # actions that are compared in each environment
+_SMALLEST = 1e-4  # of them, so that jumps at 0 are seen
 _PRECISION = 1e-5  # of the largest command
 
 
@@ -24,28 +25,36 @@ class Affine(NamedTuple):
     high: Tensor
 
 
-def affine_command(env: GroupedVecTask) -> Affine | None:
+def affine_command(env: GroupedVecTask, varying: Collection[str]) -> Affine | None:
     """Fit the action function of a one-group environment; None if it depends on the state or is not of this form.
 
-    The function is called on the environments' present states, which should differ. The fit is compared with it for
-    random actions of any size up to the task's limit.
+    The fit is compared with the function for random actions of any size up to the task's limit, in random states, which
+    overwrite those of the environment: it cannot be used afterwards.
+
+    Args:
+        varying: keys of the state that differ among environments or change with time.
     """
+    _scatter(env, varying)
     width, limit = env.action_dims[0], env.task.clip_actions
     origin = _commands(env, torch.zeros(width))
     if not _uniform(origin):
         return None
-    bias = origin[0]
+    bias, found = origin[0], None
     for step in (step for step in _STEPS if step <= limit):
         columns = [_commands(env, step * torch.eye(width)[k]) for k in range(width)]
         if not all(map(_uniform, columns)):
             return None
         weight = torch.stack([(column[0] - bias) / step for column in columns], dim=1)
-        found = _compared(env, weight, bias, min(limit, 1e3))
-        if not all(env.alive):  # it fails at such actions
-            return None
-        if found is not None:
-            return found
-    return None
+        found = found or _compared(env, weight, bias, min(limit, 1e3))
+    return found if all(env.alive) else None  # a failed function returns zeros
+
+
+def _scatter(env: GroupedVecTask, keys: Collection[str]) -> None:
+    """Write random numbers to these keys of the state."""
+    for number, key in enumerate(sorted(keys)):
+        values = noise.normal(1, number, noise.CONTROL, env.num_envs, env.state[key][0].numel())
+        values = values.view_as(env.state[key])
+        env.state[key].copy_(values if values.dtype == env.state[key].dtype else (values.abs() * 20.0).round())
 
 
 def _compared(env: GroupedVecTask, weight: Tensor, bias: Tensor, limit: float) -> Affine | None:
@@ -53,7 +62,7 @@ def _compared(env: GroupedVecTask, weight: Tensor, bias: Tensor, limit: float) -
     num, width = env.num_envs, env.action_dims[0]
     pairs = []
     for k in range(_SAMPLES):
-        size = limit ** (k / (_SAMPLES - 1)) if limit > 1.0 else limit  # from 1 to the limit
+        size = _SMALLEST * (limit / _SMALLEST) ** (k / (_SAMPLES - 1))
         actions = (2.0 * noise.uniform(0, k, noise.CONTROL, num, width) - 1.0) * size
         pairs.append((actions @ weight.T + bias, _commands(env, actions)))
     fitted, actual = (torch.cat(each) for each in zip(*pairs))

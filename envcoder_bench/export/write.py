@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from envcoder_bench.core.noise import ACTION, normal
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.export.command import affine_command
 from envcoder_bench.export.describe import as_text, describe, named_columns
-from envcoder_bench.export.module import ExportedPolicy
+from envcoder_bench.export.module import COMMAND, ExportedPolicy
 from envcoder_bench.export.onnx_file import onnx_bytes, onnx_runner
 from envcoder_bench.run.one_group import build_env, prepare_one
 from envcoder_bench.run.policies import OpenedRun, Policy, load_policy, open_run
@@ -80,28 +82,37 @@ def export_policy(
     run = open_run(folder)
     candidate = candidate or run.best()
     policy = load_policy(run, candidate, seed)
-    env, exported, description = _built(run, policy)
-    about = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
-    content, runner = _packed(exported, format, policy.obs_dim, about)
-    difference = _difference(runner, policy, env, _observations(env, policy))
+    env, exported, description, obs = _built(run, policy)
+    title = f"{description['task']}, candidate {candidate}, seed {policy.seed}; see the JSON file beside this one"
+    content, runner = _packed(exported, format, policy.obs_dim, title)
+    difference = _difference(runner, policy, env, obs)
     if difference > TOLERANCE:
         raise RuntimeError(f"the {format} file's actions differ by {difference:.3g} from those of {policy.file}")
 
     target = run.folder.candidate(candidate) if output is None else Path(output)
     target.mkdir(parents=True, exist_ok=True)
     stem = "policy" if seed is None else f"policy_seed_{seed}"
+    file, about = target / f"{stem}{FORMATS[format]}", target / f"{stem}.json"
     model = _model(run.cfg, env, target / "model.xml")
-    names = {"policy": f"{stem}{FORMATS[format]}", "model": None if model is None else model.name}
-    written = Exported(
-        target / f"{stem}{FORMATS[format]}", target / f"{stem}.json", model, exported.command is not None, difference
-    )
-    write_atomic(written.policy, content)
-    write_atomic(written.description, as_text({**description, "files": names}))
-    return written
+    digest = hashlib.sha256(policy.file.read_bytes()).hexdigest()
+    files = {**_others(about, digest), format: file.name, "model": None if model is None else model.name}
+    write_atomic(file, content)
+    write_atomic(about, as_text({**description, "policy_sha256": digest, "files": files}))
+    return Exported(file, about, model, exported.command is not None, difference)
 
 
-def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any]]:
-    """Return a small environment of the candidate in a state amid episodes, the module and its description."""
+def _others(about: Path, digest: str) -> dict[str, str]:
+    """Return the files of the same policy in other formats, by format, that an earlier export wrote."""
+    try:
+        before = json.loads(about.read_text(encoding="utf-8"))
+        own = before["files"] if before["policy_sha256"] == digest else {}
+        return {name: own[name] for name in FORMATS if (about.parent / own.get(name, "")).is_file()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPolicy, dict[str, Any], Tensor]:
+    """Return a small environment of the candidate, the module, its description, and observations for a comparison."""
     cfg = run.cfg.copy()
     with user_input():  # the run may have been made on another machine
         cfg.sim, cfg.device = pick_simulator("auto", "cpu")
@@ -115,28 +126,30 @@ def _built(run: OpenedRun, policy: Policy) -> tuple[GroupedVecTask, ExportedPoli
             f" and {policy.candidate} has {group.widths[0]} and {group.widths[1]}"
         )
     env = build_env(cfg, [group], _NUM_ENVS)
-    _roll(env, policy)
-    command = affine_command(env) if all(env.alive) else None
+    seen, varying = _roll(env, policy)
+    # actions of Isaac Gym code are converted by that code, within the task's step
+    known = isinstance(env.task, SimTask) or "command" in group.shaping.functions
+    command = affine_command(env, varying) if known and all(env.alive) else None
     contract = TaskContract.of(env.task)
     exported = ExportedPolicy(policy.module, contract.clip_observations, contract.clip_actions, command)
-    return env, exported, named_columns(describe(run, policy, group.shaping, contract, command))
+    unlikely = normal(0, 0, ACTION, len(seen), policy.obs_dim)
+    obs = torch.cat([seen, seen + unlikely, 100.0 * unlikely])
+    description = named_columns(describe(run, policy, group.shaping, contract, command))
+    if not known:
+        description["outputs"][COMMAND] = {"in_file": False, "why_not": "the task's own code converts actions"}
+    return env, exported, description, obs
 
 
-def _roll(env: GroupedVecTask, policy: Policy) -> Tensor:
-    """Take some steps, with episodes of different lengths; return the observations ``(steps * num_envs, obs_dim)``."""
+def _roll(env: GroupedVecTask, policy: Policy) -> tuple[Tensor, set[str]]:
+    """Play some steps: observations ``(steps * num_envs, obs_dim)``, and the keys of the state that vary."""
     obs, seen = env.reset(), []
+    first = {key: x[:1].clone() for key, x in env.state.items()}
+    varying: set[str] = set()
     for step in range(_STEPS):
         seen.append(obs.clone())
         obs = env.step(policy(obs) + 0.3 * normal(0, step, ACTION, env.num_envs, policy.action_dim)).obs
-    env.begin_episodes(torch.arange(env.num_envs) % 2 == 0)
-    return torch.cat(seen)
-
-
-def _observations(env: GroupedVecTask, policy: Policy) -> Tensor:
-    """Return observations of a rollout, and unlikely ones, on which files are compared with the policy."""
-    seen = _roll(env, policy)
-    noise = normal(0, 0, ACTION, len(seen), policy.obs_dim)
-    return torch.cat([seen, seen + noise, 100.0 * noise])
+        varying |= {key for key, x in env.state.items() if not bool((x == first[key]).all())}
+    return torch.cat(seen), varying
 
 
 def _packed(exported: ExportedPolicy, format: str, obs_dim: int, about: str) -> tuple[bytes, Run]:
@@ -162,12 +175,11 @@ def _difference(run: Run, policy: Policy, env: GroupedVecTask, obs: Tensor) -> f
 
 def _model(cfg: DictConfig, env: GroupedVecTask, path: Path) -> Path | None:
     """Write the robot's MJCF; None for a task without one."""
-    spec = get_spec(cfg.task.name)
-    if not issubclass(spec.task_class, SimTask):
+    if not isinstance(env.task, SimTask):
         return None
     from envcoder_bench.sim.mujoco_model import plain_model
 
-    control = cfg.task.env.get("control", {})
+    control, spec = cfg.task.env.get("control", {}), get_spec(cfg.task.name)
     gains = (control.get("stiffness"), control.get("damping"))
     effort = env.dispatch.shapings[0].effort
     write_atomic(path, plain_model(spec.model_path, *control_timing(cfg.task), effort, *gains))

@@ -23,14 +23,18 @@ from envcoder_bench.sim import pick_simulator
 Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str]]
 
 
-def run_config(task: str, overrides: Sequence[str]) -> DictConfig:
-    """Return the config of a run, with simulator and device resolved. Raises UserError for invalid values."""
+def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictConfig:
+    """Return the config of a run, with simulator and device resolved. Raises UserError for invalid values.
+
+    ``ranks``: whether a fitness is needed; without one only a ``--fitness`` file is checked.
+    """
     with user_input():
         cfg = compose_config(task, overrides)
         check_values(cfg)
         check_task(cfg)
         pick_device(cfg)
-    read_fitness(cfg)
+    if ranks or cfg.fitness is not None:
+        read_fitness(cfg)
     return cfg
 
 

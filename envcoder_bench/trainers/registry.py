@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
-from envcoder_bench.trainers.base import Trainer
+from envcoder_bench.core.errors import near_matches
 
-# the name is rl_games' name for PPO with continuous actions
-TRAINERS = {"a2c_continuous": "envcoder_bench.trainers.ppo.trainer:GroupedPPO"}
+if TYPE_CHECKING:  # it imports torch, which --help does not need
+    from envcoder_bench.trainers.base import Trainer
+
+# a2c_continuous is rl_games' name for PPO with continuous actions
+TRAINERS = {
+    "a2c_continuous": "envcoder_bench.trainers.ppo.trainer:GroupedPPO",
+    "elegantrl_ppo": "envcoder_bench.trainers.elegantrl.trainer:ElegantPPO",
+}
+SHORT = {"ppo": "a2c_continuous"}  # other names for --trainer
+
+
+def full_name(trainer: str) -> str:
+    """Return the ``algo.name`` of a trainer. Raises ValueError with near matches for an unknown name."""
+    name = SHORT.get(trainer, trainer)
+    if name not in TRAINERS and ":" not in name:
+        known = [*SHORT, *TRAINERS]
+        raise ValueError(f"unknown trainer '{trainer}'{near_matches(trainer, known)}; there are {', '.join(known)}")
+    return name
 
 
 def trainer_class(params: Mapping[str, Any]) -> type[Trainer]:
@@ -20,6 +36,8 @@ def trainer_class(params: Mapping[str, Any]) -> type[Trainer]:
     Raises:
         ValueError: there is no such trainer.
     """
+    from envcoder_bench.trainers.base import Trainer
+
     name = str(params["algo"].get("name"))
     module, _, attribute = TRAINERS.get(name, name).partition(":")
     try:

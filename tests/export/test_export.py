@@ -15,6 +15,7 @@ import pytest
 import torch
 from helpers import QUICK, run, write_candidates
 
+from envcoder_bench import make_env
 from envcoder_bench.__main__ import main
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
@@ -23,6 +24,7 @@ from envcoder_bench.run.one_group import build_env, prepare_one
 from envcoder_bench.run.policies import load_policy, open_run
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "play_policy.py"
+ROD = f"{Path(__file__).resolve().parents[1] / 'tasks' / 'isaac_task' / 'pendulum.py'}:Rod"
 EPISODES = 12
 CANDIDATES = {
     "plain": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
@@ -65,9 +67,24 @@ def test_onnxruntime_and_torch_reproduce_the_actions(trained, tmp_path, name, se
     np.testing.assert_allclose(session.run(["actions"], {"obs": obs.numpy()})[0], wanted, rtol=0, atol=1e-5)
     done = export_policy(trained, name, seed, "torchscript", tmp_path)
     np.testing.assert_allclose(torch.jit.load(done.policy)(obs)[0], wanted, rtol=0, atol=1e-5)
+    about = json.loads(done.description.read_text())
+    stem = f"policy_seed_{seed}"
+    assert about["files"] == {"onnx": f"{stem}.onnx", "torchscript": f"{stem}.pt", "model": "model.xml"}
+    (tmp_path / f"{stem}.json").write_text(json.dumps({**about, "policy_sha256": "of another policy"}))
+    done = export_policy(trained, name, seed, "torchscript", tmp_path)
+    assert json.loads(done.description.read_text())["files"] == {"torchscript": f"{stem}.pt", "model": "model.xml"}
     assert {file.name for file in tmp_path.iterdir()} == {
         "model.xml", *(f"policy_seed_{seed}{suffix}" for suffix in (".onnx", ".pt", ".json"))
     }  # fmt: skip
+
+
+def test_commands_in_the_file_are_those_of_the_environment(trained, tmp_path):
+    own, policy = open_run(trained), load_policy(trained, "plain")
+    env = build_env(own.cfg, [prepare_one(own.cfg, own.source("plain"), policy.seed)], EPISODES)
+    obs = observations(4)[:EPISODES]
+    wanted = env.dispatch.command(policy(obs.clamp(-5.0, 5.0)), 0)
+    session = onnxruntime.InferenceSession(export_policy(trained, "plain", output=tmp_path).policy)
+    np.testing.assert_allclose(session.run(["command"], {"obs": obs.numpy()})[0], wanted, rtol=0, atol=400 * 1e-5)
 
 
 def test_the_policy_in_the_run_is_the_one_that_was_evaluated(trained):
@@ -130,6 +147,21 @@ def test_a_command_that_depends_on_the_state_is_left_to_the_user(trained, tmp_pa
     assert about["input"]["columns"][0] == {"reads": ["cart_pos", "cart_vel"], "copied": False}
     assert about["input"]["columns"][4] == {"reads": ["actions[0]"], "copied": True}
     assert [one.name for one in onnxruntime.InferenceSession(done.policy).get_outputs()] == ["actions"]
+
+
+def test_a_task_of_isaac_gym_code_converts_actions_itself(tmp_path):
+    (tmp_path / "fitness.py").write_text(
+        '"""Upright."""\ndef compute_fitness(dof_pos):\n    return dof_pos[:, 0].cos()\n'
+    )
+    words = [*QUICK[:4], "--task", ROD, "--fitness", tmp_path / "fitness.py", "--num_envs_per_candidate", 4]
+    words += ["--learning_iterations", 1, "evaluation.num_envs=2", "evaluation.final_episodes=2"]
+    candidate = write_candidates(tmp_path, {"mine": "def compute_reward(dof_pos):\n    return dof_pos[:, 0].cos()\n"})
+    folder = run(tmp_path / "run", *words, "train.params.config.horizon_length=8", "--candidates", *candidate)
+    done = export_policy(folder, "mine")
+    about = json.loads(done.description.read_text())
+    assert (done.model, done.command, about["files"]["model"]) == (None, False, None)
+    assert about["outputs"]["command"] == {"in_file": False, "why_not": "the task's own code converts actions"}
+    assert make_env(ROD, candidate[0], 3, device="cpu").reset()[0].shape == (3, about["input"]["shape"][1])
 
 
 @pytest.mark.parametrize(

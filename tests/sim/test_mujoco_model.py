@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
+import torch
 
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
+import mujoco
 from backends import ANYMAL, CARTPOLE
 
-from envcoder_bench.sim.mujoco_model import load_robot
+from envcoder_bench.sim import make_simulator
+from envcoder_bench.sim.mujoco_model import load_robot, plain_model
+from envcoder_bench.tasks.registry import get_spec
 
 ARM = '<joint name="a"/><geom name="g" size="0.1"/>'
 HINGED = f'<body name="arm">{ARM}</body>'
@@ -96,3 +101,22 @@ def test_capacities_count_what_can_touch(tmp_path) -> None:
     declared = MOTOR + '<custom><numeric name="max_contacts" data="3"/></custom>'
     assert load_robot(mjcf(tmp_path, body, declared), 0.02, 4).max_constraints == 4 * 3 + 1
     assert load_robot(CARTPOLE, 0.0166, 2).max_contacts == 0
+
+
+@pytest.mark.parametrize("effort", [False, True])
+@pytest.mark.parametrize("task, gains", [("Anymal", (85.0, 2.0)), ("Ant", (None, None)), ("Cartpole", (None, None))])
+def test_a_plain_model_moves_as_the_simulator(task, gains, effort):
+    path = get_spec(task).model_path
+    sim = make_simulator("mujoco_cpu", path, 1, 0.02, 4, "cpu", *gains)
+    sim.set_drive_mode(torch.tensor([effort]))
+    model = mujoco.MjModel.from_xml_string(plain_model(path, 0.02, 4, effort, *gains))
+    data = mujoco.MjData(model)
+    joints = model.nq - sim.num_dofs
+    actuated = [k for k, limit in enumerate(sim.effort_limits.tolist()) if limit]
+    command = torch.linspace(-0.5, 0.6, sim.num_dofs).unsqueeze(0)
+    for _ in range(5):
+        data.ctrl[:] = command[0, actuated]
+        mujoco.mj_step(model, data, 4)
+        sim.step(command)
+    np.testing.assert_allclose(data.qpos[joints:], sim.dof_pos[0], rtol=0, atol=1e-5)
+    assert effort or task != "Cartpole" or not np.any(data.qpos)  # a motor drives no position

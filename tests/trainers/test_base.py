@@ -11,7 +11,7 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import Trainer, train_iteration
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
-from envcoder_bench.trainers.registry import TRAINERS, trainer_class
+from envcoder_bench.trainers.registry import TRAINERS, full_name, trainer_class
 
 
 class Diary:
@@ -67,14 +67,21 @@ def test_a_step_is_done_where_it_is_terminated_or_truncated() -> None:
 @pytest.mark.parametrize("name", TRAINERS)
 def test_the_trainers_by_their_names(name: str) -> None:
     found = trainer_class({"algo": {"name": name}})
-    assert issubclass(found, Trainer) and found is GroupedPPO
-    assert found is trainer_class({"algo": {"name": "envcoder_bench.trainers.ppo.trainer:GroupedPPO"}})
+    assert issubclass(found, Trainer)
+    assert found is trainer_class({"algo": {"name": f"{found.__module__}:{found.__name__}"}})
+
+
+def test_short_names_of_trainers() -> None:
+    assert trainer_class({"algo": {"name": full_name("ppo")}}) is GroupedPPO
+    assert full_name("elegantrl_ppo") == "elegantrl_ppo" and full_name("mine:Trainer") == "mine:Trainer"
+    with pytest.raises(ValueError, match=r"unknown trainer 'elegantrl_pp' \(did you mean elegantrl_ppo\?\)"):
+        full_name("elegantrl_pp")
 
 
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("sac", "params.algo.name: sac is not a trainer; use a2c_continuous or module:Class"),
+        ("sac", "params.algo.name: sac is not a trainer; use a2c_continuous, elegantrl_ppo or module:Class"),
         (None, "params.algo.name: None is not a trainer"),
         ("nowhere:Trainer", "params.algo.name: nowhere:Trainer cannot be imported: No module named 'nowhere'"),
         ("math:Trainer", "params.algo.name: math:Trainer cannot be imported: .*Trainer"),

@@ -1,0 +1,100 @@
+"""The environments of one candidate by name, for trainers of other libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping, Sequence, Union
+
+from envcoder_bench.adapters.single import SingleCandidateEnv
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.run.fitness import read_fitness
+from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.inputs import override_words, read_candidates, run_config
+from envcoder_bench.run.one_group import build_env, prepare_one
+from envcoder_bench.run.prepare import baseline_sources
+from envcoder_bench.tasks.base import BASELINES, HUMAN
+
+APIS = ("gymnasium", "elegantrl", "rsl_rl")
+CandidateLike = Union[None, str, Path, Mapping[str, str]]
+
+
+def make_env(
+    task: str,
+    candidate: CandidateLike = None,
+    num_envs: int = 256,
+    *,
+    api: str = "gymnasium",
+    seed: int = 0,
+    evaluation: bool = False,
+    shaper_types: Sequence[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    **settings: Any,
+) -> Any:
+    """Make the environments of one candidate, which step together on one device.
+
+    Args:
+        task: a task's name, its folder or ``module:Class``.
+        candidate: a file; or a text by its name, ``{name: source}``; or ``"human"`` or ``"unshaped"``; default human.
+        num_envs: number of environments.
+        api: ``gymnasium`` for a ``gymnasium.vector.VectorEnv``, ``elegantrl`` for the environment of ElegantRL's Isaac
+            Gym examples, ``rsl_rl`` for its ``VecEnv``.
+        seed: as of a run's group; equal seeds give equal random numbers.
+        evaluation: use the initial states, goals, terminal and reward of the unshaped task, with the candidate's
+            observations and actions, as when fitness is measured.
+        shaper_types: functions to take from the candidate; default all that it defines.
+        overrides: for keys of cfg/, ``["task.env.maxEffort=100"]`` or ``{"task.env.maxEffort": 100}``.
+        settings: keys of cfg/config.yaml, such as ``device="cpu"`` or ``baseline="unshaped"``.
+
+    Raises:
+        UserError: bad input, a fault of the candidate, or a missing package.
+    """
+    if api not in APIS:
+        raise UserError(f"unknown api '{api}'{near_matches(str(api), APIS)}; there are {', '.join(APIS)}")
+    env = make_single(task, candidate, num_envs, seed, evaluation, shaper_types, overrides, **settings)
+    if api == "elegantrl":
+        from envcoder_bench.adapters.elegantrl import IsaacVecEnv
+
+        words = override_words(overrides, None, settings)
+        given = {"candidate": candidate, "seed": seed, "evaluation": evaluation, "shaper_types": shaper_types}
+        return IsaacVecEnv.of(env, {"env_name": task, **given, "overrides": words})
+    if api == "rsl_rl":
+        from envcoder_bench.adapters.rsl_rl import RslRlVecEnv
+
+        return RslRlVecEnv(env)
+    try:
+        from envcoder_bench.adapters.gymnasium_env import GymnasiumVectorEnv
+    except ImportError as error:
+        raise UserError("api='gymnasium' needs Gymnasium 1.1 or newer: pip install 'gymnasium>=1.1'") from error
+
+    return GymnasiumVectorEnv(env)
+
+
+def make_single(
+    task: str,
+    candidate: CandidateLike = None,
+    num_envs: int = 256,
+    seed: int = 0,
+    evaluation: bool = False,
+    shaper_types: Sequence[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    **settings: Any,
+) -> SingleCandidateEnv:
+    """Make what the adapters wrap. Arguments and errors as of ``make_env``."""
+    sizes = {"num_envs_per_candidate": num_envs, "seed": seed, "seeds": 1}
+    for key in sorted({*sizes, "devices", "ray", "isolate"} & settings.keys()):
+        raise UserError(f"{key} is not a setting of make_env: it makes one group of environments on one device")
+    cfg = run_config(task, override_words(overrides, shaper_types, {**settings, **sizes}), ranks=False)
+    source = _source(task, cfg.task.name, candidate)
+    group = prepare_one(cfg, source, seed, read_fitness(cfg) if cfg.fitness is not None else None)
+    return SingleCandidateEnv(build_env(cfg, [group], num_envs, evaluation), cfg.task.name, source.name)
+
+
+def _source(task: str, name: str, candidate: CandidateLike) -> CandidateSource:
+    """Read the one candidate."""
+    baseline = HUMAN if candidate is None else candidate
+    if isinstance(baseline, str) and baseline in BASELINES:
+        return next(source for source in baseline_sources(task) if source.name == baseline)
+    found = read_candidates(name, candidate)
+    if len(found) != 1:
+        raise UserError(f"make_env takes one candidate, and {candidate} has {len(found)}: give one file")
+    return found[0]

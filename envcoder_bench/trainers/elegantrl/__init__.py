@@ -1,0 +1,1 @@
+"""ElegantRL's PPO as a trainer: one learner for each group."""

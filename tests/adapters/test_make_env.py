@@ -1,0 +1,237 @@
+"""One candidate's environments: equal to a group of a run, and what Gymnasium, ElegantRL and others expect."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
+
+import envcoder_bench
+from envcoder_bench import UserError, make_env
+from envcoder_bench.adapters.elegantrl import IsaacOneEnv, IsaacVecEnv
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+
+pytestmark = pytest.mark.slow  # loading a candidate compiles, which starts processes
+
+NUM_ENVS, STEPS = 6, 120
+SHORT = {"task.env.episodeLength": 40}
+NOISY = """
+ACTION_DIM = 2
+def compute_reward(pole_angle, actions):
+    return torch.cos(pole_angle) - 0.1 * actions[:, 1] + 0.01 * torch.rand_like(pole_angle)
+def compute_torque(action, max_push_effort):
+    return action * torch.stack((max_push_effort, torch.zeros_like(max_push_effort)))
+def compute_observation(cart_pos, cart_vel, pole_angle, pole_vel, actions):
+    return torch.stack((cart_pos, cart_vel, pole_angle, pole_vel, actions[:, 0]), dim=-1)
+"""
+
+
+def make(candidate=None, **more):
+    return make_env("Cartpole", candidate, more.pop("num_envs", NUM_ENVS), device="cpu", overrides=SHORT, **more)
+
+
+def reference(seed):
+    """A GroupedVecTask with one group, made as a run makes it."""
+    cfg = run_config(
+        "Cartpole", ["device=cpu", "task.env.episodeLength=40", f"seed={seed}", "num_envs_per_candidate=6"]
+    )
+    noisy = envcoder_bench.run.folder.CandidateSource("noisy", "noisy.py", NOISY)
+    groups, faults = prepare(cfg, [*baseline_sources("Cartpole"), noisy])
+    assert not faults
+    layout = GroupLayout(1, NUM_ENVS)
+    return GroupedVecTask(build_task(cfg, NUM_ENVS), layout, [groups[-1].shaping], [seed])
+
+
+def random_actions(width, steps=STEPS):
+    return 2.0 * torch.rand(steps, NUM_ENVS, width, generator=torch.Generator().manual_seed(1)) - 1.0
+
+
+def assert_arrays(got, wanted):
+    np.testing.assert_array_equal(got, wanted.numpy())
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_every_step_is_bitwise_that_of_a_group(seed):
+    env, group = make({"noisy": NOISY}, seed=seed), reference(seed)
+    mine = make({"noisy": NOISY}, seed=seed, api="elegantrl")
+    another = IsaacVecEnv(**{key: value for key, value in mine.env_args.items() if key != "max_step"})
+    obs = group.reset()
+    assert_arrays(env.reset(seed=seed)[0], obs)
+    assert torch.equal(mine.reset(), obs) and torch.equal(another.reset(), obs)
+    ended = 0
+    for actions in random_actions(2):
+        step = group.step(actions, final_obs=True)
+        obs, reward, terminated, truncated, infos = env.step(actions.numpy())
+        for got, wanted in zip((obs, reward, terminated, truncated), step):
+            assert_arrays(got, wanted)
+        if step.done.any():
+            ended += 1
+            assert_arrays(infos["_final_obs"], step.done)
+            for k in range(NUM_ENVS):
+                assert (infos["final_obs"][k] is None) == (not step.done[k])
+                if step.done[k]:
+                    assert_arrays(infos["final_obs"][k], step.final_obs[k])
+        else:
+            assert infos == {}
+        state, reward, done, infos = mine.step(actions)
+        assert torch.equal(state, step.obs) and torch.equal(reward, step.reward) and torch.equal(done, step.done)
+        assert torch.equal(infos["time_outs"], step.truncated)
+    assert ended > 2
+
+
+def test_it_is_a_gymnasium_vector_env():
+    env = make()
+    assert isinstance(env, VectorEnv) and env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    assert env.observation_space == batch_space(env.single_observation_space, NUM_ENVS)
+    assert env.action_space == batch_space(env.single_action_space, NUM_ENVS)
+    env.action_space.seed(0)
+    obs, infos = env.reset(seed=1)
+    assert obs in env.observation_space and infos == {}
+    for _ in range(60):
+        before = obs.copy()
+        new, reward, terminated, truncated, infos = env.step(env.action_space.sample())
+        np.testing.assert_array_equal(obs, before)  # a result is not overwritten by the next step
+        obs = new
+        assert obs in env.observation_space and obs.dtype == np.float32
+        assert reward.shape == terminated.shape == truncated.shape == (NUM_ENVS,)
+        assert terminated.dtype == truncated.dtype == np.bool_ and reward.dtype == np.float32
+        assert not (terminated & truncated).any()
+        for k in np.flatnonzero(terminated | truncated):
+            assert infos["final_obs"][k] in env.single_observation_space
+    env.close()
+    assert env.closed and "Cartpole" in repr(env)
+
+
+def test_equal_seeds_give_equal_episodes_and_others_do_not():
+    env = make()
+    actions = random_actions(1, 50).numpy()
+
+    def episode(seed):
+        return [env.reset(seed=seed)[0], *(env.step(each)[0] for each in actions)]
+
+    first, other, again = episode(7), episode(8), episode(7)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again))
+    assert not np.array_equal(first[0], other[0])
+    assert not np.array_equal(first[0], episode(0)[0])
+    starts = [env.reset()[0] for _ in range(3)]  # without a seed the next episodes begin elsewhere
+    assert not np.array_equal(starts[0], starts[1]) and not np.array_equal(starts[1], starts[2])
+    assert len({tuple(row) for row in first[0].tolist()}) == NUM_ENVS
+
+
+def test_a_wrapper_of_gymnasium_takes_it():
+    env = RecordEpisodeStatistics(make())
+    env.reset(seed=0)
+    lengths = []
+    for _ in range(45):
+        _, _, terminated, truncated, infos = env.step(np.zeros((NUM_ENVS, 1), np.float32))
+        done = terminated | truncated
+        if done.any():
+            lengths += infos["episode"]["l"][done].tolist()
+    assert lengths and max(lengths) <= 39
+
+
+def test_evaluation_is_the_unshaped_task():
+    env = make({"noisy": NOISY}, evaluation=True)
+    env.reset(seed=0)
+    reward = env.step(np.zeros((NUM_ENVS, 2), np.float32))[1]
+    assert reward.tolist() == [1.0] * NUM_ENVS  # upright
+
+
+def test_the_environment_of_elegantrls_documentation():
+    env = IsaacVecEnv("Cartpole", env_num=4, sim_device_id=-1, rl_device_id=-1, overrides=SHORT)
+    assert (env.env_name, env.env_num, env.num_envs, env.max_step) == ("Cartpole", 4, 4, 39)
+    assert (env.state_dim, env.action_dim, env.if_discrete, env.device.type) == (4, 1, False, "cpu")
+    state = env.reset()
+    assert state.shape == (4, 4) and state.dtype == torch.float32
+    for _ in range(39):
+        state, reward, done, _ = env.step(torch.zeros(4, 1, requires_grad=True))
+    assert not state.requires_grad and reward.shape == done.shape == (4,) and done.dtype == torch.bool
+    assert IsaacVecEnv(**{key: x for key, x in env.env_args.items() if key != "max_step"}).env_args == env.env_args
+
+
+def test_one_environment_for_an_evaluator():
+    env = IsaacOneEnv("Cartpole", device_id=-1, overrides=SHORT)
+    state, steps, done = env.reset(), 0, False
+    assert isinstance(state, np.ndarray) and state.shape == (4,)
+    while not done:
+        last, (state, reward, done, _) = state, env.step(np.zeros(1, np.float32))
+        steps += 1
+        assert isinstance(reward, float) and isinstance(done, bool) and state.shape == (4,)
+    assert steps <= 39
+    assert np.abs(state - last).max() < 0.5  # the last state of the episode, not the first of the next
+    assert np.abs(env.reset()).max() <= 0.25
+
+
+def test_rsl_rls_environment():
+    pytest.importorskip("tensordict")
+    env = make(api="rsl_rl")
+    obs = env.get_observations()
+    assert obs["policy"].shape == (NUM_ENVS, 4) and env.num_actions == 1
+    obs, rewards, dones, extras = env.step(torch.zeros(NUM_ENVS, 1))
+    assert obs["policy"].shape == (NUM_ENVS, 4) and rewards.shape == dones.shape == extras["time_outs"].shape
+    assert env.episode_length_buf.tolist() == [1] * NUM_ENVS and env.max_episode_length == 39
+
+
+FAILS = """
+def compute_reward(pole_angle, progress_buf):
+    if int(progress_buf.max()) > 5:
+        raise RuntimeError("late")
+    return pole_angle
+"""
+
+
+def test_a_fault_of_the_candidate_is_an_exception_with_its_line():
+    env = make({"fails": FAILS})
+    env.reset()
+    with pytest.raises(UserError, match=r"candidate fails failed: fails.py:4: in compute_reward: .*late"):
+        for _ in range(9):
+            env.step(np.zeros((NUM_ENVS, 1), np.float32))
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda path: make_env("Cartpol"), "unknown task 'Cartpol' (did you mean Cartpole?)"),
+        (lambda path: make_env("Cartpole", "nowhere.py"), "nowhere.py does not exist"),
+        (lambda path: make_env("Cartpole", path), "make_env takes one candidate, and"),
+        (lambda path: make_env("Cartpole", api="gymnasum"), "unknown api 'gymnasum' (did you mean gymnasium?)"),
+        (lambda path: make_env("Cartpole", num_envs=0), "num_envs_per_candidate must be a whole number of at least 1"),
+        (lambda path: make_env("Cartpole", seeds=3), "seeds is not a setting of make_env"),
+        (lambda path: make_env("Cartpole", sedd=3), "unknown key 'sedd' (did you mean seed"),
+        (
+            lambda path: make({"bad": "def compute_reward(pole_angel):\n    return 0\n"}),
+            "candidate bad cannot be used: bad.py:1",
+        ),
+        (lambda path: make().reset(options={"x": 1}), "reset has no options here, got x"),
+        (lambda path: make().step(np.zeros((3, 1))), "actions of Cartpole with candidate human are (6, 1), got (3, 1)"),
+        (
+            lambda path: IsaacVecEnv("Cartpole", 4, state_dim=60),
+            "state_dim of Cartpole with candidate human is 4, not 60",
+        ),
+        (lambda path: IsaacVecEnv("Cartpole", 4, gpu_id=0, device_id=1), "gpu_id=0, device_id=1: give one device"),
+        (lambda path: IsaacVecEnv("Cartpole", 4, if_discrete=True), "actions are continuous here"),
+    ],
+)
+def test_bad_input(call, message, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.py").write_text(NOISY)
+    with pytest.raises(UserError) as error:
+        call(tmp_path)
+    assert message in str(error.value)
+
+
+def test_a_trainer_that_knows_gymnasium_takes_it():
+    """skrl's wrapper, which its agents train on."""
+    pytest.importorskip("skrl")
+    from skrl.envs.wrappers.torch import wrap_env
+
+    env = wrap_env(make(), verbose=False)
+    assert (env.num_envs, env.num_agents) == (NUM_ENVS, 1) and isinstance(env.action_space, gymnasium.spaces.Box)
+    obs, _ = env.reset()
+    obs, reward, terminated, truncated, _ = env.step(torch.zeros(NUM_ENVS, 1))
+    assert obs.shape == (NUM_ENVS, 4) and reward.shape == terminated.shape == truncated.shape == (NUM_ENVS, 1)
