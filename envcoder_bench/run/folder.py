@@ -15,7 +15,8 @@
     videos/              an mp4 file for each candidate on the page, and the recorded states
     tensorboard/         scalars per candidate and seed
     fitness.py           with --fitness: a copy of the file
-    candidates/<name>/   source.py, policy.pth (in rl_games' format); exports: policy.onnx, policy.pt, policy.json, model.xml
+    candidates/<name>/   source.py, policy.pth (in rl_games' format)
+                         exports: policy.onnx, policy.pt, policy.json, model.xml
     profile/             with --profile: breakdown.json, trace.json
     checkpoint.pth       present while the run is unfinished
     jobs/                likewise, with several devices: a checkpoint for each wave in training
