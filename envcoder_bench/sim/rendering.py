@@ -15,6 +15,7 @@ import numpy as np
 FLOOR_TILE = 1.0  # m, the edge of a tile of the checkered floor
 _SHADOW_SIZE = 1024  # texels of a shadow's edge; MuJoCo's default of 4096 takes most of the time without a GPU
 _SKY_TOP, _SKY_BOTTOM = (0.48, 0.62, 0.79), (0.93, 0.95, 0.97)
+_LIGHT, _LIGHT_PLACE = "video_light", (1.0, -1.5, 4.0)
 _PLANE, _FREE = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtJoint.mjJNT_FREE)
 
 
@@ -87,7 +88,8 @@ def _lit(spec: Any) -> Any:
     spec.visual.headlight.diffuse = (0.28, 0.28, 0.28)
     spec.visual.headlight.specular = (0.1, 0.1, 0.1)
     spec.worldbody.add_light(
-        pos=(1.0, -1.5, 4.0),
+        name=_LIGHT,
+        pos=_LIGHT_PLACE,
         dir=(-0.25, 0.35, -1.0),
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
         mode=mujoco.mjtCamLight.mjCAMLIGHT_FIXED,
@@ -154,6 +156,7 @@ class SceneRenderer:
         self._data = mujoco.MjData(model)
         self._renderer = mujoco.Renderer(model, height, width, max_geom=max(2000, 4 * model.ngeom))
         self._option = mujoco.MjvOption()
+        self._light = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_LIGHT, _LIGHT)
         has_sky = (model.tex_type == int(mujoco.mjtTexture.mjTEXTURE_SKYBOX)).any()
         share = np.linspace(0, 1, height)[:, None]
         rows = 255 * ((1 - share) * np.array(_SKY_TOP) + share * np.array(_SKY_BOTTOM))
@@ -172,6 +175,8 @@ class SceneRenderer:
         self._data.qpos[:] = qpos
         if mocap is not None:
             self._data.mocap_pos[:], self._data.mocap_quat[:] = mocap
+        if self._light >= 0:  # shadows are cast only near the light
+            self._model.light_pos0[self._light] = self._model.light_pos[self._light] = camera.lookat + _LIGHT_PLACE
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_camlight(self._model, self._data)
