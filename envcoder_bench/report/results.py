@@ -37,7 +37,7 @@ class Result:
         training_episodes: training episodes that ended, those by a blow-up included.
         contact_overflows: control steps times environments, in training and evaluation, in which the simulator had no
             room for all contacts and dropped some: where it is not 0, the row is not to be trusted.
-        stopped_at, reason: of a candidate that a race stopped: the iteration, and its rank there and the reason.
+        stopped_at, reason: of a candidate that a race stopped: the iteration (else 0), and its rank there and why.
     """
 
     candidate: str
@@ -92,8 +92,7 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for result in results:
-        values = [getattr(result, column) for column in COLUMNS]
-        values[-2] = result.stopped_at or ""
+        values = (getattr(result, column) for column in COLUMNS)
         writer.writerow([number(x) if x is None or isinstance(x, float) else x for x in values])
     write_atomic(path, text.getvalue())
 
@@ -123,7 +122,7 @@ def _result(header: Sequence[str], row: Sequence[str], place: str) -> Result:
         for column in ("seed", "episodes", "env_steps", "unstable_resets"):
             values[column] = int(cells[column])
         for column in ("training_episodes", "contact_overflows", "stopped_at"):
-            values[column] = int(cells.get(column) or 0)
+            values[column] = int(cells.get(column, 0))
         for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
             values[column] = float(cells[column]) if cells[column] else NAN
         values["shaped_return"] = float(cells["shaped_return"]) if cells["shaped_return"] else None
