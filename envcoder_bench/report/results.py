@@ -38,7 +38,7 @@ class Result:
         training_episodes: number of finished training episodes, including those that ended in a blow-up.
         contact_overflows: env-steps, in training and evaluation, in which the simulator dropped contacts for lack of
             room; if it is not 0, the row is not reliable.
-        stopped_at, reason: if a race stopped the candidate, the iteration, and its rank there with the reason.
+        stopped_at, reason: if a race stopped the candidate, the iteration (else 0), and its rank there with the reason.
     """
 
     candidate: str
@@ -93,8 +93,7 @@ def write_results(path: str | Path, results: Sequence[Result]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for result in results:
-        values = [getattr(result, column) for column in COLUMNS]
-        values[-2] = result.stopped_at or ""
+        values = (getattr(result, column) for column in COLUMNS)
         writer.writerow([number(x) if x is None or isinstance(x, float) else x for x in values])
     write_atomic(path, text.getvalue())
 
@@ -124,7 +123,7 @@ def _result(header: Sequence[str], row: Sequence[str], place: str) -> Result:
         for column in ("seed", "episodes", "env_steps", "unstable_resets"):
             values[column] = int(cells[column])
         for column in ("training_episodes", "contact_overflows", "stopped_at"):
-            values[column] = int(cells.get(column) or 0)
+            values[column] = int(cells.get(column, 0))
         for column in ("fitness", "fitness_ci_low", "fitness_ci_high", "episode_length"):
             values[column] = float(cells[column]) if cells[column] else NAN
         values["shaped_return"] = float(cells["shaped_return"]) if cells["shaped_return"] else None

@@ -30,10 +30,10 @@ def test_columns_and_bytes(tmp_path):
     assert (tmp_path / "a.csv").read_text() == (
         "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
         "env_steps,error,unstable_resets,training_episodes,contact_overflows,stopped_at,reason\n"
-        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3,40,7,,\n"
-        "human,1,running,0.333333333,,,0,,,1099511627776,,0,0,0,,\n"
-        'nan,0,failed,,,,0,,,0,"a, ""b"".py:12: in compute_reward: returned NaN",0,0,0,,\n'
-        "x,7,failed at load,,,,0,,,0,x.py:1: invalid syntax,0,0,0,,\n"
+        "001,0,ok,0.5,0.4,0.6,64,812.25,12.125,98304,,3,40,7,0,\n"
+        "human,1,running,0.333333333,,,0,,,1099511627776,,0,0,0,0,\n"
+        'nan,0,failed,,,,0,,,0,"a, ""b"".py:12: in compute_reward: returned NaN",0,0,0,0,\n'
+        "x,7,failed at load,,,,0,,,0,x.py:1: invalid syntax,0,0,0,0,\n"
         "y,0,stopped,0.25,,,0,,,0,,0,0,0,30,rank 9 of 9: 0.5 behind\n"
     )
     write_results(tmp_path / "b.csv", read_results(tmp_path / "a.csv"))

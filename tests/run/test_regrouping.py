@@ -67,6 +67,15 @@ def compute_observation(dof_pos, dof_vel, root_states, commands, actions):
 }
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As in a run."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def _config(task, *more):
     size = [f"learning_iterations={ITERATIONS}", "num_envs_per_candidate=6", "seeds=2", "log_points=6"]
     evaluation = ["evaluation.num_envs=3", "evaluation.final_episodes=4", "evaluation.points=3"]
