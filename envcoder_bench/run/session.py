@@ -14,28 +14,28 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.groups import GroupLayout, common, join_states
+from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note
 from envcoder_bench.env.evaluation import Episodes, run_episodes
-from envcoder_bench.env.grouped_vec_task import GroupedVecTask, padded
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
-from envcoder_bench.report.points import Point
 from envcoder_bench.report.table import fixed
+from envcoder_bench.run import session_state
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.race import evaluation_iterations
+from envcoder_bench.run.session_logs import log_curves, log_evaluation
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
 from envcoder_bench.trainers.registry import trainer_class
 
 log = logging.getLogger(__name__)
 
-CURVES = ("kl", "learning_rate", "entropy", "value_loss")  # statistics of a trainer, if it has them
 _OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
 
 
@@ -113,6 +113,8 @@ class Session:
         iteration: number of finished iterations.
         episodes: episodes of the last evaluation; None before the first.
         stats: the trainer's statistics of the last iteration.
+        obs: observations of the training environments; None before the first reset.
+        failed_at: the iterations at which groups failed, by group.
     """
 
     def __init__(
@@ -136,11 +138,11 @@ class Session:
         self.iteration = 0
         self.episodes: Episodes | None = None
         self.stats: Stats = {}
-        self._obs: Tensor | None = None  # None before the first reset
+        self.obs: Tensor | None = None
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
         self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)
         self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
-        self._failed_at: dict[int, int] = {}  # group: iteration
+        self.failed_at: dict[int, int] = {}
         self._physics = PhysicsMonitor([group.name for group in self.groups])
         self._began = self._saved_at = time.monotonic()
 
@@ -173,9 +175,9 @@ class Session:
 
     def iterate(self) -> None:
         """Train for one iteration, then evaluate, log and report if due."""
-        if self._obs is None:
-            self._obs = self.env.reset()
-        self._obs, self.stats = train_iteration(self.trainer, self.env, self._obs)
+        if self.obs is None:
+            self.obs = self.env.reset()
+        self.obs, self.stats = train_iteration(self.trainer, self.env, self.obs)
         self.iteration += 1
         self.env.dispatch.poll()
         evaluate = self.iteration in self._evaluate_at
@@ -184,12 +186,12 @@ class Session:
                 self.evaluate()
         with span(RESULTS):
             if self.iteration in self._log_at:
-                self._log()
+                log_curves(self, evaluate)
             self._report_failures()
             self._report_physics()
             flush_messages()
             if evaluate:
-                self._log_points()
+                log_evaluation(self)
                 self.on_evaluation(self)
                 self._note_progress()
         steps = self.iteration * self.trainer.horizon * self.env.num_envs
@@ -226,7 +228,7 @@ class Session:
 
     def env_steps(self, group: int) -> int:
         """Return the number of environment steps that a group has trained on."""
-        return self._failed_at.get(group, self.iteration) * self.trainer.horizon * self.env.layout.envs_per_group
+        return self.failed_at.get(group, self.iteration) * self.trainer.horizon * self.env.layout.envs_per_group
 
     def seconds(self) -> float:
         """Return the wall-clock time of the wave so far, including the time before it was resumed."""
@@ -245,8 +247,8 @@ class Session:
 
     def _report_failures(self) -> None:
         for group, error in self.failures().items():
-            if group not in self._failed_at:
-                self._failed_at[group] = self.iteration
+            if group not in self.failed_at:
+                self.failed_at[group] = self.iteration
                 who = self.groups[group]
                 log.warning("candidate %s (seed %s) failed: %s", who.name, who.seed, error)
                 # a fault in evaluation ends the training, too, and vice versa
@@ -268,43 +270,6 @@ class Session:
         place = f"iteration {self.iteration} of {self.cfg.learning_iterations}"
         note(f"{place}: {self.iteration * self.trainer.horizon * self.env.num_envs:,} env-steps{told}")
 
-    def _log(self) -> None:
-        returns = self.env.stats.shaped_return().tolist()
-        stats = {name: self.stats[name].tolist() for name in CURVES if name in self.stats}
-        components = self.env.dispatch.components()
-        evaluated, failed = self.iteration in self._evaluate_at, self.failures()
-        for g, group in enumerate(self.groups):
-            if g in failed:
-                continue
-            row: dict[str, float | None] = {
-                "fitness": float(self.episodes.fitness[g].mean()) if evaluated and self.episodes is not None else None,
-                "shaped_return": returns[g],
-                **{name: values[g] for name, values in stats.items()},
-            }
-            place = (self.iteration, self.env_steps(g), group.name, group.seed)
-            self.logs.curves.add(*place, row)
-            self.logs.components.add(*place, components[g])
-            rewards = {f"reward/{name}": value for name, value in components[g].items()}
-            self.logs.tensorboard.add(group.name, group.seed, self.env_steps(g), {**row, **rewards})
-        self.logs.curves.flush()
-        self.logs.components.flush()
-
-    def _log_points(self) -> None:
-        """Log the evaluation, and the rewards in training since the last one."""
-        assert self.episodes is not None
-        returns = self.env.stats.last_return.tolist()
-        spreads, failed = self.env.dispatch.component_spreads(), self.failures()
-        for g, group in enumerate(self.groups):
-            if g not in failed:
-                fitness, length = (float(x[g].double().mean()) for x in (self.episodes.fitness, self.episodes.length))
-                when = (self.iteration, self.env_steps(g))
-                self.logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
-                if self.logs.episodes is not None:
-                    self.logs.episodes.add(*when, group.name, group.seed, self.episodes.fitness[g].tolist())
-        self.logs.points.flush()
-        if self.logs.episodes is not None:
-            self.logs.episodes.flush()
-
     # checkpoints
 
     def _checkpoint_is_due(self) -> bool:
@@ -318,88 +283,32 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         """Return the state that ``restore`` needs to continue bitwise, as CPU tensors and plain Python data."""
-        return {
-            "iteration": self.iteration,
-            "trainer": self.trainer.state(),
-            "obs": None if self._obs is None else self._obs.cpu().clone(),
-            "env": self.env.get_state(),
-            "episodes": None if self.episodes is None else dict(vars(self.episodes)),
-            "evaluation": self.evaluation.dispatch.get_state(),
-            "failed_at": self._failed_at,
-            "seconds": self.seconds(),
-        }
+        return session_state.get_state(self)
+
+    def restore(self, state: Mapping[str, Any], file: Path) -> None:
+        """Restore the ``state`` read from ``file``. Raises UserError if it belongs to other groups."""
+        self._restore(lambda: state, file)
 
     def split(self) -> list[dict[str, Any]]:
-        """Return the state of each group, which ``join`` takes in another wave, too.
-
-        Raises:
-            ValueError: the task's or the trainer's state cannot be split.
-        """
-        state = self.state()
-        obs = self.env.layout.split_state({"obs": state["obs"]})
-        episodes = (
-            None if state["episodes"] is None else GroupLayout(len(self.groups), 1).split_state(state["episodes"])
-        )
-        parts = zip(
-            self.trainer.split_state(state["trainer"]),
-            self.env.split_state(state["env"]),
-            self.evaluation.dispatch.split_state(state["evaluation"]),
-        )
-        return [
-            {
-                "iteration": self.iteration,
-                "trainer": trainer,
-                "obs": obs[g]["obs"][:, : self.env.obs_dims[g]].clone(),
-                "env": env,
-                "episodes": None if episodes is None else episodes[g],
-                "evaluation": evaluation,
-                "failed_at": self._failed_at.get(g),
-            }
-            for g, (trainer, env, evaluation) in enumerate(parts)
-        ]
+        """Return the state of each group, for ``join`` in any wave. Raises ValueError if it cannot be split."""
+        return session_state.split(self)
 
     def join(self, parts: Sequence[Mapping[str, Any]], file: Path) -> None:
-        """Restore the states of this session's groups, which ``split`` returned, in their order, read from ``file``.
+        """Restore the states of this session's groups in their order, which ``split`` returned, read from ``file``.
 
         Raises:
             UserError: they belong to other groups, or not to the same iteration.
         """
-        self._refuse_others(lambda: self._restore(self._joined(parts)), file)
+        self._restore(lambda: session_state.join(self, parts), file)
 
-    def _joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the ``state`` of groups from their own states."""
-        missing = any(part["episodes"] is None for part in parts)
-        return {
-            "iteration": common(parts, "iteration"),
-            "trainer": self.trainer.join_states([part["trainer"] for part in parts]),
-            "obs": padded([part["obs"] for part in parts], max(self.env.obs_dims)),
-            "env": self.env.join_states([part["env"] for part in parts]),
-            "episodes": None if missing else join_states([part["episodes"] for part in parts]),
-            "evaluation": self.evaluation.dispatch.join_states([part["evaluation"] for part in parts]),
-            "failed_at": {g: part["failed_at"] for g, part in enumerate(parts) if part["failed_at"] is not None},
-            "seconds": 0.0,
-        }
-
-    def restore(self, state: dict[str, Any], file: Path) -> None:
-        """Restore the ``state`` read from ``file``. Raises UserError if it belongs to other groups."""
-        self._refuse_others(lambda: self._restore(state), file)
-
-    def _refuse_others(self, restore: Callable[[], None], file: Path) -> None:
+    def _restore(self, state: Callable[[], Mapping[str, Any]], file: Path) -> None:
         try:
-            restore()
+            own = state()
+            session_state.set_state(self, own)
+            self._began -= own["seconds"]
         except _OUT_OF_MEMORY:
             raise
         except (ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
             reason = str(error).strip().splitlines()[0]
             message = f"{file} does not fit the run's config.yaml ({reason}): restore both as they were"
             raise UserError(message) from error
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        self.trainer.load_state(state["trainer"])
-        self._obs = None if state["obs"] is None else state["obs"].to(self.env.device)
-        self.env.set_state(state["env"])
-        self.iteration = state["iteration"]
-        self.episodes = None if state["episodes"] is None else Episodes(**state["episodes"])
-        self.evaluation.dispatch.set_state(state["evaluation"])
-        self._failed_at = dict(state["failed_at"])
-        self._began -= state["seconds"]

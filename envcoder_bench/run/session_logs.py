@@ -1,0 +1,54 @@
+"""Rows of a session in the run's log files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envcoder_bench.report.points import Point
+
+if TYPE_CHECKING:
+    from envcoder_bench.run.session import Session
+
+CURVES = ("kl", "learning_rate", "entropy", "value_loss")  # statistics of a trainer, if it has them
+
+
+def log_curves(session: Session, evaluated: bool) -> None:
+    """Log the learning curves and reward components; ``evaluated``: whether this iteration was evaluated."""
+    logs, dispatch = session.logs, session.env.dispatch
+    returns = session.env.stats.shaped_return().tolist()
+    stats = {name: session.stats[name].tolist() for name in CURVES if name in session.stats}
+    components, failed = dispatch.components(), session.failures()
+    episodes = session.episodes if evaluated else None
+    for g, group in enumerate(session.groups):
+        if g in failed:
+            continue
+        row: dict[str, float | None] = {
+            "fitness": None if episodes is None else float(episodes.fitness[g].mean()),
+            "shaped_return": returns[g],
+            **{name: values[g] for name, values in stats.items()},
+        }
+        place = (session.iteration, session.env_steps(g), group.name, group.seed)
+        logs.curves.add(*place, row)
+        logs.components.add(*place, components[g])
+        rewards = {f"reward/{name}": value for name, value in components[g].items()}
+        logs.tensorboard.add(group.name, group.seed, session.env_steps(g), {**row, **rewards})
+    logs.curves.flush()
+    logs.components.flush()
+
+
+def log_evaluation(session: Session) -> None:
+    """Log the last evaluation, and the rewards in training since the one before."""
+    logs, episodes = session.logs, session.episodes
+    assert episodes is not None
+    returns = session.env.stats.last_return.tolist()
+    spreads, failed = session.env.dispatch.component_spreads(), session.failures()
+    for g, group in enumerate(session.groups):
+        if g not in failed:
+            fitness, length = (float(x[g].double().mean()) for x in (episodes.fitness, episodes.length))
+            when = (session.iteration, session.env_steps(g))
+            logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
+            if logs.episodes is not None:
+                logs.episodes.add(*when, group.name, group.seed, episodes.fitness[g].tolist())
+    logs.points.flush()
+    if logs.episodes is not None:
+        logs.episodes.flush()
