@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 from envcoder_bench.report import page_data
 from envcoder_bench.report.highlight import code
 from envcoder_bench.report.html import difference, text, visible
+from envcoder_bench.report.page_ranking import fitness_decimals, render_ranking
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import OK, SKIPPED
-from envcoder_bench.report.table import decimal_places, fixed, split_place
+from envcoder_bench.report.table import fixed, split_place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +112,7 @@ def render_page(run: RunPage) -> str:
     data = _data(run)
     anchors = {row.candidate: f"candidate-{k}" for k, row in enumerate(run.ranked)}
     sections = [
-        ("ranking-section", "Ranking", _ranking(run, anchors)),
+        ("ranking-section", "Ranking", render_ranking(run.ranked, run.bounds, anchors)),
         ("videos-section", "Videos", _videos(run)),
         ("curves-section", "Learning curves", _curves(data)),
         ("components-section", "Reward components", _components(data)),
@@ -177,130 +178,11 @@ def _lead(run: RunPage) -> str:
     best = next((row for row in run.ranked if row.rank is not None and not row.baseline), None)
     if best is None:
         return '<p class="lead">No candidate has a fitness.</p>'
-    decimals = _decimals(run)
+    decimals = fitness_decimals(run.ranked)
     words = f"Best candidate: {best.candidate}, fitness {fixed(best.fitness, decimals)}"
     others = [row for row in run.ranked if row.baseline and row.rank is not None]
     versus = ", ".join(f"{row.candidate} {fixed(row.fitness, decimals)}" for row in others)
     return f'<p class="lead">{text(words + (f" (baselines: {versus})" if versus else ""))}.</p>'
-
-
-def _decimals(run: RunPage) -> int:
-    return decimal_places([row.fitness for row in run.ranked if row.rank is not None])
-
-
-COLUMNS = (  # title, kind, the order of the first click
-    ("#", "number", "ascending"),
-    ("candidate", "text", "ascending"),
-    ("fitness", "number", "descending"),
-    ("95 % interval", "", ""),
-    ("vs human", "number", "descending"),
-    ("episode, steps", "number", "descending"),
-    ("shaped return", "number", "descending"),
-    ("env-steps", "number", "descending"),
-    ("status", "text", "ascending"),
-)
-
-
-def _ranking(run: RunPage, anchors: Mapping[str, str]) -> str:
-    colours, decimals = page_data.colours(run.ranked), _decimals(run)
-    heads = []
-    for k, (title, kind, first) in enumerate(COLUMNS):
-        if not kind:
-            heads.append(f"<th>{text(title)}</th>")
-            continue
-        sort = ' aria-sort="ascending"' if k == 0 else ""
-        number = ' class="number"' if kind == "number" else ""
-        button = f'<button type="button">{text(title)}</button>'
-        heads.append(f'<th scope="col" data-kind="{kind}" data-first="{first}"{sort}{number}>{button}</th>')
-    axis = _Axis(run)
-    rows = [_row(row, anchors[row.candidate], colours[row.candidate], decimals, axis) for row in run.ranked]
-    notes = ["The line of a fitness is its 95 % interval, the dashed line the human baseline."]
-    over = {row.interval_over for row in run.ranked}
-    notes += ["Intervals are over seeds."] if "seeds" in over else []
-    notes += ["Intervals of one seed are over its episodes."] if "episodes" in over else []
-    notes += ["vs human: mean difference to the human baseline with the same seeds."]
-    return (
-        '<div class="bar"><input type="search" id="filter" placeholder="Filter by name, status or error" '
-        'aria-label="Filter the ranking"><label class="check"><input type="checkbox" id="without-failed">without'
-        ' failed</label><span id="shown" class="note"></span></div>'
-        f'<div class="wide"><table id="ranking"><thead><tr>{"".join(heads)}</tr></thead>'
-        f'<tbody>{"".join(rows)}</tbody></table></div><p class="note">{text(" ".join(notes))}</p>'
-    )
-
-
-def _row(row: Ranked, anchor: str, colour: str, decimals: int, axis: _Axis) -> str:
-    def number(value: float | None, shown: str) -> str:
-        known = value is not None and math.isfinite(value)
-        return f'<td class="number" data-v="{value if known else ""}">{shown if known else ""}</td>'
-
-    ranked = row.rank is not None
-    difference = fixed(row.vs_human, decimals) if math.isfinite(row.vs_human) else ""
-    sign = "better" if row.vs_human_ci_low > 0 else "worse" if row.vs_human_ci_high < 0 else ""
-    plus = "+" if difference and not difference.startswith("-") else ""
-    versus = f'<span class="{sign}">{plus}{difference}</span>'
-    tag = ' <span class="tag">baseline</span>' if row.baseline else ""
-    kind = "ok" if row.status == OK else "failed" if row.errors else ""
-    failed = 1 if row.errors else 0
-    every = " ".join([row.candidate, row.status, *row.errors])
-    return (
-        f'<tr class="{"baseline" if row.baseline else "own"}" data-failed="{failed}" data-text="{text(every)}">'
-        + number(row.rank, str(row.rank))
-        + f'<td class="name" data-v="{text(row.candidate)}"><span class="dot" style="background:{colour}"></span>'
-        f'<a href="#{anchor}">{text(row.candidate)}</a>{tag}</td>'
-        + number(row.fitness, fixed(row.fitness, decimals) if ranked else "")
-        + f"<td>{axis.interval(row, colour) if ranked else ''}</td>"
-        + number(row.vs_human, versus)
-        + number(row.episode_length, f"{row.episode_length:.0f}")
-        + number(row.shaped_return, f"{row.shaped_return:.4g}")
-        + number(row.env_steps, f"{row.env_steps:,}")
-        + f'<td data-v="{text(row.status)}"><span class="tag {kind}">{text(row.status)}</span></td></tr>'
-    )
-
-
-class _Axis:
-    """The common scale of the intervals, 0 to 200 pixels."""
-
-    WIDTH, HEIGHT = 200, 18
-
-    def __init__(self, run: RunPage) -> None:
-        self._low, self._high = run.bounds
-        known = [row for row in run.ranked if row.rank is not None]
-        means = [row.fitness for row in known]
-        ends = [self._clipped(x) for row in known for x in (row.fitness_ci_low, row.fitness_ci_high) if x == x]
-        low, high = (min(means), max(means)) if means else (0.0, 1.0)
-        reach = 0.75 * max(
-            high - low, 1e-9 + 0.05 * abs(high)
-        )  # a wide interval of a bad one does not squeeze the rest
-        self.least = max(min([low, *ends]), low - reach)
-        self.most = min(max([high, *ends]), high + reach)
-        self.human = next((row.fitness for row in known if row.candidate == "human"), None)
-
-    def _clipped(self, x: float) -> float:
-        return min(max(x, self._low), self._high)
-
-    def _place(self, x: float) -> float:
-        span = (self.most - self.least) or 1.0
-        share = (self._clipped(x) - self.least) / span
-        return round(4 + (self.WIDTH - 8) * min(max(share, 0.0), 1.0), 1)
-
-    def interval(self, row: Ranked, colour: str) -> str:
-        """Return the picture of an interval."""
-        middle = self.HEIGHT / 2
-        parts = []
-        if self.human is not None:
-            x = self._place(self.human)
-            parts.append(f'<path d="M{x} 0V{self.HEIGHT}" stroke="#8a94a2" stroke-dasharray="3 2"/>')
-        if row.fitness_ci_low == row.fitness_ci_low:
-            left, right = self._place(row.fitness_ci_low), self._place(row.fitness_ci_high)
-            parts.append(f'<path d="M{left} {middle}H{right}" stroke="{colour}" stroke-width="3" opacity=".45"/>')
-        parts.append(f'<circle cx="{self._place(row.fitness)}" cy="{middle}" r="4" fill="{colour}"/>')
-        title = f"{row.fitness:.5g}"
-        if row.fitness_ci_low == row.fitness_ci_low:
-            title += f", {self._clipped(row.fitness_ci_low):.5g} to {self._clipped(row.fitness_ci_high):.5g}"
-        box = f'viewBox="0 0 {self.WIDTH} {self.HEIGHT}"'
-        return (
-            f'<svg class="interval" {box} role="img" aria-label="{title}"><title>{title}</title>{"".join(parts)}</svg>'
-        )
 
 
 def _videos(run: RunPage) -> str:
@@ -380,6 +262,8 @@ def _results(row: Ranked) -> dict[str, str]:
         facts["episodes"] = f"{row.episodes:,}"
     if row.env_steps:
         facts["trained on"] = f"{row.env_steps:,} env-steps"
+    if row.stopped_at:
+        facts["stopped by the race"] = f"at iteration {row.stopped_at:,}: {row.reason}"
     if row.unstable_resets:
         facts["unstable physics"] = f"{row.unstable_resets:,} of {row.training_episodes:,} training episodes"
     return facts
