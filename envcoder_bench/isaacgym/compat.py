@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Sequence
@@ -65,6 +65,33 @@ class _Stubs(MetaPathFinder, Loader):
         pass
 
 
+class _OldRlGames(MetaPathFinder):
+    """An import hook that gives agents of rl_games the attribute ``seq_len``, which is now called ``seq_length``.
+
+    IsaacGymEnvs' learner of HumanoidAMP reads it.
+    """
+
+    _MODULE = "rl_games.common.a2c_common"
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == self._MODULE else None
+        loader = None if spec is None else spec.loader
+        if loader is None:
+            return None
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            base = module.A2CBase
+            if not hasattr(base, "seq_len"):
+                base.seq_len = property(lambda agent: agent.seq_length)
+
+        loader.exec_module = exec_module  # pyright: ignore[reportAttributeAccessIssue]
+        return spec
+
+
 @contextmanager
 def old_code() -> Iterator[None]:
     """Provide, inside the block, what old task code needs and is not installed.
@@ -72,7 +99,7 @@ def old_code() -> Iterator[None]:
     Use it around the import and the construction of a task.
     """
     added = {name: value for name, value in NUMPY_NAMES.items() if name not in np.__dict__}
-    finders: list[MetaPathFinder] = []
+    finders: list[MetaPathFinder] = [_OldRlGames()]
     if find_spec("gym") is None and find_spec("gymnasium") is not None:
         finders.append(Redirect("gym", "gymnasium"))
     stubs = [name for name in OPTIONAL if find_spec("_tkinter" if name == "tkinter" else name) is None]

@@ -159,3 +159,17 @@ def test_a_python_without_tk_imports_what_old_code_takes_from_tkinter(monkeypatc
         from tkinter import W
     with pytest.raises(ImportError, match=r"tkinter\.W is used, and tkinter is not installed"):
         W()
+
+
+@pytest.mark.slow
+def test_agents_of_rl_games_have_the_name_that_old_learners_read(tmp_path):
+    script = """
+        from rl_games.common.a2c_common import A2CBase
+        class Agent(A2CBase):
+            def __init__(self): self.seq_length = 4
+        Agent.__abstractmethods__ = frozenset()
+        print("seq_len", Agent().seq_len)
+    """
+    (tmp_path / "train.py").write_text(textwrap.dedent(script))
+    done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
+    assert "seq_len 4" in done.stdout, done.stderr
