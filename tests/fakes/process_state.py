@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGALRM)
-_TEMPORARY = os.path.realpath(tempfile.gettempdir()) + os.sep
+# of pytest's tmp_path; a checkout may itself be in the folder for temporary files
+_TEMPORARY = os.path.join(os.path.realpath(tempfile.gettempdir()), "pytest-of-")
 _CANDIDATES = "envcoder_candidate_"  # their modules go with their last function
 _TASKS = "isaacgym_task_"  # files of Isaac Gym tasks
 _LIBRARIES = ("PYTEST_CURRENT_TEST", "KINETO_LOG_LEVEL", "TORCHINDUCTOR_CACHE_DIR", "CRC32C_SW_MODE")
