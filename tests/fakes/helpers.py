@@ -87,8 +87,9 @@ def write_candidates(folder: Path, sources: dict[str, str]) -> list[Path]:
 
 
 def results(run_folder: Path) -> pd.DataFrame:
-    rows = pd.read_csv(run_folder / "results.csv", dtype={"candidate": str, "error": str}).set_index("candidate")
-    return rows.fillna({"error": ""})
+    texts = {"candidate": str, "error": str, "reason": str}
+    rows = pd.read_csv(run_folder / "results.csv", dtype=texts).set_index("candidate")
+    return rows.fillna({"error": "", "reason": ""})
 
 
 def weights(run_folder: Path, candidate: str) -> dict[str, torch.Tensor]:
