@@ -186,7 +186,7 @@ attack(
     threads="torch.set_num_threads(64)\ntorch.zeros(10_000_000).sin().sum()",
     default_dtype="torch.set_default_dtype(torch.float64)",
     compile="torch.compile(lambda x: x + 1)(torch.zeros(3))",
-    library="torch.library.define('canary::op', '(Tensor x) -> Tensor')",
+    new_operator="from torch import library\nlibrary.define('canary::op', '(Tensor x) -> Tensor')",
     profiler="torch.profiler.profile().export_chrome_trace('CANARY/was_here')",
     autograd="torch.autograd.Function.apply()",
     share_memory="torch.zeros(3).share_memory_()",
