@@ -100,7 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
     option("learner", "--loop_candidates", 0, "", help="candidates in the loop, fewer if it is slow (default: all)")
     option("run", "--iterations", 300, "iterations")
     added["learning"].add_argument("--task", required=True, help="e.g. Ant")
-    option("learning", "--candidates", ["human", "unshaped"], "baselines", nargs="+", choices=["human", "unshaped"])
+    option("learning", "--candidates", ["human", "unshaped"], "baselines, or candidate files", nargs="+")
     option("learning", "--seeds", 5, "policies of each")
     option("learning", "--envs", 4096, "environments of each policy")
     option("learning", "--seconds", 60.0, "time of training, of all policies side by side")

@@ -18,8 +18,11 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.checkpoint import save_state
+from envcoder_bench.run.fitness import read_fitness
+from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
+from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import SIMULATORS, pick_simulator
 
 from . import records
@@ -28,16 +31,16 @@ from .session import Session, make_config
 
 
 def learning(args: Namespace) -> Iterator[Record]:
-    """Train the baselines for ``--seconds``, with evaluations between, which are not counted, nor is what compiles.
+    """Train baselines and files for ``--seconds``, with evaluations between, which are not counted, nor is what compiles.
 
     With ``--run FOLDER`` the best policies are written there at the end.
     """
-    sources = [source for source in baseline_sources(args.task) if source.name in args.candidates]
+    sources = _sources(args)
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
     evaluation = _evaluation(session.cfg, session.groups, args.episodes)
     about, began = records.describe(session.cfg.device), time.strftime("%Y-%m-%d %H:%M:%S")
     what = ", ".join(
-        [f"{args.task}: {' and '.join(args.candidates)}, {args.seeds} seeds x {args.envs:,}", *args.overrides]
+        [f"{args.task}: {' and '.join(source.name for source in sources)}, {args.seeds} seeds x {args.envs:,}", *args.overrides]
     )
     size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "policies": len(session.groups)}
     size.update(episodes=args.episodes, overrides=list(args.overrides), what=what)
@@ -62,6 +65,12 @@ def learning(args: Namespace) -> Iterator[Record]:
     _export(args, session, episodes)
     if args.transfer:
         yield from _transfer(args, session, episodes, about)
+
+
+def _sources(args: Namespace) -> list[CandidateSource]:
+    """Return the baselines and files of ``--candidates``."""
+    baselines = {source.name: source for source in baseline_sources(args.task)}
+    return [baselines.get(x) or CandidateSource(Path(x).stem, x, load_source(Path(x))) for x in args.candidates]
 
 
 def warm_up(session: Session) -> None:
@@ -123,7 +132,7 @@ def _transfer(args: Namespace, session: Session, episodes: Episodes, about: Reco
     other = make_config(args, num_envs_per_candidate=args.episodes, seeds=args.seeds)
     other.sim = next(sim for sim in SIMULATORS if sim != cfg.sim)
     other.sim, other.device = pick_simulator(other.sim, "cpu" if other.sim == "mujoco_cpu" else args.device)
-    groups, failed = prepare(other, [s for s in baseline_sources(args.task) if s.name in args.candidates])
+    groups, failed = prepare(other, _sources(args), read_fitness(other))
     if failed:
         sys.exit("\n".join(f"{name} failed in {other.sim}: {error}" for name, error in failed.items()))
     env = _evaluation(other, groups, args.episodes)

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import Group, build_task, prepare
@@ -60,7 +61,7 @@ class Session:
     def build(cls, args: Namespace, candidates: list[CandidateSource], envs: int, seeds: int = 1) -> Session:
         """Load, check and set up; exit if a candidate fails."""
         cfg = make_config(args, num_envs_per_candidate=envs, learning_iterations=100_000, seeds=seeds)
-        groups, failed = prepare(cfg, candidates)
+        groups, failed = prepare(cfg, candidates, read_fitness(cfg))
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
         release(cfg.device)  # as evaluate.py: memory of the checks
