@@ -31,7 +31,7 @@ from .session import Session, make_config
 
 
 def learning(args: Namespace) -> Iterator[Record]:
-    """Train baselines and files for ``--seconds``, with evaluations between, which are not counted, nor is what compiles.
+    """Train baselines and files for ``--seconds``; evaluations and compilation are not counted.
 
     With ``--run FOLDER`` the best policies are written there at the end.
     """
@@ -39,9 +39,8 @@ def learning(args: Namespace) -> Iterator[Record]:
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
     evaluation = _evaluation(session.cfg, session.groups, args.episodes)
     about, began = records.describe(session.cfg.device), time.strftime("%Y-%m-%d %H:%M:%S")
-    what = ", ".join(
-        [f"{args.task}: {' and '.join(source.name for source in sources)}, {args.seeds} seeds x {args.envs:,}", *args.overrides]
-    )
+    names = " and ".join(source.name for source in sources)
+    what = ", ".join([f"{args.task}: {names}, {args.seeds} seeds x {args.envs:,}", *args.overrides])
     size = {"task": args.task, "envs": args.envs, "seeds": args.seeds, "policies": len(session.groups)}
     size.update(episodes=args.episodes, overrides=list(args.overrides), what=what)
     warm_up(session)

@@ -1,4 +1,4 @@
-"""IsaacGymEnvs' FrankaCubeStack with the reward of the native task's human baseline: a released stack pays in every step.
+"""The native FrankaCubeStack's human reward for IsaacGymEnvs' task: a released stack pays in every step.
 
 The stack counts as released if the fingers are open wider than the cube; the native task looks at contact forces, which
 this task does not publish.
