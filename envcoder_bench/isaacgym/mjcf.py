@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import mujoco
+import numpy as np
 
 from envcoder_bench.isaacgym.params import AssetOptions
 from envcoder_bench.isaacgym.urdf import MESHES, AssetError
@@ -28,6 +29,7 @@ _DROPPED = (
     "equality",
 )
 _COMPILER = ("angle", "autolimits", "eulerseq", "inertiafromgeom", "inertiagrouprange", "settotalmass", "meshdir")
+_ORIENTATION = ("quat", "axisangle", "xyaxes", "zaxis", "euler")
 _PICTURE = ("material", "rgba", "hfield")
 
 
@@ -35,7 +37,8 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
     """Return the specification of the robot in an MJCF file; its first body is the robot's root.
 
     Geoms of the world, lights, cameras, solver options and sensors are removed, and joints of the root body:
-    ``AssetOptions.fix_base_link`` makes a root fixed or free. Geoms that collide with nothing are visual; they are
+    ``AssetOptions.fix_base_link`` makes a root fixed or free. The root's position is ignored, its rotation is not: it
+    turns all that the root contains, whose own frame is that of the actor (IsaacGymEnvs' ShadowHand lies on its back). Geoms that collide with nothing are visual; they are
     removed and have no mass, unless a ``<pair>`` names them.
 
     Raises:
@@ -55,6 +58,7 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
     _name_joints(world)
     _drop_dangling(root)
     try:
+        _rotate_content(body, root)
         spec = mujoco.MjSpec.from_string(ET.tostring(root, encoding="unicode"))
     except ValueError as error:
         raise AssetError(f"{path}: {error}") from error
@@ -150,6 +154,30 @@ def _clean(root: ET.Element, path: Path, asset_root: Path, options: AssetOptions
         geom = ET.SubElement(default, "geom")
     if geom.get("density") is None:
         geom.set("density", str(options.density))
+
+
+def _rotate_content(body: ET.Element, root: ET.Element) -> None:
+    """Move the root body's orientation to a frame around its content. Frames cannot contain ``<inertial>``."""
+    rotation = {name: body.attrib.pop(name) for name in _ORIENTATION if name in body.attrib}
+    if not rotation:
+        return
+    inertial = body.find("inertial")
+    content = [e for e in body if e is not inertial]
+    for element in content:
+        body.remove(element)
+    ET.SubElement(body, "frame", rotation).extend(content)
+    if inertial is None:
+        return
+    lone = ET.Element("mujoco")
+    lone.extend(root.findall("compiler"))
+    ET.SubElement(ET.SubElement(lone, "worldbody"), "body", rotation).append(inertial)
+    model = mujoco.MjSpec.from_string(ET.tostring(lone, encoding="unicode")).compile()
+    position, turn = np.zeros(3), np.zeros(4)
+    mujoco.mju_rotVecQuat(position, model.body_ipos[1], model.body_quat[1])
+    mujoco.mju_mulQuat(turn, model.body_quat[1], model.body_iquat[1])
+    numbers = {"pos": position, "quat": turn, "diaginertia": model.body_inertia[1]}
+    inertial.attrib = {name: " ".join(repr(float(x)) for x in values) for name, values in numbers.items()}
+    inertial.set("mass", repr(float(model.body_mass[1])))
 
 
 def _name_joints(world: ET.Element) -> None:

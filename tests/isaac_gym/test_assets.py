@@ -175,3 +175,27 @@ def test_transforms_compose_and_invert():
     back = a * a.inverse()
     assert list(back.p) == pytest.approx([0, 0, 0]) and list(back.r) == pytest.approx([0, 0, 0, 1])
     assert list(gymapi.Quat.from_euler_zyx(0.1, -0.2, 0.3).to_euler_zyx()) == pytest.approx([0.1, -0.2, 0.3])
+
+
+ROTATED = """
+<mujoco>
+  <worldbody>
+    <body name="base" pos="1 2 3" euler="90 0 0">
+      <inertial pos="0 0 0.5" mass="2" diaginertia="3 2 1.5"/>
+      <geom name="tip" type="sphere" size="0.1" pos="0 0 1"/>
+      <body name="arm" pos="0 0 2"><joint name="hinge" axis="0 0 1"/><geom type="sphere" size="0.1" mass="1"/></body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_the_rotation_of_an_mjcfs_root_turns_its_content_and_its_position_is_ignored(tmp_path):
+    asset = load(tmp_path, ROTATED)
+    base, arm = asset.rest_poses()
+    assert (base.p.x, base.p.y, base.p.z, base.r.w) == (0, 0, 0, 1)  # the frame of the actor
+    assert (arm.p.x, arm.p.y, arm.p.z) == pytest.approx((0, -2, 0))  # 90 degrees about x turn z to -y
+    own = asset.body_properties()[0]
+    assert (own.mass, own.com.x, own.com.y, own.com.z) == pytest.approx((2, 0, -0.5, 0))
+    assert [own.inertia.x.x, own.inertia.y.y, own.inertia.z.z] == pytest.approx([3, 1.5, 2])
+    assert asset.model.geom_pos[0] == pytest.approx([0, -1, 0])

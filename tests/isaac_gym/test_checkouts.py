@@ -55,6 +55,14 @@ def test_a_task_of_isaacgymenvs_steps(tmp_path, task):
 
 
 @isaacgymenvs
+def test_the_shadow_hand_lies_under_its_object(tmp_path):
+    """The root of its MJCF is rotated. Without the rotation the object falls beside the hand, in 14 steps."""
+    path = FAKES / "isaacgymenvs_steps.py"
+    out = script(tmp_path, path, os.environ["ISAACGYMENVS_PATH"], "ShadowHand", "30", "8", "cpu")
+    assert int(re.search("(\\d+) resets", out).group(1)) < 8
+
+
+@isaacgymenvs
 @pytest.mark.parametrize("task", ["FactoryTaskNutBoltPick", "FactoryTaskGears", "IndustRealTaskPegsInsert"])
 def test_tasks_that_need_signed_distance_fields_say_so(tmp_path, task):
     arguments = [os.environ["ISAACGYMENVS_PATH"], task, "1", "2", "cpu"]

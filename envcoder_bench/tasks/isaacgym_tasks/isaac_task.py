@@ -152,7 +152,7 @@ class IsaacTask(Task):
             if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != self.num_envs * row.repeats:
                 continue
             if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
-                own = x.reshape(self.num_envs, row.repeats, *x.shape[1:])[lanes]
+                own = x.reshape(self.num_envs, row.repeats, *x.shape[1:])[lanes.to(x.device)]
                 x.copy_(own.reshape(x.shape))
         self.driver.place(lanes)
         self.scene.make_alike(lanes)

@@ -15,7 +15,8 @@ from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
 class Mirror:
     """The state's tensors of a task: views of the task's tensors where these are contiguous, else copies.
 
-    A task may replace its tensors in a step; ``sync`` copies from the new ones.
+    A task may replace its tensors in a step; ``sync`` copies from the new ones. Tensors that the task keeps on the CPU,
+    as legged_gym's frictions, are copied only after a change, because a copy to a CUDA device waits.
 
     Args:
         task: the task.
@@ -33,6 +34,7 @@ class Mirror:
     ) -> None:
         self._task, self._keys, self._rows, self._num_envs = task, keys, rows, num_envs
         self.state: dict[str, Tensor] = {}
+        self._copied: dict[str, tuple[Tensor, int]] = {}  # tensors on another device, and their versions
         for key, place in keys.items():
             own, row = self.row(place), rows[place]
             if own is None and isinstance(tensors.read(task, place), Tensor):
@@ -42,7 +44,7 @@ class Mirror:
                 )
             if own is None:  # the task makes it in a step
                 own = torch.zeros(num_envs, *row.shape, dtype=row.dtype, device=device)
-            self.state[key] = own.contiguous()
+            self.state[key] = own.contiguous().to(device)
 
     def row(self, place: Place) -> Tensor | None:
         """Return the task's tensor at a place as ``(num_envs, ...)``; None if it has another size, or is missing."""
@@ -55,5 +57,12 @@ class Mirror:
         """Copy tensors of the task that are not views of the state."""
         for key, place in self._keys.items():
             own, kept = self.row(place), self.state[key]
-            if own is not None and own.data_ptr() != kept.data_ptr():
-                kept.copy_(own)
+            if own is None or own.data_ptr() == kept.data_ptr():
+                continue
+            if own.device != kept.device:
+                source, version = self._copied.get(key, (None, 0))
+                whole = tensors.read(self._task, place)
+                if source is whole and version == whole._version:
+                    continue
+                self._copied[key] = (whole, whole._version)
+            kept.copy_(own)

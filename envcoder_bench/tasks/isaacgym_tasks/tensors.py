@@ -100,7 +100,7 @@ class Unmasked:
             own = mask if row.repeats == 1 else mask.repeat_interleave(row.repeats)
             if now.dim() == 0 or len(own) != now.shape[0]:  # the first axis had the right length by chance
                 continue
-            own = own.view(-1, *[1] * (now.dim() - 1))
+            own = own.view(-1, *[1] * (now.dim() - 1)).to(now.device)  # some tasks keep properties on the CPU
             whole = torch.where(own, now, self._saved[id(before)][1])
             if before.is_inference():  # it cannot be written in place
                 write(self._task, place, whole)
