@@ -116,7 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="write the tables and pictures of docs/ and README.md")
     report.add_argument("--records", type=Path, default=DOCS / "benchmarks.jsonl", help="default: %(default)s")
-    pages = [DOCS / "benchmarks.md", DOCS / "results.md", DOCS.parent / "README.md"]
+    pages = [DOCS / "benchmarks.md", DOCS / "results.md", DOCS / "isaacgym.md", DOCS.parent / "README.md"]
     report.add_argument("--pages", type=Path, nargs="+", default=pages, help="default: docs/ and README.md")
     report.add_argument("--images", type=Path, default=DOCS / "images", help="default: %(default)s")
     return parser

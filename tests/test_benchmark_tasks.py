@@ -202,6 +202,22 @@ def test_the_gap_of_one_kind_of_gpu_is_one_table(tmp_path):
         assert (tmp_path / "page.md").read_text().count("| task |") == tables
 
 
+def test_an_outside_task_is_compared_with_the_native_one_after_as_many_env_steps(tmp_path):
+    address = "isaacgymenvs:Ant"
+    outside = [point(address, "human", k, [x, x + 1.0], together="human") for k, x in ((1, 1.0), (2, 4.0), (4, 7.0))]
+    (row,) = task_tables.outside_rows([*ant(), *outside])
+    wanted = "| isaacgymenvs:Ant, human | 2 x 8 | 40 s | 4.0 M | 7.50 ± 6.35 | 6.8 | 4.50 ± 6.35 (2.0 M), native"
+    assert table("outside", [row])[2] == wanted + " 5.00 ± 6.35 (2.0 M) |"
+    assert plots.plot_outside(ant(), tmp_path) == []
+    for record in (*ant(), *outside):
+        records.append(tmp_path / "all.jsonl", record)
+    page = tmp_path / "page.md"
+    page.write_text("<!-- learning cuda -->\n<!-- end -->\n<!-- curves cuda -->\n<!-- end -->\n")
+    made = report(tmp_path / "all.jsonl", [page], tmp_path)
+    assert "isaacgymenvs" not in page.read_text()  # the pages of the native tasks are without it
+    assert {path.name for path in made} == {"page.md", "ant_training.png", "isaacgym_training.png"}
+
+
 def test_curves_are_told_apart_and_fit_their_picture():
     alone = [point("Ant", "human", 1, [2.0, 3.0], together="human", policies=2)]
     other = [point("Ant", name, 1, [0.1, 0.2], together=name) for name in ("a", "b")]

@@ -14,7 +14,19 @@ from envcoder_bench.report.ranking import mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .records import Record, latest
-from .task_tables import FRACTIONS, TARGETS, UNITS, Points, curves, mean_fitness, measured, name
+from .task_tables import (
+    FRACTIONS,
+    PUBLISHED,
+    TARGETS,
+    UNITS,
+    Points,
+    counterpart,
+    curves,
+    is_outside,
+    mean_fitness,
+    measured,
+    name,
+)
 
 TOOL, PROCESSES = COLOURS[:2]
 GRID: dict[str, Any] = {"color": "#E4E4E4", "linewidth": 0.8}
@@ -167,3 +179,48 @@ def _draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any
         if points[0]["task"] in FRACTIONS:
             low, high = [max(x, 0.0) for x in low], [min(x, 1.0) for x in high]
         axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def plot_outside(records: Sequence[Record], images: Path) -> list[Path]:
+    """Draw the curves of tasks outside this repository, a panel each, beside those of the native tasks."""
+    native = curves([r for r in records if not is_outside(r)])
+    own = curves([r for r in records if is_outside(r)])
+    if not own:
+        return []
+    columns = 3
+    rows = -(-len(own) // columns)
+    about = "human baselines: mean of the seeds and 95 % interval; dashed: published for Isaac Gym"
+    figure, panels, top = new_figure(12.0, 0.9 + 3.1 * rows, "Isaac Gym tasks on MuJoCo", about, rows, columns)
+    for axes, points in zip(panels, own):
+        task, beside = points[0]["task"], counterpart(points, native)
+        limit = 1.05 * points[-1]["env_steps"]
+        candidate = points[0]["candidate"]
+        title = task if candidate == HUMAN else f"{task}, {candidate}"
+        axes.set_title(title, loc="left", fontsize=9, color=GREY)
+        _draw(axes, points, "env_steps", 1e6, {"color": TOOL, "label": f"{points[0]['seeds']} seeds"})
+        shown = points
+        if beside is not None:
+            shown = [p for p in beside if p["env_steps"] <= limit] or beside[:1]
+            _draw(axes, shown, "env_steps", 1e6, {"color": PROCESSES, "label": f"native, {beside[0]['seeds']} seeds"})
+        means = [mean_fitness(p) for p in [*points, *shown] if measured(p["fitness"])]
+        if task in PUBLISHED:
+            axes.axhline(PUBLISHED[task], color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+            means.append(PUBLISHED[task])
+        spread = (max(means) - min(*means, 0.0)) or 1.0
+        axes.set(ylim=(min(*means, 0.0) - 0.05 * spread, max(*means, 0.0) + 0.3 * spread))
+        axes.set_xlim(left=0)
+        axes.grid(**GRID)
+        axes.legend(fontsize=8, edgecolor="none", framealpha=0.8, loc="upper left")
+    for axes in panels[len(own) :]:
+        axes.set_visible(False)
+    for axes in panels[max(0, len(own) - columns) : len(own)]:
+        axes.set_xlabel("env-steps of each policy, millions")
+    figure.subplots_adjust(
+        left=0.05,
+        right=0.98,
+        bottom=0.55 / (0.9 + 3.1 * rows),
+        top=top - 0.2 / (0.9 + 3.1 * rows),
+        wspace=0.16,
+        hspace=0.35,
+    )
+    return [save_figure(figure, images / "isaacgym_training.png")]

@@ -7,9 +7,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Sequence
 
-from .plots import file_name, pictures, plot_learning, plot_memory, plot_scaling
+from .plots import file_name, pictures, plot_learning, plot_memory, plot_outside, plot_scaling
 from .records import Record, read
 from .tables import select, table
+from .task_tables import is_outside
 
 CORES = re.compile(r", \d+ CPU cores")  # on a GPU, learning does not depend on them
 BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -24,7 +25,7 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
     if not measured:
         raise SystemExit(f"{records} holds no records: measure first, with --out {records}")
     images.mkdir(parents=True, exist_ok=True)
-    drawn = plot_learning(measured, images)
+    drawn = [*plot_learning([r for r in measured if not is_outside(r)], images), *plot_outside(measured, images)]
     for page in pages:
         text = page.read_text(encoding="utf-8")
         page.write_text(BLOCK.sub(lambda m: m[1] + _block(measured, m[2], m[3]) + m[4], text), encoding="utf-8")
@@ -41,8 +42,11 @@ def _block(measured: list[Record], kind: str, device: str) -> str:
     ``gap`` is a part of ``learning`` for the README, without the commands.
     """
     if kind == "curves":
+        measured = [r for r in measured if not is_outside(r)]
         tasks = [task for task, own in pictures(measured).items() if own[0][0]["device"] == device]
         return "".join(f"\n![how the baselines of {task} learn](images/{file_name(task)})\n" for task in tasks)
+    if kind != "outside":
+        measured = [r for r in measured if not is_outside(r)]
     rows = [row for row in select(kind, measured) if row["device"] == device]
 
     def origin(row: Record) -> tuple[str, str]:

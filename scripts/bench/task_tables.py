@@ -27,6 +27,8 @@ UNITS = {
     "AllegroHand": "consecutive successes",
 }
 FRACTIONS = ("Cartpole", "Anymal", "FrankaCubeStack")  # tasks whose fitness is one, from 0 to 1
+# fitness in Isaac Gym with IsaacGymEnvs' rewards, by the same formulas (Eureka, Ma et al. 2023)
+PUBLISHED = {"isaacgymenvs:Ant": 6.8, "isaacgymenvs:Humanoid": 5.9, "isaacgymenvs:AllegroHand": 11.4}
 SIMULATORS = {"mujoco_warp": "MuJoCo Warp", "mujoco_cpu": "MuJoCo"}
 Points = List[Record]  # of one candidate in one training, in order
 Column = Tuple[str, Callable[[Record], str]]
@@ -46,9 +48,26 @@ def curves(records: Sequence[Record]) -> list[Points]:
     ]
 
 
+def is_outside(record: Record) -> bool:
+    """Return whether a record is of a task outside this repository, such as ``isaacgymenvs:Ant``."""
+    return ":" in record.get("task", "")
+
+
+def counterpart(outside: Points, native: Sequence[Points]) -> Points | None:
+    """Return the human curve of the native task with the same name, with as many environments if there is one."""
+    same = [own for own in native if own[0]["task"] == outside[0]["task"].partition(":")[2]]
+    same = [own for own in same if name(own[0]) == HUMAN and own[0]["device"] == outside[0]["device"]]
+    return max(
+        same,
+        key=lambda own: (own[0]["envs"] == outside[0]["envs"], own[0]["seeds"], own[-1]["env_steps"]),
+        default=None,
+    )
+
+
 def name(record: Record) -> str:
     """Return the candidate's name and changed settings."""
     changed = (override.partition("=") for override in record.get("overrides", []))
+    changed = ((key, sign, value.rpartition("/")[2]) for key, sign, value in changed)
     return ", ".join([record["candidate"], *(f"{key.split('.')[-1]}={value}" for key, _, value in changed)])
 
 
@@ -109,6 +128,25 @@ def gap_rows(records: Sequence[Record]) -> list[Record]:
     return rows
 
 
+def outside_rows(records: Sequence[Record]) -> list[Record]:
+    """Return a row for each curve of an outside task, with the native curve's fitness after as many env-steps."""
+    native = curves([r for r in records if not is_outside(r)])
+    rows = []
+    for points in curves([r for r in records if is_outside(r)]):
+        beside = counterpart(points, native)
+        last = (
+            points[-1]
+            if beside is None
+            else [p for p in points if p["env_steps"] <= 1.02 * beside[-1]["env_steps"]][-1]
+        )
+        rows.append({**points[-1], "at": last, "native": beside and _nearest(last["env_steps"], beside)})
+    return rows
+
+
+def _nearest(env_steps: float, points: Points) -> Record:
+    return min(points, key=lambda p: abs(p["env_steps"] - env_steps))
+
+
 def _last_before(env_steps: float, points: Points) -> Record:
     """What was measured by then."""
     last = [p for p in points if p["env_steps"] <= env_steps][-1]
@@ -136,6 +174,13 @@ def finer_rows(records: Sequence[Record]) -> list[Record]:
 
 def _by_substeps(row: Record) -> str:
     return ", ".join(f"{interval(r['fitness'])} ({r['physics_step_ms']:.1f} ms)" for r in row["by_substeps"])
+
+
+def _beside(row: Record) -> str:
+    native, own = row["native"], row["at"]
+    if native is None:
+        return ""
+    return f"{interval(own['fitness'])} ({_steps(own)}), native {interval(native['fitness'])} ({_steps(native)})"
 
 
 def _time(seconds: float) -> str:
@@ -177,10 +222,19 @@ def _both_steps(row: Record) -> str:
 
 
 ROWS: dict[str, Callable[[Sequence[Record]], list[Record]]] = {
-    "learning": learning_rows, "gap": gap_rows, "transfer": transfer_rows, "physics": physics_rows,
-    "finer": finer_rows,
+    "learning": learning_rows, "outside": outside_rows, "gap": gap_rows, "transfer": transfer_rows,
+    "physics": physics_rows, "finer": finer_rows,
 }  # fmt: skip
 COLUMNS: dict[str, list[Column]] = {
+    "outside": [
+        ("task, baseline", lambda r: f"{r['task']}, {name(r)}"),
+        ("seeds x environments", _seeds),
+        ("time of training", lambda r: _time(r["seconds"])),
+        ("env-steps of each", _steps),
+        ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"])),
+        ("published", lambda r: f"{PUBLISHED[r['task']]:g}" if r["task"] in PUBLISHED else ""),
+        ("beside the native task", lambda r: _beside(r)),
+    ],
     "learning": [
         ("task, baseline", lambda r: f"{r['task']}, {name(r)}"),
         ("seeds x environments", _seeds),
