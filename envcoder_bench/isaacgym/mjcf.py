@@ -37,8 +37,8 @@ def load(path: Path, asset_root: Path, options: AssetOptions) -> mujoco.MjSpec:
     """Return the specification of the robot in an MJCF file; its first body is the robot's root.
 
     Geoms of the world, lights, cameras, solver options and sensors are removed, and joints of the root body:
-    ``AssetOptions.fix_base_link`` makes a root fixed or free. The root's position is ignored; its rotation turns all that
-    the root contains, while the root's own frame is that of the actor, as IsaacGymEnvs' ShadowHand requires. Geoms that
+    ``AssetOptions.fix_base_link`` makes a root fixed or free. The root's position is ignored; its rotation turns what
+    it contains, while the root's own frame is that of the actor, as IsaacGymEnvs' ShadowHand requires. Geoms that
     collide with nothing are visual; they are removed and have no mass, unless a ``<pair>`` names them.
 
     Raises:
