@@ -24,6 +24,9 @@ COMMON_KEYS = (
     "env.control.controlFrequencyInv",
     "sim.dt",
     "sim.substeps",
+    "sim.mujoco.integrator",
+    "sim.mujoco.iterations",
+    "sim.mujoco.ls_iterations",
 )
 # keys of IsaacGymEnvs' YAML files that are accepted without an effect
 ISAACGYM_KEYS = (
@@ -230,6 +233,12 @@ def control_timing(cfg: Mapping[str, Any]) -> tuple[float, int]:
     """
     repeats = int(read(cfg, "env.control.controlFrequencyInv", read(cfg, "env.controlFrequencyInv", 1)))
     return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
+
+
+def engine_options(cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``sim.mujoco`` replaces in the model's ``<option>``; empty without that key."""
+    given = read(cfg, "sim").get("mujoco")
+    return {} if given is None else dict(given)
 
 
 def check_only(cfg: Mapping[str, Any], only: Mapping[str, tuple[Any, str]]) -> None:
