@@ -24,10 +24,9 @@ COMMON_KEYS = (
     "env.control.controlFrequencyInv",
     "sim.dt",
     "sim.substeps",
-    "sim.mujoco.integrator",
-    "sim.mujoco.iterations",
-    "sim.mujoco.ls_iterations",
 )
+# of tasks with a Simulator: what replaces the <option> of the model's file
+ENGINE_KEYS = ("sim.mujoco.integrator", "sim.mujoco.iterations", "sim.mujoco.ls_iterations")
 # keys of IsaacGymEnvs' YAML files that are accepted without an effect
 ISAACGYM_KEYS = (
     "physics_engine",
@@ -197,7 +196,8 @@ def used_keys(task_class: type[SimTask]) -> tuple[str, ...]:
     """Return the keys of a task's YAML that have an effect."""
     sources = [field.source for field in task_class.fields.values()]
     declared = [source[len("cfg.") :] for source in sources if isinstance(source, str) and source.startswith("cfg.")]
-    return (*COMMON_KEYS, *task_class.config_keys, *dict.fromkeys(declared))
+    engine = ENGINE_KEYS if issubclass(task_class, SimTask) else ()
+    return (*COMMON_KEYS, *engine, *task_class.config_keys, *dict.fromkeys(declared))
 
 
 def ignored_keys(task_class: type[SimTask]) -> tuple[str, ...]:
