@@ -26,7 +26,7 @@ MEASUREMENTS = {
     "startup": ("startup", "a run from the command to its first iteration"),
     "run": ("startup", "a whole run"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
-    "finer": ("finer", "what a policy is worth when the physics takes finer steps than it was trained with"),
+    "finer": ("finer", "what policies are worth with finer physics steps, or another integrator, than in training"),
 }
 
 
@@ -74,6 +74,8 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
+    from bench.settings import FORM, parse_physics
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     added = {name: _add(commands, name, about) for name, (_, about) in MEASUREMENTS.items()}
@@ -109,10 +111,17 @@ def build_parser() -> argparse.ArgumentParser:
     added["learning"].add_argument("--run", type=Path, metavar="FOLDER", help="where the policies are written")
     added["learning"].add_argument("--transfer", action="store_true", help="score the policies in the other simulator")
     added["finer"].add_argument("--task", required=True, help="e.g. Ant")
-    added["finer"].add_argument("--policy", type=Path, required=True, metavar="FILE", help="a run's policy.pth")
+    text = "a run's policy.pth, one for each seed"
+    added["finer"].add_argument("--policy", type=Path, required=True, nargs="+", metavar="FILE", help=text)
     option("finer", "--candidate", "human", "the baseline that it was trained with", choices=["human", "unshaped"])
-    option("finer", "--substeps", [2, 4, 8], "physics steps for each of the task's sim.substeps", nargs="+")
+    text = "values of task.sim.substeps, with the task's integrator"
+    added["finer"].add_argument("--substeps", nargs="+", type=int, metavar="STEPS", help=text)
     option("finer", "--episodes", 32, "episodes")
+    own = "(default: the task's own, and implicitfast with 2, 4 and 8 times its steps)"
+    for name, default in (("physics", "(default: own)"), ("finer", own), ("learning", "")):
+        text = f"settings of the physics: own, or {FORM}, such as discrete:2 {default}"
+        added[name].add_argument("--physics", nargs="+", type=parse_physics, metavar="SETTING", help=text)
+    added["learning"].add_argument("--finer", action="store_true", help="score the policies with finer physics steps")
 
     report = commands.add_parser("report", help="write the tables and pictures of docs/ and README.md")
     report.add_argument("--records", type=Path, default=DOCS / "benchmarks.jsonl", help="default: %(default)s")

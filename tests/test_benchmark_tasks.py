@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,8 +15,10 @@ sys.path.insert(0, str(SCRIPTS))
 
 import benchmark as script  # noqa: E402
 from bench import finer, learning, plots, records, scaling, task_tables  # noqa: E402
+from bench.motion import depths  # noqa: E402
 from bench.report import report  # noqa: E402
-from bench.session import Session  # noqa: E402
+from bench.session import Session, make_config  # noqa: E402
+from bench.settings import Physics, engine_model  # noqa: E402
 from bench.tables import table  # noqa: E402
 
 from envcoder_bench.run.prepare import baseline_sources  # noqa: E402
@@ -64,17 +67,59 @@ def test_a_training_with_transfer(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"Cartpole_human.pth", "Cartpole_unshaped.pth"}
 
 
+def finer_of(folder, *words):
+    common = ["--task", "Cartpole", "--policy", str(folder / "Cartpole_unshaped.pth"), "--candidate", "unshaped"]
+    where = ["--episodes", "4", "--sim", "mujoco_cpu", "--device", "cpu", *QUICK]
+    return list(finer.finer(script.build_parser().parse_args(["finer", *common, *words, *where])))
+
+
 def test_a_policy_is_played_with_finer_steps(tmp_path):
     """With the steps that it was trained with, it is worth what its training's last evaluation said."""
     *_, last = learning.learning(parsed(tmp_path, "--seconds", 1e-6, "--seeds", 1))
-    words = ["--task", "Cartpole", "--policy", str(tmp_path / "Cartpole_unshaped.pth"), "--candidate", "unshaped"]
-    words += ["--substeps", "2", "6", "--episodes", "4", "--sim", "mujoco_cpu", "--device", "cpu", *QUICK]
-    made = list(finer.finer(script.build_parser().parse_args(["finer", *words])))
+    made = finer_of(tmp_path, "--substeps", "2", "6")
     assert last["candidate"] == "unshaped" and sum(made[0]["fitness"]) / 4 == pytest.approx(last["fitness"][0])
     assert [r["physics_step_ms"] for r in made] == pytest.approx([8.3, 16.6 / 6]) and made[0]["substeps"] == 2
     assert made[0]["fitness"] != made[1]["fitness"] or made[0]["length"] == 39
     row = table("finer", task_tables.finer_rows(made))[2]
-    assert row.startswith("| Cartpole, unshaped | MuJoCo | ") and "(8.3 ms), " in row and row.endswith("(2.8 ms) | 4 |")
+    assert row.startswith("| Cartpole, unshaped | MuJoCo | ") and "(implicitfast 8.3 ms), " in row
+    assert row.endswith("| 4 |")
+    made = finer_of(tmp_path, "--physics", "own", "discrete:1:4", "--policy", str(tmp_path / "Cartpole_unshaped.pth"))
+    settings = [(r["integrator"], r["iterations"], r["substeps"]) for r in made]
+    assert settings == [("implicitfast", 10, 2), ("discrete", 4, 1)]
+    made = finer_of(tmp_path)
+    assert [r["substeps"] for r in made] == [2, 4, 8, 16] and made[0]["motion"][0]["unstable_steps"] == 0
+
+
+def test_trained_policies_are_played_with_other_physics(tmp_path):
+    """Also with settings that the training did not have; the seeds are apart, and their motion is recorded."""
+    args = parsed(tmp_path, "--candidates", "human", "--physics", "own", "discrete:1", "--seconds", 1e-6)
+    args.overrides.append("task.sim.mujoco.integrator=Euler")
+    point, own, other = learning.learning(args)
+    assert own["fitness"] == pytest.approx(point["fitness"]) and own["seeds"] == 2 and len(own["motion"]) == 2
+    assert (own["integrator"], other["integrator"], other["substeps"]) == ("Euler", "discrete", 1)
+    assert own["trained_with"] == other["trained_with"] == [*QUICK, "task.sim.mujoco.integrator=Euler"]
+    speed = own["motion"][0]["joint_speed"]
+    assert 0 < speed["mean"] <= speed["p99"] <= speed["max"] <= own["motion"][0]["fastest_joint"]
+    (row,) = task_tables.finer_rows([own, other])
+    text = table("finer", [row])[2]
+    assert "integrator=Euler | MuJoCo | " in text and "(discrete 16.6 ms), " in text and text.endswith("| 2 x 4 |")
+
+
+def test_contacts_are_as_deep_as_bodies_are_pushed_into_the_ground():
+    args = Namespace(task="Ant", sim="mujoco_cpu", device="cpu", overrides=[])
+    model = engine_model(make_config(args).task)
+    pose = model.qpos0.copy()
+    pose[2] = 10.0
+    high = depths(model, np.array([pose]))
+    pose[2] = radius = 0.25 - 0.01  # the torso is a ball of 25 cm
+    assert high == [0.0] and depths(model, np.array([pose]))[0] >= 0.25 - radius - 1e-9
+
+
+@pytest.mark.parametrize("word", ["discrete", "discrete:0", "disc:2", "discrete:2:3:4", "discrete:x", ""])
+def test_a_setting_of_the_physics_that_cannot_be_read(word, capsys):
+    with pytest.raises(SystemExit):
+        script.build_parser().parse_args(["physics", "--physics", word])
+    assert "write own, or INTEGRATOR:STEPS[:ITERATIONS]" in capsys.readouterr().err
 
 
 def session(seeds=1):
@@ -109,9 +154,13 @@ def test_a_policy_that_fails_is_left_out_and_the_others_go_on(capsys):
 
 @pytest.mark.parametrize("task", ["Ant", "Cartpole"])  # torques of robots, with and without a free base
 def test_physics_of_other_tasks(task):
-    args = Namespace(tasks=[task], envs=[4], sim="mujoco_cpu", device="cpu", overrides=[])
+    args = Namespace(tasks=[task], envs=[4], sim="mujoco_cpu", device="cpu", overrides=[], physics=None)
     (row,) = scaling.physics(args)
     assert row["physics"] > 0 and (row["task"], row["sim"], row["envs"]) == (task, "mujoco_cpu", 4)
+    other = Namespace(**{**vars(args), "physics": [Physics("discrete", 1)]})
+    (changed,) = scaling.physics(other)
+    assert (changed["integrator"], changed["substeps"]) == ("discrete", 1)
+    assert len(task_tables.physics_rows([row, changed])) == 2
 
 
 # tables and pictures

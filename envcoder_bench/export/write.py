@@ -29,7 +29,7 @@ from envcoder_bench.sim import pick_simulator
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract
 from envcoder_bench.tasks.registry import get_spec
-from envcoder_bench.tasks.sim_task import SimTask, control_timing
+from envcoder_bench.tasks.sim_task import SimTask, control_timing, engine_options
 
 FORMATS = {"onnx": ".onnx", "torchscript": ".pt"}
 TOLERANCE = 1e-5  # of actions, between the file and the policy
@@ -182,5 +182,6 @@ def _model(cfg: DictConfig, env: GroupedVecTask, path: Path) -> Path | None:
     control, spec = cfg.task.env.get("control", {}), get_spec(cfg.task.name)
     gains = (control.get("stiffness"), control.get("damping"))
     effort = env.dispatch.shapings[0].effort
-    write_atomic(path, plain_model(spec.model_path, *control_timing(cfg.task), effort, *gains))
+    model = plain_model(spec.model_path, *control_timing(cfg.task), effort, *gains, engine_options(cfg.task))
+    write_atomic(path, model)
     return path

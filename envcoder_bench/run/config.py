@@ -161,8 +161,9 @@ def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
     if not found:
         return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
     key = found.group(1)
-    known = [*config_keys(_compose(task, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
     spec = get_spec(task)
+    known = [*config_keys(_compose(task, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
+    known = list(dict.fromkeys([*known, *(f"task.{key}" for key in used_keys(spec.task_class))]))
     files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"
     if spec.digest:
         files = f"cfg/config.yaml, {spec.config} and {spec.train or f'cfg/train/{DEFAULT_TRAIN}PPO.yaml'}"

@@ -11,6 +11,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.plan import parse_size
 from envcoder_bench.run.race import RULES, asked_rungs
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.base import Trainer
@@ -33,6 +34,8 @@ _MAPPINGS = (  # of cfg/train
 _TASK_WHOLE: dict[str, int] = {
     "env.episodeLength": 2,
     "sim.substeps": 1,
+    "sim.mujoco.iterations": 1,
+    "sim.mujoco.ls_iterations": 1,
     "env.controlFrequencyInv": 1,
     "env.control.controlFrequencyInv": 1,
 }
@@ -89,6 +92,10 @@ def check_task(cfg: DictConfig) -> None:
         value = OmegaConf.select(cfg.task, key)
         if value is not None and not value > 0:
             raise UserError(f"task.{key} must be above 0, got {value}")
+    integrator = OmegaConf.select(cfg.task, "sim.mujoco.integrator")
+    if integrator is not None and integrator not in INTEGRATORS:
+        hint = near_matches(str(integrator), INTEGRATORS)
+        raise UserError(f"task.sim.mujoco.integrator: unknown '{integrator}'{hint}; there are {', '.join(INTEGRATORS)}")
 
 
 def _check_node(shipped: Any, given: Any, key: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, Mapping
 
 import torch
 
@@ -67,6 +68,7 @@ def make_simulator(
     device: str,
     stiffness: float | None = None,
     damping: float | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Simulator:
     """Build ``num_envs`` copies of the robot in the MJCF file ``xml``, all in its default state and position mode.
 
@@ -75,6 +77,7 @@ def make_simulator(
         dt, substeps: seconds per ``Simulator.step``, and the physics steps it takes.
         device: torch device of the state tensors, as ``pick_simulator`` returns it.
         stiffness, damping: gains of the position drives, N m/rad and N m s/rad; None keeps the file's.
+        options: values that replace the file's ``integrator``, ``iterations`` and ``ls_iterations``.
 
     Raises:
         ImportError: this Python or environment has no MuJoCo.
@@ -104,5 +107,5 @@ def make_simulator(
         if package is None:
             raise
         raise ImportError(f"{name} needs the package {package}: pip install 'mujoco>=3.17' mujoco-warp") from error
-    robot = load_robot(xml, dt, substeps, stiffness, damping)
+    robot = load_robot(xml, dt, substeps, stiffness, damping, options)
     return Backend(robot, num_envs, device)

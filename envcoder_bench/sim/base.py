@@ -7,6 +7,9 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+# of MuJoCo; without RK4, whose contact forces would belong to one of its four stages
+INTEGRATORS = ("Euler", "implicit", "implicitfast", "discrete")
+
 
 class Simulator(ABC):
     """``num_envs`` copies of one robot and its free objects, stepped together.

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Mapping
 
 import mujoco
 import numpy as np
 import torch
 from torch import Tensor
+
+from envcoder_bench.core.errors import near_matches
+from envcoder_bench.sim.base import INTEGRATORS
 
 # A state outside these limits is unstable: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms. With MuJoCo's
 # own limit, 1e10, an unstable robot would go unnoticed for many control steps.
@@ -132,16 +136,18 @@ def load_robot(
     substeps: int,
     stiffness: float | None = None,
     damping: float | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> RobotModel:
     """Compile the MJCF file ``xml`` with time step ``dt / substeps``, s, and sensors of contact forces.
 
     ``stiffness`` and ``damping`` replace the gains of all position drives; None keeps the file's (a ``<motor>`` has
-    none: its position drive applies no force). Joints without an actuator are passive. The file's solver settings
-    hold. Its ``<contact body1=...>`` sensors become force-torque sensors; its other sensors are left out.
+    none: its position drive applies no force). ``options`` replaces ``integrator``, ``iterations`` and
+    ``ls_iterations`` of the file's ``<option>``. Joints without an actuator are passive. The file's
+    ``<contact body1=...>`` sensors become force-torque sensors; its other sensors are left out.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: MuJoCo rejects the file, or it has elements that Simulator does not support.
+        ValueError: MuJoCo rejects the file, it has elements that Simulator does not support, or an option is invalid.
     """
     path = Path(xml)
     if not path.is_file():
@@ -151,6 +157,7 @@ def load_robot(
     try:
         spec = mujoco.MjSpec.from_file(str(path))
         spec.option.timestep = dt / substeps
+        _set_options(spec, options or {})
         # no automatic reset, which would look like motion; the backends detect unstable states themselves
         spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         sensor_names = [s.objname for s in spec.sensors if s.type == _CONTACT and s.objtype == mujoco.mjtObj.mjOBJ_BODY]
@@ -174,15 +181,17 @@ def plain_model(
     effort: bool,
     stiffness: float | None = None,
     damping: float | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the MJCF file ``xml`` as one text, for MuJoCo without this package.
 
     Its time step is ``dt / substeps``. An actuator's control is an effort, N m or N, if ``effort`` is True, and else a
     position target, rad or m. Sensors are left out. Other arguments and errors as of ``load_robot``.
     """
-    robot = load_robot(xml, dt, substeps, stiffness, damping)
+    robot = load_robot(xml, dt, substeps, stiffness, damping, options)
     spec = mujoco.MjSpec.from_file(str(xml))
     spec.option.timestep = dt / substeps
+    _set_options(spec, options or {})
     for sensor in list(spec.sensors):
         spec.delete(sensor)
     for actuator, kp, kd in zip(spec.actuators, robot.stiffness, robot.damping):
@@ -191,6 +200,22 @@ def plain_model(
         actuator.biasprm[:3] = (0.0, 0.0, 0.0) if effort else (0.0, -kp, -kd)
     spec.compile()
     return spec.to_xml()
+
+
+def _set_options(spec: mujoco.MjSpec, options: Mapping[str, Any]) -> None:
+    """Replace the integrator and the limits of the solver. Raises ValueError for an unknown name or a bad value."""
+    for name, value in options.items():
+        if name == "integrator":
+            if value not in INTEGRATORS:
+                hint = near_matches(str(value), INTEGRATORS)
+                raise ValueError(f"unknown integrator '{value}'{hint}; there are {', '.join(INTEGRATORS)}")
+            spec.option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{value.upper()}")
+        elif name in ("iterations", "ls_iterations"):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value}")
+            setattr(spec.option, name, value)
+        else:
+            raise ValueError(f"unknown option '{name}'; there are integrator, iterations and ls_iterations")
 
 
 def _add_contact_sensor(spec: mujoco.MjSpec, body: str, what: str, fields: int) -> None:

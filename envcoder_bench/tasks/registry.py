@@ -167,6 +167,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         SimTask,
         check_config,
         control_timing,
+        engine_options,
         ignored_keys,
         read,
         used_keys,
@@ -189,6 +190,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         device,
         stiffness=control.get("stiffness"),
         damping=control.get("damping"),
+        options=engine_options(cfg),
     )
     task = task_class(cfg, simulator)
     if task.max_episode_length < 2:

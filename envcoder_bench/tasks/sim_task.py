@@ -25,6 +25,8 @@ COMMON_KEYS = (
     "sim.dt",
     "sim.substeps",
 )
+# of tasks with a Simulator: what replaces the <option> of the model's file
+ENGINE_KEYS = ("sim.mujoco.integrator", "sim.mujoco.iterations", "sim.mujoco.ls_iterations")
 # keys of IsaacGymEnvs' YAML files that are accepted without an effect
 ISAACGYM_KEYS = (
     "physics_engine",
@@ -194,7 +196,8 @@ def used_keys(task_class: type[SimTask]) -> tuple[str, ...]:
     """Return the keys of a task's YAML that have an effect."""
     sources = [field.source for field in task_class.fields.values()]
     declared = [source[len("cfg.") :] for source in sources if isinstance(source, str) and source.startswith("cfg.")]
-    return (*COMMON_KEYS, *task_class.config_keys, *dict.fromkeys(declared))
+    engine = ENGINE_KEYS if issubclass(task_class, SimTask) else ()
+    return (*COMMON_KEYS, *engine, *task_class.config_keys, *dict.fromkeys(declared))
 
 
 def ignored_keys(task_class: type[SimTask]) -> tuple[str, ...]:
@@ -230,6 +233,12 @@ def control_timing(cfg: Mapping[str, Any]) -> tuple[float, int]:
     """
     repeats = int(read(cfg, "env.control.controlFrequencyInv", read(cfg, "env.controlFrequencyInv", 1)))
     return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
+
+
+def engine_options(cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``sim.mujoco`` replaces in the model's ``<option>``; empty without that key."""
+    given = read(cfg, "sim").get("mujoco")
+    return {} if given is None else dict(given)
 
 
 def check_only(cfg: Mapping[str, Any], only: Mapping[str, tuple[Any, str]]) -> None:

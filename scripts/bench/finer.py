@@ -1,13 +1,14 @@
-"""The fitness of a policy with finer physics steps than in its training."""
+"""The fitness of policies with other physics settings than in their training, such as finer steps."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
+import torch
 from omegaconf import OmegaConf
 from rl_games.common.gym_compat import gym  # gymnasium, or gym on Python 3.8
 from rl_games.torch_runner import Runner
@@ -17,42 +18,69 @@ from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.run.plan import release
+from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
 
 from . import records
+from .motion import watched
 from .records import Record
 from .session import make_config
+from .settings import Physics, describe_physics, engine_model, finer_than, with_physics
+
+Policy = Callable[[Tensor], Tensor]
 
 
 def finer(args: Namespace) -> Iterator[Record]:
-    """Evaluate a baseline's exported policy in the same episodes for each number of physics steps per control step."""
-    if not args.policy.is_file():
-        sys.exit(f"--policy {args.policy}: there is no such file")
-    for substeps in args.substeps:
-        args.overrides = [x for x in args.overrides if not x.startswith("task.sim.substeps=")]
-        args.overrides.append(f"task.sim.substeps={substeps}")
-        cfg = make_config(args, num_envs_per_candidate=args.episodes)
+    """Evaluate exported policies of a baseline in the same episodes with each of the settings of the physics."""
+    for path in args.policy:
+        if not path.is_file():
+            sys.exit(f"--policy {path}: there is no such file")
+    settings = [*(Physics(substeps=n) for n in args.substeps or ()), *(args.physics or ())]
+    if not settings:
+        settings = [Physics(), *finer_than(make_config(args).task)]
+    for physics in settings:
+        cfg = make_config(with_physics(args, physics), num_envs_per_candidate=args.episodes, seeds=len(args.policy))
         groups, failed = prepare(cfg, [s for s in baseline_sources(args.task) if s.name == args.candidate])
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
-        task = build_task(cfg, args.episodes)
-        env = GroupedVecTask(task, GroupLayout(1, args.episodes), [groups[0].evaluation], [cfg.seed])
-        played = run_episodes(env, _player(cfg, env, args.policy), 1, EVALUATION_STEP)
+        yield from score(cfg, groups, args.episodes, lambda env, cfg=cfg: _players(cfg, env, args.policy))
+
+
+def score(
+    cfg: Any, groups: Sequence[Group], episodes: int, make_policy: Callable[[GroupedVecTask], Policy]
+) -> Iterator[Record]:
+    """Evaluate policies, and yield a record for each candidate: fitness of its seeds, and how they move.
+
+    With one seed, ``fitness`` is that of its episodes.
+    """
+    layout = GroupLayout(len(groups), episodes)
+    task = build_task(cfg, layout.num_envs)
+    env = GroupedVecTask(task, layout, [group.evaluation for group in groups], [group.seed for group in groups])
+    model = engine_model(cfg.task)
+    with watched(env, model) as motion:
+        played = run_episodes(env, make_policy(env), 1, EVALUATION_STEP)
+    about = {"task": cfg.task.name, "sim": cfg.sim, **describe_physics(cfg.task, model), "episodes": episodes}
+    for name in dict.fromkeys(group.name for group in groups):
+        own = [g for g, group in enumerate(groups) if group.name == name]
+        each = [played.fitness[g].double() for g in own]
+        fitness = each[0].tolist() if len(own) == 1 else [float(x.mean()) for x in each]
         yield {
-            "kind": "finer", "task": args.task, "candidate": args.candidate, "sim": cfg.sim, "substeps": substeps,
-            "physics_step_ms": 1000 * task.dt / (substeps * int(_repeats(cfg))), "episodes": args.episodes,
-            "fitness": played.fitness[0].tolist(), "length": float(played.length.mean()),
-            **records.describe(cfg.device),
+            "kind": "finer", **about, "candidate": name, "seeds": len(own), "fitness": fitness,
+            "length": float(torch.stack([played.length[g] for g in own]).mean()),
+            "motion": [motion.summary(g) for g in own], **records.describe(cfg.device),
         }  # fmt: skip
+    del env, task
+    release(cfg.device)
 
 
-def _repeats(cfg: Any) -> int:
-    """Return the length of a control step in units of IsaacGymEnvs' ``sim.dt``."""
-    env = cfg.task.env
-    return (env.get("control") or {}).get("controlFrequencyInv", env.get("controlFrequencyInv", 1))
+def _players(cfg: Any, env: GroupedVecTask, policies: Sequence[Path]) -> Policy:
+    """Return a function from the observations of all environments to the actions of their groups' policies."""
+    players = [_player(cfg, env, policy) for policy in policies]
+    layout = env.layout
+    return lambda obs: torch.cat([play(obs[layout.slice(g)]) for g, play in enumerate(players)])
 
 
-def _player(cfg: Any, env: GroupedVecTask, policy: Path) -> Callable[[Tensor], Tensor]:
+def _player(cfg: Any, env: GroupedVecTask, policy: Path) -> Policy:
     """Return rl_games' player of a policy: a function from observations to deterministic actions ``(n, k)``."""
     params: Any = OmegaConf.to_container(cfg.train.params)
     spaces = {

@@ -26,14 +26,17 @@ from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import SIMULATORS, pick_simulator
 
 from . import records
+from .finer import score
 from .records import Record
 from .session import Session, make_config
+from .settings import finer_than, with_physics
 
 
 def learning(args: Namespace) -> Iterator[Record]:
     """Train baselines and files for ``--seconds``; evaluations and compilation are not counted.
 
-    With ``--run FOLDER`` the best policies are written there at the end.
+    With ``--run FOLDER`` the best policies are written there at the end. ``--physics`` and ``--finer`` score all
+    policies with other settings of the physics than those of the training.
     """
     sources = _sources(args)
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
@@ -64,6 +67,11 @@ def learning(args: Namespace) -> Iterator[Record]:
     _export(args, session, episodes)
     if args.transfer:
         yield from _transfer(args, session, episodes, about)
+    settings = [*(args.physics or ()), *(finer_than(session.cfg.task) if args.finer else ())]
+    for physics in settings:
+        cfg = make_config(with_physics(args, physics), num_envs_per_candidate=args.episodes, seeds=args.seeds)
+        for record in score(cfg, session.groups, args.episodes, lambda env: session.trainer.policy(env.layout)):
+            yield {**record, "trained_with": list(args.overrides)}
 
 
 def _sources(args: Namespace) -> list[CandidateSource]:

@@ -25,25 +25,33 @@ from .candidates import make_candidates
 from .dispatch import time_functions
 from .records import Record
 from .session import Session, anymal_physics_rate, make_config, memory_gib, physics_rate, process_age
+from .settings import Physics, describe_physics, engine_model, with_physics
 
 
 def physics(args: Namespace) -> Iterator[Record]:
     """Measure the simulation alone, of each task, for each number of environments, under the unshaped actions."""
     for task in args.tasks or task_names():
         for envs in args.envs:
-            cfg = make_config(Namespace(**{**vars(args), "task": task}), num_envs_per_candidate=min(envs, 256))
-            groups, failed = prepare(cfg, [b for b in baseline_sources(task) if b.name == UNSHAPED])
-            if failed:
-                sys.exit(f"{task}: {failed[UNSHAPED]}")
-            env = GroupedVecTask(build_task(cfg, envs), GroupLayout(1, envs), [groups[0].shaping], [cfg.seed])
-            env.reset()
-            actions = 2.0 * torch.rand(8, *env.actions.shape, device=env.device) - 1.0
-            commands = [env.dispatch.command(action, 0).clone() for action in actions]
-            rate = physics_rate(env.task, commands, env.reset, 2 * cfg.train.params.config.horizon_length)
-            about = {"task": task, "sim": cfg.sim, "envs": envs, "control_s": env.task.dt}
-            yield {"kind": "physics", **about, "physics": rate, **records.describe(cfg.device)}
-            del env
-            release(cfg.device)
+            for setting in args.physics or [Physics()]:
+                yield _bare(with_physics(Namespace(**{**vars(args), "task": task}), setting), envs)
+
+
+def _bare(args: Namespace, envs: int) -> Record:
+    cfg = make_config(args, num_envs_per_candidate=min(envs, 256))
+    groups, failed = prepare(cfg, [b for b in baseline_sources(args.task) if b.name == UNSHAPED])
+    if failed:
+        sys.exit(f"{args.task}: {failed[UNSHAPED]}")
+    env = GroupedVecTask(build_task(cfg, envs), GroupLayout(1, envs), [groups[0].shaping], [cfg.seed])
+    env.reset()
+    actions = 2.0 * torch.rand(8, *env.actions.shape, device=env.device) - 1.0
+    commands = [env.dispatch.command(action, 0).clone() for action in actions]
+    rate = physics_rate(env.task, commands, env.reset, 2 * cfg.train.params.config.horizon_length)
+    about = {"task": args.task, "sim": cfg.sim, "envs": envs, "control_s": env.task.dt}
+    if args.physics:
+        about.update(describe_physics(cfg.task, engine_model(cfg.task)))
+    del env
+    release(cfg.device)
+    return {"kind": "physics", **about, "physics": rate, **records.describe(cfg.device)}
 
 
 def scaling(args: Namespace) -> Iterator[Record]:

@@ -64,9 +64,9 @@ def counterpart(outside: Points, native: Sequence[Points]) -> Points | None:
     )
 
 
-def name(record: Record) -> str:
-    """Return the candidate's name and changed settings."""
-    changed = (override.partition("=") for override in record.get("overrides", []))
+def name(record: Record, key: str = "overrides") -> str:
+    """Return the candidate's name and the changed settings that a key of the record holds."""
+    changed = (override.partition("=") for override in record.get(key, []))
     changed = ((key, sign, value.rpartition("/")[2]) for key, sign, value in changed)
     return ", ".join([record["candidate"], *(f"{key.split('.')[-1]}={value}" for key, _, value in changed)])
 
@@ -159,21 +159,43 @@ def transfer_rows(records: Sequence[Record]) -> list[Record]:
 
 
 def physics_rows(records: Sequence[Record]) -> list[Record]:
-    return sorted(latest(list(records), "physics", "task", "sim", "envs"), key=lambda r: _order(r["task"]))
+    found = [{**r, "setting": _setting(r)} for r in records if r["kind"] == "physics"]
+    return sorted(latest(found, "physics", "task", "sim", "envs", "setting"), key=lambda r: _order(r["task"]))
 
 
 def finer_rows(records: Sequence[Record]) -> list[Record]:
-    """Return a row for each policy, with the record of every number of physics steps in ``by_substeps``."""
+    """Return a row for each baseline and its training, with the record of every setting in ``scores``."""
     rows = []
-    found = latest(list(records), "finer", "task", "candidate", "substeps")
-    for task, candidate in sorted({(r["task"], r["candidate"]) for r in found}, key=lambda x: (_order(x[0]), x[1])):
-        own = [r for r in found if (r["task"], r["candidate"]) == (task, candidate)]
-        rows.append({**own[0], "by_substeps": sorted(own, key=lambda r: r["substeps"])})
+    known = [{**r, "trained": name(r, "trained_with"), "setting": _setting(r)} for r in records if r["kind"] == "finer"]
+    found = latest(known, "finer", "task", "trained", "setting", "substeps")
+    for task, trained in sorted({(r["task"], r["trained"]) for r in found}, key=lambda x: (_order(x[0]), x[1])):
+        own = [r for r in found if (r["task"], r["trained"]) == (task, trained)]
+        rows.append({**own[0], "scores": sorted(own, key=lambda r: -r["physics_step_ms"])})
     return rows
 
 
-def _by_substeps(row: Record) -> str:
-    return ", ".join(f"{interval(r['fitness'])} ({r['physics_step_ms']:.1f} ms)" for r in row["by_substeps"])
+def _setting(record: Record) -> str:
+    """Return integrator and physics step, such as ``discrete 10.0 ms``; empty for the task's own."""
+    return f"{record['integrator']} {record['physics_step_ms']:.1f} ms" if "integrator" in record else ""
+
+
+def _scores(row: Record) -> str:
+    scores = ((r, r["setting"] or f"{r['physics_step_ms']:.1f} ms") for r in row["scores"])
+    return ", ".join(f"{interval(r['fitness'])} ({setting})" for r, setting in scores)
+
+
+def _motion(quantity: str, kind: str) -> Callable[[Record], str]:
+    """Return a column of the motion with the longest and the shortest physics step, mean over the seeds."""
+
+    def text(row: Record) -> str:
+        ends = [r["motion"] for r in (row["scores"][0], row["scores"][-1]) if "motion" in r]
+        return " / ".join(f"{sum(m[quantity][kind] for m in motion) / len(motion):.3g}" for motion in ends)
+
+    return text
+
+
+def _played(row: Record) -> str:
+    return f"{row['seeds']} x {row['episodes']}" if row.get("seeds", 1) > 1 else f"{row['episodes']}"
 
 
 def _beside(row: Record) -> str:
@@ -261,14 +283,18 @@ COLUMNS: dict[str, list[Column]] = {
         ("seeds x episodes", lambda r: f"{r['seeds']} x {r['episodes']}"),
     ],
     "finer": [
-        ("task, baseline", lambda r: f"{r['task']}, {r['candidate']}"),
+        ("task, baseline", lambda r: f"{r['task']}, {r['trained']}"),
         ("simulator", lambda r: SIMULATORS[r["sim"]]),
-        ("fitness, mean of episodes and 95 % interval (physics step)", _by_substeps),
-        ("episodes", lambda r: f"{r['episodes']}"),
+        ("fitness, mean and 95 % interval (physics)", _scores),
+        ("fastest joint, 99th percentile, rad/s or m/s: longest / shortest step", _motion("joint_speed", "p99")),
+        ("power, W", _motion("power", "mean")),
+        ("deepest contact, 99th percentile, mm", _motion("depth_mm", "p99")),
+        ("seeds x episodes", _played),
     ],
     "physics": [
         ("task", lambda r: r["task"]),
         ("simulator", lambda r: SIMULATORS[r["sim"]]),
+        ("setting", lambda r: r["setting"] or "the task's own"),
         ("environments", lambda r: f"{r['envs']:,}"),
         ("physics, env-steps/s", lambda r: f"{r['physics']:,.0f}"),
         ("times real time", lambda r: f"{r['physics'] * r['control_s']:,.0f}"),

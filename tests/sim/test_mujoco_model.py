@@ -15,6 +15,7 @@ import mujoco
 from backends import ANYMAL, CARTPOLE
 
 from envcoder_bench.sim import make_simulator
+from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.sim.mujoco_model import load_robot, plain_model
 from envcoder_bench.tasks.registry import get_spec
 
@@ -103,13 +104,39 @@ def test_capacities_count_what_can_touch(tmp_path) -> None:
     assert load_robot(CARTPOLE, 0.0166, 2).max_contacts == 0
 
 
+def test_options_replace_those_of_the_file(tmp_path) -> None:
+    rest = MOTOR + '<option integrator="implicitfast" iterations="6" ls_iterations="20"/>'
+    file = load_robot(mjcf(tmp_path, rest=rest), 0.02, 4).mj_model.opt
+    assert (file.integrator, file.iterations) == (mujoco.mjtIntegrator.mjINT_IMPLICITFAST, 6)
+    given = {"integrator": "discrete", "iterations": 3, "ls_iterations": 9}
+    own = load_robot(mjcf(tmp_path, rest=rest), 0.02, 4, options=given).mj_model.opt
+    assert (own.integrator, own.iterations, own.ls_iterations) == (mujoco.mjtIntegrator.mjINT_DISCRETE, 3, 9)
+    for name in INTEGRATORS:
+        load_robot(mjcf(tmp_path), 0.02, 4, options={"integrator": name})
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"integrator": "discret"}, r"unknown integrator 'discret' \(did you mean discrete\?\); there are Euler, "),
+        ({"iterations": 0}, "iterations must be a whole number of at least 1, got 0"),
+        ({"ls_iterations": 2.5}, "ls_iterations must be a whole number of at least 1, got 2.5"),
+        ({"solver": "CG"}, "unknown option 'solver'; there are integrator, iterations and ls_iterations"),
+    ],
+)
+def test_options_that_there_are_not_are_refused(tmp_path, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_robot(mjcf(tmp_path), 0.02, 4, options=options)
+
+
 @pytest.mark.parametrize("effort", [False, True])
+@pytest.mark.parametrize("options", [None, {"integrator": "discrete"}])
 @pytest.mark.parametrize("task, gains", [("Anymal", (85.0, 2.0)), ("Ant", (None, None)), ("Cartpole", (None, None))])
-def test_a_plain_model_moves_as_the_simulator(task, gains, effort):
+def test_a_plain_model_moves_as_the_simulator(task, gains, options, effort):
     path = get_spec(task).model_path
-    sim = make_simulator("mujoco_cpu", path, 1, 0.02, 4, "cpu", *gains)
+    sim = make_simulator("mujoco_cpu", path, 1, 0.02, 4, "cpu", *gains, options)
     sim.set_drive_mode(torch.tensor([effort]))
-    model = mujoco.MjModel.from_xml_string(plain_model(path, 0.02, 4, effort, *gains))
+    model = mujoco.MjModel.from_xml_string(plain_model(path, 0.02, 4, effort, *gains, options))
     data = mujoco.MjData(model)
     joints = model.nq - sim.num_dofs
     actuated = [k for k, limit in enumerate(sim.effort_limits.tolist()) if limit]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +13,15 @@ from task_helpers import fake, shipped, whole_state
 
 from envcoder_bench.tasks.ant.task import Ant
 from envcoder_bench.tasks.anymal.task import Anymal
-from envcoder_bench.tasks.registry import get_spec, task_names
-from envcoder_bench.tasks.sim_task import SimTask, check_config, control_timing, ignored_keys, used_keys
+from envcoder_bench.tasks.registry import get_spec, make_task, task_names
+from envcoder_bench.tasks.sim_task import (
+    SimTask,
+    check_config,
+    control_timing,
+    engine_options,
+    ignored_keys,
+    used_keys,
+)
 
 TASKS = pytest.mark.parametrize("name", task_names())
 
@@ -192,6 +201,19 @@ def test_domain_randomization_is_refused():
     cfg["task"] = {"randomize": True}
     with pytest.raises(ValueError, match=r"task\.randomize is True, but domain randomization is not available"):
         check(cfg)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="MuJoCo needs Python 3.11")
+def test_keys_of_the_engine_reach_its_model():
+    cfg = shipped("Cartpole")
+    assert engine_options(cfg) == {}
+    cfg["sim"]["mujoco"] = {"integrator": "discrete", "iterations": 3}
+    task: Any = make_task("Cartpole", cfg, 2, "mujoco_cpu", "cpu")
+    option = task.sim._robot.mj_model.opt
+    assert (option.integrator, option.iterations) == (4, 3)  # mjINT_DISCRETE
+    cfg["sim"]["mujoco"]["solver"] = "CG"
+    with pytest.raises(ValueError, match=r"unknown key 'sim\.mujoco\.solver'"):
+        make_task("Cartpole", cfg, 2, "mujoco_cpu", "cpu")
 
 
 def test_control_steps_are_physics_time_times_the_frequency_divisor():
