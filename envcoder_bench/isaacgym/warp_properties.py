@@ -33,7 +33,7 @@ class WarpProperties:
         self._host, self._model, self._data, self._layout = copy.copy(host), model, data, layout
         self._dofs = np.zeros((1, len(layout.dof_qpos)), DOF_PROPERTIES)
         self._own: dict[str, np.ndarray] = {}  # fields of which each world has a row
-        self._changed: set[str] = set()
+        self._changed = {"constants"}
         self._least_weights = least_weights(host)
         self._moved = True
         self.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
@@ -42,6 +42,8 @@ class WarpProperties:
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
         rows = np.asarray(properties)
+        own = self._dofs[slice(None) if env is None or len(self._dofs) == 1 else env, dofs]
+        self._changed |= {"constants"} if (own["armature"] != rows["armature"]).any() else set()
         alike = rows.ndim == 1 or bool((rows == rows[:1]).all())
         if alike and len(self._dofs) == 1 and env is None:
             self._dofs[0, dofs] = rows if rows.ndim == 1 else rows[0]
@@ -51,7 +53,7 @@ class WarpProperties:
             if len(self._dofs) == 1:
                 self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
             self._dofs[slice(None) if env is None else env, dofs] = rows
-        self._changed |= {"dofs", "constants"}
+        self._changed.add("dofs")
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         """Set a body's inertial properties in a world; ``body`` is MuJoCo's."""
@@ -73,9 +75,12 @@ class WarpProperties:
                 self._changed.add("constants")
 
     def set_gravity(self, gravity: np.ndarray) -> None:
-        """Set the gravity of all worlds."""
-        target = wp.to_torch(self._model.opt.gravity)
-        target.copy_(torch.tensor(gravity, dtype=torch.float32), non_blocking=True)
+        """Set the gravity, ``(3,)`` of all worlds or ``(num_envs, 3)``."""
+        field = self._model.opt.gravity
+        rows = np.asarray(gravity).reshape(-1, 3)
+        self._model.opt.gravity = self._copied(
+            field, np.repeat(rows, field.shape[0], axis=0) if len(rows) == 1 else rows
+        )
 
     def _rows(self, name: str) -> np.ndarray:
         """Return a field's rows on the host to write into."""
