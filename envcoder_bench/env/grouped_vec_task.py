@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -41,8 +41,10 @@ class GroupedVecTask:
         self.actions = torch.zeros(self.num_envs, max(self.action_dims), device=self.device)
         self.progress_buf = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         self._action_mask = torch.zeros_like(self.actions)
-        for group, width in enumerate(self.action_dims):
-            self._action_mask[layout.slice(group), :width] = 1.0
+        self._obs_mask = torch.zeros(self.num_envs, max(self.obs_dims), device=self.device)
+        for group, (obs_dim, action_dim) in enumerate(zip(self.obs_dims, self.action_dims)):
+            self._action_mask[layout.slice(group), :action_dim] = 1.0
+            self._obs_mask[layout.slice(group), :obs_dim] = 1.0
         self.state = {**task.state, "progress_buf": self.progress_buf}
         self.views = layout.views(self.state)
         for group, width in enumerate(self.action_dims):
@@ -114,10 +116,12 @@ class GroupedVecTask:
 
         ``mask`` here and in ``observe`` is the dispatcher's: groups with no True are not called on the CPU.
         """
-        limit = self.task.clip_actions
-        torch.mul(actions.clamp(-limit, limit), self._action_mask, out=self.actions)
+        limit, self.task.step_count = self.task.clip_actions, self.step_count
+        actions = actions.clamp(-limit, limit)
+        if self.task.randomizes:
+            actions = self._randomized(self.task.randomize_actions, actions, self.action_dims).clamp(-limit, limit)
+        torch.mul(actions, self._action_mask, out=self.actions)
         command = self.dispatch.command(self.actions, self.step_count, mask)
-        self.task.step_count = self.step_count
         with span("physics"):
             self.task.step(command)
         self.progress_buf += 1
@@ -125,11 +129,28 @@ class GroupedVecTask:
     def observe(self, mask: Tensor | None = None) -> Tensor:
         """Return observations ``(num_envs, max(obs_dims))``, clipped to the task's ``clip_observations``."""
         limit = self.task.clip_observations
-        return self.dispatch.observation(self.step_count, mask).clamp(-limit, limit)
+        obs = self.dispatch.observation(self.step_count, mask)
+        if self.task.randomizes:
+            self.task.step_count = self.step_count
+            obs = self._randomized(self.task.randomize_observations, obs, self.obs_dims) * self._obs_mask
+        return obs.clamp(-limit, limit)
+
+    def _randomized(self, function: Callable[[Tensor, slice], Tensor], x: Tensor, widths: Sequence[int]) -> Tensor:
+        """Return actions or observations as the task randomizes them.
+
+        On a CPU each group is one call, because torch may round the same number differently in a larger tensor.
+        """
+        if self.device.type != "cpu":
+            return function(x, slice(0, self.num_envs))
+        x = x.clone()
+        for group, width in enumerate(widths):
+            rows = self.layout.slice(group)
+            x[rows, :width] = function(x[rows, :width], rows)
+        return x
 
     def begin_all(self, step_count: int) -> Tensor:
         """Restart every environment with the random numbers of ``step_count`` and return the observations."""
-        self.step_count = step_count
+        self.task.step_count = self.step_count = step_count
         self.task.restart()
         return self.reset()
 

@@ -34,7 +34,7 @@ def with_inertias(new: list[RigidBodyProperties], old: list[RigidBodyProperties]
 
     Isaac Gym recomputes inertias in the same way.
     """
-    bodies = copy.deepcopy(new)
+    bodies = [body.__deepcopy__({}) for body in new]
     for body, before in zip(bodies, old):
         if body.mass != before.mass and np.allclose(matrix(body.inertia), matrix(before.inertia), rtol=1e-6, atol=0):
             body.inertia = Mat33.of(matrix(body.inertia) * (body.mass / before.mass))

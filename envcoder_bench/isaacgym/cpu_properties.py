@@ -35,7 +35,7 @@ class CpuProperties:
         self.iquat = np.broadcast_to(model.body_iquat, (num_envs, model.nbody, 4))
         self.inertia = np.broadcast_to(model.body_inertia, (num_envs, model.nbody, 3))
         self._least_weights = least_weights(model)
-        self._changed = True
+        self._changed = np.ones(num_envs, dtype=bool)  # environments whose derived constants are outdated
 
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES``, as ``Engine.set_dof_properties``."""
@@ -49,10 +49,10 @@ class CpuProperties:
         for field, ids, values in ((self._spring, joints, new.spring), (self._damper, qvel, new.damper)):
             linear = field if field.ndim == 2 else field[..., 0]
             linear[rows, ids] = values
+        self._changed[rows] |= (self._armature[rows, qvel] != new.armature).any(axis=-1)
         self._armature[rows, qvel] = new.armature
         self._range[rows, joints] = np.stack([new.lower, new.upper], axis=-1)
         self.max_velocity[rows, dofs] = new.max_velocity
-        self._changed = True
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         """Set the inertial properties of MuJoCo's ``body`` in one environment."""
@@ -61,7 +61,7 @@ class CpuProperties:
             self.ipos, self.iquat = self._batch.expand("body_ipos"), self._batch.expand("body_iquat")
         self.mass[env, body], self.ipos[env, body] = mass, com
         self.inertia[env, body], self.iquat[env, body] = principal_axes(inertia)
-        self._changed = True
+        self._changed[env] = True
 
     def set_friction(self, env: int, geoms: np.ndarray, friction: np.ndarray) -> None:
         """Set the sliding friction of geoms in one environment."""
@@ -72,17 +72,17 @@ class CpuProperties:
         for name, (ids, values) in fields.items():
             rows = self._batch.expand(name)
             rows[env, ids] = np.reshape(values, rows[env, ids].shape)
-            self._changed |= name in mujoco.MjModel._setconst_inputs
+            self._changed[env] |= name in mujoco.MjModel._setconst_inputs
 
     def set_gravity(self, gravity: np.ndarray) -> None:
-        """Set the gravity of all environments."""
+        """Set the gravity, ``(3,)`` of all environments or ``(num_envs, 3)``."""
         self.gravity[...] = gravity
-        self._changed = True
 
     def flush(self) -> None:
-        """Update the constants that depend on masses and armatures, if any of these changed."""
-        if self._changed:
-            self._batch.set_const()
+        """Update the constants that depend on masses and armatures, of the environments in which these changed."""
+        if self._changed.any():
+            changed = np.flatnonzero(self._changed)
+            self._batch.set_const(changed)
             weights = self._batch.expand("body_invweight0")
-            np.maximum(weights[:, :, 0], self._least_weights * weights[:, :, 1], out=weights[:, :, 0])
-            self._changed = False
+            weights[changed, :, 0] = np.maximum(weights[changed, :, 0], self._least_weights * weights[changed, :, 1])
+            self._changed[:] = False

@@ -71,7 +71,7 @@ class Engine(ABC):
 
     @abstractmethod
     def set_gravity(self, gravity: np.ndarray) -> None:
-        """Set the gravity ``(3,)``, m/s^2, of all environments."""
+        """Set the gravity, m/s^2: ``(3,)`` of all environments, or ``(num_envs, 3)``."""
 
     @abstractmethod
     def step(self) -> None:

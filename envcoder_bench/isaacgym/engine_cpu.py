@@ -221,6 +221,7 @@ class CpuEngine(Engine):
         return {**kept, "blow_ups": torch.tensor(self.blow_ups)}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
+        self._properties.flush()
         # body states are those of the last step, also after later writes
         self._stepped = state["stepped"].numpy().copy()
         self._batch.state[...] = self._stepped

@@ -42,9 +42,10 @@ class PropertyMethods:
     def set_actor_rigid_body_properties(
         self, env: Env, actor: int, properties: list[RigidBodyProperties], recomputeInertia: bool = False
     ) -> bool:
-        """Set masses, centres and inertias, at any time. A new mass alone scales the inertia."""
+        """Set masses, centres and inertias, at any time. If it is recomputed, an inertia follows a new mass."""
         before = self.get_actor_rigid_body_properties(env, actor)
-        env.actors[actor].bodies = actor_properties.with_inertias(properties, before)
+        made = actor_properties.with_inertias(properties, before) if recomputeInertia else copied(properties)
+        env.actors[actor].bodies = made
         if env.sim.compiled:
             actor_properties.apply_bodies(env, actor, before)
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,11 +56,11 @@ class Scalars:
             value = type(getattr(type(self), name))(value.item() if hasattr(value, "item") else value)
         object.__setattr__(self, name, value)
 
-    def __deepcopy__(self, memo: dict) -> Scalars:
+    def __deepcopy__(self, memo: dict) -> Any:
         """Copy without overhead, because tasks copy the properties of thousands of actors."""
         new = object.__new__(type(self))
         for name, value in vars(self).items():
-            new.__dict__[name] = value if isinstance(value, (int, float)) else copy.deepcopy(value, memo)
+            new.__dict__[name] = value if isinstance(value, (int, float)) else value.__deepcopy__(memo)
         return new
 
 

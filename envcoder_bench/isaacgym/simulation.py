@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 import torch
@@ -185,6 +184,6 @@ def new_env(sim: Simulation, lower: Vec3, upper: Vec3, per_row: int) -> Env:
     return env
 
 
-def copied(values: list) -> list:
-    """Copy a list of property objects, which a task may edit later."""
-    return [copy.deepcopy(value) for value in values]
+def copied(values: list[Any]) -> list[Any]:
+    """Copy a list of ``properties.Scalars``, which a task may edit later."""
+    return [value.__deepcopy__({}) for value in values]

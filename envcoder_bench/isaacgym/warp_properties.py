@@ -13,7 +13,7 @@ import torch
 import warp as wp
 
 from envcoder_bench.isaacgym.layout import Layout
-from envcoder_bench.isaacgym.numerics import Drives, drives, least_weights, principal_axes
+from envcoder_bench.isaacgym.numerics import drives, least_weights, principal_axes
 from envcoder_bench.isaacgym.properties import DOF_PROPERTIES
 
 # constants that mj_setConst computes from masses and armatures, and mujoco_warp uses
@@ -33,7 +33,8 @@ class WarpProperties:
         self._host, self._model, self._data, self._layout = copy.copy(host), model, data, layout
         self._dofs = np.zeros((1, len(layout.dof_qpos)), DOF_PROPERTIES)
         self._own: dict[str, np.ndarray] = {}  # fields of which each world has a row
-        self._changed: set[str] = set()
+        self._changed = {"constants"}
+        self._worlds = np.ones(data.nworld, dtype=bool)  # worlds with changed rows
         self._least_weights = least_weights(host)
         self._moved = True
         self.mode = wp.zeros(self._dofs.shape, dtype=wp.int32)
@@ -42,6 +43,8 @@ class WarpProperties:
     def set_dofs(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
         """Set rows of ``DOF_PROPERTIES`` of a world, or of all: ``(num_envs, rows)`` or ``(rows,)``."""
         rows = np.asarray(properties)
+        own = self._dofs[slice(None) if env is None or len(self._dofs) == 1 else env, dofs]
+        self._changed |= {"constants"} if (own["armature"] != rows["armature"]).any() else set()
         alike = rows.ndim == 1 or bool((rows == rows[:1]).all())
         if alike and len(self._dofs) == 1 and env is None:
             self._dofs[0, dofs] = rows if rows.ndim == 1 else rows[0]
@@ -51,57 +54,67 @@ class WarpProperties:
             if len(self._dofs) == 1:
                 self._dofs = np.repeat(self._dofs, self._data.nworld, axis=0)
             self._dofs[slice(None) if env is None else env, dofs] = rows
-        self._changed |= {"dofs", "constants"}
+        self._worlds[slice(None) if env is None else env] = True
+        self._changed.add("dofs")
 
     def set_body(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
         """Set a body's inertial properties in a world; ``body`` is MuJoCo's."""
         moments, quat = principal_axes(inertia)
         for name, value in zip(_MASSES, (mass, com, moments, quat)):
-            self._rows(name)[env, body] = value
+            self._rows(name, env)[body] = value
         self._changed.add("constants")
 
     def set_friction(self, env: int, geoms: np.ndarray, friction: np.ndarray) -> None:
         """Set the sliding friction of geoms in a world."""
-        self._rows("geom_friction")[env, geoms, 0] = friction
+        self._rows("geom_friction", env)[geoms, 0] = friction
 
     def set_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
         """Set rows of fields of MuJoCo's model in a world: ``{field: (ids, values)}``."""
         for name, (ids, values) in fields.items():
-            rows = self._rows(name)
-            rows[env, ids] = np.reshape(values, rows[env, ids].shape)
+            rows = self._rows(name, env)
+            rows[ids] = np.reshape(values, rows[ids].shape)
             if name in mujoco.MjModel._setconst_inputs:
                 self._changed.add("constants")
 
     def set_gravity(self, gravity: np.ndarray) -> None:
-        """Set the gravity of all worlds."""
-        target = wp.to_torch(self._model.opt.gravity)
-        target.copy_(torch.tensor(gravity, dtype=torch.float32), non_blocking=True)
+        """Set the gravity, ``(3,)`` of all worlds or ``(num_envs, 3)``."""
+        field = self._model.opt.gravity
+        rows = np.asarray(gravity).reshape(-1, 3)
+        self._model.opt.gravity = self._copied(
+            field, np.repeat(rows, field.shape[0], axis=0) if len(rows) == 1 else rows
+        )
 
-    def _rows(self, name: str) -> np.ndarray:
-        """Return a field's rows on the host to write into."""
+    def _rows(self, name: str, env: int) -> np.ndarray:
+        """Return a field's rows of a world on the host to write into."""
         if name not in self._own:
             field = getattr(self._host, name).astype(np.float32)
             self._own[name] = np.repeat(field[None], self._data.nworld, axis=0)
         self._changed.add(name)
-        return self._own[name]
+        self._worlds[env] = True
+        return self._own[name][env]
 
     def flush(self) -> bool:
         """Update the device; return whether an array was replaced since the last call."""
         if self._changed:
+            worlds = np.flatnonzero(self._worlds)
             if "dofs" in self._changed:
-                self._flush_dofs(drives(self._dofs))
+                self._flush_dofs(worlds)
             for name in self._changed & self._own.keys():
-                self._upload(name, self._own[name])
+                self._upload(name, self._own[name], worlds)
             for name in _TENDON_FLAGS.keys() & self._changed:
                 self._raise_flag(_TENDON_FLAGS[name], bool(self._own[name].any()))
             if "constants" in self._changed:
                 self._flush_constants()
             self._changed.clear()
+            self._worlds[:] = False
         moved, self._moved = self._moved, False
         return moved
 
-    def _flush_dofs(self, new: Drives) -> None:
-        host, layout, count = self._host, self._layout, len(self._dofs)
+    def _flush_dofs(self, worlds: np.ndarray) -> None:
+        """Update fields that depend on DOF properties: all rows, or those of some worlds once each has rows."""
+        host, layout = self._host, self._layout
+        each = len(self._dofs) > 1 and self.mode.shape[0] == len(self._dofs)
+        new, count = drives(self._dofs[worlds] if each else self._dofs), len(worlds) if each else len(self._dofs)
 
         def filled(field: np.ndarray, ids: np.ndarray, values: np.ndarray) -> np.ndarray:
             rows = np.repeat(field[None].astype(np.float32), count, axis=0)
@@ -112,17 +125,22 @@ class WarpProperties:
         bias[:, :, 1], bias[:, :, 2] = new.bias_position, new.bias_velocity
         springs = host.jnt_stiffness if host.jnt_stiffness.ndim == 1 else host.jnt_stiffness[:, 0]
         dampers = host.dof_damping if host.dof_damping.ndim == 1 else host.dof_damping[:, 0]
-        self._upload("actuator_biasprm", bias)
-        self._upload("actuator_forcerange", np.stack([-new.force_limit, new.force_limit], axis=-1))
-        self._upload("jnt_stiffness", filled(springs, layout.dof_joint, new.spring))
-        self._upload("dof_damping", filled(dampers, layout.dof_qvel, new.damper))
-        self._upload("dof_armature", filled(host.dof_armature, layout.dof_qvel, new.armature))
-        limits = np.stack([new.lower, new.upper], axis=-1)
-        self._upload("jnt_range", filled(host.jnt_range, layout.dof_joint, limits))
-        self.mode = self._copied(self.mode, new.mode)
-        self.stiffness = self._copied(self.stiffness, new.stiffness)
-        self.damping = self._copied(self.damping, new.damping)
-        self.max_velocity = self._copied(self.max_velocity, np.minimum(new.max_velocity, 1e30))
+        fields = {
+            "actuator_biasprm": bias,
+            "actuator_forcerange": np.stack([-new.force_limit, new.force_limit], axis=-1),
+            "jnt_stiffness": filled(springs, layout.dof_joint, new.spring),
+            "dof_damping": filled(dampers, layout.dof_qvel, new.damper),
+            "dof_armature": filled(host.dof_armature, layout.dof_qvel, new.armature),
+            "jnt_range": filled(host.jnt_range, layout.dof_joint, np.stack([new.lower, new.upper], axis=-1)),
+        }
+        own = {"mode": new.mode, "stiffness": new.stiffness, "damping": new.damping}
+        own["max_velocity"] = np.minimum(new.max_velocity, 1e30)
+        for owner, values in ((self._model, fields), (self, own)):
+            for name, rows in values.items():
+                if each:
+                    self._put(getattr(owner, name), rows, worlds)
+                else:
+                    setattr(owner, name, self._copied(getattr(owner, name), rows))
         # with drives, the unconstrained acceleration needs an iterative solve
         self._raise_flag("has_efm_actuator", bool(new.bias_position.any() or new.bias_velocity.any()))
 
@@ -152,17 +170,32 @@ class WarpProperties:
         least = torch.tensor(self._least_weights, dtype=torch.float32).to(weights.device)
         weights[..., 0] = torch.maximum(weights[..., 0], least * weights[..., 1])
 
-    def _upload(self, name: str, rows: np.ndarray) -> None:
-        """Replace the values of a field of the model by ``(1 or num_envs, ...)``."""
-        setattr(self._model, name, self._copied(getattr(self._model, name), rows))
+    def _upload(self, name: str, rows: np.ndarray, worlds: np.ndarray | None = None) -> None:
+        """Replace a field of the model by ``(1 or num_envs, ...)``, or its rows of some worlds."""
+        field = getattr(self._model, name)
+        if worlds is not None and rows.shape[0] == field.shape[0]:
+            self._put(field, rows[worlds], worlds)
+        else:
+            setattr(self._model, name, self._copied(field, rows))
 
     def _copied(self, field: wp.array, rows: np.ndarray) -> wp.array:
         """Copy rows into a field, or into a new one if their number differs."""
         if rows.shape[0] != field.shape[0]:
             field = wp.zeros((rows.shape[0], *field.shape[1:]), dtype=field.dtype, device=field.device)
             self._moved = True
-        if field.size:
-            values = np.ascontiguousarray(rows, dtype=np.int32 if field.dtype == wp.int32 else np.float32)
-            target = wp.to_torch(field)
-            target.copy_(torch.from_numpy(values).view(target.shape), non_blocking=True)
+        self._put(field, rows, None)
         return field
+
+    @staticmethod
+    def _put(field: wp.array, rows: np.ndarray, worlds: np.ndarray | None) -> None:
+        """Copy rows to a field on the device: all of them, or those of some worlds."""
+        if field.size and len(rows):
+            target = wp.to_torch(field)
+            shape = target.shape if worlds is None else (len(worlds), *target.shape[1:])
+            values = np.ascontiguousarray(rows, dtype=np.int32 if field.dtype == wp.int32 else np.float32)
+            new = torch.from_numpy(values).view(shape)
+            if worlds is None or len(worlds) == len(target):
+                target.copy_(new, non_blocking=True)
+            else:
+                ids, new = (x.to(target.device, non_blocking=True) for x in (torch.from_numpy(worlds), new))
+                target.index_copy_(0, ids, new)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
@@ -28,6 +29,8 @@ from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task
 from envcoder_bench.tasks.sim_task import SimTask
 
 OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
+FREQUENCY = "task.task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
+_STEP = ("obs", "reward", "terminated", "truncated")
 UNSTABLE = 0.001  # largest share of unstable steps with random actions
 
 
@@ -61,6 +64,9 @@ class TaskCheck:
         self.cfg = compose_config(self.name, ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
         self.cfg.sim, self.cfg.device = self.sim, self.device = pick_simulator(sim, device)
         self.foreign = not issubclass(self.spec.task_class, SimTask)
+        frequency = OmegaConf.select(self.cfg, FREQUENCY)
+        if isinstance(frequency, (int, float)):  # domain randomization must occur within the checks' steps
+            OmegaConf.update(self.cfg, FREQUENCY, min(frequency, 20))
         self.human = self._baseline(HUMAN)
 
     def _baseline(self, which: str) -> Shaping:
@@ -235,12 +241,38 @@ class TaskCheck:
             if not measured.clean:
                 yield f"{measured}: use --isolate process"
 
+    def checkpoint(self, steps: int = 150) -> Iterator[str]:
+        """A new environment continues bitwise from another one's checkpoint; measured on a CPU alone."""
+        if self.device != "cpu":
+            return
+        groups, faults = prepare(self.cfg, baseline_sources(self.name))
+        yield from (f"{name}.py: {error}" for name, error in faults.items())
+        if faults:
+            return
+        layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
+        shapings, seeds = [group.shaping for group in groups], [0] * len(groups)
+        env, other = (GroupedVecTask(build_task(self.cfg, layout.num_envs), layout, shapings, seeds) for _ in "12")
+        generator = torch.Generator().manual_seed(0)
+        env.reset()
+        for step in range(2 * steps):
+            action = 2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0
+            if step == steps:
+                other.set_state(env.get_state())
+            made = env.step(action)
+            if step < steps:
+                continue
+            again = other.step(action)
+            if not all(torch.equal(getattr(made, part), getattr(again, part)) for part in _STEP):
+                yield f"an environment that was restored from a checkpoint differs {step - steps + 1} steps later"
+                return
+
     def findings(self) -> list[str]:
         """Return the violations found by all checks."""
         found: list[str] = []
         checks = [self.fields, self.fitness, self.rollout, self.reset, self.restore, self.paired, self.random_actions]
         if self.foreign:  # what its code leaves of the past is its own, and some of it needs two environments
-            checks = [own for own in checks if own not in (self.reset, self.paired)] + [self.isolation]
+            kept = [own for own in checks if own not in (self.reset, self.paired)]
+            checks = [*kept, self.checkpoint, self.isolation]
         for check in checks:
             try:
                 found += check()
@@ -311,7 +343,8 @@ def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overri
     Fields describe the state; fitness is finite and depends only on the state; equal starts give equal rollouts; a
     reset forgets the past and reads only masked rows; ``set_state`` continues bitwise; an environment depends neither
     on its index nor on the number of environments; both baselines load and pass the checks; 1,000 steps of random
-    actions are finite.
+    actions are finite. For Isaac Gym tasks, candidates are isolated, and checkpoints continue bitwise; with domain
+    randomization, its ``frequency`` is at most 20 here.
 
     Args:
         task: its name, its folder or ``module:Class``.

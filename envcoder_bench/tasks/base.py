@@ -89,8 +89,10 @@ class Task(ABC):
         engine_warnings: number of the simulator's warnings in all environments, by text.
         refusals: functions that candidates of this task cannot define, with the reason.
         regroups: whether every tensor of ``get_state`` has a row for each environment, so that races can regroup them.
-        step_count: the environment's counter, which it sets before it calls ``step``, ``prepare_reset`` and ``reset``:
-            random numbers of the task's own depend on it, on the seed and on the lane.
+        randomizes: whether the task changes policies' actions and observations, by ``randomize_actions`` and
+            ``randomize_observations``.
+        step_count: the environment's counter, which it sets before it calls any of the task's methods: random numbers
+            of the task's own depend on it, on the seed and on the lane.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Task(ABC):
     engine_warnings: dict[str, int]
     refusals: Mapping[str, str] = {}
     regroups: bool = True
+    randomizes: bool = False
     step_count: int = 0
 
     @property
@@ -139,6 +142,14 @@ class Task(ABC):
 
     def restart(self) -> None:  # noqa: B027
         """Reset state that outlives episodes, such as a curriculum; a reset of all environments follows."""
+
+    def randomize_actions(self, actions: Tensor, rows: slice) -> Tensor:
+        """Return policies' actions ``(n, width)`` of the environments ``rows`` as the task randomizes them."""
+        return actions
+
+    def randomize_observations(self, obs: Tensor, rows: slice) -> Tensor:
+        """Return policies' observations ``(n, width)`` of the environments ``rows`` as the task randomizes them."""
+        return obs
 
     def pose_source(self) -> PoseSource | None:
         """Return the live poses of the environments, for pictures; None if the simulator does not give them."""

@@ -89,6 +89,27 @@ def unmount(name: str) -> None:
         del sys.modules[module]
 
 
+@contextmanager
+def restored_on_error() -> Iterator[None]:
+    """Undo what was mounted in the block if it raises: a refused task replaces none that was found before."""
+    before = _mounted()
+    try:
+        yield
+    except BaseException:
+        for name in _mounted():
+            del sys.modules[name]
+        sys.modules.update(before)
+        raise
+
+
+def _mounted() -> dict[str, ModuleType]:
+    """Return the modules of all mounted tasks; their packages have no ``__spec__``, because nothing imported them."""
+    loaded = [(name, own) for name, own in sys.modules.items() if name.startswith(f"{PACKAGE}.")]
+    packages = tuple(name for name, own in loaded if getattr(own, "__spec__", 0) is None)
+    inside = tuple(f"{name}." for name in packages)
+    return {name: own for name, own in loaded if name in packages or name.startswith(inside)}
+
+
 def _spec(task_class: Any, folder: Path, config: Path, source: str) -> TaskSpec:
     check_class(task_class, str(folder / CODE) if ":" not in source else f"--task {source}")
     _, name = _config(folder)

@@ -57,21 +57,23 @@ def get_spec(task: str) -> TaskSpec:
     from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
     from envcoder_bench.tasks.spec import digest
 
-    if is_isaac_address(task):
-        return _isaac(task)
-
-    for spec in outside_tasks().values():
-        if spec.source in (task, os.path.abspath(task)) and spec.digest == digest(spec.folder):
-            return spec
-    installed = _installed().get(task)
-    if installed is not None:
-        spec = _checked(outside.from_module(installed))
-        if spec.name != task:
-            raise ValueError(f"the entry point {task} = {installed} is of a task named {spec.name}: rename one of them")
-    elif os.path.isdir(task):
-        spec = _checked(outside.from_folder(Path(task)))
-    else:
-        spec = _checked(outside.from_module(task))
+    with outside.restored_on_error():
+        if is_isaac_address(task):
+            return _isaac(task)
+        for spec in outside_tasks().values():
+            if spec.source in (task, os.path.abspath(task)) and spec.digest == digest(spec.folder):
+                return spec
+        installed = _installed().get(task)
+        if installed is not None:
+            spec = _checked(outside.from_module(installed))
+            if spec.name != task:
+                raise ValueError(
+                    f"the entry point {task} = {installed} is of a task named {spec.name}: rename one of them"
+                )
+        elif os.path.isdir(task):
+            spec = _checked(outside.from_folder(Path(task)))
+        else:
+            spec = _checked(outside.from_module(task))
     from envcoder_bench.tasks.sim_task import YAML_FILES
 
     _found[spec.name] = spec

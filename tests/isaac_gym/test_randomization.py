@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from isaacgym_scene import ARM, PENDULUM, SLIDER, Scene, gym, load, options, pose
+from isaacgym_scene import ARM, ENGINES, PENDULUM, SLIDER, Scene, gym, load, options, pose
 
 from envcoder_bench.isaacgym import gymapi
 from envcoder_bench.isaacgym.collisions import ShapeClass, masks
@@ -84,6 +84,41 @@ def test_twice_the_mass_falls_alike_and_gains_half_the_speed(when):
     assert root[:, 9].tolist() == pytest.approx([-G * 0.2] * 2, rel=1e-4)
     assert root[:, 7].tolist() == pytest.approx([4 / 0.8 * 0.2, 4 / 1.6 * 0.2], rel=1e-4)
     assert root[:, 12].tolist() == pytest.approx([0.01 / inertia * 0.2, 0.005 / inertia * 0.2], rel=1e-3)
+
+
+def test_inertias_follow_a_mass_only_if_they_are_recomputed():
+    scene = Scene((cube(), pose(0, 0, 5)))
+    original = gym.get_actor_rigid_body_properties(scene.envs[0], 0)[0].inertia.y.y
+    for env, recompute in zip(scene.envs, (True, False)):
+        bodies = gym.get_actor_rigid_body_properties(env, 0)
+        bodies[0].mass *= 2.0
+        gym.set_actor_rigid_body_properties(env, 0, bodies, recompute)
+    found = [gym.get_actor_rigid_body_properties(env, 0)[0].inertia.y.y for env in scene.envs]
+    assert found == pytest.approx([2 * original, original])
+
+
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_environments_can_differ_in_gravity(engine):
+    """By the engine: Isaac Gym's interface has one gravity for all."""
+    asset = cube()
+    gym.create_asset_force_sensor(asset, 0, pose())
+    scene = Scene((asset, pose(0, 0, 50)), num_envs=3, dt=0.01)
+    scene.step(2)
+    sensor = gym.acquire_force_sensor_tensor(scene.sim)
+    before = scene.root[:, 7:10].clone()
+    own = np.array([[0.0, 0.0, -1.0], [0.0, 0.0, -G], [2.0, 0.5, 0.0]])
+    scene.sim.engine.set_gravity(own)
+    scene.step(10)
+    torch.testing.assert_close(
+        scene.root[:, 7:10].cpu() - before.cpu(), torch.tensor(own * 0.1).float(), rtol=1e-3, atol=1e-4
+    )
+    gym.refresh_force_sensor_tensor(scene.sim)
+    torch.testing.assert_close(sensor[:, :3].cpu(), torch.tensor(0.8 * own).float(), rtol=1e-3, atol=1e-3)
+    scene.sim.engine.set_gravity(np.array([0.0, 0.0, -2.0]))
+    before = scene.root[:, 7:10].clone()
+    scene.step(10)
+    expected = torch.tensor([[0.0, 0.0, -0.2]] * 3)
+    torch.testing.assert_close(scene.root[:, 7:10].cpu() - before.cpu(), expected, rtol=1e-3, atol=1e-4)
 
 
 def test_the_same_mass_again_and_again_is_that_mass():

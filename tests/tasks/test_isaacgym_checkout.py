@@ -2,7 +2,10 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -13,7 +16,9 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.isolation import measure_isolation
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.tasks.isaacgym_tasks import random_params, randomizer
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
+from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
 from envcoder_bench.tasks.isaacgym_tasks.spec import FITNESS
 from envcoder_bench.tasks.registry import get_spec
 
@@ -108,3 +113,84 @@ def test_every_shipped_fitness_reads_keys_that_its_task_has(file):
     value = task.fitness(task.state)
     assert tuple(value.shape) == (2,) and bool(torch.isfinite(value).all())
     assert "compute_reward" in Path(spec.folder / "unshaped.py").read_text()
+
+
+RANDOMIZED = (
+    {"range": [0.2, 0.6], "operation": "additive", "distribution": "gaussian"},
+    {"range": [0.8, 0.1], "operation": "scaling", "distribution": "gaussian"},
+    {"range": [0.3, 3.0], "operation": "scaling", "distribution": "uniform"},
+    {"range": [-0.3, 0.4], "operation": "additive", "distribution": "uniform"},
+    {"range": [0.3, 3.0], "operation": "scaling", "distribution": "loguniform"},
+    {"range": [0.3, 3.0], "operation": "additive", "distribution": "loguniform"},
+    {"range": [0.7, 1.3], "operation": "scaling", "distribution": "uniform", "num_buckets": 50},
+    {"range": [1.0, 0.04], "operation": "scaling", "distribution": "gaussian", "num_buckets": 20},
+)
+SCHEDULES = ({}, {"schedule": "linear", "schedule_steps": 40}, {"schedule": "constant", "schedule_steps": 10})
+
+
+@ISAAC
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda own: own.get("schedule"))
+@pytest.mark.parametrize("given", RANDOMIZED, ids=lambda own: f"{own['operation']}-{own['distribution']}")
+def test_a_random_property_is_that_of_isaacgymenvs(given, schedule, monkeypatch):
+    """Against its ``apply_random_samples``, with the same standard numbers."""
+    given = {**given, **schedule}
+    standard = np.array([0.1, 0.35, 0.6, 0.95])
+    monkeypatch.setattr(np.random, "uniform", lambda low, high, shape: low + (high - low) * standard)
+    monkeypatch.setattr(np.random, "normal", lambda mean, std, shape: mean + std * standard)
+    monkeypatch.setattr(random_params, "standard_numbers", lambda *_: torch.from_numpy(standard).unsqueeze(0))
+    own = random_params.read_params({"sim_params": {"gravity": given}}).gravity
+    original = np.array([1.0, 0.5, 2.0, -1.0])
+    with isaac_imports(*find_source("isaacgymenvs:Ant").folders):
+        from isaacgymenvs.utils.dr_utils import apply_random_samples, get_bucketed_val
+    for frames in (0, 5, 20, 100):
+        if own.strength(frames) == 0.0 and (own.operation, own.distribution) == ("additive", "loguniform"):
+            continue  # theirs takes the logarithm of 0
+        rows = np.zeros(4, dtype=[("x", "f8")])
+        without = {key: x for key, x in given.items() if key != "num_buckets"}  # theirs are for single numbers
+        apply_random_samples(rows, {"x": original}, "x", without, frames)
+        expected = [get_bucketed_val(x, given) for x in rows["x"]] if own.num_buckets else rows["x"]
+        sample = own.draw(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 0, frames, 4)[0]
+        np.testing.assert_allclose(own.applied(original, sample), expected, rtol=1e-12)
+
+
+@ISAAC
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda own: own.get("schedule"))
+@pytest.mark.parametrize("given", RANDOMIZED[:4], ids=lambda own: f"{own['operation']}-{own['distribution']}")
+def test_noise_is_that_of_isaacgymenvs(given, schedule, monkeypatch):
+    """Against the function that its ``apply_randomizations`` makes, with the same standard numbers."""
+    given = {**given, **schedule, "range_correlated": [0.1, 0.3]}
+    source = find_source("isaacgymenvs:Ant")
+    numbers = {True: 0.7, False: 0.4}
+    monkeypatch.setattr(torch, "randn_like", lambda x: torch.full_like(x, numbers[True]))
+    monkeypatch.setattr(torch, "rand_like", lambda x: torch.full_like(x, numbers[False]))
+    x = torch.linspace(-1.0, 2.0, 12).view(4, 3)
+    monkeypatch.setattr(randomizer, "standard_numbers", lambda normal, *_: torch.full_like(x, numbers[normal]))
+    params = {"frequency": 1, "observations": given, "actor_params": {}}
+    own = randomizer.Randomizer.__new__(randomizer.Randomizer)
+    own._params, own._repeats = random_params.read_params(params), 1
+    own._seeds_there = own._lanes_there = torch.zeros(4, dtype=torch.int64)
+    with isaac_imports(*source.folders):
+        task_class = next(cls for cls in source.task_class.__mro__ if cls.__name__ == "VecTask")
+        for frames in (0, 5, 20, 100):
+            zeros = torch.zeros(4, dtype=torch.int64)
+            theirs = SimpleNamespace(
+                gym=MagicMock(), sim=None, first_randomization=False, last_rand_step=-1, randomize_buf=zeros,
+                reset_buf=zeros, dr_randomizations={}, actor_params_generator=None, original_props={},
+            )  # fmt: skip
+            theirs.gym.get_frame_count.return_value = frames
+            task_class.apply_randomizations(theirs, params)
+            own._refreshed = frames
+            made = own.add_noise("observations", x, slice(0, 4), frames)
+            torch.testing.assert_close(made, theirs.dr_randomizations["observations"]["noise_lambda"](x))
+
+
+ALL_RANDOM = ("task.task.randomize=true", "task.task.randomization_params.frequency=15")
+
+
+@ISAAC
+@pytest.mark.parametrize("task", ["Ant", "Anymal", "ShadowHand", "ShadowHandTest", "AllegroHand", "Trifinger"])
+def test_a_randomized_task_of_isaacgymenvs_keeps_candidates_apart(task):
+    length = {"Anymal": "task.env.learn.episodeLength_s=0.5"}.get(task, "task.env.episodeLength=25")
+    cfg, (human, unshaped) = prepared(f"isaacgymenvs:{task}", length, *ALL_RANDOM)
+    measured = measure_isolation(cfg, human, unshaped, steps=60, iterations=2)
+    assert measured.clean and measured.episodes >= 32, str(measured)

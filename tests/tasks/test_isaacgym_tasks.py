@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.errors import UserError
@@ -145,12 +144,13 @@ def test_a_task_that_mixes_environments_is_found_out():
     assert "differs from step 1" in str(measured)
 
 
-def test_overrides_that_a_task_refuses_are_one_line():
-    cfg = config()
-    OmegaConf.update(cfg, "task.task", {"randomize": True}, force_add=True)
-    with pytest.raises(UserError, match=r"task\.randomize is True.*give task\.task\.randomize=false") as error:
-        build_task(cfg, 3)
-    assert "\n" not in str(error.value)
+def test_two_instances_do_not_share_containers_of_their_class():
+    cfg = config(f"{FOLDER}/pendulum.py:Shared@{FOLDER}/pendulum.yaml")
+    (human,) = groups(cfg)[0]
+    for env in (environment(cfg, [human]), environment(cfg, [human, human])):
+        env.reset()
+        list(played(env, 2))
+        assert torch.equal(env.task.isaac.history[0], env.task.isaac.obs_buf)
 
 
 @torch.jit.script

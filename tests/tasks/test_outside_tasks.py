@@ -161,6 +161,18 @@ def test_code_that_the_caches_key_does_not_cover_is_not_cached(folder):
 def test_what_is_wrong_is_said_in_a_line(folder, file, old, new, told):
     change(folder / file, old, new)
     assert told in refusal("pendulum")
+    assert not outside._mounted()  # in a process that goes on, such as a notebook's, its modules cannot be imported
+
+
+def test_a_version_that_is_refused_does_not_replace_the_one_before(folder):
+    before = registry.get_spec("pendulum")
+    modules = outside._mounted()
+    change(folder / "task.py", "def fitness", "def fitnes")
+    assert "does not define fitness" in refusal("pendulum")
+    assert outside._mounted() == modules and f"{outside.PACKAGE}.Pendulum.task" in modules
+    assert registry.get_spec("Pendulum") is before
+    change(folder / "task.py", "def fitnes", "def fitness")
+    assert registry.get_spec("pendulum").digest == before.digest
 
 
 def test_what_is_missing_is_named(folder, tmp_path):
@@ -185,6 +197,7 @@ def test_two_tasks_cannot_have_one_name(folder, tmp_path):
     for file in ("task.py", "task.yaml"):
         change(other / file, "Pendulum", "Anymal")
     assert "Anymal is a shipped task's name: choose another" in refusal("other")
+    assert set(outside._mounted()) == {f"{outside.PACKAGE}.Pendulum", f"{outside.PACKAGE}.Pendulum.task"}
 
 
 @pytest.mark.slow

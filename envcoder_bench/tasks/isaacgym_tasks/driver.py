@@ -35,7 +35,7 @@ class Driver:
 
     def __init__(self, task: Any, gym: GymProxy) -> None:
         self.task, self.gym = task, gym
-        self.num_envs = int(task.num_envs)
+        self.num_envs, self.repeats = int(task.num_envs), 1
         self.num_actions = int(task.num_actions)
         self.device = torch.device(task.device)
         self._reset_idx = task.reset_idx

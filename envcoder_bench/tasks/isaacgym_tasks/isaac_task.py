@@ -20,6 +20,7 @@ from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.isaacgym_tasks.making import as_dict, make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.mirror import Mirror
+from envcoder_bench.tasks.isaacgym_tasks.randomizer import make_randomizer
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
@@ -67,6 +68,9 @@ class IsaacTask(Task):
         with self._task_code(), self._draws.call("reset", None, True):  # some tasks make tensors when they observe
             self.driver.first()
         self.scene = Scene(self._gym, self.isaac.sim, num_envs)
+        with user_input():
+            self._randomizer = make_randomizer(self.cfg, self.isaac, self._gym, self.scene, self.driver.repeats)
+        self.randomizes = self._randomizer is not None
         self.num_dofs, self.dt = self.scene.num_dofs, self.driver.dt
         self.dof_names, self.body_names = self.scene.dof_names, self.scene.body_names
         self.sim = SimpleNamespace(**self.scene.limits)
@@ -137,7 +141,11 @@ class IsaacTask(Task):
         self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)
+        if self._randomizer is not None:
+            self._randomizer.undo()
         self._make_groups_alike()
+        if self._randomizer is not None:
+            self._randomizer.attach(groups.seeds, groups.lanes)
 
     def _make_groups_alike(self) -> None:
         """Copy what the task drew or placed at its construction from the first environment of each lane.
@@ -163,7 +171,32 @@ class IsaacTask(Task):
         self.scene.set_drives(self._groups.commands, effort)
 
     def restart(self) -> None:
-        self.set_state(self._first)
+        if self._randomizer is not None:
+            self._randomizer.expire()
+            self._randomize(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
+        self._restore(self._first)
+
+    # domain randomization
+
+    def _randomize(self, mask: Tensor) -> None:
+        """Randomize what is due at a reset of the environments where ``mask`` is True."""
+        assert self._randomizer is not None
+        with self._task_code():
+            self._randomizer.refresh(self.step_count)
+            for own in self._by_group(mask, mask.nonzero().flatten()):
+                self._randomizer.randomize(own, self.step_count)
+
+    def randomize_actions(self, actions: Tensor, rows: slice) -> Tensor:
+        return self._with_noise("actions", actions, rows)
+
+    def randomize_observations(self, obs: Tensor, rows: slice) -> Tensor:
+        return self._with_noise("observations", obs, rows)
+
+    def _with_noise(self, which: str, x: Tensor, rows: slice) -> Tensor:
+        if self._randomizer is None:
+            return x
+        self._randomizer.refresh(self.step_count)
+        return self._randomizer.add_noise(which, x, rows, self.step_count)
 
     # one control step
 
@@ -203,6 +236,8 @@ class IsaacTask(Task):
         self._begun = mask.clone()
         if not len(env_ids):
             return
+        if self._randomizer is not None:
+            self._randomize(mask)
         kept = tensors.Unmasked(self.isaac, self.rows)
         with self._task_code():
             for own in self._by_group(mask, env_ids):
@@ -291,9 +326,18 @@ class IsaacTask(Task):
         saved.update({f"sim.{key}": x for key, x in self.scene.get_state().items()})
         for kind, live in self._checkpointed().items():
             saved.update({f"{kind}.{key}": x.to("cpu", copy=True) for key, x in live.items()})
+        if self._randomizer is not None:
+            saved.update({f"random.{key}": x for key, x in self._randomizer.get_state().items()})
         return {**saved, "progress": self._progress.to("cpu", copy=True)}
 
     def set_state(self, state: dict[str, Tensor]) -> None:
+        if self._randomizer is not None:  # first, because the scene computes poses from properties
+            own = {key[len("random.") :]: x for key, x in state.items() if key.startswith("random.")}
+            self._randomizer.set_state(own)
+        self._restore(state)
+
+    def _restore(self, state: Mapping[str, Tensor]) -> None:
+        """Restore a state, except the randomization."""
         self.scene.set_state({key[4:]: x for key, x in state.items() if key.startswith("sim.")})
         restore_task(self.isaac, state, self.device)
         for kind, live in self._checkpointed().items():

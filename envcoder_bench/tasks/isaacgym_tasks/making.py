@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+import contextlib
+import inspect
+from typing import Any, Iterator, Mapping
 
 import torch
 
@@ -11,23 +13,56 @@ from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 
+METHOD = "apply_randomizations"
+
 
 def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: str) -> tuple[Any, GymProxy]:
     """Construct a task from its config, with a proxy as its gym. Raises ValueError."""
     config = {key: value for key, value in as_dict(cfg).items() if key != "name" or "name" in source.config}
     if "name" in config:
         config["name"] = source.config["name"]
-    if config.get("task", {}).get("randomize"):
-        raise ValueError(
-            f"{source.address}: task.randomize is True, but IsaacGymEnvs' domain randomization would mix candidates:"
-            " give task.task.randomize=false (docs/isaacgym.md says why)"
-        )
-    draws = Draws(num_envs, torch.device(device))
-    with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True):
+    draws, own = Draws(num_envs, torch.device(device)), contextlib.nullcontext()
+    if randomizes(config):
+        own = _without_randomization(source)
+    with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True), own:
         task = source.make(config, num_envs, device)
     if not made:
         raise ValueError(f"{source.address} does not acquire a gym: it is not a task of Isaac Gym")
+    if randomizes(config):
+        task.apply_randomizations = _nothing
     return task, made[0]
+
+
+def randomizes(config: Mapping[str, Any]) -> bool:
+    """Return whether a task's config enables IsaacGymEnvs' domain randomization."""
+    return bool((config.get("task") or {}).get("randomize"))
+
+
+@contextlib.contextmanager
+def _without_randomization(source: Source) -> Iterator[None]:
+    """Disable the task's own randomization inside the block, because its draws would mix candidates.
+
+    Raises:
+        ValueError: the class does not randomize as IsaacGymEnvs' VecTask does.
+    """
+    owners = [cls for cls in source.task_class.__mro__ if METHOD in vars(cls)]
+    taken = list(inspect.signature(getattr(source.task_class, METHOD)).parameters)[1:] if owners else []
+    if len(owners) != 1 or taken != ["dr_params"]:
+        found = ", ".join(cls.__name__ for cls in owners) or "no class"
+        raise ValueError(
+            f"{source.address}: task.randomize is True, which needs the method {METHOD}(dr_params) of IsaacGymEnvs'"
+            f" VecTask, and here {found} defines {METHOD}({', '.join(taken)}): give task.task.randomize=false"
+        )
+    owner, method = owners[0], vars(owners[0])[METHOD]
+    setattr(owner, METHOD, _nothing)
+    try:
+        yield
+    finally:
+        setattr(owner, METHOD, method)
+
+
+def _nothing(*_: Any) -> None:
+    """Replace ``apply_randomizations``: ``Randomizer`` does its work."""
 
 
 def as_dict(cfg: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 import numpy as np
 import torch
@@ -37,7 +37,8 @@ class Scene:
         driven = [name for name, count in zip(names, counts) if count]
         self.dof_names = self._names("dof", names, len(driven) > 1)
         self.body_names = self._names("rigid_body", names, len(names) > 1)
-        self._properties = [gym.get_actor_dof_properties(first, a) for a, n in zip(self._actors, counts) if n]
+        self._properties = {a: gym.get_actor_dof_properties(first, a) for a, n in zip(self._actors, counts) if n}
+        self._own_properties: dict[tuple[int, int], np.ndarray] = {}  # of actors that were randomized
         self._roots = gym.acquire_actor_root_state_tensor(sim)
         self._roots = _torch(self._roots)
         self._dofs = _torch(gym.acquire_dof_state_tensor(sim)) if self.num_dofs else None
@@ -65,7 +66,7 @@ class Scene:
         return found
 
     def _read_limits(self) -> None:
-        rows = np.concatenate(self._properties) if self._properties else None
+        rows = np.concatenate(list(self._properties.values())) if self._properties else None
         self.limits: dict[str, Tensor] = {}
         self.refusals: dict[str, str] = {}
         self._has_position_drives = rows is not None and bool((rows["stiffness"] > 0).any())
@@ -116,19 +117,33 @@ class Scene:
             if mode == self._mode_of[k]:
                 continue
             self._mode_of[k] = mode
-            env = self._envs[k]
-            with_dofs = [actor for actor, count in zip(self._actors, self._dof_counts) if count]
-            for actor, asked in zip(with_dofs, self._properties):
-                properties = asked.copy()
-                if mode == EFFORT:
-                    # in this mode gains act as spring and damper; joints without drives keep theirs
-                    driven = np.isin(asked["driveMode"], (POS, VEL))
-                    for gain in ("stiffness", "damping"):
-                        properties[gain] = np.where(driven, 0.0, asked[gain])
-                    properties["driveMode"] = np.where(driven, EFFORT, asked["driveMode"])
-                elif mode == POS:
-                    properties["driveMode"] = np.where(properties["stiffness"] > 0, POS, properties["driveMode"])
-                self._gym.set_actor_dof_properties(env, actor, properties)
+            for actor, properties in self._properties.items():
+                own = self._own_properties.get((k, actor))
+                self._set_drives(k, actor, properties if own is None else own)
+
+    def _set_drives(self, env: int, actor: int, asked: np.ndarray) -> None:
+        """Set properties of an actor's DOFs, with the drives that the environment's candidate commands."""
+        properties, mode = asked.copy(), self._mode_of[env]
+        if mode == EFFORT:
+            # in this mode gains act as spring and damper; joints without drives keep theirs
+            driven = np.isin(asked["driveMode"], (POS, VEL))
+            for gain in ("stiffness", "damping"):
+                properties[gain] = np.where(driven, 0.0, asked[gain])
+            properties["driveMode"] = np.where(driven, EFFORT, asked["driveMode"])
+        elif mode == POS:
+            properties["driveMode"] = np.where(properties["stiffness"] > 0, POS, properties["driveMode"])
+        self._gym.set_actor_dof_properties(self._envs[env], actor, properties)
+
+    def set_dof_properties(self, env: int, actor: int, values: Mapping[str, np.ndarray]) -> None:
+        """Set columns ``(dofs,)`` of the properties of an actor's DOFs, whoever commands its drives."""
+        if (env, actor) not in self._own_properties:
+            commanded = self._mode_of[env] != 0  # then the present properties are not the task's
+            own = self._properties[actor] if commanded else self._gym.get_actor_dof_properties(self._envs[env], actor)
+            self._own_properties[env, actor] = own.copy()
+        rows = self._own_properties[env, actor]
+        for name, x in values.items():
+            rows[name] = x
+        self._set_drives(env, actor, rows)
 
     def make_alike(self, lanes: Tensor) -> None:
         """Copy frictions and masses to every environment from the environment whose index is its lane."""

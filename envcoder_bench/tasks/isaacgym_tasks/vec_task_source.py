@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
+from collections import deque
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -109,6 +111,21 @@ def vec_task(task_class: Any) -> Callable[[Config, int, str], Any]:
         known = inspect.signature(task_class).parameters
         if any(p.kind is p.VAR_KEYWORD or p.kind is p.VAR_POSITIONAL for p in known.values()):
             known = {name: None for name in given if name not in ("config", "device_id", "device_type")}
-        return task_class(**{name: value for name, value in given.items() if name in known})
+        made = _with_own_containers(task_class) if isinstance(task_class, type) else task_class
+        return made(**{name: value for name, value in given.items() if name in known})
 
     return construct
+
+
+def _with_own_containers(task_class: type) -> type:
+    """Return a subclass with copies of the lists, dicts and deques that are attributes of the class.
+
+    Trifinger keeps the state of an instance in them, and a run has several instances.
+    """
+    shared = {name: value for cls in reversed(task_class.__mro__) for name, value in vars(cls).items()}
+    own = {
+        name: copy.deepcopy(x) for name, x in shared.items() if isinstance(x, (list, dict, deque)) and name[:2] != "__"
+    }
+    if not own:
+        return task_class
+    return type(task_class)(task_class.__name__, (task_class,), {**own, "__module__": task_class.__module__})

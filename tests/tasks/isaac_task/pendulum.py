@@ -1,6 +1,8 @@
 """A pendulum in the style of IsaacGymEnvs: it resets before it observes, and draws with ``torch.rand``."""
 
+from collections import deque
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ class Rod(VecTask):
         cfg["env"]["numObservations"], cfg["env"]["numActions"] = 4, 1
         self.max_effort = cfg["env"]["maxEffort"]
         self.drive = cfg["env"].get("drive", "effort")
+        self.randomize = cfg.get("task", {}).get("randomize", False)
         super().__init__(cfg, rl_device, sim_device, graphics_device_id, headless)
         dofs = self.gym.acquire_dof_state_tensor(self.sim)
         self.dof_state = gymtorch.wrap_tensor(dofs)
@@ -35,12 +38,18 @@ class Rod(VecTask):
             properties["damping"].fill(2.0)
         else:
             properties["driveMode"].fill(gymapi.DOF_MODE_EFFORT)
+        ball = self.gym.create_sphere(self.sim, 0.1, gymapi.AssetOptions()) if self.cfg["env"].get("ball") else None
+        self.actors = 1 if ball is None else 2
         self.envs = []
         for k in range(self.num_envs):
             env = self.gym.create_env(self.sim, gymapi.Vec3(-1, -1, 0), gymapi.Vec3(1, 1, 2), 4)
             actor = self.gym.create_actor(env, asset, gymapi.Transform(), "pendulum", k, 1, 0)
             self.gym.set_actor_dof_properties(env, actor, properties)
+            if ball is not None:
+                self.gym.create_actor(env, ball, gymapi.Transform(gymapi.Vec3(5, 0, 0.1)), "ball", k, 0, 0)
             self.envs.append(env)
+        if self.randomize:
+            self.apply_randomizations(self.cfg["task"]["randomization_params"])
 
     def pre_physics_step(self, actions):
         self.actions = actions.clone()
@@ -74,9 +83,11 @@ class Rod(VecTask):
         self.reset_buf[:] = torch.where(late | fast, torch.ones_like(self.reset_buf), self.reset_buf)
 
     def reset_idx(self, env_ids):
+        if self.randomize:
+            self.apply_randomizations(self.cfg["task"]["randomization_params"])
         self.dof_pos[env_ids] = 0.5 * (torch.rand((len(env_ids), 1), device=self.device) - 0.5)
         self.dof_vel[env_ids] = 0.0
-        indices = env_ids.to(dtype=torch.int32)
+        indices = (self.actors * env_ids).to(dtype=torch.int32)
         state = gymtorch.unwrap_tensor(self.dof_state)
         self.gym.set_dof_state_tensor_indexed(self.sim, state, gymtorch.unwrap_tensor(indices), len(indices))
         self.commands[env_ids, 0] = torch.from_numpy(np.random.uniform(-1.0, 1.0, len(env_ids))).float()
@@ -91,6 +102,25 @@ class Coupled(Rod):
     def compute_reward(self):
         super().compute_reward()
         self.rew_buf[:] -= self.rew_buf.mean()
+
+
+class Own(Rod):
+    """Randomizes in its own way."""
+
+    def apply_randomizations(self, dr_params, more):
+        super().apply_randomizations(dr_params)
+
+
+class Shared(Rod):
+    """Keeps the state of an instance in an attribute of its class, as Trifinger does."""
+
+    history: ClassVar[deque] = deque(maxlen=1)
+
+    def compute_observations(self):
+        super().compute_observations()
+        if not self.history:
+            self.history.append(torch.zeros_like(self.obs_buf))
+        self.history[0][:] = self.obs_buf
 
 
 class Broken(Rod):
