@@ -89,6 +89,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
             "task.sim.mujoco.iterations must be a whole number of at least",
         ),
         ("--task Cartpole task.sim.mujoco.iteration=4", "(did you mean task.sim.mujoco.iterations"),
+        ("--task Cartpole evaluation.point_steps=0", "evaluation.point_steps must be a whole number of at least 1, or"),
         ("--task Cartpole task.env.episodeLength=0", "task.env.episodeLength must be a whole number of at least 2"),
         ("--task Cartpole train.params.config.learning_rate=fast", "train.params.config.learning_rate: must be"),
         ("--task Cartpole train.params.config.gamma=2", "config.gamma: must be a number from 0 to 1, got 2"),

@@ -16,8 +16,8 @@ class Episodes:
     """One row per group, one column per episode: ``(num_groups, episodes)``.
 
     Attributes:
-        fitness: the mean of the steps' fitness over a full episode, or the sum, as the task says; the step on which an
-            episode ends early, and the steps after it, count 0.
+        fitness: the mean of the steps' fitness over the steps to play, or the sum, as the task says; the step on which
+            an episode ends early, and the steps after it, count 0.
         length: number of control steps until the episode ended.
     """
 
@@ -33,7 +33,12 @@ class Episodes:
 
 
 def run_episodes(
-    env: GroupedVecTask, policy: Callable[[Tensor], Tensor], rounds: int, first_step: int, check_at: int = 0
+    env: GroupedVecTask,
+    policy: Callable[[Tensor], Tensor],
+    rounds: int,
+    first_step: int,
+    check_at: int = 0,
+    steps: int | None = None,
 ) -> Episodes:
     """Play ``rounds`` episodes in every environment of ``env``.
 
@@ -44,14 +49,21 @@ def run_episodes(
         rounds: episodes per environment.
         first_step: first step counter of the random numbers; the same counter gives the same episodes.
         check_at: the step of the first round at which compiled functions are compared with the originals.
+        steps: control steps to play of each episode (None: full episodes).
     """
-    checks = [check_at, *[-1] * (rounds - 1)]
-    played = [_one_round(env, policy, first_step + k * env.full_episode, at) for k, at in enumerate(checks)]
+    checks, steps = [check_at, *[-1] * (rounds - 1)], steps or env.full_episode
+    played = [_one_round(env, policy, first_step + k * env.full_episode, at, steps) for k, at in enumerate(checks)]
     return Episodes(torch.cat([p.fitness for p in played], dim=1), torch.cat([p.length for p in played], dim=1))
 
 
-def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int, check_at: int) -> Episodes:
-    steps = env.full_episode
+def has_mean_fitness(env: GroupedVecTask) -> bool:
+    """Return whether an episode's fitness is the mean of its steps', as that of a --fitness file on every task."""
+    return env.task.fitness_reduction != "sum" or env.dispatch.has_fitness
+
+
+def _one_round(
+    env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int, check_at: int, steps: int
+) -> Episodes:
     obs = env.begin_all(first_step)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     fitness = torch.zeros(env.num_envs, device=env.device)
@@ -72,9 +84,8 @@ def _one_round(env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_st
             break
         env.begin_episodes(ended)  # states after the end are not observed, in training or here
         obs = env.observe(active)
-    # the fitness of a --fitness file is a mean on every task
-    summed = env.task.fitness_reduction == "sum" and not env.dispatch.has_fitness
-    return Episodes(env.layout.split(fitness if summed else fitness / steps), env.layout.split(length))
+    fitness = fitness / steps if has_mean_fitness(env) else fitness
+    return Episodes(env.layout.split(fitness), env.layout.split(length))
 
 
 def _fitness(env: GroupedVecTask, active: Tensor) -> Tensor:

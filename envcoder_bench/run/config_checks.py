@@ -59,6 +59,9 @@ def check_values(cfg: DictConfig) -> None:
     for key in ("baselines", "profile", "compile_shapers", "untrusted"):
         if not isinstance(cfg[key], bool):
             raise UserError(f"{key} must be true or false, got {cfg[key]}")
+    steps = cfg.evaluation.point_steps
+    if steps is not None and (type(steps) is not int or steps < 1):
+        raise UserError(f"evaluation.point_steps must be a whole number of at least 1, or null, got {steps}")
     if not isinstance(cfg.evaluation.record, bool):
         raise UserError(f"evaluation.record must be true or false, got {cfg.evaluation.record}")
     _check_race_values(cfg)

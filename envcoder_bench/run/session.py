@@ -19,7 +19,7 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note
-from envcoder_bench.env.evaluation import Episodes, run_episodes
+from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
@@ -54,6 +54,17 @@ def trainer_of(cfg: DictConfig, widths: tuple[int, int], seed: int) -> Trainer:
     params["config"]["max_epochs"] = cfg.learning_iterations
     layout, (obs_dim, action_dim) = GroupLayout(1, cfg.num_envs_per_candidate), widths
     return trainer_class(params)(layout, [obs_dim], [action_dim], [seed], params, torch.device("cpu"))
+
+
+def _point_steps(cfg: DictConfig, env: GroupedVecTask) -> int:
+    """Return the control steps to play of each episode in evaluations before the last one.
+
+    A race compares candidates by them, and a sum of fewer steps is another measure: there episodes are full.
+    """
+    full, asked = env.full_episode, cfg.evaluation.point_steps
+    if asked is None or cfg.race.enabled or cfg.evaluation.record or not has_mean_fitness(env):
+        return full
+    return min(asked, full)
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,7 @@ class Session:
         self.stats: Stats = {}
         self.obs: Tensor | None = None
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
+        self._point_steps = _point_steps(cfg, evaluation)
         self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)
         self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
         self.failed_at: dict[int, int] = {}
@@ -198,14 +210,14 @@ class Session:
         self.reporter.iteration_done(self.iteration, steps, self._best())
 
     def evaluate(self) -> None:
-        """Run deterministic episodes in the unshaped environment; more of them after the last iteration."""
+        """Run deterministic episodes in the unshaped environment; more and longer ones after the last iteration."""
         final = self.iteration == self.cfg.learning_iterations
         self.trainer.set_alive(self.env.alive)
         policy = self.trainer.policy(self.evaluation.layout)
+        rounds, steps = (self._rounds, self.evaluation.full_episode) if final else (1, self._point_steps)
         # rare branches of functions occur late in an episode, so each evaluation compares at a later step
-        check_at = (self.iteration - 1) * self.evaluation.full_episode // self.cfg.learning_iterations
-        rounds = self._rounds if final else 1
-        played = run_episodes(self.evaluation, policy, rounds, EVALUATION_STEP, check_at).cpu()
+        check_at = (self.iteration - 1) * steps // self.cfg.learning_iterations
+        played = run_episodes(self.evaluation, policy, rounds, EVALUATION_STEP, check_at, steps).cpu()
         self.episodes = played.first(self.cfg.evaluation.final_episodes) if final else played
         self.evaluation.dispatch.poll()
         self.env.dispatch.recheck()

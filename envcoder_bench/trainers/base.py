@@ -67,7 +67,10 @@ class Trainer(ABC):
 
     @abstractmethod
     def policy(self, layout: GroupLayout) -> Callable[[Tensor], Tensor]:
-        """Return the present policies, deterministic, for any number of environments of the same groups."""
+        """Return the present policies, deterministic, for any number of environments of the same groups.
+
+        The next call of the policy may overwrite its result.
+        """
 
     @abstractmethod
     def export(self, group: int) -> dict[str, Any]:

@@ -232,6 +232,17 @@ def test_an_episodes_fitness_is_the_sum_or_the_mean_as_the_task_says(task, overr
     assert episodes.fitness.tolist() == [[full] * N]  # to the last bit
 
 
+def test_an_evaluation_of_fewer_steps_is_the_beginning_of_the_same_episodes():
+    env = make_env({"a": COSINE}, evaluation=True)
+    full = run_episodes(env, lambda obs: torch.zeros(N, 1), rounds=2, first_step=0)
+    steps = int(full.length.median())
+    part = run_episodes(env, lambda obs: torch.zeros(N, 1), rounds=2, first_step=0, steps=steps)
+    assert torch.equal(part.length, full.length.clamp(max=steps))
+    early = full.length < steps  # they fell before
+    assert early.any() and not early.all()
+    assert torch.allclose((part.fitness * steps)[early], (full.fitness * env.full_episode)[early], rtol=1e-6)
+
+
 def test_evaluation_shows_no_state_that_training_does_not():
     # both hold wherever an episode runs: the pole above the horizon, the clock short of the time-out
     picky = """

@@ -209,6 +209,37 @@ def test_iterating_by_hand_is_training(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "steps"),
+    [
+        (["evaluation.point_steps=7"], 7),
+        (["evaluation.point_steps=7", "evaluation.record=true"], 59),
+        (["evaluation.point_steps=null"], 59),
+        (["evaluation.point_steps=1000"], 59),
+    ],
+)
+def test_evaluations_before_the_last_play_the_beginning_of_the_episodes(tmp_path, overrides, steps):
+    played = []
+    session, *_ = make_session(tmp_path / "a", overrides=overrides)
+    session.on_evaluation = lambda own: played.append(own.episodes)
+    straight, *_ = make_session(tmp_path / "b", overrides=["evaluation.point_steps=null"])
+    session.train()
+    straight.train()
+    assert [own.length.shape[1] for own in played] == [2, 4]
+    assert torch.equal(played[0].length, full_point(tmp_path / "c").clamp(max=steps))
+    assert torch.equal(session.episodes.fitness, straight.episodes.fitness)  # the last one is as it was
+    assert all(torch.equal(x, weights(straight)[key]) for key, x in weights(session).items())
+
+
+def full_point(folder):
+    """Return the lengths of full episodes at the first evaluation."""
+    session, *_ = make_session(folder, overrides=["evaluation.point_steps=null"])
+    while session.episodes is None:
+        session.iterate()
+    return session.episodes.length
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mine", [(), MINE])
 def test_a_session_that_is_stopped_saves_a_state_with_which_another_goes_on(tmp_path, mine):
     class After(Reporter):

@@ -17,7 +17,7 @@ from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import Stats, train_iteration
-from envcoder_bench.trainers.ppo import memory
+from envcoder_bench.trainers.ppo import memory, trainer
 from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.memory import learner_bytes
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
@@ -147,6 +147,19 @@ def test_policy_is_the_mean_action_clipped_and_failed_groups_do_nothing(clip: bo
     own.trainer.set_alive([True, False, True])
     assert (layout.split(policy(obs))[1] == 0).all()
     assert torch.equal(layout.split(policy(obs))[[0, 2]], actions[[0, 2]])
+
+
+def test_a_policy_that_reads_from_fixed_memory_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "CapturedFunction", lambda function, *_: function)
+    own, layouts = Run(make_env([0, 1, 2])), [GroupLayout(3, 4), GroupLayout(3, 2)]
+    for layout in layouts:
+        obs = torch.randn(layout.num_envs, 9, generator=torch.Generator().manual_seed(0))
+        own.trainer._pool = None
+        expected = own.trainer.policy(layout)(obs)
+        own.trainer._pool = object()  # as on a device
+        assert torch.equal(own.trainer.policy(layout)(obs), expected)
+        assert torch.equal(own.trainer.policy(layout)(obs), expected)
+    assert list(own.trainer._policies) == layouts
 
 
 @pytest.mark.parametrize("clip", [True, False])
@@ -291,6 +304,20 @@ def test_on_cuda_graphs_equal_eager_iterations_across_a_failure(
     for group in range(3):
         for key, value in eager.weights(group).items():
             torch.testing.assert_close(captured.weights(group)[key], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_the_policy_is_captured_once_and_follows_weights_and_failures() -> None:
+    own, layout = Run(make_env([0, 1, 2], device="cuda"), device="cuda"), GroupLayout(3, 4)
+    obs = torch.randn(12, 9, generator=torch.Generator().manual_seed(0)).to("cuda")
+    for alive in ([True] * 3, [True, False, True]):
+        own.train(own.trainer.epoch + 1)
+        own.trainer.set_alive(alive)
+        for _ in range(3):  # eager, captured and replayed
+            expected = own.trainer._mean_actions(layout, layout.split(obs))
+            torch.testing.assert_close(own.trainer.policy(layout)(obs), expected)
+    assert len(own.trainer._policies) == 1
 
 
 @pytest.mark.cuda

@@ -70,6 +70,7 @@ class GroupedPPO(Trainer):
         self._action_width = widest[1]
         self._pool = None if on_cpu else torch.cuda.graph_pool_handle()
         self._act_next = CapturedFunction(self._act_and_count, device, self._pool)
+        self._policies: dict[GroupLayout, tuple[Tensor, CapturedFunction]] = {}  # on CUDA, with their input
         # a linear schedule computes its values on the host, which cannot be captured
         pool = None if hp.lr_schedule == "linear" else self._pool
         self._updates = [CapturedFunction(partial(self._update, block), device, pool) for block in self.blocks]
@@ -152,16 +153,28 @@ class GroupedPPO(Trainer):
         return block.update(self._seen, self.epoch, self._buffers.tensor)
 
     def policy(self, layout: GroupLayout) -> Callable[[Tensor], Tensor]:
-        @torch.no_grad()
+        if self._pool is None:
+            return lambda obs: self._mean_actions(layout, layout.split(obs))
+        if layout not in self._policies:
+            seen = self._seen.new_zeros(layout.num_groups, layout.envs_per_group, self._seen.shape[2])
+            mean_actions = partial(self._mean_actions, layout, seen)
+            self._policies[layout] = seen, CapturedFunction(mean_actions, self._device, self._pool)
+        seen, mean_actions = self._policies[layout]
+
         def policy(obs: Tensor) -> Tensor:
-            split = layout.split(obs)
-            actions = split.new_zeros(*split.shape[:2], self._action_width)
-            for block in self.blocks:
-                if block.active:
-                    block.act_deterministically(split, actions)
-            return self._clip(layout.merge(actions))
+            seen.copy_(layout.split(obs))
+            return mean_actions()
 
         return policy
+
+    @torch.no_grad()
+    def _mean_actions(self, layout: GroupLayout, obs: Tensor) -> Tensor:
+        """Map observations ``(num_groups, n, obs_max)`` to mean actions ``(num_envs, act_max)``."""
+        actions = obs.new_zeros(*obs.shape[:2], self._action_width)
+        for block in self.blocks:
+            if block.active or self._pool is not None:
+                block.act_deterministically(obs, actions)
+        return self._clip(layout.merge(actions))
 
     def export(self, group: int) -> dict[str, Any]:
         block = next(block for block in self.blocks if group < block.groups.stop)
