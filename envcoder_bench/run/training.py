@@ -17,7 +17,7 @@ from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import Result
 from envcoder_bench.run import results
-from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, load_job, save_checkpoint
+from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, load_job, pack_job, save_checkpoint
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.plan import Plan, release, used_bytes
@@ -145,6 +145,11 @@ class Training:
         results.save_results(self.folder, self.sources, [*self.saved.results, *running])
 
 
+def keeps_state(cfg: DictConfig) -> bool:
+    """Return whether the state of training is kept at the end of a wave. A race cannot be extended."""
+    return cfg.save_state and not cfg.race.enabled
+
+
 class SequentialWaves:
     """Trains waves one after another in this process."""
 
@@ -182,6 +187,9 @@ class SequentialWaves:
             if session.complete:
                 self._saved.rows = self._rows(logs)
                 seconds = self._saved.seconds + session.seconds()
+                if keeps_state(self._cfg):
+                    keys = [(group.name, group.seed) for group in wave.groups]
+                    self._folder.write_state(keys, pack_job(keys, session.state(), {}))
                 self._training.finish_wave(results.trained(session), results.policies(session), seconds)
                 if self._profile is not None:
                     with ALONE:  # it traces

@@ -132,7 +132,7 @@ class Search:
             if best is not None:
                 names.append(best.name)
             first = self._cfg.seed + (round.number - 1) * self._cfg.seeds
-            result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}"])
+            result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}", "save_state=false"])
             if not result.complete:
                 return result
         rows, points = ([], []) if result is None else (result.rows, result.evaluations())
