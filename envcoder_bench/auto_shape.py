@@ -18,6 +18,7 @@ from envcoder_bench.command_line import (
     add_fitness,
     add_num_envs,
     add_training,
+    add_wandb,
     add_where,
     as_words,
     common_overrides,
@@ -111,6 +112,7 @@ def build_parser() -> Parser:
 
     where = parser.add_argument_group("devices and files")
     add_where(where)
+    add_wandb(where)
     where.add_argument("--output_dir", metavar="DIR", help="the search's folder (default: searches/<task>_<time>)")
     where.add_argument(
         "--resume",

@@ -20,6 +20,7 @@ from envcoder_bench.command_line import (
     add_fitness,
     add_num_envs,
     add_training,
+    add_wandb,
     add_where,
     as_words,
     command,
@@ -153,6 +154,7 @@ def build_parser() -> Parser:
         help="videos of the best K candidates and of both baselines in report.html (default: 3 where frames can be"
         f" rendered, else 0; the environment variable {VIDEO_VARIABLE} is another default)",
     )
+    add_wandb(where)
     where.add_argument(
         "--profile",
         action="store_true",
@@ -218,11 +220,14 @@ def _report(result: RunResult, code: int, videos: int | None) -> int:
 
     if not result.complete or (not result.trained and videos is None and (result.folder / PAGE).is_file()):
         return code
-    from envcoder_bench.video.page import write_page
+    from envcoder_bench.run.tracking import log_report
+    from envcoder_bench.video.page import page_videos, write_page
 
     wanted = os.environ.get(VIDEO_VARIABLE, "")
     try:
-        print(shown(write_page(result.folder, int(wanted) if wanted.isdigit() else None)))
+        page = write_page(result.folder, int(wanted) if wanted.isdigit() else None)
+        print(shown(page))
+        log_report(result.folder, page, page_videos(result.folder))
     except KeyboardInterrupt:
         print(f"stopped; the run is complete, without {PAGE}", file=sys.stderr)
     except Exception as error:  # results must not depend on it

@@ -31,6 +31,7 @@ from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.run.racing import Race, SequentialRung
 from envcoder_bench.run.run_result import RunResult, finished
+from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.tasks.base import BASELINES
@@ -153,6 +154,7 @@ def go_on(
                 check_task(cfg)
                 check_training(cfg)
                 check_race(cfg)
+                check_tracking(cfg)
                 left = (len(sources) * cfg.seeds - len(saved.done)) or 1
                 head = _start_workers(workers, cfg, fitness, left)
                 planner = _planner(cfg, head)

@@ -30,7 +30,7 @@ PACKAGES = {  # packages that results depend on bitwise; name in run.json: distr
 # keys of config.yaml that may be changed when a run is resumed, because they do not change its results
 FREE_KEYS = (
     "task_source", "max_memory", "checkpoint_minutes", "save_state", "log_points", "profile", "device", "devices",
-    "ray",
+    "ray", "wandb.enabled", "wandb.project", "wandb.entity", "wandb.group", "wandb.mode", "wandb.tags",
 )  # fmt: skip
 _SHOWN = 3  # number of changed keys that are named
 _MISSING = object()
