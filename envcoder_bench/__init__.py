@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from envcoder_bench.adapters.make import make_env
     from envcoder_bench.core.errors import UserError
     from envcoder_bench.run.evaluate import evaluate, resume
+    from envcoder_bench.run.extend import extend
     from envcoder_bench.run.hooks import Reporter, StopRequest
     from envcoder_bench.run.policies import load_policy
     from envcoder_bench.run.run_result import RunResult
 
 __version__ = "0.1.0"
-__all__ = ["Reporter", "RunResult", "StopRequest", "UserError", "evaluate", "load_policy", "make_env", "resume"]
+__all__ = [
+    "Reporter", "RunResult", "StopRequest", "UserError", "evaluate", "extend", "load_policy", "make_env", "resume",
+]  # fmt: skip
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
@@ -30,6 +33,7 @@ _WHERE = {
     "StopRequest": "run.hooks",
     "UserError": "core.errors",
     "evaluate": "run.evaluate",
+    "extend": "run.extend",
     "load_policy": "run.policies",
     "make_env": "adapters.make",
     "resume": "run.evaluate",

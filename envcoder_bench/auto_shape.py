@@ -18,9 +18,11 @@ from envcoder_bench.command_line import (
     add_fitness,
     add_num_envs,
     add_training,
+    add_wandb,
     add_where,
     as_words,
     common_overrides,
+    given_flags,
     shown_messages,
     take_config,
 )
@@ -47,6 +49,8 @@ examples:
   python auto_shape.py --task Cartpole --llm replay:searches/Cartpole_20260101-120000
   # resume a search that was stopped or killed; no request and no training is repeated
   python auto_shape.py --resume searches/Cartpole_20260101-120000
+  # the same with a higher limit on the cost, also if the search ended at the limit
+  python auto_shape.py --resume searches/Cartpole_20260101-120000 --max_cost 20
 
 exit codes: 0 a best candidate, see best.py; 1 no candidate could be trained; 2 bad input; 130 stopped, resumable.
 """
@@ -108,8 +112,13 @@ def build_parser() -> Parser:
 
     where = parser.add_argument_group("devices and files")
     add_where(where)
+    add_wandb(where)
     where.add_argument("--output_dir", metavar="DIR", help="the search's folder (default: searches/<task>_<time>)")
-    where.add_argument("--resume", metavar="DIR", help="resume the search in DIR; takes no other flag")
+    where.add_argument(
+        "--resume",
+        metavar="DIR",
+        help="resume the search in DIR; takes no other flag but higher --max_tokens, --max_cost or --num_iters",
+    )
     return parser
 
 
@@ -126,6 +135,9 @@ SEARCH_FLAGS = (
 )  # fmt: skip
 
 
+RAISED = ("max_tokens", "max_cost", "num_iters")  # with --resume
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
     with best_effort_output(), shown_messages():
@@ -136,8 +148,13 @@ def _main(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = build_parser().parse(words)
-        if args.resume and len(words) > (1 if words[0].startswith("--resume=") else 2):
-            raise UserError("--resume takes no other flag: the settings are those of the search's config.yaml")
+        if args.resume and (
+            set(given_flags(words)) - {"--resume", *(f"--{name}" for name in RAISED)} or args.overrides
+        ):
+            raise UserError(
+                "--resume takes no other flag but --max_tokens, --max_cost and --num_iters: the settings are those of"
+                " the search's config.yaml"
+            )
         if not args.resume and not args.task:
             raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
         if not args.resume and not args.llm:
@@ -176,7 +193,8 @@ def _search(args: argparse.Namespace) -> int:
     console = Console(names_folder=False)
     view = View(console, console.stop)
     if args.resume:
-        result = launch.resume(Path(args.resume), view)
+        raised = {name: getattr(args, name) for name in RAISED if getattr(args, name) is not None}
+        result = launch.resume(Path(args.resume), view, raised)
     else:
         result = launch.start(
             task=args.task,

@@ -179,6 +179,16 @@ def add_where(group: Any) -> None:
     )
 
 
+def add_wandb(group: Any) -> None:
+    """Add --wandb."""
+    group.add_argument(
+        "--wandb",
+        action="store_true",
+        help="log to Weights & Biases, a run for each candidate and seed; with wandb.project=NAME, wandb.mode=offline"
+        " (docs/runs.md)",
+    )
+
+
 def add_files(group: Any) -> None:
     """Add the flags for the user's own YAML files."""
     text = "of your own or of IsaacGymEnvs, whose values replace those in"
@@ -230,6 +240,7 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
         "learning_iterations": args.learning_iterations,
         "seeds": args.seeds,
         "seed": args.seed,
+        "wandb.enabled": "true" if args.wandb else None,
         "max_memory": None if args.max_memory is None else quoted(args.max_memory),
         "sim": args.sim,
         "devices": None if args.devices is None else quoted(args.devices),

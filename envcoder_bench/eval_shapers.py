@@ -20,6 +20,7 @@ from envcoder_bench.command_line import (
     add_fitness,
     add_num_envs,
     add_training,
+    add_wandb,
     add_where,
     as_words,
     command,
@@ -37,6 +38,14 @@ from envcoder_bench.tasks.registry import check_task_name
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.run.run_result import RunResult
 
+# flags that continue a run, and those that may be given with them
+CONTINUES = {
+    "--resume": ("--devices", "--ray", "--video"),
+    "--extend": (
+        "--candidates", "--candidate_idx", "--reward_idx", "--seeds", "--learning_iterations",
+        "--devices", "--ray", "--video",
+    ),
+}  # fmt: skip
 VIDEO_VARIABLE = "ENVCODER_BENCH_VIDEO"  # environment variable: the default of --video
 log = logging.getLogger(__name__)
 
@@ -65,6 +74,9 @@ examples:
   COMMAND --task Anymal --race
   # resume a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
+  # add a candidate, seeds or iterations to a complete run
+  COMMAND --extend runs/Anymal_20260101-120000 --candidates user_functions/Anymal/003_torque.py
+  COMMAND --extend runs/Anymal_20260101-120000 --seeds 3 --learning_iterations 1000
 
 exit codes: 0 ranked; 1 every candidate failed (with --check: one or more); 2 bad input, or a file that cannot be read
 or written; 130 stopped by Ctrl-C (128 + its number for another signal), resumable.
@@ -142,6 +154,7 @@ def build_parser() -> Parser:
         help="videos of the best K candidates and of both baselines in report.html (default: 3 where frames can be"
         f" rendered, else 0; the environment variable {VIDEO_VARIABLE} is another default)",
     )
+    add_wandb(where)
     where.add_argument(
         "--profile",
         action="store_true",
@@ -150,6 +163,12 @@ def build_parser() -> Parser:
     where.add_argument("--output_dir", metavar="DIR", help="the run's folder (default: runs/<task>_<time>)")
     where.add_argument(
         "--resume", metavar="DIR", help="resume the run in DIR; takes no other flag, but --devices, --ray and --video"
+    )
+    where.add_argument(
+        "--extend",
+        metavar="DIR",
+        help="add --candidates, --seeds or --learning_iterations (both as totals) to the complete run in DIR; on a CPU"
+        " the results are those of one larger run",
     )
     return parser
 
@@ -201,11 +220,14 @@ def _report(result: RunResult, code: int, videos: int | None) -> int:
 
     if not result.complete or (not result.trained and videos is None and (result.folder / PAGE).is_file()):
         return code
-    from envcoder_bench.video.page import write_page
+    from envcoder_bench.run.tracking import log_report
+    from envcoder_bench.video.page import page_videos, write_page
 
     wanted = os.environ.get(VIDEO_VARIABLE, "")
     try:
-        print(shown(write_page(result.folder, int(wanted) if wanted.isdigit() else None)))
+        page = write_page(result.folder, int(wanted) if wanted.isdigit() else None)
+        print(shown(page))
+        log_report(result.folder, page, page_videos(result.folder))
     except KeyboardInterrupt:
         print(f"stopped; the run is complete, without {PAGE}", file=sys.stderr)
     except Exception as error:  # results must not depend on it
@@ -225,12 +247,14 @@ def _main(words: list[str]) -> int:
     if args.output_dir is not None:
         with user_input():
             refuse_taken(Path(args.output_dir))  # before the imports, which take seconds
-    if args.resume:
-        if set(given_flags(words)) - {"--resume", "--devices", "--ray", "--video"} or args.overrides:
+    for flag, others in CONTINUES.items():
+        if flag in given_flags(words) and (set(given_flags(words)) - {flag, *others} or args.overrides):
             raise UserError(
-                "--resume takes no other flag but --devices, --ray and --video: the settings are those of the run's"
-                " config.yaml"
+                f"{flag} takes no other flag but {', '.join(others[:-1])} and {others[-1]}: the settings are those of"
+                " the run's config.yaml"
             )
+    if args.resume or args.extend:
+        pass
     elif not args.task:
         raise UserError("no task: give --task NAME, e.g. --task Cartpole; see --help")
     else:
@@ -247,11 +271,26 @@ def _main(words: list[str]) -> int:
     if args.video is not None:
         os.environ[VIDEO_VARIABLE] = str(args.video)  # also for the processes of an isolated run
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
-    console = Console(names_folder=not args.resume, one_process_a_wave=True)
+    console = Console(names_folder=not (args.resume or args.extend), one_process_a_wave=True)
     with resumable():
         if args.resume:
             where = {"devices": args.devices, "ray": args.ray}
             result = evaluate.resume(Path(args.resume), reporter=console, stop=console.stop, **where)
+            return _report(result, finish(result), args.video)
+        if args.extend:
+            from envcoder_bench.run.extend import extend
+
+            result = extend(
+                args.extend,
+                _paths(args.candidates),
+                candidate_idx=_positions(args.candidate_idx),
+                seeds=args.seeds,
+                learning_iterations=args.learning_iterations,
+                devices=args.devices,
+                ray=args.ray,
+                reporter=console,
+                stop=console.stop,
+            )
             return _report(result, finish(result), args.video)
         result = evaluate.evaluate(
             args.task,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Collection, Mapping
+from typing import Any, Collection, Mapping, Sequence
 
 from envcoder_bench.report.csv_log import CsvLog
 from envcoder_bench.report.curves import ComponentLog, CurveLog, split_wide
 from envcoder_bench.report.episodes import EpisodeLog
 from envcoder_bench.report.points import PointLog
+from envcoder_bench.report.scalars import ScalarLog, SeveralLogs
 from envcoder_bench.report.tensorboard import TensorboardLog
 
 CURVES, COMPONENTS, POINTS, EPISODES = "curves.csv", "components.csv", "points.csv", "episodes.csv"
@@ -23,7 +24,7 @@ class Rows:
     Attributes:
         texts: by file, its rows as text.
         counts: by file, the number of rows.
-        scalars: arguments of calls of ``TensorboardLog.add``.
+        scalars: arguments of calls of ``ScalarLog.add``.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -39,13 +40,13 @@ class Rows:
 
 
 class CollectedScalars:
-    """A TensorBoard log in memory."""
+    """Scalars in memory."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def add(self, *scalars: Any) -> None:
-        self.calls.append(scalars)
+    def add(self, candidate: str, seed: int, env_steps: int, scalars: Mapping[str, float | None]) -> None:
+        self.calls.append((candidate, seed, env_steps, scalars))
 
     def flush(self) -> None:
         """Do nothing."""
@@ -56,22 +57,27 @@ class CollectedScalars:
 
 @dataclass(frozen=True)
 class RunLogs:
-    """The logs of a run: curves.csv, components.csv, points.csv and TensorBoard's; with a record also episodes.csv."""
+    """The logs of a run: curves.csv, components.csv and points.csv; with a record also episodes.csv; and trackers."""
 
     curves: CurveLog
     components: ComponentLog
     points: PointLog
-    tensorboard: TensorboardLog | CollectedScalars
+    scalars: ScalarLog
     episodes: EpisodeLog | None = None
 
     @classmethod
-    def begin(cls, folder: Path, record: bool = False) -> RunLogs:
-        """Create new files in a run's folder; ``record``: also of the fitness of every evaluation episode."""
+    def begin(cls, folder: Path, record: bool = False, trackers: Sequence[ScalarLog] = ()) -> RunLogs:
+        """Create new files in a run's folder.
+
+        Args:
+            record: whether there is a file of the fitness of every evaluation episode.
+            trackers: receive the scalars of training besides TensorBoard.
+        """
         return cls(
             CurveLog(folder / CURVES),
             ComponentLog(folder / COMPONENTS),
             PointLog(folder / POINTS),
-            TensorboardLog(folder / TENSORBOARD),
+            SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
             EpisodeLog(folder / EPISODES) if record else None,
         )
 
@@ -83,8 +89,9 @@ class RunLogs:
         whole: Collection[tuple[str, int]],
         rows: Mapping[str, int],
         record: bool = False,
+        trackers: Sequence[ScalarLog] = (),
     ) -> RunLogs:
-        """Continue after ``iteration``; arguments as of ``CsvLog.resume``, ``rows`` by file.
+        """Continue after ``iteration``; arguments as of ``CsvLog.resume`` and ``begin``, ``rows`` by file.
 
         Raises:
             ValueError: if a file is damaged.
@@ -94,7 +101,7 @@ class RunLogs:
             CurveLog.resume(folder / CURVES, iteration, whole, rows.get(CURVES)),
             ComponentLog.resume(folder / COMPONENTS, iteration, whole, rows.get(COMPONENTS)),
             PointLog.resume(folder / POINTS, iteration, whole, rows.get(POINTS)),
-            TensorboardLog(folder / TENSORBOARD),
+            SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
             EpisodeLog.resume(folder / EPISODES, iteration, whole, rows.get(EPISODES)) if record else None,
         )
 
@@ -106,9 +113,9 @@ class RunLogs:
 
     def take(self) -> Rows:
         """Remove and return the rows of logs in memory."""
-        assert isinstance(self.tensorboard, CollectedScalars)
+        assert isinstance(self.scalars, CollectedScalars)
         taken = {name: log.take() for name, log in self._files.items()}
-        scalars, self.tensorboard.calls = self.tensorboard.calls, []
+        scalars, self.scalars.calls = self.scalars.calls, []
         texts = {name: text for name, (text, _) in taken.items()}
         return Rows(texts, {name: count for name, (_, count) in taken.items()}, scalars)
 
@@ -119,8 +126,8 @@ class RunLogs:
             log.append(text, rows.counts[name])
             log.flush()
         for scalars in rows.scalars:
-            self.tensorboard.add(*scalars)
-        self.tensorboard.flush()
+            self.scalars.add(*scalars)
+        self.scalars.flush()
 
     @property
     def _files(self) -> dict[str, CsvLog]:
@@ -145,4 +152,4 @@ class RunLogs:
     def close(self) -> None:
         for log in self._files.values():
             log.close()
-        self.tensorboard.close()
+        self.scalars.close()

@@ -69,6 +69,15 @@ class PageEpisode:
 
 
 @dataclass(frozen=True)
+class PageSection:
+    """A further section of a page: the id of its anchor, its title, and its HTML, in which every text is escaped."""
+
+    anchor: str
+    title: str
+    html: str
+
+
+@dataclass(frozen=True)
 class RunPage:
     """The content of a page.
 
@@ -79,6 +88,7 @@ class RunPage:
         episodes, clip_seconds, episodes_note: the videos, their length, and what is said about them.
         how: how it was run, by title.
         command: the command that repeats it.
+        sections: further sections, between the ranking and the videos.
     """
 
     title: str
@@ -94,6 +104,7 @@ class RunPage:
     episodes_note: str = ""
     how: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+    sections: Sequence[PageSection] = ()
 
 
 @lru_cache(maxsize=None)
@@ -113,6 +124,7 @@ def render_page(run: RunPage) -> str:
     anchors = {row.candidate: f"candidate-{k}" for k, row in enumerate(run.ranked)}
     sections = [
         ("ranking-section", "Ranking", render_ranking(run.ranked, run.bounds, anchors)),
+        *((own.anchor, own.title, own.html) for own in run.sections),
         ("videos-section", "Videos", _videos(run)),
         ("curves-section", "Learning curves", _curves(data)),
         ("components-section", "Reward components", _components(data)),

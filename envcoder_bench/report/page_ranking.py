@@ -43,7 +43,8 @@ def render_ranking(ranked: Sequence[Ranked], bounds: tuple[float, float], anchor
         heads.append(f'<th scope="col" data-kind="{kind}" data-first="{first}"{sort}{number}>{button}</th>')
     axis = _Axis(ranked, bounds)
     rows = [_row(row, anchors[row.candidate], colour_of[row.candidate], decimals, axis) for row in ranked]
-    notes = ["The line of a fitness is its 95 % interval, the dashed line the human baseline."]
+    dashed = ", the dashed line the human baseline" if axis.human is not None else ""
+    notes = [f"The line of a fitness is its 95 % interval{dashed}."]
     over = {row.interval_over for row in ranked}
     notes += ["Intervals are over seeds."] if "seeds" in over else []
     notes += ["Intervals of one seed are over its episodes."] if "episodes" in over else []

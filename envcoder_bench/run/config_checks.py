@@ -56,7 +56,7 @@ def check_values(cfg: DictConfig) -> None:
         raise UserError(f"checkpoint_minutes must be a number of at least 0, got {minutes}")
     if cfg.max_memory is not None:
         parse_size(cfg.max_memory)
-    for key in ("baselines", "profile", "compile_shapers", "untrusted"):
+    for key in ("baselines", "profile", "compile_shapers", "untrusted", "save_state"):
         if not isinstance(cfg[key], bool):
             raise UserError(f"{key} must be true or false, got {cfg[key]}")
     steps = cfg.evaluation.point_steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import torch
 from omegaconf import DictConfig
@@ -31,6 +31,7 @@ from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
 from envcoder_bench.run.racing import Race, SequentialRung
 from envcoder_bench.run.run_result import RunResult, finished
+from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.tasks.base import BASELINES
@@ -80,7 +81,7 @@ def evaluate(
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
     with run_log() as messages, settings_kept(), contextlib.ExitStack() as workers:
-        with _stoppable(None), ALONE:
+        with stoppable(None), ALONE:
             cfg, sources, fitness = _asked(task, words, candidates, candidate_idx, num_envs)
             head = _start_workers(workers, cfg, fitness, len(sources) * cfg.seeds)
             planner = _planner(cfg, head)
@@ -90,7 +91,7 @@ def evaluate(
             path = (given or stamped_folder("runs", name)).absolute()
             folder = RunFolder.create(path, cfg, sources, fitness, _device_names(head))
         messages.open(folder.path)
-        with _at_work(folder), folder.locked():
+        with at_work(folder), folder.locked():
             reporter.run_began(folder.path)
             return _train(head, planner, plan, Training(folder, cfg, sources, saved, reporter, stop))
 
@@ -116,29 +117,36 @@ def resume(
         return result
     if devices is not None or ray is not None:
         cfg.devices, cfg.ray = devices, ray
-    _find_task(run, cfg)
+    find_task(run, cfg)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
-    with run_log() as messages, settings_kept(), _at_work(run), run.locked():
+    with run_log() as messages, settings_kept(), at_work(run), run.locked():
         messages.open(run.path)
         with contextlib.ExitStack() as workers:
-            return _go_on(workers, run, cfg, sources, reporter, stop)
+            return go_on(workers, run, cfg, sources, reporter, stop)
 
 
-def _go_on(
+def go_on(
     workers: contextlib.ExitStack,
     run: RunFolder,
     cfg: DictConfig,
     sources: list[CandidateSource],
     reporter: Reporter,
     stop: StopRequest,
+    saved: Checkpoint | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> RunResult:
-    """Resume a run; closing ``workers`` kills its workers."""
+    """Resume a run; closing ``workers`` kills its workers.
+
+    Args:
+        saved: the state to resume from; None for the run's checkpoint.
+        begin: called before the first file is written, when everything has been checked.
+    """
     with ALONE:
         with user_input():
             pick_device(cfg)  # the machine may be another one
         _say_notes(run)
         _use_one_torch_thread(cfg)
-        saved = run.load_checkpoint() or Checkpoint()
+        saved = saved or run.load_checkpoint() or Checkpoint()
         fitness = run.read_fitness(cfg)
         try:  # the config of a run of format 1 may have been changed
             with user_input():
@@ -146,12 +154,15 @@ def _go_on(
                 check_task(cfg)
                 check_training(cfg)
                 check_race(cfg)
+                check_tracking(cfg)
                 left = (len(sources) * cfg.seeds - len(saved.done)) or 1
                 head = _start_workers(workers, cfg, fitness, left)
                 planner = _planner(cfg, head)
         except UserError as error:
             raise UserError(f"{run.config}: {error}") from error
         plan = _prepare(cfg, sources, fitness, planner, saved, head)
+        if begin is not None:
+            begin()
     reporter.run_began(run.path)
     return _train(head, planner, plan, Training(run, cfg, sources, saved, reporter, stop, resumed=True))
 
@@ -207,7 +218,7 @@ def _asked(
     return cfg, sources, read_fitness(cfg)
 
 
-def _find_task(folder: RunFolder, cfg: DictConfig) -> None:
+def find_task(folder: RunFolder, cfg: DictConfig) -> None:
     """Load the run's task. Raises UserError if it no longer exists, or is another one."""
     try:
         name = get_spec(cfg.task_source or cfg.task.name).name
@@ -269,7 +280,7 @@ def _prepare(
 
 
 @contextlib.contextmanager
-def _stoppable(folder: Path | None) -> Iterator[None]:
+def stoppable(folder: Path | None) -> Iterator[None]:
     """Convert Ctrl-C to Stopped, with the current step and the folder."""
     try:
         yield
@@ -278,10 +289,10 @@ def _stoppable(folder: Path | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _at_work(folder: RunFolder) -> Iterator[None]:
+def at_work(folder: RunFolder) -> Iterator[None]:
     """Add the run folder to the errors of Ctrl-C and of the disk."""
     try:
-        with _stoppable(folder.path):
+        with stoppable(folder.path):
             yield
     except OSError as error:
         trouble = disk_trouble(error, folder.path)

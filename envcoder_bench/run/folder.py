@@ -18,6 +18,7 @@
     fitness.py           with --fitness: a copy of the file
     candidates/<name>/   source.py, policy.pth (in rl_games' format); exports beside them
     profile/             with --profile: breakdown.json, trace.json
+    states/              the state of training at the end of each wave, from which --extend trains on
     checkpoint.pth       present while the run is unfinished
     jobs/                likewise, with several devices: a checkpoint for each wave in training; in a race: the states
                          of the candidates that wait at a rung
@@ -31,7 +32,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from filelock import FileLock, Timeout  # torch's own dependency
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -42,7 +43,8 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken, write_atomic
 from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run import checkpoint
-from envcoder_bench.run.checkpoint import Checkpoint
+from envcoder_bench.run.checkpoint import Checkpoint, GroupKey
+from envcoder_bench.run.jobs import Job
 from envcoder_bench.run.provenance import FREE_KEYS, Provenance, changes, missing, read_provenance, shown
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
@@ -80,9 +82,11 @@ class RunFolder:
         self.tensorboard = path / TENSORBOARD
         self.checkpoint = path / "checkpoint.pth"
         self.jobs = path / "jobs"
+        self.states = path / "states"
         self.profile = path / "profile"
         self.notes: list[str] = []
         self.provenance: Provenance | None = None
+        self._trains = False
 
     @classmethod
     def create(
@@ -114,7 +118,7 @@ class RunFolder:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(file, text)
             config = OmegaConf.to_yaml({**cfg, "candidates": listed})
-            digests = {file.relative_to(path).as_posix(): _digest(text) for file, text in texts.items()}
+            digests = {file.relative_to(path).as_posix(): digest(text) for file, text in texts.items()}
             folder.provenance = Provenance.new(config, cfg.device, digests, machines)
             folder.provenance.write(folder.run)
             write_atomic(folder.config, config)  # last: a folder with a config.yaml can be resumed
@@ -127,8 +131,8 @@ class RunFolder:
         return folder
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
-        """Open the folder of a run to resume it.
+    def open(cls, path: Path, flag: str = "--resume") -> RunFolder:
+        """Open the folder of a run to resume it, or for another ``flag``.
 
         Raises:
             UserError: it is not the folder of a run.
@@ -138,9 +142,9 @@ class RunFolder:
             try:
                 names = set(os.listdir(folder.path))
             except OSError as error:
-                raise ValueError(f"--resume {path}: there is no run here: {error.strerror}") from error
+                raise ValueError(f"{flag} {path}: there is no run here: {error.strerror}") from error
             if not names & {folder.config.name, folder.run.name}:
-                raise ValueError(f"--resume {path}: there is no run here (no config.yaml)")
+                raise ValueError(f"{flag} {path}: there is no run here (no config.yaml)")
         return folder
 
     @contextmanager
@@ -188,13 +192,18 @@ class RunFolder:
         """Whether the run is complete."""
         return self.summary.is_file()
 
-    def read(self) -> tuple[DictConfig, list[CandidateSource]]:
+    def read(self, trains: bool | None = None) -> tuple[DictConfig, list[CandidateSource]]:
         """Return the config, and the candidates as they were when the run began, independent of the user's files.
+
+        Args:
+            trains: whether the candidates are to be trained, so that changed copies are errors and not notes; None if
+                the run is not complete.
 
         Raises:
             UserError: files are missing or damaged, the config was changed so that the run cannot be resumed, or the
                 run has a newer format.
         """
+        self._trains = not self.complete if trains is None else trains
         try:
             self.provenance = read_provenance(self.run)
         except ValueError as error:
@@ -213,8 +222,8 @@ class RunFolder:
             raise self._damaged(f"{file}: {error.strerror}") from error
         digests = self.provenance.sources if self.provenance is not None else {}
         known = digests.get(file.relative_to(self.path).as_posix())
-        if known not in (None, _digest(text)):
-            if not self.complete:
+        if known not in (None, digest(text)):
+            if self._trains:
                 raise UserError(f"{file} was changed since the run began: undo that, or begin a new run")
             self.notes.append(
                 f"{file.relative_to(self.path)} was changed after the run: these are results of the text before"
@@ -230,6 +239,8 @@ class RunFolder:
                 and self.provenance.config.startswith(text)
             ):
                 raise ValueError("its end is missing")
+            if self.provenance is not None and text in self.provenance.before and text != self.provenance.config:
+                raise ValueError("it is that before the run was extended")
             present = _load_config(text)
         except (OSError, ValueError) as error:  # a UnicodeDecodeError is a ValueError
             reason = error.strerror if isinstance(error, OSError) else error
@@ -303,8 +314,13 @@ class RunFolder:
         """The checkpoint of a wave in training on one of several devices."""
         return self.jobs / f"{name}.pth"
 
+    def write_state(self, groups: Sequence[GroupKey], content: bytes) -> None:
+        """Write the state of a wave at its end, a result of ``pack_job``."""
+        self.states.mkdir(exist_ok=True)
+        write_atomic(self.states / f"{Job(tuple(groups), 0.0).name}.pt", content)
 
-def _digest(text: bytes) -> str:
+
+def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 

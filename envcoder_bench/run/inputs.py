@@ -15,6 +15,7 @@ from envcoder_bench.run.config_checks import check_task, check_values
 from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.loading import load_source
@@ -32,6 +33,7 @@ def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictC
         cfg = compose_config(task, overrides)
         check_values(cfg)
         check_task(cfg)
+        check_tracking(cfg)
         pick_device(cfg)
     if ranks or cfg.fitness is not None:
         read_fitness(cfg)

@@ -135,12 +135,20 @@ class JobCheckpoint:
 
 @dataclass(frozen=True)
 class Trained:
-    """The job is done: its final results, the policy files of measured groups, and the rows not sent yet."""
+    """The job is done.
+
+    Attributes:
+        results: the final results.
+        policies: the policy files of measured groups.
+        rows: the rows not sent yet.
+        state: the state at the end, as a job's checkpoint file; None if it is not kept.
+    """
 
     job: str
     results: Sequence[Result]
     policies: Mapping[GroupKey, bytes]
     rows: Rows
+    state: bytes | None = None
 
 
 @dataclass(frozen=True)

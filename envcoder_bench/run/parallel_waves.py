@@ -174,6 +174,8 @@ class ParallelWaves(JobHandler):
         del self._waves[job.name]
         if checkpoint is not None:
             saved.jobs.remove(checkpoint)
+        if message.state is not None:
+            self._folder.write_state(job.items, message.state)
         self._training.finish_wave(message.results, message.policies.items(), self._seconds, self._running)
         if checkpoint is not None:
             checkpoint.file.unlink(missing_ok=True)

@@ -29,7 +29,8 @@ PACKAGES = {  # packages that results depend on bitwise; name in run.json: distr
 }
 # keys of config.yaml that may be changed when a run is resumed, because they do not change its results
 FREE_KEYS = (
-    "task_source", "max_memory", "checkpoint_minutes", "log_points", "profile", "device", "devices", "ray",
+    "task_source", "max_memory", "checkpoint_minutes", "save_state", "log_points", "profile", "device", "devices",
+    "ray", "wandb.enabled", "wandb.project", "wandb.entity", "wandb.group", "wandb.mode", "wandb.tags",
 )  # fmt: skip
 _SHOWN = 3  # number of changed keys that are named
 _MISSING = object()
@@ -47,12 +48,14 @@ class Provenance:
             resumption that differ.
         config: the text of config.yaml when the run began.
         sources: the SHA-256 of each file of user code in the folder, by its path there; empty in older runs.
+        before: the texts of config.yaml before the run was extended, oldest first.
     """
 
     begun: str | None
     software: list[dict[str, str | None]]
     config: str
     sources: dict[str, str] = field(default_factory=dict)
+    before: list[str] = field(default_factory=list)
 
     @classmethod
     def new(cls, config: str, device: str, sources: Mapping[str, str], machines: str | None = None) -> Provenance:
@@ -93,6 +96,7 @@ def read_provenance(path: Path) -> Provenance | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         refuse_newer(int(content["format"]), path)
         record = Provenance(content["begun"], content["software"], content["config"], content.get("sources", {}))
+        record.before = [str(text) for text in content.get("before", [])]
         dicts = [*record.software, record.sources]
         if not (isinstance(record.config, str) and all(isinstance(one, dict) for one in dicts)):
             raise ValueError("it is not the record of a run")

@@ -98,6 +98,16 @@ def write_policies(
             write_atomic(folder.candidate(name) / "policy.pth", policy)
 
 
+def _drop_stale_policies(folder: RunFolder, results: Sequence[Result]) -> None:
+    """Delete policies of groups without a fitness, which they had before the run was extended."""
+    measured = {result.candidate for result in results if result.measured}
+    for result in results:
+        if not result.measured:
+            (folder.candidate(result.candidate) / f"policy_seed_{result.seed}.pth").unlink(missing_ok=True)
+        if result.candidate not in measured:
+            (folder.candidate(result.candidate) / "policy.pth").unlink(missing_ok=True)
+
+
 def finish(
     folder: RunFolder,
     cfg: DictConfig,
@@ -109,6 +119,7 @@ def finish(
     results = saved.results
     meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
     save_results(folder, sources, results)
+    _drop_stale_policies(folder, results)
     ranked = rank(results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():

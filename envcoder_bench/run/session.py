@@ -289,7 +289,7 @@ class Session:
 
     def checkpoint(self) -> None:
         """Save a checkpoint."""
-        self.logs.tensorboard.flush()
+        self.logs.scalars.flush()
         self.save(self.state())
         self._saved_at = time.monotonic()
 

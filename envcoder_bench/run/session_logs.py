@@ -31,7 +31,7 @@ def log_curves(session: Session, evaluated: bool) -> None:
         logs.curves.add(*place, row)
         logs.components.add(*place, components[g])
         rewards = {f"reward/{name}": value for name, value in components[g].items()}
-        logs.tensorboard.add(group.name, group.seed, session.env_steps(g), {**row, **rewards})
+        logs.scalars.add(group.name, group.seed, session.env_steps(g), {**row, **rewards})
     logs.curves.flush()
     logs.components.flush()
 

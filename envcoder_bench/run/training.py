@@ -16,14 +16,16 @@ from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.breakdown import render_breakdown
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import Result
+from envcoder_bench.report.scalars import ScalarLog
 from envcoder_bench.run import results
-from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, load_job, save_checkpoint
+from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, load_job, pack_job, save_checkpoint
 from envcoder_bench.run.folder import CandidateSource, RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.plan import Plan, release, used_bytes
 from envcoder_bench.run.profile import RunProfile
 from envcoder_bench.run.run_result import RunResult, finished, unfinished
 from envcoder_bench.run.session import Session, Wave, open_session
+from envcoder_bench.run.tracking import finish_tracking, wandb_log
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Training:
 
     def __post_init__(self) -> None:
         self.profile = RunProfile(self.folder.profile, self.cfg) if self.cfg.profile else None
+        self._wandb = wandb_log(self.folder, self.cfg, self.sources)
 
     def run(self, plan: Plan, train: Callable[[list[list[Any]]], str | None]) -> RunResult:
         """Train all waves and rank the candidates, or stop with a checkpoint if a stop is requested.
@@ -60,6 +63,13 @@ class Training:
         Args:
             train: trains waves; returns the place where training was stopped, or None at the end.
         """
+        try:
+            return self._run(plan, train)
+        finally:
+            if self._wandb is not None:
+                self._wandb.end()
+
+    def _run(self, plan: Plan, train: Callable[[list[list[Any]]], str | None]) -> RunResult:
         saved, stopped_at = self.saved, None
         if plan.waves:
             for line in (str(plan), *plan.wide):
@@ -71,6 +81,7 @@ class Training:
         if stopped_at is None:
             with ALONE:
                 results.finish(self.folder, self.cfg, self.sources, saved, plan.available)
+                finish_tracking(self.folder, self.cfg, self.sources, saved.results, self._wandb)
         breakdown = None if self.profile is None else self.profile.finish()
         if breakdown is not None:
             note("the profile\n" + render_breakdown(breakdown, 100))
@@ -88,6 +99,11 @@ class Training:
         row = max((row for row in self.saved.results if row.measured), key=lambda row: row.fitness, default=None)
         return None if row is None else (row.candidate, row.fitness)
 
+    @property
+    def trackers(self) -> list[ScalarLog]:
+        """The trackers of training besides TensorBoard, which outlive the log files."""
+        return [] if self._wandb is None else [self._wandb]
+
     def note_software(self) -> None:
         """Record the software of a resumed run, once, and warn if it differs from before."""
         if self.resumed:
@@ -100,10 +116,10 @@ class Training:
         """Open the run's log files, without rows that were logged after the checkpoint."""
         folder, saved = self.folder, self.saved
         if not saved.begun:
-            return RunLogs.begin(folder.path, self.cfg.evaluation.record)
+            return RunLogs.begin(folder.path, self.cfg.evaluation.record, self.trackers)
         try:
             kept = saved.iterations(), saved.done, saved.all_rows
-            logs = RunLogs.resume(folder.path, *kept, self.cfg.evaluation.record)
+            logs = RunLogs.resume(folder.path, *kept, self.cfg.evaluation.record, self.trackers)
         except ValueError as error:
             raise UserError(f"{error}; restore a copy of it, or delete it to continue without those rows") from error
         for name, rows in logs.lost.items():
@@ -145,6 +161,11 @@ class Training:
         results.save_results(self.folder, self.sources, [*self.saved.results, *running])
 
 
+def keeps_state(cfg: DictConfig) -> bool:
+    """Return whether the state of training is kept at the end of a wave. A race cannot be extended."""
+    return cfg.save_state and not cfg.race.enabled
+
+
 class SequentialWaves:
     """Trains waves one after another in this process."""
 
@@ -182,6 +203,9 @@ class SequentialWaves:
             if session.complete:
                 self._saved.rows = self._rows(logs)
                 seconds = self._saved.seconds + session.seconds()
+                if keeps_state(self._cfg):
+                    keys = [(group.name, group.seed) for group in wave.groups]
+                    self._folder.write_state(keys, pack_job(keys, session.state(), {}))
                 self._training.finish_wave(results.trained(session), results.policies(session), seconds)
                 if self._profile is not None:
                     with ALONE:  # it traces

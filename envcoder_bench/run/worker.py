@@ -44,6 +44,7 @@ from envcoder_bench.run.plan import MemoryPlanner, release, used_bytes
 from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.run.provenance import software
 from envcoder_bench.run.session import Session, Wave, open_session
+from envcoder_bench.run.training import keeps_state
 from envcoder_bench.tasks.registry import get_spec
 
 
@@ -141,7 +142,9 @@ class Worker:
                 session.restore(state, file)
         session.train()
         if session.complete:
-            self._outbox.put(Trained(job, results.trained(session), dict(results.policies(session)), logs.take()))
+            state = pack_job(groups, session.state(), {}) if keeps_state(self._cfg) else None
+            policies = dict(results.policies(session))
+            self._outbox.put(Trained(job, results.trained(session), policies, logs.take(), state))
         elif session.reached:
             state = rung_state(session)
             self._groups.update({(group.name, group.seed): group for group in wave.groups})  # they go on from here

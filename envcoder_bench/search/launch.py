@@ -24,6 +24,7 @@ from envcoder_bench.run.prepare import prepare
 from envcoder_bench.search import screen
 from envcoder_bench.search.evolve import EvolveProposer
 from envcoder_bench.search.folder import FITNESS, PROMPT, START, SearchFolder
+from envcoder_bench.search.limits import raise_limits
 from envcoder_bench.search.llm import LLMProposer, Sampling
 from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt import Prompts, load_templates, system_prompt
@@ -197,9 +198,12 @@ def start(
     return _run(folder, spec, cfg, provider, True, view or View())
 
 
-def resume(path: Path, view: View | None = None) -> SearchResult:
-    """Resume the search in a folder; otherwise as ``start``."""
+def resume(path: Path, view: View | None = None, raised: Mapping[str, Any] | None = None) -> SearchResult:
+    """Resume the search in a folder; ``raised``: new values of its ``limits.LIMITS``. Otherwise as ``start``."""
     folder, config = SearchFolder.open(path.resolve())
+    if raised:
+        with RunFolder(folder.path).locked():
+            raise_limits(folder, config, raised)
     with user_input():
         task = get_spec(config.task).name
     spec = SearchSpec(

@@ -9,6 +9,7 @@ from typing import Any, Mapping, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import Stopped, UserError
+from envcoder_bench.core.shell import quoted
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.evaluate import evaluate, resume
@@ -132,7 +133,7 @@ class Search:
             if best is not None:
                 names.append(best.name)
             first = self._cfg.seed + (round.number - 1) * self._cfg.seeds
-            result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}"])
+            result = self._evaluate(self._folder.run(round.number), names, [f"seed={first}", "save_state=false"])
             if not result.complete:
                 return result
         rows, points = ([], []) if result is None else (result.rows, result.evaluations())
@@ -152,11 +153,16 @@ class Search:
         return evaluate(
             self._cfg.task.name,
             [self._folder.candidate(name) for name in names],
-            overrides=[*self._overrides, *overrides],
+            overrides=[*self._overrides, *overrides, *self._wandb_group()],
             output_dir=run.path,
             reporter=view.reporter,
             stop=view.stop,
         )
+
+    def _wandb_group(self) -> list[str]:
+        """Return the override that puts all runs of the search into one group of W&B."""
+        own = self._cfg.wandb
+        return [f"wandb.group={quoted(self._folder.path.name)}"] if own.enabled and own.group is None else []
 
     def _finish(self) -> SearchResult:
         """Train the best again, together with both baselines, with seeds that no round had."""

@@ -50,7 +50,7 @@ def compose_settings(words: Sequence[str]) -> tuple[DictConfig, list[str]]:
             settings.merge_with_dotlist([word])
         except (OmegaConfBaseException, YAMLError, TypeError, AttributeError) as error:
             raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from error
-    _check(settings)
+    check_settings(settings)
     return settings, others
 
 
@@ -67,7 +67,8 @@ def _defaults() -> DictConfig:
     return settings
 
 
-def _check(settings: DictConfig) -> None:
+def check_settings(settings: DictConfig) -> None:
+    """Raise UserError for a setting whose value has the wrong type or range."""
     if not isinstance(settings.prompt, DictConfig):
         raise UserError(f"prompt has the keys dir and max_chars, got prompt={settings.prompt}")
     for key, least in {**_INTEGERS, **_OPTIONAL_INTEGERS}.items():

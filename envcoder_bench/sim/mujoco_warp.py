@@ -24,6 +24,7 @@ from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
 from envcoder_bench.sim.mujoco_warp_kernels import add_sensor_forces, load_command, publish, to_body_frame, write
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
+from envcoder_bench.sim.poses import PoseSource
 from envcoder_bench.sim.torch_stream import TorchStream
 from envcoder_bench.sim.warp_contacts import ContactForces
 
@@ -178,6 +179,10 @@ class MujocoWarp(Simulator):
                 self._site_graph = capture.graph
         wp.synchronize_device(self._wp_device)
         self.set_state(initial)
+
+    def pose_source(self) -> PoseSource:
+        """Return the live poses of all environments, for pictures."""
+        return PoseSource(self._robot.mj_model, lambda: self._saved["qpos"].cpu().numpy())
 
     @property
     def bytes_per_env(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -14,10 +14,15 @@ class PoseSource:
 
     Attributes:
         model: the model, an MjModel.
-        qpos: ``(num_envs, nq)`` float64, refreshed in place by the simulator.
+        source: ``(num_envs, nq)`` poses, which the simulator refreshes in place, or a function that returns them.
         mocap: live ``(num_envs, nmocap, 3)`` positions and ``(num_envs, nmocap, 4)`` quaternions; None without them.
     """
 
     model: Any
-    qpos: np.ndarray
+    source: np.ndarray | Callable[[], np.ndarray]
     mocap: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def qpos(self) -> np.ndarray:
+        """The present poses."""
+        return self.source() if callable(self.source) else self.source

@@ -1,6 +1,7 @@
-"""The process of MuJoCo's viewer: ``python -m envcoder_bench.sim.viewing MODEL RECORDING``.
+"""The process of MuJoCo's viewer: ``python -m envcoder_bench.sim.viewing MODEL RECORDING [web]``.
 
-Plays the poses of a recording in real time, one episode after the other, until the window is closed.
+Plays the poses of a recording in real time, one episode after the other, until the window is closed; ``web``: for
+browsers on this machine, until Ctrl-C.
 """
 
 # MuJoCo's bindings carry no types
@@ -11,7 +12,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -20,41 +21,78 @@ from envcoder_bench.sim.rendering import load_model
 PAUSE = 1.0  # s, between episodes
 
 
-def main(model_file: str, recording_file: str) -> int:
-    """Open the viewer; return when it is closed."""
+class Playback:
+    """A recording that is played in a viewer.
+
+    Attributes:
+        model, data: the model and its present pose.
+        title: the episode that is played, its time and its fitness so far.
+    """
+
+    def __init__(self, model_file: str, recording_file: str) -> None:
+        import mujoco
+
+        self.model = load_model(Path(model_file))
+        self.data = mujoco.MjData(self.model)
+        self.title = ""
+        with np.load(recording_file) as arrays:
+            self._plain: dict[str, Any] = json.loads(arrays["plain"].tobytes())
+            self._arrays = {name: arrays[name] for name in arrays.files}
+
+    def play(self, is_open: Callable[[], bool], show: Callable[[], None]) -> None:
+        """Play all episodes again and again while ``is_open``; ``show`` draws the present pose."""
+        dt = self._plain["dt"]
+        while is_open():
+            for k, own in enumerate(self._plain["episodes"]):
+                print(f"playing {own['name']}", flush=True)
+                began = time.monotonic()
+                for step in range(len(self._arrays[f"{k}/qpos"])):
+                    if not is_open():
+                        return
+                    self._pose(k, own["name"], step)
+                    show()
+                    time.sleep(max(0.0, began + (step + 1) * dt - time.monotonic()))
+                time.sleep(PAUSE)
+
+    def _pose(self, episode: int, name: str, step: int) -> None:
+        arrays, dt = self._arrays, self._plain["dt"]
+        self.data.qpos[:] = arrays[f"{episode}/qpos"][step]
+        self.data.time = step * dt
+        if f"{episode}/mocap_pos" in arrays:
+            self.data.mocap_pos[:] = arrays[f"{episode}/mocap_pos"][step]
+            self.data.mocap_quat[:] = arrays[f"{episode}/mocap_quat"][step]
+        total = float(arrays[f"{episode}/fitness"][:step].sum())
+        fitness = total if self._plain["summed"] else total / max(step, 1)
+        self.title = f"{name}   {step * dt:.1f} s   fitness so far {fitness:.3f}"
+
+
+def main(model_file: str, recording_file: str, where: str = "window") -> int:
+    """Play until the viewer is closed."""
+    playback = Playback(model_file, recording_file)
+    if where == "web":
+        from envcoder_bench.sim.web_viewing import web_viewer
+
+        with web_viewer(playback) as (is_open, show):
+            playback.play(is_open, show)
+        return 0
     import mujoco
     import mujoco.viewer
 
-    model = load_model(Path(model_file))
-    data = mujoco.MjData(model)
-    with np.load(recording_file) as arrays:
-        plain: dict[str, Any] = json.loads(arrays["plain"].tobytes())
-        poses = [arrays[f"{k}/qpos"] for k in range(len(plain["episodes"]))]
-    with mujoco.viewer.launch_passive(model, data) as window:
-        while window.is_running():
-            for own, frames in zip(plain["episodes"], poses):
-                print(f"playing {own['name']}", flush=True)
-                _play(window, model, data, frames, plain["dt"])
+    with mujoco.viewer.launch_passive(playback.model, playback.data) as window:
+
+        def show() -> None:
+            with window.lock():
+                mujoco.mj_kinematics(playback.model, playback.data)
+                mujoco.mj_comPos(playback.model, playback.data)
+                mujoco.mj_camlight(playback.model, playback.data)
+            window.sync()
+
+        playback.play(window.is_running, show)
     return 0
 
 
-def _play(window: Any, model: Any, data: Any, frames: np.ndarray, dt: float) -> None:
-    import mujoco
-
-    began = time.monotonic()
-    for k, qpos in enumerate(frames):
-        if not window.is_running():
-            return
-        with window.lock():
-            data.qpos[:] = qpos
-            data.time = k * dt
-            mujoco.mj_kinematics(model, data)
-            mujoco.mj_comPos(model, data)
-            mujoco.mj_camlight(model, data)
-        window.sync()
-        time.sleep(max(0.0, began + (k + 1) * dt - time.monotonic()))
-    time.sleep(PAUSE)
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except KeyboardInterrupt:  # the way to end a web viewer
+        sys.exit(0)

@@ -49,6 +49,14 @@ class Trainer(ABC):
     def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> MemoryEstimate:
         """Return a function that estimates the memory of groups by their widths, before anything is allocated."""
 
+    @classmethod
+    def depends_on_length(cls, params: Params) -> bool:
+        """Return whether the first iterations of a longer training differ, as with a learning rate that falls to 0.
+
+        If they do not, ``--extend`` trains on from the state at the end.
+        """
+        return True
+
     @abstractmethod
     def set_alive(self, alive: Sequence[bool]) -> None:
         """Set which groups continue; the actions of the others are 0, and they are not trained."""

@@ -1,4 +1,4 @@
-"""Replay trained policies in the CPU simulator, side by side: the first episode of the run's evaluations."""
+"""Replay trained policies side by side: the first episode of the run's evaluations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from envcoder_bench.command_line import PlainParser
-from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.shell import shown
 
 EPILOG = """\
@@ -16,13 +16,15 @@ examples:
   COMMAND runs/Anymal_20260101-120000
   # two candidates, with the episode of another seed
   COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth human --seed 7 --video compare.mp4
-  # in MuJoCo's viewer
+  # in MuJoCo's viewer; without a display, in a browser
   COMMAND runs/Anymal_20260101-120000 --candidate 000_smooth --view
+  # in MuJoCo Warp: on the GPU, or without one on the CPU, where its kernels take minutes to compile
+  COMMAND runs/Anymal_20260101-120000 --sim mujoco_warp
 
 All policies start in the same state and meet the same random numbers. Without a display, videos are rendered with EGL
 or OSMesa (apt-get install libegl1 libgl1-mesa-dri, or libosmesa6).
 
-exit codes: 0 done; 2 bad input, no renderer, no display for --view, or a file that cannot be read or written.
+exit codes: 0 done; 2 bad input, no renderer, no viewer, or a file that cannot be read or written.
 """
 
 
@@ -42,7 +44,16 @@ def build_parser() -> PlainParser:
     parser.add_argument("--video", metavar="FILE", help="the mp4 file (default: RUN/videos/play.mp4)")
     parser.add_argument("--seconds", type=float, metavar="S", help="length of the video (default: the whole episode)")
     parser.add_argument("--size", metavar="WxH", default="640x480", help="of each policy's picture (default: 640x480)")
-    parser.add_argument("--view", action="store_true", help="open MuJoCo's viewer instead of writing a video")
+    parser.add_argument(
+        "--view",
+        action="store_true",
+        help="open MuJoCo's viewer instead of writing a video; without a display its web viewer, for browsers on this"
+        " machine (MuJoCo 4)",
+    )
+    parser.add_argument(
+        "--sim", choices=("mujoco_cpu", "mujoco_warp"), default="mujoco_cpu", help="simulator (default: mujoco_cpu)"
+    )
+    parser.add_argument("--device", metavar="auto|cpu|cuda:N", default="auto", help="of mujoco_warp (default: auto)")
     return parser
 
 
@@ -72,6 +83,7 @@ def _size(words: str) -> tuple[int, int]:
 def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) -> int:
     from envcoder_bench.report.ranking import rank  # these import torch, which --help does not need
     from envcoder_bench.run.policies import open_run
+    from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer
     from envcoder_bench.video.models import model_bytes
     from envcoder_bench.video.page import VIDEOS, chosen, player
@@ -80,12 +92,15 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     reason = viewer.missing() if args.view else render.missing()
     if reason:
         raise UserError(reason if args.view else f"videos cannot be rendered here: {reason}")
+    with user_input():
+        where = pick_simulator(args.sim, args.device)
     run = open_run(args.run)
     names = list(dict.fromkeys(args.candidate or chosen(rank(run.rows), 1)))
     if not names:
         raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
     players = [player(run, name, args.policy_seed) for name in names]
-    recording = record(run.cfg, list(run.sources.values()), players, run.folder.read_fitness(run.cfg), args.seed)
+    fitness = run.folder.read_fitness(run.cfg)
+    recording = record(run.cfg, list(run.sources.values()), players, fitness, args.seed, where=where)
     for name, error in recording.failed.items():
         print(f"{name} cannot be played: {error}", file=sys.stderr)
     for episode in recording.episodes:

@@ -21,7 +21,7 @@ from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.policies import OpenedRun, load_policy, open_run
-from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES
+from envcoder_bench.shaping.kinds import ALIASES, SHAPER_TYPES, defined_types
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 from envcoder_bench.video.models import model_bytes
 from envcoder_bench.video.record import Player, record
@@ -111,6 +111,15 @@ def _made(run: OpenedRun, names: Sequence[str]) -> tuple[list[PageEpisode], floa
     return [_episode(recording, own, mp4) for own, mp4 in zip(recording.episodes, films)], seconds, note
 
 
+def page_videos(folder: Path) -> dict[str, Path]:
+    """Return the video files of a run's page by candidate."""
+    recording = folder / VIDEOS / RECORDING
+    if not recording.is_file():
+        return {}
+    files = {own.name: folder / VIDEOS / f"{own.name}.mp4" for own in Recording.load(recording).episodes}
+    return {name: file for name, file in files.items() if file.is_file()}
+
+
 def player(run: OpenedRun, name: str, seed: int | None = None) -> Player:
     """Return a candidate's policy as a player; ``seed`` None is its best."""
     policy = load_policy(run, name, seed)
@@ -188,8 +197,7 @@ def _candidates(run: OpenedRun) -> list[PageCandidate]:
     human = run.sources.get(HUMAN)
     found = []
     for name, source in run.sources.items():
-        defined = [word for word in dict.fromkeys(_DEFINITION.findall(source.source))]
-        kinds = [word for word in defined if ALIASES.get(word, word) in SHAPER_TYPES]
+        kinds = defined_types(source.source)
         taken = [k for k in kinds if run.cfg.shaper_types is None or ALIASES.get(k, k) in run.cfg.shaper_types]
         facts = {"its functions": ", ".join(taken if name not in BASELINES else kinds)}
         if name not in BASELINES:

@@ -1,6 +1,6 @@
 """Recording of episodes: the policies of a run folder play the first episode of its evaluations again.
 
-All policies play at once in the CPU simulator, one environment each, with equal seeds. Random numbers depend on the
+All policies play at once in one simulation, one environment each, with equal seeds. Random numbers depend on the
 seed, the environment's index and the step, so that they meet the same initial state and goals. On a CPU an episode of
 an evaluation is reproduced up to rounding.
 """
@@ -47,16 +47,18 @@ def record(
     fitness: CandidateSource | None = None,
     seed: int | None = None,
     steps: int | None = None,
+    where: tuple[str, str] = ("mujoco_cpu", "cpu"),
 ) -> Recording:
     """Play one episode with each policy, side by side.
 
     Args:
-        cfg: the run's config; its simulator and device are replaced by MuJoCo on the CPU.
+        cfg: the run's config.
         sources: the candidates of the run.
         players: the policies, in the order of the recording.
         fitness: the run's fitness file, if it has one.
         seed: seed of the episodes; None for that of the run.
         steps: number of control steps at most; None for a full episode.
+        where: the simulator and the device, instead of those of the run.
 
     A candidate that cannot be loaded again is left out, and is in ``failed`` of the recording.
 
@@ -64,9 +66,9 @@ def record(
         UserError: none can be loaded, or the task has no poses to record.
     """
     cfg = copy.deepcopy(cfg)
-    if cfg.device != "cpu" and not cfg.untrusted:
-        cfg.compile_shapers = False  # kernels for the CPU have not been compiled yet
-    cfg.sim, cfg.device = "mujoco_cpu", "cpu"
+    if (cfg.device == "cpu") != (where[1] == "cpu") and not cfg.untrusted:
+        cfg.compile_shapers = False  # kernels for the other device have not been compiled yet
+    cfg.sim, cfg.device = where
     names = {player.name for player in players}
     with settings_kept():
         torch.set_num_threads(1)
@@ -109,19 +111,19 @@ def _judged(group: Group) -> Shaping:
 def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> Recording:
     source = env.task.pose_source()
     if source is None:
-        raise UserError(f"the task {env.task.name} has no poses to record")
+        raise UserError(f"the task {env.task.name} has no poses to record in this simulator")
     groups = range(len(players))
     total = env.full_episode if steps is None else min(steps, env.full_episode)
     summed = env.task.fitness_reduction == "sum" and not env.dispatch.has_fitness
     obs = env.begin_all(EVALUATION_STEP)
-    active = torch.ones(env.num_envs, dtype=torch.bool)
+    active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     frames: list[list[Any]] = [[] for _ in groups]
     values: list[list[tuple[float, float, dict[str, float]]]] = [[] for _ in groups]
     ended = ["" for _ in groups]
 
     def look(k: int) -> None:
         mocap = None if source.mocap is None else tuple(x[k].astype(np.float32) for x in source.mocap)
-        goals = {key: env.state[key][k].numpy().copy() for key in env.task.goal_keys if key in env.state}
+        goals = {key: env.state[key][k].cpu().numpy().copy() for key in env.task.goal_keys if key in env.state}
         frames[k].append((source.qpos[k].astype(np.float32), mocap, goals))
 
     for k in groups:
@@ -130,7 +132,8 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
         actions = torch.zeros_like(env.actions)
         for k, player in enumerate(players):
             if active[k]:
-                actions[k, : env.action_dims[k]] = player.policy(obs[k : k + 1, : env.obs_dims[k]])[0]
+                own = obs[k : k + 1, : env.obs_dims[k]].cpu()  # policies are on the CPU
+                actions[k, : env.action_dims[k]] = player.policy(own)[0].to(env.device)
         env.advance(actions, active)
         over = env.dispatch.terminal(env.step_count, active) | env.task.unstable
         alive = active & ~over

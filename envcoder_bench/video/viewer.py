@@ -1,7 +1,12 @@
-"""MuJoCo's viewer for a recording: plays its episodes one after the other, in real time, until it is closed."""
+"""MuJoCo's viewer for a recording, in a window or, without a display, in a browser.
+
+It plays the episodes one after the other, in real time, until it is closed.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -12,20 +17,32 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.video.recording import Recording
 
 
+def has_display() -> bool:
+    """Return whether a window can be opened here."""
+    return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 def missing() -> str:
-    """Return why the viewer cannot be opened here; empty if it can."""
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return "--view needs a display, and there is none (DISPLAY is not set): write a video with --video FILE"
-    return ""
+    """Return why neither MuJoCo's viewer nor its web viewer can be opened here; empty if one can."""
+    if has_display():
+        return ""
+    with contextlib.suppress(ImportError):
+        if importlib.util.find_spec("mujoco.studio.launch_web") is not None:
+            return ""
+    return (
+        "--view needs a display, and there is none (DISPLAY is not set), or MuJoCo 4 for its web viewer: pip install"
+        " 'mujoco>=4', or write a video with --video FILE"
+    )
 
 
 def view(recording: Recording, model: bytes) -> None:
-    """Open the viewer in a process of its own and wait until it is closed.
+    """Open the viewer in a process of its own and wait until it is closed; without a display, the web viewer.
 
     Raises:
         UserError: it cannot be opened.
     """
     command = [sys.executable, "-m", "envcoder_bench.sim.viewing"]
+    web = [] if has_display() else ["web"]
     if sys.platform == "darwin":
         command[0] = str(Path(sys.executable).with_name("mjpython"))  # MuJoCo's viewer needs its own main thread
     package = str(Path(__file__).resolve().parent.parent.parent)
@@ -36,6 +53,18 @@ def view(recording: Recording, model: bytes) -> None:
         (folder / "model.mjb").write_bytes(model)
         recording.save(folder / "recording.npz")
         files = [str(folder / "model.mjb"), str(folder / "recording.npz")]
-        done = subprocess.run([*command, *files], env={**environment, "PYTHONPATH": paths}, check=False)
-    if done.returncode:
+        words = [*command, *files, *web]
+        with subprocess.Popen(words, env={**environment, "PYTHONPATH": paths}) as process:
+            code = _wait(process)
+    if code:
         raise UserError("MuJoCo's viewer could not be opened, see above: write a video with --video FILE")
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code; Ctrl-C, which the process receives, too, ends it."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        return 0

@@ -15,7 +15,7 @@ from envcoder_bench.run import parallel
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.head import Head, Pool
 from envcoder_bench.run.hooks import Reporter, StopRequest
-from envcoder_bench.run.messages import JobCheckpoint, Ready, Train, Trained, WorkerLost, WorkerSetup
+from envcoder_bench.run.messages import JobCheckpoint, Progress, Ready, Train, Trained, WorkerLost, WorkerSetup
 from envcoder_bench.run.worker import Worker, code_digest
 
 pytestmark = pytest.mark.slow
@@ -207,3 +207,24 @@ def test_a_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, fir
         config.write_text(config.read_text().replace(f"devices: {first}", "devices: null"))
     assert envcoder_bench.resume(output, devices=then).complete
     assert_alike(output, alone)
+
+
+@pytest.mark.parametrize("first, then", [("cpu:2", "cpu:2"), ("cpu:2", None), (None, "cpu:2")])
+def test_a_run_is_extended_on_other_devices(tmp_path, alone, threads, first, then):
+    """Half of the iterations, a seed and a candidate less are extended to the whole."""
+    few = {name: CANDIDATES[name] for name in list(CANDIDATES)[:-1]}
+    asked = {**SETTINGS} if first is None else settings(1, devices=first)
+    asked.update(learning_iterations=ITERATIONS // 2, seeds=1)
+    output = tmp_path / "run"
+    envcoder_bench.evaluate("Cartpole", few, output_dir=output, **asked)
+    begun = []
+    if first is not None and then is None:
+        config = output / "run.json"
+        config.write_text(config.read_text().replace(f"devices: {first}", "devices: null"))
+    threads(lambda message: begun.append(message.iteration) if isinstance(message, Progress) else None)
+    envcoder_bench.extend(output, CANDIDATES, seeds=2, learning_iterations=ITERATIONS, devices=then)
+    for name in ("results.csv", "components.csv"):
+        assert (output / name).read_bytes() == (alone / name).read_bytes(), name
+    assert_same_policies(output, alone, MEASURED)
+    if then is not None:
+        assert begun.count(1) < begun.count(ITERATIONS)  # not all jobs begin anew

@@ -279,9 +279,32 @@ def test_budget_ends_the_search(tmp_path, capsys):
     assert (folder / "final" / "fitness.py").read_text() == (folder / "fitness.py").read_text() == text
     fitness.unlink()
     assert auto_shape.main(["--resume", str(folder)]) == 0
-    server.close()
     assert len(server.bodies) == 1
     assert "fitness: How little the cart moves" in " ".join(capsys.readouterr().out.split())
+    _a_spent_budget_is_raised(folder, server, capsys)
+
+
+def _a_spent_budget_is_raised(folder, server, capsys):
+    first, best = (folder / "final" / "results.csv").read_text(), (folder / "best.py").read_text()
+    for words, message in (
+        (["--max_tokens", "30000"], "--max_tokens 30000: the search has 30000, which can only be raised"),
+        (["--num_iters", "9"], "the search ended because the next request could exceed --max_tokens 30000"),
+        (["--max_tokens", "0"], "can only be raised"),
+        (["--seeds", "2"], "--resume takes no other flag but --max_tokens"),
+    ):
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        assert auto_shape.main(["--resume", str(folder), *words]) == 2
+        assert message in capsys.readouterr().err
+        assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "55000"]) == 0  # one round more
+    assert len(server.bodies) == len(read_archive(folder / "archive.json").attempts) == 2
+    assert "no more rounds: the next request could exceed --max_tokens 55000" in capsys.readouterr().out
+    assert (folder / "final_1" / "results.csv").read_text() == first and (folder / "final").is_dir()
+    assert auto_shape.main(["--resume", str(folder), "--max_tokens", "900000", "--num_iters", "4"]) == 0
+    server.close()
+    assert len(server.bodies) == 4 and [a.round for a in read_archive(folder / "archive.json").attempts] == [1, 2, 3, 4]
+    assert "no more rounds" not in capsys.readouterr().out and len(best) > 0
+    assert {path.name for path in folder.glob("final*")} == {"final", "final_1", "final_2"}
 
 
 def test_evolve_from_a_users_candidate(tmp_path):

@@ -1,9 +1,16 @@
 """Policies of a run folder are replayed, drawn and shown on the run's page."""
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
 
 import numpy as np
 import pytest
+from helpers import PATIENCE
 
 import envcoder_bench
 from envcoder_bench.__main__ import main
@@ -155,6 +162,8 @@ def test_play(folder, tmp_path, capsys):
         ("{run} --size 5", "--size 5: give WIDTHxHEIGHT"),
         ("{run} --seconds 0", "--seconds 0: it must be greater than 0"),
         ("{run} --view", "--view needs a display"),
+        ("{run} --sim mujoco_warp --device cuda:99", "device cuda:99 was asked for"),
+        ("{run} --device tpu", "unknown device 'tpu'"),
         ("{run} --view --video out.mp4", "--view and --video: give one of them"),
     ],
 )
@@ -166,6 +175,41 @@ def test_bad_input_of_play(folder, words, message, capsys, tmp_path, monkeypatch
     assert main(["play", *words.format(run=folder).split()]) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [] and sorted(folder.rglob("*")) == before
+
+
+def test_it_plays_in_mujoco_warp(folder, recording):
+    """On Warp's CPU device; the first steps are those of MuJoCo on the CPU, up to single precision."""
+    _, warped = recorded(folder, steps=5, where=("mujoco_warp", "cpu"))
+    assert [own.name for own in warped.episodes] == [own.name for own in recording.episodes]
+    for own, reference in zip(warped.episodes, recording.episodes):
+        assert own.qpos.shape[0] > 1
+        np.testing.assert_allclose(own.qpos, reference.qpos[: len(own.qpos)], atol=1e-3)
+        np.testing.assert_allclose(own.fitness, reference.fitness[: len(own.fitness)], atol=1e-3)
+
+
+def test_the_web_viewer_shows_the_recording_on_this_machine_alone(folder, tmp_path):
+    """Without a display; it streams model and poses to a browser's client, and ends with Ctrl-C."""
+    pytest.importorskip("mujoco.studio.launch_web", reason="it needs MuJoCo 4")
+    import psutil
+    from websockets.sync.client import connect
+
+    environment = {key: x for key, x in os.environ.items() if key not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    words = [sys.executable, "-m", "envcoder_bench", "play", str(folder), "--candidate", "calm", "--view"]
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        address = next(found[1] for line in process.stdout if (found := re.search(r"http://localhost:(\d+)/", line)))
+        (child,) = [own for own in psutil.Process(process.pid).children() if "viewing" in " ".join(own.cmdline())]
+        listening = {own.laddr.ip for own in child.connections() if own.status == psutil.CONN_LISTEN}
+        assert listening <= {"127.0.0.1", "::1"}
+        page = urllib.request.urlopen(f"http://127.0.0.1:{address}/", timeout=PATIENCE).read()
+        assert b"<html" in page.lower()
+        with connect(f"ws://127.0.0.1:{address}/state?sid=test") as states:
+            messages = {bytes(one) for one in (states.recv(PATIENCE) for _ in range(20)) if isinstance(one, bytes)}
+        assert len(messages) > 5  # it moves
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        process.stdout.close()
 
 
 def test_eval_shapers_writes_the_page_and_resume_does_not_again(tmp_path, capsys, monkeypatch):

@@ -80,6 +80,10 @@ class ElegantPPO(Trainer):
 
         return needed
 
+    @classmethod
+    def depends_on_length(cls, params: Params) -> bool:
+        return False
+
     def set_alive(self, alive: Sequence[bool]) -> None:
         self._alive = list(alive)
 

@@ -87,6 +87,10 @@ class GroupedPPO(Trainer):
     def memory(cls, params: Params, num_envs: int, num_seeds: int, device: torch.device) -> MemoryEstimate:
         return estimate(params, num_envs, num_seeds, device)
 
+    @classmethod
+    def depends_on_length(cls, params: Params) -> bool:
+        return params["config"]["lr_schedule"] == "linear"
+
     def set_alive(self, alive: Sequence[bool]) -> None:
         if list(alive) != self._alive:
             self._alive = list(alive)

@@ -1,0 +1,276 @@
+"""Comparison of several runs of a task: one ranking, and differences of candidates that are in several runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from omegaconf import OmegaConf
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.ranking import Ranked, mean_interval, rank, t_95
+from envcoder_bench.report.results import NAN
+from envcoder_bench.report.table import decimal_places, numbers, render_table
+from envcoder_bench.run.fitness import fitness_meaning
+from envcoder_bench.run.policies import OpenedRun, open_run
+
+LEAST_RANKED = 3  # candidates in both runs, for a correlation of their rankings
+_NOT_SETTINGS = ("candidates", "save_state", "checkpoint_minutes", "log_points", "profile", "max_memory")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The fitness of a candidate in a run, minus that in the first run.
+
+    Attributes:
+        mean, low, high: with a 95 % interval, NaN if there are too few seeds.
+        seeds: number of seeds of the pairs; 0 if the runs have no seed in common, so that it is not paired.
+    """
+
+    mean: float
+    low: float = NAN
+    high: float = NAN
+    seeds: int = 0
+
+
+@dataclass(frozen=True)
+class SharedCandidate:
+    """A candidate that is in the first run and in others, with the same name.
+
+    Attributes:
+        fitness: in the first run, with its interval.
+        differences: of the other runs by label.
+        other_source: labels of the runs in which its text is another one.
+    """
+
+    name: str
+    fitness: tuple[float, float, float]
+    differences: Mapping[str, Difference]
+    other_source: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of one task, compared.
+
+    Attributes:
+        runs: by label, in the order given.
+        ranked: all candidates of all runs, best first, named ``label: candidate``.
+        shared: candidates of the first run that other runs have.
+        correlations: by label, Spearman's correlation of the ranking with that of the first run, and the number of
+            candidates in both.
+        settings: values by run of the settings that differ, by key.
+    """
+
+    runs: Mapping[str, OpenedRun]
+    fitness_meaning: str
+    ranked: Sequence[Ranked]
+    shared: Sequence[SharedCandidate]
+    correlations: Mapping[str, tuple[float, int]]
+    settings: Mapping[str, Sequence[str]]
+
+
+def full_name(label: str, candidate: str) -> str:
+    """Return the name of a run's candidate among those of several runs."""
+    return f"{label}: {candidate}"
+
+
+def compare(folders: Sequence[str | Path]) -> Comparison:
+    """Compare runs; differences are to the first one, and paired by seed where the runs have seeds in common.
+
+    Raises:
+        UserError: there are less than two runs, one cannot be read, has no results or is given twice, or they are of
+            different tasks or measure different fitness.
+    """
+    opened = [open_run(folder) for folder in folders]
+    paths = [run.folder.path.resolve() for run in opened]
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise UserError(f"{twice} is given twice")
+    if len(opened) < 2:
+        raise UserError("give at least two runs to compare")
+    first, meanings = opened[0], [_meaning(run) for run in opened]
+    for run, meaning in zip(opened[1:], meanings[1:]):
+        if run.cfg.task.name != first.cfg.task.name:
+            tasks = f"{first.cfg.task.name} in {first.folder.path}, {run.cfg.task.name} in {run.folder.path}"
+            raise UserError(f"runs of different tasks cannot be compared: {tasks}")
+        if meaning != meanings[0]:
+            raise UserError(
+                f"{first.folder.path} and {run.folder.path} measure different fitness: {meanings[0]}; {meaning}"
+            )
+    for run in opened:
+        if not any(row.measured for row in run.rows):
+            raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
+    runs = dict(zip(_labels(paths), opened))
+    ranked = {label: rank(run.rows) for label, run in runs.items()}
+    label = next(iter(runs))
+    shared = [found for found in (_shared(row, runs) for row in ranked[label]) if found is not None]
+    correlations = {other: _correlation(ranked[label], rows) for other, rows in list(ranked.items())[1:]}
+    return Comparison(
+        runs,
+        meanings[0],
+        _together(ranked),
+        shared,
+        {other: found for other, found in correlations.items() if found[1] >= LEAST_RANKED},
+        _settings(runs),
+    )
+
+
+def _meaning(run: OpenedRun) -> str:
+    """Return what a run's fitness measures: as it was recorded, else by its config."""
+    try:
+        return str(json.loads(run.folder.summary.read_text(encoding="utf-8"))["fitness_meaning"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return fitness_meaning(run.cfg, run.folder.read_fitness(run.cfg))
+
+
+def _labels(paths: Sequence[Path]) -> list[str]:
+    """Return the shortest ends of paths that differ."""
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        labels = ["/".join(path.parts[-length:]) for path in paths]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [str(path) for path in paths]
+
+
+def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
+    rows = [replace(row, candidate=full_name(label, row.candidate)) for label, own in ranked.items() for row in own]
+    measured = sorted((row for row in rows if row.rank is not None), key=lambda row: -row.fitness)
+    return [replace(row, rank=k) for k, row in enumerate(measured, 1)] + [row for row in rows if row.rank is None]
+
+
+def _shared(row: Ranked, runs: Mapping[str, OpenedRun]) -> SharedCandidate | None:
+    """Return a candidate of the first run with its differences in the others; None if there are none."""
+    own, first = row.candidate, next(iter(runs.values()))
+    before = _by_seed(first, own)
+    differences = {}
+    for label, run in list(runs.items())[1:]:
+        found = difference(before, _by_seed(run, own))
+        if found is not None:
+            differences[label] = found
+    if not differences:
+        return None
+    text = first.sources[own].source
+    others = tuple(label for label in differences if runs[label].sources[own].source != text)
+    return SharedCandidate(own, (row.fitness, row.fitness_ci_low, row.fitness_ci_high), differences, others)
+
+
+def _by_seed(run: OpenedRun, candidate: str) -> dict[int, float]:
+    return {row.seed: row.fitness for row in run.rows if row.candidate == candidate and row.measured}
+
+
+def difference(before: Mapping[int, float], after: Mapping[int, float]) -> Difference | None:
+    """Return the difference of two results by seed: paired if they have seeds in common, else Welch's; None if one is
+    empty."""
+    if not before or not after:
+        return None
+    both = sorted(set(before) & set(after))
+    if both:
+        return Difference(*mean_interval([after[seed] - before[seed] for seed in both]), seeds=len(both))
+    means, squares, freedom = [], [], []
+    for values in (list(before.values()), list(after.values())):
+        mean = math.fsum(values) / len(values)
+        means.append(mean)
+        freedom.append(len(values) - 1)
+        variance = math.fsum((x - mean) ** 2 for x in values) / freedom[-1] if freedom[-1] else NAN
+        squares.append(variance / len(values))
+    mean, total = means[1] - means[0], sum(squares)
+    if not total > 0:  # NaN for a single seed
+        return Difference(mean)
+    degrees = total**2 / sum(square**2 / own for square, own in zip(squares, freedom))
+    half = t_95(max(1, int(degrees))) * math.sqrt(total)
+    return Difference(mean, mean - half, mean + half)
+
+
+def _correlation(first: Sequence[Ranked], second: Sequence[Ranked]) -> tuple[float, int]:
+    """Return Spearman's rank correlation of the candidates that both rank, and their number; NaN if it is undefined."""
+    places = [{row.candidate: row.fitness for row in rows if row.rank is not None} for rows in (first, second)]
+    names = [name for name in places[0] if name in places[1]]
+    a, b = (_ranks([own[name] for name in names]) for own in places)
+    middle = (len(names) + 1) / 2
+    spread = math.sqrt(sum((x - middle) ** 2 for x in a) * sum((x - middle) ** 2 for x in b))
+    together = sum((x - middle) * (y - middle) for x, y in zip(a, b))
+    return (together / spread if spread else NAN), len(names)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the ranks of values from 1; equal values have the mean of theirs."""
+    return [sum(x < value for x in values) + (sum(x == value for x in values) + 1) / 2 for value in values]
+
+
+def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
+    """Return the settings that are not equal in all runs, and versions and devices, by key."""
+    flat = [_flat(OmegaConf.to_container(run.cfg, resolve=True)) for run in runs.values()]
+    for own, run in zip(flat, runs.values()):
+        record = run.folder.provenance
+        software = dict(record.software[-1]) if record is not None and record.software else {}
+        own["device"] = software.pop("device", None) or own.get("device")
+        own.update({f"version of {name}": version for name, version in software.items()})
+    keys = list(dict.fromkeys(key for own in flat for key in own if key.split(".")[0] not in _NOT_SETTINGS))
+    found = {key: ["null" if own.get(key) is None else str(own[key]) for own in flat] for key in keys}
+    return {key: values for key, values in found.items() if len(set(values)) > 1}
+
+
+def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            found.update(_flat(value, f"{prefix}{key}."))
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def shared_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return header and cells of the candidates that are in several runs."""
+    labels = list(comparison.runs)
+    shared = comparison.shared
+    decimals = decimal_places([own.fitness[0] for own in shared])
+    columns = [numbers([own.fitness for own in shared], decimals)]
+    none = Difference(NAN)
+    for label in labels[1:]:
+        found = [own.differences.get(label, none) for own in shared]
+        cells = numbers([(x.mean, x.low, x.high) for x in found], decimals, "+")
+        marks = [_mark(label, own, x) for own, x in zip(shared, found)]
+        columns.append([f"{cell}{mark}" for cell, mark in zip(cells, marks)])
+    header = ["candidate", labels[0], *labels[1:]]
+    return header, [[own.name, *(column[k] for column in columns)] for k, own in enumerate(shared)]
+
+
+def _mark(label: str, own: SharedCandidate, found: Difference) -> str:
+    if math.isnan(found.mean):
+        return ""
+    return " u" * (found.seeds == 0) + " *" * (label in own.other_source)
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return explanations of ``shared_table``, and the correlations, one line each."""
+    first = next(iter(comparison.runs))
+    found = [own for row in comparison.shared for own in row.differences.values()]
+    lines = [f"{first}: fitness; other runs: difference to it, paired by seed, ±: 95 % interval over seeds"]
+    if any(own.seeds == 0 for own in found):
+        lines.append("u: not paired, because the runs have no seed in common (Welch's interval)")
+    if any(row.other_source for row in comparison.shared):
+        lines.append("*: the file of this name is another one in that run")
+    for label, (value, count) in comparison.correlations.items():
+        shown = "undefined" if math.isnan(value) else f"{value:+.2f}"
+        lines.append(f"ranking of {label} and of {first}: Spearman's correlation {shown} over {count} candidates")
+    return lines
+
+
+def render(comparison: Comparison, width: int = 100, bold: bool = False) -> str:
+    """Return the comparison as text."""
+    parts = [render_table(comparison.ranked, comparison.fitness_meaning, width, bold).rstrip()]
+    if comparison.shared:
+        header, rows = shared_table(comparison)
+        widths = [max(map(len, column)) for column in zip(header, *rows)]
+        lines = ["  ".join(cell.ljust(own) for cell, own in zip(row, widths)).rstrip() for row in (header, *rows)]
+        parts.append("\n".join(["in several runs", "", lines[0], "-" * max(map(len, lines)), *lines[1:]]))
+        parts.append("\n".join(notes(comparison)))
+    if comparison.settings:
+        lines = [f"  {key}: {' | '.join(values)}" for key, values in comparison.settings.items()]
+        parts.append("\n".join(["different settings:", *lines]))
+    return "\n\n".join(parts) + "\n"

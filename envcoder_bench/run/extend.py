@@ -1,0 +1,256 @@
+"""Extension of a complete run by candidates, seeds or iterations, to what one larger run would have given."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Sequence
+
+from omegaconf import DictConfig, OmegaConf
+
+from envcoder_bench.core.errors import Stopped, UserError, user_input
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.run_log import run_log
+from envcoder_bench.core.shell import resume_command, shown
+from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.report.results import FAILED_AT_LOAD, SKIPPED, Result, read_results
+from envcoder_bench.run.checkpoint import Checkpoint, SavedJob, load_job, pack_job, save_checkpoint
+from envcoder_bench.run.config import with_defaults
+from envcoder_bench.run.evaluate import at_work, find_task, go_on
+from envcoder_bench.run.folder import CandidateSource, RunFolder, digest
+from envcoder_bench.run.hooks import Reporter, StopRequest
+from envcoder_bench.run.inputs import Candidates, read_candidates
+from envcoder_bench.run.run_result import RunResult
+from envcoder_bench.shaping.discovery import refuse_clashes
+from envcoder_bench.tasks.base import BASELINES
+from envcoder_bench.trainers.registry import trainer_class
+
+FLAG = "--extend"
+log = logging.getLogger(__name__)
+
+
+def extend(
+    folder: str | Path,
+    candidates: Candidates = None,
+    *,
+    candidate_idx: str | Sequence[int] | None = None,
+    seeds: int | None = None,
+    learning_iterations: int | None = None,
+    reporter: Reporter | None = None,
+    stop: StopRequest | None = None,
+    devices: str | None = None,
+    ray: str | None = None,
+) -> RunResult:
+    """Add candidates, seeds or iterations to a complete run.
+
+    On a CPU, results and policies are bitwise those of one larger run. More iterations start from the states at the end
+    of the run; if there are none, or if the training depends on its length, its candidates are trained from the
+    beginning.
+
+    Args:
+        folder: the folder of a complete run.
+        candidates, candidate_idx: as of ``evaluate``; candidates of the run with the same text are left out.
+        seeds: number of seeds of the extended run; None: unchanged.
+        learning_iterations: number of iterations of the extended run; None: unchanged.
+        reporter, stop, devices, ray: as of ``resume``.
+
+    Raises:
+        UserError: the run cannot be extended, or there is nothing to add; nothing was changed.
+    """
+    run = RunFolder.open(Path(folder), FLAG)
+    if not run.complete:
+        raise UserError(f"{FLAG} {folder}: the run is not complete; first {resume_command(run.path)}")
+    reporter, stop = reporter or Reporter(), stop or StopRequest()
+    with run_log() as messages, settings_kept(), run.locked(), contextlib.ExitStack() as workers:
+        cfg, sources = run.read(trains=True)
+        cfg = with_defaults(cfg)
+        find_task(run, cfg)
+        new = _new_sources(sources, cfg, candidates, candidate_idx)
+        extension = _plan(run, cfg, sources, new, seeds, learning_iterations)
+        cfg = OmegaConf.create(extension.config)
+        assert isinstance(cfg, DictConfig)
+        if devices is not None or ray is not None:
+            cfg.devices, cfg.ray = devices, ray
+
+        def begin() -> None:
+            _begin(run, extension)
+            messages.open(run.path)
+            log.info("%s is extended: %s", shown(run.path), extension.what)
+
+        try:
+            with at_work(run):
+                return go_on(workers, run, cfg, extension.sources, reporter, stop, extension.saved, begin)
+        except Stopped as stopped:
+            if messages.path is not None:
+                raise
+            raise Stopped(str(stopped), None) from None
+
+
+@dataclass
+class Extension:
+    """What an extension changes, before anything is written.
+
+    Attributes:
+        config: the new text of config.yaml.
+        sources: all candidates, in the order of one larger run.
+        new: the candidates that are added.
+        saved: the state from which the extended run continues; preparation adds rows to it.
+        done: the rows of that state before.
+        several: whether policies get the names that they have in a run with several seeds.
+        states: by the file of a job's checkpoint, the file of the state that it begins with.
+        what: what is added, for the user.
+    """
+
+    config: str
+    sources: list[CandidateSource]
+    new: list[CandidateSource]
+    saved: Checkpoint
+    done: list[Result]
+    several: bool
+    states: dict[Path, Path] = field(default_factory=dict)
+    what: str = ""
+
+
+def _new_sources(
+    sources: Sequence[CandidateSource],
+    cfg: DictConfig,
+    candidates: Candidates,
+    candidate_idx: str | Sequence[int] | None,
+) -> list[CandidateSource]:
+    """Read the candidates that the run does not have. Raises UserError if one has the name of another one."""
+    if candidates is None:
+        if candidate_idx is not None:
+            raise UserError(f"{FLAG}: --candidate_idx selects from --candidates: give both")
+        return []
+    known = {source.name: source for source in sources}
+    found = read_candidates(cfg.task.name, candidates, candidate_idx)
+    new = [source for source in found if source.name not in known]
+    for source in found:
+        if source.name in known and source.source != known[source.name].source:
+            raise UserError(f"{source.file}: the run has another candidate named {source.name}: rename the file")
+    own = [Path(f"{source.name}.py") for source in sources if source.name not in BASELINES]
+    with user_input():
+        refuse_clashes([*own, *(Path(f"{source.name}.py") for source in new)])
+    return new
+
+
+def _plan(
+    run: RunFolder,
+    cfg: DictConfig,
+    sources: list[CandidateSource],
+    new: list[CandidateSource],
+    seeds: int | None,
+    iterations: int | None,
+) -> Extension:
+    """Check what is to be added, and return the state from which the extended run continues."""
+    if cfg.race.enabled:
+        raise UserError(
+            f"{FLAG} {run.path}: the run is a race, in which other candidates decide who is stopped: begin a new run"
+        )
+    wanted = {"seeds": seeds, "learning_iterations": iterations}
+    for key, value in wanted.items():
+        if value is not None and value < cfg[key]:
+            raise UserError(f"--{key} {value}: the run has {cfg[key]}, and can only be extended: give a larger number")
+    more = {key: value for key, value in wanted.items() if value is not None and value > cfg[key]}
+    if not more and not new:
+        raise UserError(
+            f"{FLAG} {run.path}: there is nothing to add: give --candidates with new files, or --seeds or"
+            f" --learning_iterations with more than {cfg.seeds} and {cfg.learning_iterations}"
+        )
+    rows = _rows(run, cfg, sources)
+    summary = _summary(run)
+    longer = "learning_iterations" in more
+    jobs, states = _states(run, cfg, rows) if longer else ([], {})
+    done = [row for row in rows if not longer or row.status in (FAILED_AT_LOAD, SKIPPED)]
+    saved = Checkpoint(done, 0 if longer else summary["waves"], summary["seconds"], jobs=jobs)
+    saved.needed, saved.peak = summary["needed"], summary["peak"]
+    listed = [*sources, *new]
+    larger = {**cfg, **more, "candidates": [{"name": own.name, "file": own.file} for own in listed]}
+    parts = [f"candidates {', '.join(own.name for own in new)}"] if new else []
+    parts += [f"{key.replace('_', ' ')} {cfg[key]} -> {value}" for key, value in more.items()]
+    several = cfg.seeds == 1 and "seeds" in more
+    return Extension(OmegaConf.to_yaml(larger), listed, new, saved, list(done), several, states, "; ".join(parts))
+
+
+def _rows(run: RunFolder, cfg: DictConfig, sources: Sequence[CandidateSource]) -> list[Result]:
+    """Return the rows of results.csv. Raises UserError if they are not those of the run."""
+    try:
+        rows = read_results(run.results)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{FLAG} {run.path}: {error}; restore a copy of results.csv") from error
+    expected = {(source.name, seed) for source in sources for seed in range(cfg.seed, cfg.seed + cfg.seeds)}
+    if len(rows) != len(expected) or {(row.candidate, row.seed) for row in rows} != expected:
+        raise UserError(f"{run.results} is damaged: its rows are not those of the run; restore a copy")
+    return rows
+
+
+def _summary(run: RunFolder) -> dict[str, Any]:
+    """Return the facts of summary.json that continue, or 0 if it is damaged."""
+    try:
+        content = json.loads(run.summary.read_text(encoding="utf-8"))
+        memory = content["memory"]
+        return {
+            "waves": int(memory["waves"]),
+            "seconds": float(content["wall_time"]),
+            "needed": int(memory["estimated_gib"] * 2**30),
+            "peak": int(memory["measured_gib"] * 2**30),
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"waves": 1, "seconds": 0.0, "needed": 0, "peak": 0}
+
+
+def _states(run: RunFolder, cfg: DictConfig, rows: Sequence[Result]) -> tuple[list[SavedJob], dict[Path, Path]]:
+    """Return a job for each wave whose state was kept, and the files of the states by those of the jobs."""
+    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+    if trainer_class(params).depends_on_length(params):
+        log.info("the training depends on its number of iterations: all candidates are trained from the beginning")
+        return [], {}
+    left = {(row.candidate, row.seed) for row in rows if row.status not in (FAILED_AT_LOAD, SKIPPED)}
+    jobs, states = [], {}
+    for path in sorted(run.states.glob("*.pt")):
+        job, _ = load_job(path)
+        if left.issuperset(job.groups):
+            left -= set(job.groups)
+            job.file, job.rows = run.job(path.stem), {}
+            jobs.append(job)
+            states[job.file] = path
+    if left:
+        names = ", ".join(sorted({name for name, _ in left}))
+        log.info("there is no state to continue from, so that they are trained from the beginning: %s", names)
+    return jobs, states
+
+
+def _begin(run: RunFolder, extension: Extension) -> None:
+    """Turn the complete run into an unfinished larger one. After a crash at any place it is either of the two."""
+    assert run.provenance is not None
+    texts = {run.source(own.name): own.source.encode("utf-8", "surrogateescape") for own in extension.new}
+    for file, text in texts.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, text)
+    if extension.several:
+        _name_policies(run, extension.done)
+    for target, source in extension.states.items():
+        run.jobs.mkdir(exist_ok=True)
+        job, training = load_job(source)
+        write_atomic(target, pack_job(job.groups, {**training, "seconds": 0.0}, {}))  # they are in summary.json
+    save_checkpoint(run.checkpoint, replace(extension.saved, results=extension.done))
+    run.summary.unlink()  # with this checkpoint and the old config, --resume makes the run complete again
+    record = run.provenance
+    record.before.append(record.config)
+    record.config = extension.config
+    record.sources.update({file.relative_to(run.path).as_posix(): digest(text) for file, text in texts.items()})
+    record.write(run.run)
+    write_atomic(run.config, extension.config)
+
+
+def _name_policies(run: RunFolder, rows: Sequence[Result]) -> None:
+    """Copy policy.pth of a run with one seed to the name that policies have in a run with several."""
+    for row in rows:
+        own = run.candidate(row.candidate)
+        named = own / f"policy_seed_{row.seed}.pth"
+        if row.measured and not named.exists() and (own / "policy.pth").is_file():
+            shutil.copyfile(own / "policy.pth", named)

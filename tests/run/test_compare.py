@@ -1,0 +1,130 @@
+"""Comparisons of runs: against numbers computed by hand and by pandas, from folders with made-up results."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from envcoder_bench.__main__ import main
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.report.results import Result, write_results
+from envcoder_bench.run.compare import _correlation, compare, difference, render
+from envcoder_bench.run.compare_page import comparison_page
+from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.inputs import run_config
+
+SOURCE = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
+
+
+def made(path, fitness, seed=0, task="Cartpole", sources=None, overrides=()):
+    """A run folder with ``fitness``: by candidate, of each seed; None for a failed one."""
+    seeds = max(map(len, fitness.values()))
+    cfg = run_config(task, ["sim=mujoco_cpu", "device=cpu", f"seeds={seeds}", f"seed={seed}", *overrides])
+    texts = {name: (sources or {}).get(name, SOURCE) for name in fitness}
+    folder = RunFolder.create(path, cfg, [CandidateSource(name, f"{name}.py", text) for name, text in texts.items()])
+    rows = [
+        Result(name, seed + k, "failed", error="broken") if value is None
+        else Result(name, seed + k, "ok", value, value - 0.1, value + 0.1, 8, 50.0, 1.0, 100)
+        for name, values in fitness.items() for k, value in enumerate(values)
+    ]  # fmt: skip
+    write_results(folder.results, rows)
+    return path
+
+
+def test_a_difference_is_paired_where_seeds_allow():
+    found = difference({0: 0.5, 1: 0.7, 2: 0.2, 9: 5.0}, {0: 0.6, 1: 0.9, 2: 0.5, 8: 7.0})
+    assert found.seeds == 3 and found.mean == pytest.approx(0.2)
+    half = 4.3027 * 0.1 / math.sqrt(3)  # Student's t with 2 degrees of freedom; the differences are 0.1, 0.2, 0.3
+    assert (found.low, found.high) == pytest.approx((0.2 - half, 0.2 + half))
+    single = difference({0: 0.5}, {0: 0.75, 1: 9.0})
+    assert (single.mean, single.seeds) == (0.25, 1) and math.isnan(single.low)
+    assert difference({}, {0: 1.0}) is None and difference({0: 1.0}, {}) is None
+
+
+def test_without_common_seeds_it_is_welchs():
+    found = difference({0: 1.0, 1: 2.0, 2: 3.0}, {5: 4.0, 6: 8.0})
+    # variances of the means: 1/3 and 8/2; degrees of freedom (13/3)^2 / ((1/3)^2 / 2 + 4^2 / 1) = 1.17, rounded down
+    assert (found.mean, found.seeds) == (4.0, 0)
+    assert (found.low, found.high) == pytest.approx((4 - 12.7062 * math.sqrt(13 / 3), 4 + 12.7062 * math.sqrt(13 / 3)))
+    alone = difference({0: 1.0}, {5: 4.0, 6: 8.0})
+    assert alone.mean == 5.0 and math.isnan(alone.low)
+    assert difference({0: 1.0, 1: 1.0}, {5: 2.0, 6: 2.0}).mean == 1.0  # no spread at all
+
+
+def test_the_correlation_is_spearmans():
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        a, b = random.integers(0, 6, (2, 8)).astype(float)
+        rows = [[Ranked(1, f"c{k}", "ok", x) for k, x in enumerate(own)] for own in (a, b)]
+        rows[1].append(Ranked(1, "only here", "ok", 9.0))
+        rows[0].append(Ranked(None, "c9", "failed"))
+        expected = pd.Series(a).rank().corr(pd.Series(b).rank())
+        assert _correlation(*rows) == (pytest.approx(expected), 8)
+
+
+@pytest.fixture
+def two(tmp_path):
+    first = {"human": [0.5, 0.6], "a": [0.7, 0.9], "b": [0.1, 0.2], "bad": [None, None], "</script>": [0.0, 0.1]}
+    second = {"human": [0.5, 0.7], "a": [0.9, 1.0], "b": [0.0, 0.3], "bad": [0.4, 0.4], "own": [0.3, 0.3]}
+    changed = {"a": SOURCE.replace("cos", "sin")}
+    return (
+        made(tmp_path / "one", {name.replace("/", "|"): own for name, own in first.items()}),
+        made(tmp_path / "two", second, sources=changed, overrides=["learning_iterations=7"]),
+    )
+
+
+@pytest.mark.slow
+def test_tables(two):
+    found = compare(two)
+    assert [row.candidate for row in found.ranked][:3] == ["two: a", "one: a", "two: human"]
+    assert [row.rank for row in found.ranked] == [*range(1, 10), None]
+    shared = {own.name: own for own in found.shared}
+    assert list(shared) == ["a", "human", "b"]  # best first; one failed in the first run
+    assert shared["a"].differences["two"].mean == pytest.approx(0.15) and shared["a"].other_source == ("two",)
+    assert found.correlations == {"two": (pytest.approx(1.0), 3)}
+    assert found.settings == {"learning_iterations": ["500", "7"]}
+    text = render(found, 100)
+    assert "a          0.800 ± 1.271  +0.150 ± 0.635 *" in text
+    assert "the file of this name is another one" in text and "learning_iterations: 500 | 7" in text
+    assert "Spearman's correlation +1.00 over 3 candidates" in text
+
+
+@pytest.mark.slow
+def test_the_page_has_all_candidates_and_escapes_their_names(two):
+    page = comparison_page(compare(two))
+    assert "one: &lt;|script&gt;" in page and "<|script>" not in page
+    assert "Differences to one: a" in page and page.count('class="candidate"') == 10
+    assert all(f"<h2>{title}</h2>" in page for title in ("Ranking", "In several runs", "Different settings"))
+
+
+@pytest.mark.slow
+def test_the_command(two, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "one", "two"]) == 0
+    assert capsys.readouterr().out.endswith("\ncompare.html\n") and (tmp_path / "compare.html").is_file()
+    (tmp_path / "compare.html").unlink()
+    assert main(["compare", "one", "two", "one/../two/", "--output", "none"]) == 2
+    assert main(["compare", "one", "two", "--output", "none"]) == 0
+    assert not list(tmp_path.glob("*.html"))
+
+
+@pytest.mark.slow
+def test_runs_that_cannot_be_compared(two, tmp_path):
+    def refused(other, message):
+        with pytest.raises(UserError, match=message):
+            compare([two[0], *other])
+
+    (tmp_path / "here").mkdir()
+    made(tmp_path / "ant", {"human": [1.0]}, task="Ant")
+    made(tmp_path / "failed", {"human": [None]})
+    made(tmp_path / "other", {"human": [1.0]})
+    (tmp_path / "other" / "summary.json").write_text('{"fitness_meaning": "Stillness."}')
+    refused([], "at least two")
+    refused([tmp_path / "nowhere"], "there is no run here: no such folder")
+    refused([tmp_path / "here"], "no config.yaml")
+    refused([tmp_path / "ant"], "different tasks cannot be compared: Cartpole in .*one, Ant in .*ant")
+    refused([tmp_path / "failed"], "no candidate has a fitness yet")
+    refused([tmp_path / "other"], "measure different fitness: .*; Stillness")
+    refused([tmp_path / "." / "one"], "is given twice")
