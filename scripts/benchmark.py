@@ -25,6 +25,7 @@ MEASUREMENTS = {
     "learner": ("learner", "acting and learning, all candidates in one batch and one after another"),
     "startup": ("startup", "a run from the command to its first iteration"),
     "run": ("startup", "a whole run"),
+    "devices": ("devices", "a run on several devices, beside one"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
     "finer": ("finer", "what policies are worth with finer physics steps, or another integrator, than in training"),
 }
@@ -92,7 +93,10 @@ def build_parser() -> argparse.ArgumentParser:
     option("processes", "--seconds", 8.0, "how long all train side by side")
     for name in ("dispatch", "learner", "startup", "run"):
         option(name, "--candidates", 250 if name == "run" else 16, "candidates")
-    for name in ("scaling", "processes", "dispatch", "learner", "startup", "run"):
+    option("devices", "--candidates", 1000, "candidates")
+    option("devices", "--devices", ["0", "0,1"], "values of eval-shapers --devices", nargs="+")
+    option("devices", "--iterations", 60, "iterations")
+    for name in ("scaling", "processes", "dispatch", "learner", "startup", "run", "devices"):
         option(name, "--envs", 256, "environments per candidate")
     option("scaling", "--iterations", 7, "iterations, of which the median counts")
     option("learner", "--iterations", 7, "iterations, of which the median counts")

@@ -52,6 +52,14 @@ COLUMNS: dict[str, list[Column]] = {
         ("first iteration done after", lambda r: f"{r['first_iteration_s']:.1f} s"),
         ("memory until then", lambda r: f"{r['memory_gib']:.1f} GiB"),
     ],
+    "devices": [
+        ("devices", lambda r: f"{r['count']}"),
+        _SIZE,
+        ("training, env-steps/s", lambda r: f"{r['training']:,.0f}"),
+        ("times one device", lambda r: f"{r['training'] / r['one']:.2f}" if "one" in r else ""),
+        ("first iteration after", lambda r: f"{r['first_iteration_s']:.0f} s"),
+        ("whole run", lambda r: f"{r['seconds'] / 60:.1f} min"),
+    ],
     "run": [
         _SIZE,
         ("iterations", lambda r: f"{r['iterations']:,}"),
@@ -64,6 +72,7 @@ COLUMNS: dict[str, list[Column]] = {
 }
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
     "processes": ("envs", "processes"),
+    "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "dispatch", "learner", "startup")},
 }
@@ -87,6 +96,10 @@ def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> li
     if kind == "processes":
         tools = latest([*known, *records], "scaling", "envs", "candidates")
         return [{**row, **_tool(row, tools)} for row in rows]
+    if kind == "devices":
+        alone = {(row["label"], row["candidates"], row["envs"]): row["training"] for row in rows if row["count"] == 1}
+        ones = [alone.get((row["label"], row["candidates"], row["envs"])) for row in rows]
+        return [row if one is None else {**row, "one": one} for row, one in zip(rows, ones)]
     return rows
 
 
