@@ -94,3 +94,12 @@ def test_processes_are_compared_to_this_tool_on_the_same_machine_and_size():
     row = tables.table("processes", tables.select("processes", [alone], known))[-1]
     assert row == "| 8 x 8 | 5 | 40 | 800 (250 candidates) | 20.0 |"
     assert tables.table("processes", tables.select("processes", [alone]))[-1] == "| 8 x 8 | 5 | 40 |  |  |"
+
+
+def test_several_devices_are_compared_with_one():
+    rows = [
+        {**_scaling(8, 0.0), "kind": "devices", "count": n, "training": rate, "first_iteration_s": 9.0, "seconds": 60.0}
+        for n, rate in ((1, 100.0), (2, 190.0))
+    ]
+    assert tables.table("devices", tables.select("devices", rows))[-1] == "| 2 | 8 x 8 | 190 | 1.90 | 9 s | 1.0 min |"
+    assert tables.table("devices", tables.select("devices", rows[1:]))[-1] == "| 2 | 8 x 8 | 190 |  | 9 s | 1.0 min |"
