@@ -37,7 +37,8 @@ def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: st
 
 def randomizes(config: Mapping[str, Any]) -> bool:
     """Return whether a task's config enables IsaacGymEnvs' domain randomization."""
-    return bool((config.get("task") or {}).get("randomize"))
+    own = config.get("task")
+    return isinstance(own, Mapping) and bool(own.get("randomize"))
 
 
 @contextlib.contextmanager
