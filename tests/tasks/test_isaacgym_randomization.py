@@ -329,6 +329,7 @@ def test_a_task_that_randomizes_in_another_way_is_refused(config):
     told = r"Own, VecTask defines apply_randomizations\(dr_params, more\).*randomize=false"
     with pytest.raises(UserError, match=told):
         build_task(config(name="Own"), 3)
+    assert not hasattr(build_task(config(), 3).source.task_class, "randomization_params")  # it was there for a moment
     with pytest.raises(UserError, match=r"the task's YAML has no task\.randomization_params"):
         build_task(config(params=None), 3)
 

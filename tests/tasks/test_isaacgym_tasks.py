@@ -135,6 +135,19 @@ def test_a_candidate_learns_the_same_alone_and_beside_others():
     assert measured.clean and measured.episodes >= 16, str(measured)
 
 
+def test_draws_for_some_environments_are_those_environments_own():
+    cfg = config(f"{FOLDER}/pendulum.py:Pushed@{FOLDER}/pendulum.yaml", "num_envs_per_candidate=16")
+    (human,) = groups(cfg)[0]
+    env, alone = environment(cfg, [human] * 3, [1, 0, 0]), environment(cfg, [human])
+    for own in (env, alone):
+        own.reset()
+        for _ in range(3):
+            own.step(torch.zeros_like(own.actions))
+    other, first, second = env.layout.split(env.task.isaac.push)
+    assert torch.equal(first, second) and torch.equal(first, alone.task.isaac.push) and not torch.equal(first, other)
+    assert 4 < int((first != 0).sum()) < 16 and not env.task._draws.shared
+
+
 @pytest.mark.slow
 def test_a_task_that_mixes_environments_is_found_out():
     cfg = config(COUPLED, "num_envs_per_candidate=16")
@@ -151,6 +164,11 @@ def test_two_instances_do_not_share_containers_of_their_class():
         env.reset()
         list(played(env, 2))
         assert torch.equal(env.task.isaac.history[0], env.task.isaac.obs_buf)
+    other = environment(cfg, [human, human])
+    other.set_state(env.get_state())
+    assert torch.equal(other.task.isaac.history[0], env.task.isaac.history[0])
+    env.task.isaac.history[0].zero_()
+    assert bool(other.task.isaac.history[0].any())
 
 
 @torch.jit.script

@@ -1,7 +1,8 @@
 """Random numbers of a task's own code, drawn per group instead of from a shared generator.
 
-Methods of the task that draw are wrapped. A tensor drawn with one row per element of ``env_ids``, or per environment,
-has rows that are functions of (seed, lane, step, method, call, column), independent of other environments in the call.
+Methods of the task that draw are wrapped. A tensor drawn with one row per element of ``env_ids``, per environment, or
+per environment that the method has found by ``nonzero``, has rows that are functions of (seed, lane, step, method,
+call, column), independent of other environments in the call.
 Draws of other shapes are reproducible, but depend on the other environments; ``Draws.shared`` names their methods.
 """
 
@@ -36,17 +37,25 @@ _ROWS = re.compile(r".*env.*(ids|idx|indices|idxs|indexes)$|^(ids|idx|idxs)$")
 class _Rows(stream.use):
     """A stream of draws for some environments, one row each."""
 
-    __slots__ = ("key", "owner", "rows")
+    __slots__ = ("found", "key", "owner", "rows")
 
     def __init__(self, owner: Draws, rows: Tensor | None, key: int) -> None:
         super().__init__(key, owner.step, PURPOSE)
         self.owner, self.rows, self.key = owner, rows, key
+        self.found: dict[int, Tensor] = {}  # the last results of nonzero, by their length
+
+    def note_found(self, mask: Tensor, indices: Tensor) -> None:
+        """Note the result ``(n, 1)`` of ``nonzero``, if the mask has one element per environment."""
+        if mask.shape == self.owner.lanes.shape:
+            self.found[len(indices)] = indices.flatten()
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
         seed = self.next_seed()
         own = None
         if self.rows is not None and rows == len(self.rows):
             own = self.rows
+        elif rows in self.found:
+            own = self.found[rows]
         elif rows == len(self.owner.lanes):
             own = slice(None)
         if own is None:
@@ -55,6 +64,19 @@ class _Rows(stream.use):
             return _signed(int(seed) + int(self.owner.seeds[first]) * _SPREAD), rows
         seeds, lanes = (x[own].to(device) for x in (self.owner.seeds, self.owner.lanes))
         return seed + seeds.unsqueeze(1) * _SPREAD, lanes
+
+
+class _FromRows(FromStream):
+    """Makes torch's random functions draw from the stream in use, which is told the results of ``nonzero``."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        current = stream.current()
+        if isinstance(current, _Rows) and func._schema.name == "aten::nonzero":
+            current.note_found(args[0], made)
+        return made
 
 
 _SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
@@ -100,7 +122,7 @@ class Draws:
                     stack.enter_context(_numpy_from_stream())
                 stack.enter_context(_Rows(self, rows, key))
                 if len(self.inside) == 1:
-                    stack.enter_context(FromStream())
+                    stack.enter_context(_FromRows())
                 yield
         finally:
             self._counts.pop()

@@ -173,17 +173,18 @@ class IsaacTask(Task):
     def restart(self) -> None:
         if self._randomizer is not None:
             self._randomizer.expire()
-            self._randomize(torch.ones(self.num_envs, dtype=torch.bool, device=self.device))
+            everyone = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+            self._randomize(everyone, torch.arange(self.num_envs, device=self.device))
         self._restore(self._first)
 
     # domain randomization
 
-    def _randomize(self, mask: Tensor) -> None:
-        """Randomize what is due at a reset of the environments where ``mask`` is True."""
+    def _randomize(self, mask: Tensor, env_ids: Tensor) -> None:
+        """Randomize what is due at a reset of the environments ``env_ids``, where ``mask`` is True."""
         assert self._randomizer is not None
         with self._task_code():
             self._randomizer.refresh(self.step_count)
-            for own in self._by_group(mask, mask.nonzero().flatten()):
+            for own in self._by_group(mask, env_ids):
                 self._randomizer.randomize(own, self.step_count)
 
     def randomize_actions(self, actions: Tensor, rows: slice) -> Tensor:
@@ -237,7 +238,7 @@ class IsaacTask(Task):
         if not len(env_ids):
             return
         if self._randomizer is not None:
-            self._randomize(mask)
+            self._randomize(mask, env_ids)
         kept = tensors.Unmasked(self.isaac, self.rows)
         with self._task_code():
             for own in self._by_group(mask, env_ids):

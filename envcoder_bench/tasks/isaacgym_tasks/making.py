@@ -13,7 +13,7 @@ from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy, proxied
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 
-METHOD = "apply_randomizations"
+METHOD, PARAMS = "apply_randomizations", "randomization_params"
 
 
 def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: str) -> tuple[Any, GymProxy]:
@@ -23,24 +23,29 @@ def make_isaac(source: Source, cfg: Mapping[str, Any], num_envs: int, device: st
         config["name"] = source.config["name"]
     draws, own = Draws(num_envs, torch.device(device)), contextlib.nullcontext()
     if randomizes(config):
-        own = _without_randomization(source)
+        own = _without_randomization(source, config)
     with isaac_imports(*source.folders), proxied() as made, draws.call("make", None, True), own:
         task = source.make(config, num_envs, device)
     if not made:
         raise ValueError(f"{source.address} does not acquire a gym: it is not a task of Isaac Gym")
     if randomizes(config):
-        task.apply_randomizations = _nothing
+        setattr(task, METHOD, _nothing)
+        if not hasattr(task, PARAMS):
+            setattr(task, PARAMS, config["task"].get(PARAMS))
     return task, made[0]
 
 
 def randomizes(config: Mapping[str, Any]) -> bool:
     """Return whether a task's config enables IsaacGymEnvs' domain randomization."""
-    return bool((config.get("task") or {}).get("randomize"))
+    own = config.get("task")
+    return isinstance(own, Mapping) and bool(own.get("randomize"))
 
 
 @contextlib.contextmanager
-def _without_randomization(source: Source) -> Iterator[None]:
+def _without_randomization(source: Source, config: Mapping[str, Any]) -> Iterator[None]:
     """Disable the task's own randomization inside the block, because its draws would mix candidates.
+
+    Its argument is made an attribute of the class, because HumanoidAMP reads it and does not set it.
 
     Raises:
         ValueError: the class does not randomize as IsaacGymEnvs' VecTask does.
@@ -55,10 +60,15 @@ def _without_randomization(source: Source) -> Iterator[None]:
         )
     owner, method = owners[0], vars(owners[0])[METHOD]
     setattr(owner, METHOD, _nothing)
+    missing = not hasattr(source.task_class, PARAMS)
+    if missing:
+        setattr(owner, PARAMS, config["task"].get(PARAMS))
     try:
         yield
     finally:
         setattr(owner, METHOD, method)
+        if missing:
+            delattr(owner, PARAMS)
 
 
 def _nothing(*_: Any) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -38,6 +39,13 @@ def tensors_of(task: Any) -> Iterator[tuple[Place, Tensor]]:
             for key, one in list(value.items()):
                 if isinstance(one, Tensor) and isinstance(key, str):
                     yield (name, key), one
+
+
+def sequences_of(task: Any) -> Iterator[tuple[str, Sequence[Tensor]]]:
+    """Yield the lists and deques of tensors in attributes of a task and of its class, such as histories."""
+    for name, value in {**vars(type(task)), **vars(task)}.items():
+        if isinstance(value, (list, deque)) and value and all(isinstance(x, Tensor) for x in value):
+            yield name, value
 
 
 def read(task: Any, place: Place) -> Any:

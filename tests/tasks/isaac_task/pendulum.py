@@ -104,6 +104,17 @@ class Coupled(Rod):
         self.rew_buf[:] -= self.rew_buf.mean()
 
 
+class Pushed(Rod):
+    """Pushes some rods at random, as ShadowHand does its object."""
+
+    def pre_physics_step(self, actions):
+        if not hasattr(self, "push"):
+            self.push = torch.zeros(self.num_envs, 1, device=self.device)
+        found = (torch.rand(self.num_envs, device=self.device) < 0.3).nonzero()
+        self.push[found] = torch.randn(self.push[found].shape, device=self.device)
+        super().pre_physics_step(actions + self.push)
+
+
 class Own(Rod):
     """Randomizes in its own way."""
 
