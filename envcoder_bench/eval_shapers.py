@@ -34,6 +34,7 @@ from envcoder_bench.core.files import refuse_taken
 from envcoder_bench.core.shell import shown
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.tasks.registry import check_task_name
+from envcoder_bench.video import VIDEO_VARIABLE, default_videos
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from envcoder_bench.run.run_result import RunResult
@@ -46,7 +47,6 @@ CONTINUES = {
         "--devices", "--ray", "--video",
     ),
 }  # fmt: skip
-VIDEO_VARIABLE = "ENVCODER_BENCH_VIDEO"  # environment variable: the default of --video
 log = logging.getLogger(__name__)
 
 EPILOG = """\
@@ -223,9 +223,8 @@ def _report(result: RunResult, code: int, videos: int | None) -> int:
     from envcoder_bench.run.tracking import log_report
     from envcoder_bench.video.page import page_videos, write_page
 
-    wanted = os.environ.get(VIDEO_VARIABLE, "")
     try:
-        page = write_page(result.folder, int(wanted) if wanted.isdigit() else None)
+        page = write_page(result.folder, default_videos())
         print(shown(page))
         log_report(result.folder, page, page_videos(result.folder))
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ from envcoder_bench.run.one_group import build_env, prepare_one
 from envcoder_bench.run.prepare import baseline_sources
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
-APIS = ("gymnasium", "elegantrl", "rsl_rl")
+APIS = ("gymnasium", "elegantrl", "rl_games", "rsl_rl")
 CandidateLike = Union[None, str, Path, Mapping[str, str]]
 
 
@@ -37,7 +37,7 @@ def make_env(
         candidate: a file; or a text by its name, ``{name: source}``; or ``"human"`` or ``"unshaped"``; default human.
         num_envs: number of environments.
         api: ``gymnasium`` for a ``gymnasium.vector.VectorEnv``, ``elegantrl`` for the environment of ElegantRL's Isaac
-            Gym examples, ``rsl_rl`` for its ``VecEnv``.
+            Gym examples, ``rl_games`` for its vecenv, ``rsl_rl`` for its ``VecEnv``.
         seed: as of a run's group; equal seeds give equal random numbers.
         evaluation: use the initial states, goals, terminal and reward of the unshaped task, with the candidate's
             observations and actions, as when fitness is measured.
@@ -57,6 +57,10 @@ def make_env(
         words = override_words(overrides, None, settings)
         given = {"candidate": candidate, "seed": seed, "evaluation": evaluation, "shaper_types": shaper_types}
         return IsaacVecEnv.of(env, {"env_name": task, **given, "overrides": words})
+    if api == "rl_games":
+        from envcoder_bench.adapters.rl_games import RlGamesVecEnv
+
+        return RlGamesVecEnv(env)
     if api == "rsl_rl":
         from envcoder_bench.adapters.rsl_rl import RslRlVecEnv
 

@@ -69,12 +69,33 @@ class PageEpisode:
 
 
 @dataclass(frozen=True)
+class PageVideos:
+    """The videos of a page.
+
+    Attributes:
+        seconds: the length of the videos.
+        note: what is said about them, or why there are none.
+    """
+
+    episodes: Sequence[PageEpisode] = ()
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class PageSection:
-    """A further section of a page: the id of its anchor, its title, and its HTML, in which every text is escaped."""
+    """A further section of a page.
+
+    Attributes:
+        anchor: the id of its anchor.
+        html: its content, in which every text is escaped.
+        first: whether it is before the ranking; otherwise it is before the videos.
+    """
 
     anchor: str
     title: str
     html: str
+    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,10 +106,10 @@ class RunPage:
         facts: short facts for the head of the page.
         curves, components: tables as ``read_curves`` returns them; None for a run without any.
         bounds: the least and greatest fitness that the task allows; infinite if not known.
-        episodes, clip_seconds, episodes_note: the videos, their length, and what is said about them.
         how: how it was run, by title.
         command: the command that repeats it.
-        sections: further sections, between the ranking and the videos.
+        sections: further sections.
+        lead: the first words, as HTML, in which every text is escaped; None: the best candidate and the baselines.
     """
 
     title: str
@@ -99,12 +120,11 @@ class RunPage:
     curves: pd.DataFrame | None = None
     components: pd.DataFrame | None = None
     bounds: tuple[float, float] = (-math.inf, math.inf)
-    episodes: Sequence[PageEpisode] = ()
-    clip_seconds: float = 0.0
-    episodes_note: str = ""
+    videos: PageVideos = PageVideos()
     how: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     sections: Sequence[PageSection] = ()
+    lead: str | None = None
 
 
 @lru_cache(maxsize=None)
@@ -122,9 +142,11 @@ def render_page(run: RunPage) -> str:
     )
     data = _data(run)
     anchors = {row.candidate: f"candidate-{k}" for k, row in enumerate(run.ranked)}
+    ranking = render_ranking(run.ranked, run.bounds, anchors) if run.ranked else ""
     sections = [
-        ("ranking-section", "Ranking", render_ranking(run.ranked, run.bounds, anchors)),
-        *((own.anchor, own.title, own.html) for own in run.sections),
+        *((own.anchor, own.title, own.html) for own in run.sections if own.first),
+        ("ranking-section", "Ranking", ranking),
+        *((own.anchor, own.title, own.html) for own in run.sections if not own.first),
         ("videos-section", "Videos", _videos(run)),
         ("curves-section", "Learning curves", _curves(data)),
         ("components-section", "Reward components", _components(data)),
@@ -135,7 +157,7 @@ def render_page(run: RunPage) -> str:
     links = "".join(f'<a href="#{anchor}">{text(title)}</a>' for anchor, title, _ in shown)
     body = "\n".join(f'<section id="{anchor}"><h2>{text(t)}</h2>{html}</section>' for anchor, t, html in shown)
     facts = "".join(f"<span>{text(fact)}</span>" for fact in run.facts)
-    lead = _lead(run)
+    lead = _lead(run) if run.lead is None else run.lead
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -169,7 +191,7 @@ def _data(run: RunPage) -> dict[str, Any]:
 
 
 def _video_data(run: RunPage) -> dict[str, Any] | None:
-    if not run.episodes:
+    if not run.videos.episodes:
         return None
     number = page_data.plain_number
     episodes = [
@@ -180,10 +202,10 @@ def _video_data(run: RunPage) -> dict[str, Any] | None:
             "times": [round(t, 4) for t in own.times],
             "lines": [{"name": visible(name), "values": list(map(number, line))} for name, line in own.lines.items()],
         }
-        for own in run.episodes
+        for own in run.videos.episodes
     ]
-    end = max(float(own.times[-1]) for own in run.episodes)
-    return {"length_s": run.clip_seconds, "end_s": end, "episodes": episodes}
+    end = max(float(own.times[-1]) for own in run.videos.episodes)
+    return {"length_s": run.videos.seconds, "end_s": end, "episodes": episodes}
 
 
 def _lead(run: RunPage) -> str:
@@ -198,8 +220,8 @@ def _lead(run: RunPage) -> str:
 
 
 def _videos(run: RunPage) -> str:
-    note = f'<p class="note">{text(run.episodes_note)}</p>' if run.episodes_note else ""
-    if not run.episodes:
+    note = f'<p class="note">{text(run.videos.note)}</p>' if run.videos.note else ""
+    if not run.videos.episodes:
         return note
     speeds = "".join(f'<option value="{x}"{" selected" * (x == 1)}>{x}x</option>' for x in (0.25, 0.5, 1, 2, 4))
     return (
@@ -296,5 +318,7 @@ def _facts(facts: Mapping[str, str]) -> str:
 
 
 def _how(run: RunPage) -> str:
+    if not run.how and not run.command:
+        return ""
     command = f"<h3>To repeat it</h3><pre>{text(run.command)}</pre>" if run.command else ""
     return _facts(run.how) + command

@@ -82,7 +82,7 @@ def _row(row: Ranked, anchor: str, colour: str, decimals: int, axis: _Axis) -> s
         + number(row.vs_human, versus)
         + number(row.episode_length, f"{row.episode_length:.0f}")
         + number(row.shaped_return, f"{row.shaped_return:.4g}")
-        + number(row.env_steps, f"{row.env_steps:,}")
+        + number(row.env_steps or None, f"{row.env_steps:,}")
         + f'<td data-v="{text(row.status)}"><span class="tag {kind}">{text(row.status)}</span></td></tr>'
     )
 

@@ -10,10 +10,12 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import Stopped, UserError
 from envcoder_bench.core.shell import quoted
+from envcoder_bench.report.page import PageVideos
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.words import counted
 from envcoder_bench.run.evaluate import evaluate, resume
 from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.policies import open_run
 from envcoder_bench.run.prepare import baseline_sources
 from envcoder_bench.run.run_result import RunResult
 from envcoder_bench.search import screen
@@ -23,6 +25,8 @@ from envcoder_bench.search.records import Archive, Attempt, Proposer
 from envcoder_bench.search.report import write_report
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
 from envcoder_bench.search.screen import View
+from envcoder_bench.video import default_videos
+from envcoder_bench.video.page import read_videos, videos_of
 
 
 @dataclass(frozen=True)
@@ -203,4 +207,10 @@ class Search:
             ]
             best = self._archive.best()
             meta["final_note"] = screen.verdict(final, best.name) if best is not None else ""
-        return write_report(self._folder.path, self._archive, meta)
+        return write_report(self._folder.path, self._archive, meta, self._videos(final) if final else None)
+
+    def _videos(self, final: Sequence[Ranked]) -> PageVideos:
+        """Return the videos of the final evaluation, which are made once."""
+        count = default_videos()
+        known = read_videos(self._folder.final) if count != 0 else None
+        return known or videos_of(open_run(self._folder.final), final, count)

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from envcoder_bench.core.files import write_atomic
-from envcoder_bench.report.html import difference, page, picture, table, text
+from envcoder_bench.report.highlight import code
+from envcoder_bench.report.html import difference, picture, table, text
+from envcoder_bench.report.page import PageSection, PageVideos, RunPage, render_page
 from envcoder_bench.report.table import decimal_places, numbers, shorten
 from envcoder_bench.report.words import counted, without_folders
+from envcoder_bench.search import report_page
 from envcoder_bench.search.report_plot import plot_search
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 
@@ -23,7 +26,9 @@ MAX_LINES = 1000  # of sources that are compared, because the time grows at leas
 ERROR_WIDTH = 400  # characters of an error; archive.json has all of it
 
 
-def write_report(folder: Path, archive: Archive, meta: Mapping[str, Any]) -> list[Path]:
+def write_report(
+    folder: Path, archive: Archive, meta: Mapping[str, Any], videos: PageVideos | None = None
+) -> list[Path]:
     """Write ``report.html``, which is self-contained, and its picture ``fitness.png``; return their paths.
 
     Args:
@@ -33,23 +38,50 @@ def write_report(folder: Path, archive: Archive, meta: Mapping[str, Any]) -> lis
             rounds_planned, stopped (why it ended early), usage (of each round: round, requests, input_tokens,
             output_tokens, cost in US dollars or None), final (of the winner and both baselines: name, fitness, ci_low,
             ci_high, episodes, seeds) and final_note.
+        videos: of the final evaluation.
     """
     task = str(meta.get("task") or "")
     image = plot_search(archive, folder / PICTURE, task, str(meta.get("fitness_meaning") or "unknown"))
-    title = f"{task}: search for shaping" if task else "Search for shaping"
-    best = archive.best()
-    body = [f"<h1>{text(title)}</h1>", _verdict(archive, meta), _facts(archive, meta)]
-    body.append(picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines"))
-    body += _final(meta, best)
-    if best is not None:
-        body += _winner(archive, best)
-    if archive.attempts:
-        body += ["<h2>Rounds</h2>", _rounds(archive, meta)]
-        body += ["<h2>Parents and variants</h2>", f"<pre>{text(family(archive))}</pre>"]
-        body += ["<h2>All candidates, the best first</h2>", *_candidates(archive)]
-    body += _failures(archive)
-    write_atomic(folder / REPORT, page(title, body))
+    rounds = max((a.round for a in archive.attempts), default=0)
+    curves, components = report_page.logs(folder, rounds)
+    merits, digits = archive.merits(), _digits(archive)
+    scores = {name: f"{round(own.score, digits) + 0.0:.{digits}f}" for name, own in merits.items()}
+    run = RunPage(
+        title=f"{task}: search for shaping" if task else "Search for shaping",
+        fitness_meaning=str(meta.get("fitness_meaning") or "unknown"),
+        ranked=report_page.ranking(archive) if archive.attempts else [],
+        candidates=report_page.candidates(archive, scores, _without_untouched),
+        curves=curves,
+        components=components,
+        videos=videos or PageVideos(),
+        sections=_sections(archive, meta, image),
+        lead=_verdict(archive, meta),
+    )
+    write_atomic(folder / REPORT, render_page(run))
     return [folder / REPORT, image]
+
+
+def _sections(archive: Archive, meta: Mapping[str, Any], image: Path) -> list[PageSection]:
+    best = archive.best()
+    shown = picture(image.read_bytes(), "fitness of the candidates of each round, and of the baselines")
+    sections = [PageSection("search-section", "The search", _facts(archive, meta) + shown, True)]
+    final = _final(meta, best)
+    if final:
+        sections.append(PageSection("final-section", "Final evaluation", "".join(final), True))
+    if best is not None:
+        sections.append(PageSection("best-section", f"The best: {best.name}", "".join(_winner(archive, best)), True))
+    if archive.attempts:
+        tree = f"<pre>{text(family(archive))}</pre>"
+        sections += [
+            PageSection("rounds-section", "Rounds", _wide(_rounds(archive, meta)), True),
+            PageSection("scores-section", "Scores", "".join(_candidates(archive))),
+            PageSection("family-section", "Parents and variants", tree),
+        ]
+    return sections + _failures(archive)
+
+
+def _wide(html: str) -> str:
+    return f'<div class="wide">{html}</div>'
 
 
 def _verdict(archive: Archive, meta: Mapping[str, Any]) -> str:
@@ -103,22 +135,21 @@ def _final(meta: Mapping[str, Any], best: Attempt | None) -> list[str]:
     ]
     strong = next((k for k, row in enumerate(rows) if best and row["name"] == best.name), -1)
     return [
-        "<h2>Final evaluation</h2>",
         table(["", "fitness", "episodes", "seeds"], cells, ["name", "number", "number", "number"], strong),
         "<p class=note>Trained again, with seeds that no round had. ±: half of a 95 % interval.</p>",
     ]
 
 
 def _winner(archive: Archive, best: Attempt) -> list[str]:
-    body = [f"<h2>The best: {text(best.name)}</h2>"]
+    body = []
     if best.origin:
         body.append(f"<p>{text(best.origin)}</p>")
     digits = _digits(archive)
     chain = " → ".join(f"{a.name} ({_scored(archive, a, digits)})" for a in ancestry(archive, best))
-    body += [f"<p class=note>Ancestors: {text(chain)}</p>", f"<pre>{text(best.source.strip(chr(10)))}</pre>"]
-    parent = next((a for a in (_find(archive, name) for name in best.parents) if a is not None), None)
+    body += [f"<p class=note>Ancestors: {text(chain)}</p>", code(best.source)]
+    parent = report_page.first_parent(archive, best)
     if parent is not None:
-        body.append(f"<h2>What it changes of {text(parent.name)}</h2>")
+        body.append(f"<h3>What it changes of {text(parent.name)}</h3>")
         if max(len(a.source.splitlines()) for a in (parent, best)) > MAX_LINES:
             body.append(f"<p>The sources are too long for a comparison: one has more than {MAX_LINES:,} lines.</p>")
         else:
@@ -185,21 +216,28 @@ def _candidates(archive: Archive) -> list[str]:
         " candidate's difference as one more seed, so that a single good seed is not enough."
     )
     head = ["", "fitness", versus, "score", "seeds", "steps", "origin"]
-    return [table(head, rows, ["name", *["number"] * 5, ""], strong), f"<p class=note>{text(note)}</p>"]
+    kinds = ["name", *["number"] * 5, ""]
+    return [_wide(table(head, rows, kinds, strong)), f"<p class=note>{text(note)}</p>"]
 
 
-def _failures(archive: Archive) -> list[str]:
+def _failures(archive: Archive) -> list[PageSection]:
     failed = [a for a in archive.attempts if a.fitness is None]
     rows = [
         (shorten(a.name, 40), a.status.replace("_", " "), shorten(without_folders(a.error), ERROR_WIDTH))
         for a in failed
     ]
-    return ["<h2>Failures</h2>", table(["", "", "reason"], rows, ["name", "name", ""])] if rows else []
+    html = _wide(table(["", "", "reason"], rows, ["name", "name", ""]))
+    return [PageSection("failures-section", "Failures", html)] if rows else []
+
+
+def _without_untouched(parent: Attempt, child: Attempt) -> str:
+    """Return a parent's source without the functions that its child does not define."""
+    return _without(parent.source, set(SHAPER_TYPES) - _functions(child.source).keys())
 
 
 def diff(parent: Attempt, child: Attempt) -> list[str]:
     """Return the unified diff of two sources, without the parent's functions that the child does not define."""
-    before = _without(parent.source, set(SHAPER_TYPES) - _functions(child.source).keys()).splitlines()
+    before = _without_untouched(parent, child).splitlines()
     lines = difflib.unified_diff(before, child.source.splitlines(), parent.name, child.name, lineterm="")
     return list(lines)
 

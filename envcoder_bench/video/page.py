@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.curves import read_curves
-from envcoder_bench.report.page import PAGE, PageCandidate, PageEpisode, RunPage, render_page
+from envcoder_bench.report.page import PAGE, PageCandidate, PageEpisode, PageVideos, RunPage, render_page
 from envcoder_bench.report.ranking import Ranked, rank
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder import RunFolder
@@ -29,6 +29,7 @@ from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, render
 
 VIDEOS = "videos"  # folder of the mp4 files
+VIDEOS_NOTE = "videos.json"  # their length, and what the page says about them, in that folder
 RECORDING = "recording.npz"  # the recorded states, in that folder
 DEFAULT_VIDEOS = 3
 CLIP = Look(seconds=5.0, fps=15, limit=20.0, fast=True)
@@ -55,8 +56,7 @@ def write_page(folder: Path, videos: int | None = None) -> Path:
     """
     run = open_run(folder)
     ranked = rank(run.rows)
-    episodes, seconds, note = _videos(run, ranked, videos)
-    page = _page(run, ranked, episodes, seconds, note)
+    page = _page(run, ranked, videos_of(run, ranked, videos))
     path = run.folder.path / PAGE
     write_atomic(path, render_page(page))
     return path
@@ -69,24 +69,24 @@ def chosen(ranked: Sequence[Ranked], count: int) -> list[str]:
     return best + [row.candidate for row in known if row.baseline]
 
 
-def _videos(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> tuple[list[PageEpisode], float, str]:
-    """Return the episodes of the page, the length of their videos, and what to say about them."""
+def videos_of(run: OpenedRun, ranked: Sequence[Ranked], count: int | None) -> PageVideos:
+    """Make the videos of a page; ``count`` as the ``videos`` of ``write_page``."""
     if count == 0:
-        return [], 0.0, "No videos were asked for: eval-shapers --video K makes those of the best K candidates."
+        return PageVideos(note="No videos were asked for: eval-shapers --video K makes those of the best K candidates.")
     reason = missing()
     if reason:
         log.info("no videos: %s", reason)
-        return [], 0.0, f"There are no videos: {reason}."
+        return PageVideos(note=f"There are no videos: {reason}.")
     try:
         return _made(run, chosen(ranked, DEFAULT_VIDEOS if count is None else count))
     except Exception as error:  # a picture must not cost a result
         log.warning("videos: %s", error, exc_info=not isinstance(error, (UserError, NoVideo)))
-        return [], 0.0, f"There are no videos: {error}."
+        return PageVideos(note=f"There are no videos: {error}.")
 
 
-def _made(run: OpenedRun, names: Sequence[str]) -> tuple[list[PageEpisode], float, str]:
+def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
     if not names:
-        return [], 0.0, "There are no videos: no candidate has a fitness."
+        return PageVideos(note="There are no videos: no candidate has a fitness.")
     log.info("videos of %s", ", ".join(names))
     players = [player(run, name) for name in names]
     recording = record(run.cfg, list(run.sources.values()), players, run.folder.read_fitness(run.cfg))
@@ -107,8 +107,24 @@ def _made(run: OpenedRun, names: Sequence[str]) -> tuple[list[PageEpisode], floa
         seconds, files = 0.0, []
         note += f" There are no videos: {error}."
     note += "".join(f" {name} could not be played: {error}." for name, error in recording.failed.items())
+    write_atomic(folder / VIDEOS_NOTE, json.dumps({"seconds": seconds, "note": note}) + "\n")
+    return _as_videos(recording, files, seconds, note)
+
+
+def _as_videos(recording: Recording, files: Sequence[Path], seconds: float, note: str) -> PageVideos:
     films = [file.read_bytes() for file in files] or [None] * len(recording.episodes)
-    return [_episode(recording, own, mp4) for own, mp4 in zip(recording.episodes, films)], seconds, note
+    return PageVideos([_episode(recording, own, mp4) for own, mp4 in zip(recording.episodes, films)], seconds, note)
+
+
+def read_videos(folder: Path) -> PageVideos | None:
+    """Return the videos of a run's page as they were made before; None if there are none."""
+    try:
+        found = json.loads((folder / VIDEOS / VIDEOS_NOTE).read_text(encoding="utf-8"))
+        recording = Recording.load(folder / VIDEOS / RECORDING)
+        files = [folder / VIDEOS / f"{episode.name}.mp4" for episode in recording.episodes]
+        return _as_videos(recording, files if found["seconds"] else [], found["seconds"], found["note"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def page_videos(folder: Path) -> dict[str, Path]:
@@ -137,9 +153,7 @@ def _episode(recording: Recording, own: Episode, mp4: bytes | None) -> PageEpiso
     return PageEpisode(own.name, mp4, summary, ((at + 1) * recording.dt).tolist(), lines)
 
 
-def _page(
-    run: OpenedRun, ranked: Sequence[Ranked], episodes: Sequence[PageEpisode], seconds: float, note: str
-) -> RunPage:
+def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPage:
     cfg, folder = run.cfg, run.folder
     own = sum(not row.baseline for row in ranked)
     fitness = folder.read_fitness(cfg)
@@ -152,9 +166,7 @@ def _page(
         curves=read_curves(folder.curves) if folder.curves.is_file() else None,
         components=read_curves(folder.components) if folder.components.is_file() else None,
         bounds=fitness_bounds(cfg),
-        episodes=episodes,
-        clip_seconds=seconds,
-        episodes_note=note,
+        videos=videos,
         how=_how(run),
         command=_command(run),
     )

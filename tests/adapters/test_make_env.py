@@ -235,3 +235,37 @@ def test_a_trainer_that_knows_gymnasium_takes_it():
     obs, _ = env.reset()
     obs, reward, terminated, truncated, _ = env.step(torch.zeros(NUM_ENVS, 1))
     assert obs.shape == (NUM_ENVS, 4) and reward.shape == terminated.shape == truncated.shape == (NUM_ENVS, 1)
+
+
+def test_rl_games_steps_are_those_of_a_group():
+    env, group = make({"noisy": NOISY}, api="rl_games"), reference(0)
+    info = env.get_env_info()
+    assert info["observation_space"].shape == (5,) and info["action_space"] == gymnasium.spaces.Box(-1, 1, (2,))
+    torch.testing.assert_close(env.reset(), group.reset(), rtol=0, atol=0)
+    for actions in random_actions(2, 60):
+        obs, rewards, dones, infos = env.step(actions)
+        step = group.step(actions)
+        for got, wanted in ((obs, step.obs), (rewards, step.reward), (dones, step.done)):
+            assert torch.equal(got, wanted)
+        assert torch.equal(infos["time_outs"], step.truncated)
+
+
+def test_rl_games_trains_on_it(tmp_path, capsys):
+    """Its own runner and agent, from the YAML of the task."""
+    from omegaconf import OmegaConf
+    from rl_games.torch_runner import Runner
+
+    from envcoder_bench.adapters.rl_games import register
+
+    register("noisy-cartpole", "Cartpole", candidate={"noisy": NOISY}, device="cpu", overrides=SHORT)
+    params = OmegaConf.to_container(run_config("Cartpole", ["device=cpu"]).train.params)
+    params["config"].update(
+        env_name="noisy-cartpole", num_actors=8, minibatch_size=64, device="cpu", max_epochs=3, train_dir=str(tmp_path),
+        features={}, reward_shaper={"scale_value": 0.1}, print_stats=False,
+    )  # fmt: skip
+    del params["config"]["num_minibatches"]
+    runner = Runner()
+    runner.load({"params": {**params, "seed": 0}})
+    runner.reset()
+    runner.run({"train": True, "play": False})
+    assert "MAX EPOCHS NUM!" in capsys.readouterr().out and list(tmp_path.rglob("*.pth"))

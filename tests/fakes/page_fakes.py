@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from envcoder_bench.report.page import PageCandidate, PageEpisode, RunPage
+from envcoder_bench.report.page import PageCandidate, PageEpisode, PageVideos, RunPage
 from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import FAILED, Result
 
@@ -69,9 +69,7 @@ def fake_page(names=("first", "second", *HOSTILE), seeds=2, mp4=None, points=40,
         curves=pd.DataFrame(curves, columns=[*keys, *metrics]),
         components=pd.DataFrame(parts, columns=[*keys, "component", "mean"]),
         bounds=(0.0, 1.0),
-        episodes=[PageEpisode(name, mp4, "fitness 0.5", times, lines) for name in shown],
-        clip_seconds=1.0,
-        episodes_note="a note",
+        videos=PageVideos([PageEpisode(name, mp4, "fitness 0.5", times, lines) for name in shown], 1.0, "a note"),
         how={"device": "a CPU", "torch": "2"},
         command="eval-shapers --task Cartpole",
     )

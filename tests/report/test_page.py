@@ -11,7 +11,7 @@ import pytest
 from page_fakes import HOSTILE, SOURCE, fake_page
 
 from envcoder_bench.report.highlight import code
-from envcoder_bench.report.page import render_page
+from envcoder_bench.report.page import PageVideos, render_page
 from envcoder_bench.report.page_data import plain_number, script_json
 
 
@@ -123,10 +123,8 @@ def test_a_page_of_fifty_candidates_is_small():
 def test_a_run_without_training_has_a_page(missing):
     import dataclasses
 
-    run = dataclasses.replace(fake_page(), **{missing: None}, episodes=[])
-    assert "<h2>Ranking</h2>" in render_page(run) and "<h2>Videos" not in render_page(
-        dataclasses.replace(run, episodes_note="")
-    )
+    run = dataclasses.replace(fake_page(), **{missing: None}, videos=PageVideos())
+    assert "<h2>Ranking</h2>" in render_page(run) and "<h2>Videos" not in render_page(run)
 
 
 def test_numbers_and_texts_for_scripts():

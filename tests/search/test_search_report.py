@@ -127,8 +127,8 @@ def test_ranking_by_the_difference_to_the_baseline(tmp_path):
         "3100.247r3_000.247+0.0000.247", "replay:s1", "see c.py: no",
     ):  # fmt: skip
         assert expected in words, expected
-    table = words[words.index("All candidates, the best first") :]
-    assert table.index("r1_00") < table.index("r2_00") < table.index("r3_00") < table.index("human (baseline)")
+    table = words[words.index("episode, steps") :]  # the ranking
+    assert table.index("r1_00") < table.index("r2_00") < table.index("r3_00") < table.index("human baseline")
     assert struct.unpack(">II", (tmp_path / "fitness.png").read_bytes()[16:24]) == (1500, 1230)  # two panels
 
 
@@ -145,17 +145,23 @@ def test_errors_are_shown_without_folders(tmp_path):
     assert "r1_00.py: is too long" in page and "/home" not in page
 
 
-def test_untrusted_text_is_escaped(tmp_path):
-    attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'>&lt;\x00\x1b[31m\u202e\udc80{{x}}"
+def hostile_search(attack):
     best = Attempt(f"r1_{attack}", 1, f"x = '''{attack}'''", (attack,), attack, fitness=1.0)
     bad = Attempt("r1_01", 1, attack, ("human",), attack, "failed", None, attack)
     meta = {key: attack for key in ("task", "task_description", "fitness_meaning", "llm", "stopped", "final_note")}
     meta["shaper_types"] = [attack]
     meta["final"] = [{"name": attack, "fitness": 1.0, "ci_low": 0.9, "ci_high": 1.1, "episodes": 5, "seeds": 1}]
-    write_report(tmp_path, archive(best, bad), meta)
+    return archive(best, bad), meta
+
+
+def test_untrusted_text_is_escaped(tmp_path):
+    attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'>&lt;\x00\x1b[31m\u202e\udc80{{x}}"
+    write_report(tmp_path, *hostile_search(attack))
     reader, words = read(tmp_path)
-    tags = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "table", "tr", "th", "td", "pre", "span"}
-    assert set(reader.tags) <= {*tags, "img"}
+    (tmp_path / "plain").mkdir()
+    write_report(tmp_path / "plain", *hostile_search("x"))
+    plain, _ = read(tmp_path / "plain")
+    assert [tag for tag in reader.tags if tag != "span"] == [tag for tag in plain.tags if tag != "span"]
     assert not [name for name, _ in reader.attributes if name.startswith("on")]
     sources = [value for name, value in reader.attributes if name == "src"]
     assert len(sources) == 1 and sources[0].startswith("data:image/png")
@@ -163,8 +169,27 @@ def test_untrusted_text_is_escaped(tmp_path):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert not re.search("[\x00-\x08\x1b\u202e]", page)
     assert "\\u202e" in page and "\\udc80" in page
-    assert ("http-equiv", "Content-Security-Policy") in reader.attributes
-    assert any(name == "content" and value.startswith("default-src 'none'") for name, value in reader.attributes)
+    policy = next(value for name, value in reader.attributes if name == "content" and "default-src" in value)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-") and reader.tags.count("script") == 2
+
+
+def test_every_candidate_has_its_source_and_its_difference_to_its_parent(tmp_path):
+    child = Attempt("r2_00", 2, CHILD.replace("2.0", "3.0"), ("r1_00",), "r1_00: more", fitness=0.9, by_seed={1: 0.9})
+    first = Attempt("r1_00", 1, CHILD, ("human",), "human: doubled", fitness=0.6, by_seed={0: 0.6})
+    rounds = tmp_path / "rounds" / "1" / "run"
+    rounds.mkdir(parents=True)
+    header = "iteration,env_steps,candidate,seed,fitness,shaped_return,kl,learning_rate,entropy,value_loss\n"
+    (rounds / "curves.csv").write_text(header + "1,64,r1_00,0,0.5,1,0.1,0.1,1,1\n2,128,r1_00,0,0.6,1,0.1,0.1,1,1\n")
+    write_report(tmp_path, archive(first, child, failed("r2_01", 2, "r2_01.py:1: in f: raised")), {"task": "Cartpole"})
+    reader, words = read(tmp_path)
+    for title in ("The search", "Ranking", "Scores", "Learning curves", "Parents and variants", "Candidates"):
+        assert title in words, title
+    assert "Differences to r1_00" in words and "- return 2.0 - pole_angle**2" in words
+    assert "+ return 3.0 - pole_angle**2" in words
+    assert "def compute_terminal" not in words.split("Differences to human")[1].split("Source")[0]  # not its concern
+    data = json.loads(words[words.index('{"candidates"') :].split(" /* ")[0])
+    assert data["curves"]["metrics"]["fitness"] == {"r1_00": {"mean": [0.5, 0.6]}}
+    assert ("class", "l fault") in reader.attributes
 
 
 def test_invisible_characters_are_shown_as_codes():

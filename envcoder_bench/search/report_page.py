@@ -1,0 +1,98 @@
+"""The parts that the report of a search shares with the page of a run: ranking, videos, curves, candidates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, Sequence
+
+from envcoder_bench.report.curves import read_curves
+from envcoder_bench.report.logs import COMPONENTS, CURVES
+from envcoder_bench.report.page import PageCandidate
+from envcoder_bench.report.ranking import NAN, Ranked, mean_interval
+from envcoder_bench.report.words import without_folders
+from envcoder_bench.search.records import differences
+from envcoder_bench.tasks.base import HUMAN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from envcoder_bench.search.records import Archive, Attempt
+
+
+def ranking(archive: Archive) -> list[Ranked]:
+    """Return all attempts and baselines as rows of a ranking: by merit, then those without a fitness."""
+    human = archive.baselines.get(HUMAN)
+    every = [archive.find(name) for name in archive.order()]
+    rows = [_row(attempt, k, human) for k, attempt in enumerate(every, 1)]
+    known = {attempt.name for attempt in every}
+    return rows + [_row(attempt, None, human) for attempt in archive.attempts if attempt.name not in known]
+
+
+def _row(attempt: Attempt, rank: int | None, human: Attempt | None) -> Ranked:
+    low, high = attempt.interval or (NAN, NAN)
+    versus = (NAN, NAN, NAN)
+    if human is not None and attempt.name != human.name:
+        versus = mean_interval(differences(attempt, human))
+    return Ranked(
+        rank=rank,
+        candidate=attempt.name,
+        status=attempt.status.replace("_", " "),
+        fitness=NAN if attempt.fitness is None else attempt.fitness,
+        fitness_ci_low=low,
+        fitness_ci_high=high,
+        interval_over="" if low != low else "seeds" if len(attempt.by_seed) > 1 else "episodes",
+        seeds=tuple(sorted(attempt.by_seed)),
+        vs_human=versus[0],
+        vs_human_ci_low=versus[1],
+        vs_human_ci_high=versus[2],
+        episode_length=NAN if attempt.episode_length is None else attempt.episode_length,
+        errors=(without_folders(attempt.error),) if attempt.error else (),
+    )
+
+
+def candidates(
+    archive: Archive, scores: dict[str, str], shortened: Callable[[Attempt, Attempt], str]
+) -> list[PageCandidate]:
+    """Return the sources of all attempts and baselines, compared with their parents.
+
+    Args:
+        scores: the score of each attempt by name, as text.
+        shortened: returns a parent's source without what does not count as changed by its child.
+    """
+    found = []
+    for attempt in [*archive.baselines.values(), *archive.attempts]:
+        parent = first_parent(archive, attempt)
+        facts = {
+            "round": str(attempt.round or ""),
+            "parents": ", ".join(attempt.parents),
+            "origin": without_folders(attempt.origin),
+            "score": scores.get(attempt.name, ""),
+        }
+        against = None if parent is None else (parent.name, shortened(parent, attempt))
+        source = attempt.source or None
+        found.append(PageCandidate(attempt.name, f"{attempt.name}.py", source, facts, against))
+    return found
+
+
+def first_parent(archive: Archive, attempt: Attempt) -> Attempt | None:
+    """Return the first of an attempt's parents that is in the archive."""
+    known = {own.name: own for own in [*archive.attempts, *archive.baselines.values()]}
+    return next((known[name] for name in attempt.parents if name in known), None)
+
+
+def logs(folder: Path, rounds: int) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    """Return the learning curves and the reward components of all rounds of a search; None without any."""
+    runs = [folder / "rounds" / str(number) / "run" for number in range(1, rounds + 1)]
+    return _together([run / CURVES for run in runs]), _together([run / COMPONENTS for run in runs])
+
+
+def _together(paths: Sequence[Path]) -> pd.DataFrame | None:
+    import pandas as pd
+
+    found = []
+    for path in paths:
+        try:
+            found.append(read_curves(path))
+        except (OSError, ValueError):  # not trained yet, or damaged
+            continue
+    return pd.concat(found, ignore_index=True) if found else None
