@@ -156,6 +156,12 @@ def build_parser() -> Parser:
     )
     add_wandb(where)
     where.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="on CUDA: the same command gives the same bits, and a candidate's do not depend on the others; slower"
+        " (docs/deterministic.md). On a CPU this always holds",
+    )
+    where.add_argument(
         "--profile",
         action="store_true",
         help="profile the run: some early iterations are measured, two are traced; the results are the same",
@@ -180,6 +186,7 @@ def config_overrides(args: argparse.Namespace) -> list[str]:
         "untrusted": "true" if args.untrusted else None,
         "baselines": "false" if args.no_baselines else None,
         "isolate": args.isolate,
+        "deterministic": "true" if args.deterministic else None,
         "profile": "true" if args.profile else None,
         "race.enabled": "true" if args.race else None,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import contextmanager
 from typing import Any, Iterator
@@ -12,14 +13,15 @@ from torch._tensor_str import PRINT_OPTS
 _lock = threading.Lock()
 _inside = 0  # blocks that are open in all threads
 _before: dict[str, Any] = {}  # the settings before the first of them
+_deterministic = False
 
 
 @contextmanager
 def settings_kept() -> Iterator[None]:
     """Restore torch's settings after the block, or after the last of several blocks that overlap in threads.
 
-    Covers the number of threads (one setting per thread), the precision of matrix products, cuDNN's benchmark mode and
-    print options. For random generators see ``core.stream``.
+    Covers the number of threads (one setting per thread), the precision of matrix products, cuDNN's benchmark mode,
+    ``use_deterministic_algorithms`` and print options. For random generators see ``core.stream``.
     """
     global _inside, _before
     own = torch.get_num_threads()  # read before it is set: the first read in a thread gives the process' number
@@ -37,6 +39,34 @@ def settings_kept() -> Iterator[None]:
                 _restore(_before)
 
 
+def use_deterministic_algorithms() -> None:
+    """Make simulators, environments and trainers that are created from now on deterministic on CUDA."""
+    global _deterministic
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it starts
+    _deterministic = True
+
+
+def is_deterministic() -> bool:
+    return _deterministic
+
+
+@contextmanager
+def deterministic_torch() -> Iterator[None]:
+    """Use torch's deterministic algorithms inside the block; operations that have none warn.
+
+    Not for the program's own operations, some of which are slower with it, and as exact without.
+    """
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filling: Any = torch.utils.deterministic
+    fills, filling.fill_uninitialized_memory = filling.fill_uninitialized_memory, False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        filling.fill_uninitialized_memory = fills
+
+
 def _read() -> dict[str, Any]:
     return {
         "threads": torch.get_num_threads(),
@@ -44,11 +74,14 @@ def _read() -> dict[str, Any]:
         "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
         "cudnn_tf32": torch.backends.cudnn.allow_tf32,
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "deterministic": _deterministic,
         "printing": dict(vars(PRINT_OPTS)),
     }
 
 
 def _restore(settings: dict[str, Any]) -> None:
+    global _deterministic
+    _deterministic = settings["deterministic"]
     torch.set_float32_matmul_precision(settings["precision"])
     torch.backends.cuda.matmul.allow_tf32 = settings["matmul_tf32"]
     torch.backends.cudnn.allow_tf32 = settings["cudnn_tf32"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, ContextManager, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from envcoder_bench.compile.program import ACTION
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.core.profiling import REST, span
+from envcoder_bench.core.torch_settings import deterministic_torch, is_deterministic
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
 from envcoder_bench.env.components import Components, Spread
@@ -71,6 +73,7 @@ class Dispatcher:
         self.alive: list[bool] = [True] * groups
         self.failures: dict[int, CandidateError] = {}
         self._deferred = self.device.type == "cuda" if deferred_faults is None else deferred_faults
+        self._fixed = is_deterministic() and self.device.type == "cuda"
 
         action_dims = [s.action_dim for s in shapings]
         actions = self._zeros(num_envs, max(action_dims))
@@ -82,10 +85,11 @@ class Dispatcher:
         self._is_terminal = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._components = Components(layout, [s.components for s in shapings], self.device)
 
-        self._copies: list[ContiguousCopy] = []
+        self._copies: list[tuple[int, ContiguousCopy]] = []  # with their groups
         own = [own_constants(constants, self.device) for _ in range(groups)]
         self._states = [
-            StateDict({**view, "actions": self._contiguous(view["actions"]), **mine}) for view, mine in zip(views, own)
+            StateDict({**view, "actions": self._contiguous(group, view["actions"]), **mine})
+            for group, (view, mine) in enumerate(zip(views, own))
         ]
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
@@ -95,9 +99,10 @@ class Dispatcher:
         for group in range(groups):
             self._add_calls(group)
         self._compiler.compile(list(self.stages.values()))
+        self._called = self._groups_called()
         self._constant_watches = [Watch(mine.values()) for mine in own]
         live = [state[key] for state, mine in zip(self._states, own) for key in state if key not in mine]
-        self._watch = Watch([*live, actions, *(copy.tensor for copy in self._copies)])
+        self._watch = Watch([*live, actions, *(copy.tensor for _, copy in self._copies)])
 
         self._graphs = cuda_graphs.GraphBuilder(self.device) if self.device.type == "cuda" else None
 
@@ -110,13 +115,16 @@ class Dispatcher:
         """
         stage = self.stages[name]
         with span(REST if name == "policy" else name), torch.no_grad():
-            for copy in self._copies:
-                copy.refresh()
+            for group, copy in self._copies:
+                if stage.due or not self._fixed or group in self._called:  # a launch each on CUDA
+                    copy.refresh()
             self._watch.mark()
             self._step.fill_(step)
             if stage.due:
                 counter = self._step if self._deferred else step
-                self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
+                with self._torch():
+                    self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
+                self._called = self._groups_called()
             if self._deferred:
                 self._run_deferred(stage, step)
                 return stage.buffers
@@ -279,14 +287,20 @@ class Dispatcher:
         stage.prefill()
         if stage.replay is None:
             counts = self._components.counts.clone()  # warm-up calls are not steps
-            stage.eager, stage.replay = self._build(stage, step)
+            with self._torch():
+                stage.eager, stage.replay = self._build(stage, step)
             self._components.counts.copy_(counts)
             stage.prefill()
         replay = stage.replay
-        for call in stage.eager:
-            if self.alive[call.group]:
-                self._attempt(call, step, step)
+        with self._torch():
+            for call in stage.eager:
+                if self.alive[call.group]:
+                    self._attempt(call, step, step)
         replay()
+
+    def _torch(self) -> ContextManager[None]:
+        """Return a context for calls of functions."""
+        return deterministic_torch() if self._fixed else nullcontext()
 
     def _build(self, stage: Stage, step: int) -> tuple[list[Call], Callable[[], None]]:
         """Return the calls that must run eagerly, and a function that replays the others and the guard."""
@@ -337,15 +351,19 @@ class Dispatcher:
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, device=self.device)
 
-    def _contiguous(self, view: Tensor) -> Tensor:
+    def _contiguous(self, group: int, view: Tensor) -> Tensor:
         """Return a view cut to the group's width as a contiguous tensor, as it would be without wider neighbours.
 
-        On the CPU vectorized functions may round differently for rows with gaps; on CUDA results are not bitwise equal.
+        Functions may round differently for rows with gaps, which matters where results are bitwise equal.
         """
-        if self.device.type == "cuda" or view.is_contiguous():
+        if (self.device.type == "cuda" and not self._fixed) or view.is_contiguous():
             return view
-        self._copies.append(ContiguousCopy(view))
-        return self._copies[-1].tensor
+        self._copies.append((group, ContiguousCopy(view)))
+        return self._copies[-1][1].tensor
+
+    def _groups_called(self) -> set[int]:
+        """Return the groups some of whose functions are calls, not kernels."""
+        return {call.group for stage in self.stages.values() for call in stage.calls}
 
     def _stage(self, kind: Kind) -> Stage:
         """Create the stage of a kind, without calls."""
@@ -365,7 +383,7 @@ class Dispatcher:
 
     def _add_calls(self, group: int) -> None:
         shaping, state = self.shapings[group], self._states[group]
-        action = self._contiguous(self.stages["policy"].rows(group)[VALUE][:, : shaping.action_dim])
+        action = self._contiguous(group, self.stages["policy"].rows(group)[VALUE][:, : shaping.action_dim])
         for name, kind in STAGES.items():
             stage, function = self.stages[name], shaping.functions.get(name)
             rows = stage.rows(group)

@@ -16,8 +16,9 @@ class Episodes:
     """One row per group, one column per episode: ``(num_groups, episodes)``.
 
     Attributes:
-        fitness: the mean of the steps' fitness over the steps to play, or the sum, as the task says; the step on which
-            an episode ends early, and the steps after it, count 0.
+        fitness: the mean of the steps' fitness over a full episode, or the sum, as the task says; the step on which an
+            episode ends early, and the steps after it, count 0. Of an episode that was not played to its end, the mean
+            over the steps that were played.
         length: number of control steps until the episode ended.
     """
 
@@ -84,7 +85,8 @@ def _one_round(
             break
         env.begin_episodes(ended)  # states after the end are not observed, in training or here
         obs = env.observe(active)
-    fitness = fitness / steps if has_mean_fitness(env) else fitness
+    if has_mean_fitness(env):  # an episode that ended early is known in full, the others are taken to go on like this
+        fitness = fitness / torch.where(active, steps, env.full_episode)
     return Episodes(env.layout.split(fitness), env.layout.split(length))
 
 

@@ -14,6 +14,7 @@ from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.trainers.base import Trainer
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -56,7 +57,7 @@ def check_values(cfg: DictConfig) -> None:
         raise UserError(f"checkpoint_minutes must be a number of at least 0, got {minutes}")
     if cfg.max_memory is not None:
         parse_size(cfg.max_memory)
-    for key in ("baselines", "profile", "compile_shapers", "untrusted", "save_state"):
+    for key in ("baselines", "profile", "compile_shapers", "untrusted", "save_state", "deterministic"):
         if not isinstance(cfg[key], bool):
             raise UserError(f"{key} must be true or false, got {cfg[key]}")
     steps = cfg.evaluation.point_steps
@@ -81,6 +82,21 @@ def check_values(cfg: DictConfig) -> None:
         if kind not in SHAPER_TYPES:
             hint = near_matches(str(kind), SHAPER_TYPES)
             raise UserError(f"unknown shaper type '{kind}'{hint}; there are {', '.join(SHAPER_TYPES)}")
+
+
+def check_deterministic(cfg: DictConfig) -> None:
+    """Raise UserError if a deterministic run on CUDA is asked for that cannot be one."""
+    if not cfg.deterministic or cfg.device == "cpu":
+        return
+    spec = get_spec(cfg.task_source or cfg.task.name)
+    if not issubclass(spec.task_class, SimTask):
+        raise UserError(
+            f"--deterministic does not support {spec.name} on CUDA, a task of Isaac Gym code: omit it, or use"
+            " --device cpu"
+        )
+    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
+    if not trainer_class(params).deterministic:
+        raise UserError("--deterministic on CUDA supports the trainer ppo alone: omit --trainer, or use --device cpu")
 
 
 def check_task(cfg: DictConfig) -> None:

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from envcoder_bench.core.errors import DiskError, Stopped, UserError, user_input
 from envcoder_bench.core.files import disk_trouble, refuse_taken, stamped_folder
 from envcoder_bench.core.run_log import run_log
-from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.run import parallel, results
 from envcoder_bench.run.checkpoint import Checkpoint
 from envcoder_bench.run.config import with_defaults
@@ -145,7 +145,7 @@ def go_on(
         with user_input():
             pick_device(cfg)  # the machine may be another one
         _say_notes(run)
-        _use_one_torch_thread(cfg)
+        _configure_torch(cfg)
         saved = saved or run.load_checkpoint() or Checkpoint()
         fitness = run.read_fitness(cfg)
         try:  # the config of a run of format 1 may have been changed
@@ -214,7 +214,7 @@ def _asked(
         cfg.num_envs_per_candidate = share_out(num_envs, len(sources) * cfg.seeds)
     check_training(cfg)
     check_race(cfg)
-    _use_one_torch_thread(cfg)
+    _configure_torch(cfg)
     return cfg, sources, read_fitness(cfg)
 
 
@@ -310,6 +310,8 @@ def _and_others(count: int) -> str:
     return "" if count == 1 else f"; and {count - 1} more candidate{'s' if count > 2 else ''} of the same kind"
 
 
-def _use_one_torch_thread(cfg: DictConfig) -> None:
+def _configure_torch(cfg: DictConfig) -> None:
     if cfg.device == "cpu":
         torch.set_num_threads(1)  # the threads are used by the simulator and the learners
+    elif cfg.deterministic:
+        use_deterministic_algorithms()

@@ -11,7 +11,7 @@ from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import compose_config
-from envcoder_bench.run.config_checks import check_task, check_values
+from envcoder_bench.run.config_checks import check_deterministic, check_task, check_values
 from envcoder_bench.run.devices import requested_devices
 from envcoder_bench.run.fitness import read_fitness
 from envcoder_bench.run.folder import CandidateSource
@@ -35,6 +35,7 @@ def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictC
         check_task(cfg)
         check_tracking(cfg)
         pick_device(cfg)
+        check_deterministic(cfg)
     if ranks or cfg.fitness is not None:
         read_fitness(cfg)
     cfg.evaluation.record = cfg.evaluation.record or cfg.race.enabled  # a race decides by the single episodes

@@ -147,11 +147,15 @@ class MemoryPlanner:
     def plan(self, groups: Sequence[Planned], begun: Sequence[Sequence[Planned]] = (), devices: int = 1) -> Plan:
         """Divide groups, in their order, into as few equal waves as fit, after the waves that have ``begun``, if any.
 
+        In deterministic runs they are sorted by their widths.
+
         With several ``devices`` each gets equally many waves, if there are enough groups.
 
         Raises:
             UserError: a group does not fit alone.
         """
+        if self._cfg.get("deterministic"):  # blocks of equal widths learn together
+            groups = sorted(groups, key=_widths)
         for group in groups:
             self._refuse_beyond(_widths(group), group.name)
         waves: list[list[Any]] = [[group] for group in groups] if self._cfg.get("isolate") else []

@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.compile.cache import package_code
 from envcoder_bench.core.errors import UserError, user_input
+from envcoder_bench.core.torch_settings import use_deterministic_algorithms
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.run import results
 from envcoder_bench.run.checkpoint import GroupKey, load_job, pack_job
@@ -80,6 +81,8 @@ class Worker:
         try:
             if self._cfg.device == "cpu":
                 torch.set_num_threads(1)  # as in a run in one process
+            elif self._cfg.deterministic:
+                use_deterministic_algorithms()
             with forward_logs(self._outbox):
                 work()
         except UserError as error:

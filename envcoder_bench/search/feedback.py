@@ -182,7 +182,10 @@ def training_course(attempt: Attempt) -> str:
     for name in names:
         for k, statistic in enumerate(("mean", "min", "max")):
             rows[f"{name} {statistic}"] = [_number(point.components.get(name, (math.nan,) * 3)[k]) for point in points]
-    head = "In the course of its training; reward components are per step, since the previous point:"
+    head = (
+        "In the course of its training; only the last point has full episodes, the others may have the first steps"
+        " alone; reward components are per step, since the previous point:"
+    )
     return "\n".join([head, *(f"{name}: {', '.join(values)}" for name, values in rows.items())])
 
 

@@ -3,6 +3,8 @@
 The state is in torch tensors, which Warp's kernels read and write in place. All work is on torch's current stream, so
 that neither library waits for the other, and no value is read back to the host. For tests it also runs on Warp's CPU
 device, one world after the other.
+
+With ``use_deterministic_algorithms`` a world's bits depend on nothing but its own state; see ``warp_order``.
 """
 
 # MuJoCo's bindings carry no types
@@ -19,6 +21,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
@@ -27,6 +30,8 @@ from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.poses import PoseSource
 from envcoder_bench.sim.torch_stream import TorchStream
 from envcoder_bench.sim.warp_contacts import ContactForces
+from envcoder_bench.sim.warp_order import RowOrder
+from envcoder_bench.sim.warp_order_kernels import add_sensor_forces_in_order
 
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
 
@@ -76,6 +81,7 @@ class MujocoWarp(Simulator):
         self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
         self.effort_limits = robot.effort_limits
         self._robot = robot
+        self._ordered = is_deterministic()
         self._graph: Any | None = None
         self._site_graph: Any | None = None
 
@@ -130,8 +136,10 @@ class MujocoWarp(Simulator):
         self._motion = [wp.from_torch(x) for x in (self.root_states, self.dof_pos, self.dof_vel, objects)]
         flat = [x.view(self.num_envs, x[0].numel()) for x in (self.dof_force, self.contact_forces, self.sensor_forces)]
         self._forces = [wp.from_torch(x) for x in flat]
+        if self._ordered:
+            self._order = RowOrder(self._model, self._data)
         row_of_body = np.arange(-1, model.nbody - 1)  # the first body is the world
-        self._contacts = ContactForces(self._model, self._data, row_of_body, self._forces[1])
+        self._contacts = ContactForces(self._model, self._data, row_of_body, self._forces[1], self._ordered)
         sensor_of_body = np.full(model.nbody, -1)
         sensor_of_body[robot.sensor_bodies + 1] = np.arange(len(robot.sensor_bodies))
         self._sensor_of_body = wp.array(sensor_of_body, dtype=wp.int32)
@@ -189,6 +197,7 @@ class MujocoWarp(Simulator):
         arrays = [x for part in (self._data, self._data.efc, self._data.contact) for x in vars(part).values()]
         arrays += [self._model.actuator_gainprm, self._model.actuator_biasprm, *self._motion, *self._forces]
         own = sum(x.capacity for x in arrays if isinstance(x, wp.array)) + self._contacts.capacity
+        own += self._order.capacity if self._ordered else 0
         return int(_WITH_WORKSPACE * own) // self.num_envs
 
     def set_drive_mode(self, effort: Tensor) -> None:
@@ -287,13 +296,14 @@ class MujocoWarp(Simulator):
         """Add up contact forces and torques at the force-torque sensors."""
         data = self._data
         self._forces[2].zero_()
-        contact = [data.nacon, data.contact.worldid, data.contact.geom, data.contact.pos, self._contacts.wrench]
-        wp.launch(
-            add_sensor_forces,
-            dim=data.naconmax,
-            inputs=[*contact, self._model.geom_bodyid, self._sensor_of_body, data.xpos],
-            outputs=[self._forces[2]],
-        )
+        inputs = [data.contact.geom, data.contact.pos, self._contacts.wrench]
+        inputs += [self._model.geom_bodyid, self._sensor_of_body, data.xpos]
+        if self._ordered:
+            inputs = [data.nefc, data.efc.type, data.efc.id, data.contact.efc_address, *inputs]
+            wp.launch(add_sensor_forces_in_order, dim=self.num_envs, inputs=inputs, outputs=[self._forces[2]])
+        else:
+            inputs = [data.nacon, data.contact.worldid, *inputs]
+            wp.launch(add_sensor_forces, dim=data.naconmax, inputs=inputs, outputs=[self._forces[2]])
         wp.launch(
             to_body_frame,
             dim=(self.num_envs, len(self.sensor_names)),

@@ -32,6 +32,7 @@ class Trainer(ABC):
 
     horizon: int  # control steps per iteration
     wants_final_obs: bool = False  # whether ``record`` needs ``EnvStep.final_obs``
+    deterministic: bool = False  # whether its bits on CUDA are those of a group alone, if deterministic runs are on
 
     @abstractmethod
     def __init__(

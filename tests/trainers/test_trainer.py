@@ -15,10 +15,11 @@ from oracle import StockAgent, StockEnv, make_params
 
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import Stats, train_iteration
-from envcoder_bench.trainers.ppo import memory, trainer
-from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, draw_noise, new_noise
+from envcoder_bench.trainers.ppo import memory, sums, trainer, triton_kernels
+from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equal_blocks, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.memory import learner_bytes
 from envcoder_bench.trainers.ppo.trainer import GroupedPPO
 
@@ -179,6 +180,12 @@ def test_blocks_cover_the_groups_in_few_blocks_of_nearly_one_size(num_groups: in
     assert max(sizes) <= largest and max(sizes) - min(sizes) <= 1 and len(blocks) == -(-num_groups // largest)
 
 
+def test_blocks_of_equal_widths_hold_adjacent_groups_alone() -> None:
+    widths = [(4, 1), (4, 1), (4, 1), (8, 1), (4, 1)]
+    assert cut_equal_blocks(widths, 2) == [slice(0, 1), slice(1, 3), slice(3, 4), slice(4, 5)]
+    assert cut_equal_blocks(widths, 9) == [slice(0, 3), slice(3, 4), slice(4, 5)]
+
+
 def test_restoring_a_run_with_other_groups_fails() -> None:
     state = Run(make_env([0, 1])).trainer.state()
     with pytest.raises(ValueError, match=r"checkpoint has 2 learners and this run has 1: resume with the same"):
@@ -304,6 +311,55 @@ def test_on_cuda_graphs_equal_eager_iterations_across_a_failure(
     for group in range(3):
         for key, value in eager.weights(group).items():
             torch.testing.assert_close(captured.weights(group)[key], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_on_cuda_a_deterministic_group_is_bitwise_alike_alone_and_among_others(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+    def trained(groups: list[int]) -> list[dict[str, torch.Tensor]]:
+        own = Run(make_env(groups, 64, device="cpu"), device="cuda", matmul_precision=precision)
+        own.obs = own.obs.to("cuda")
+        for _ in range(4):
+            for _ in range(own.trainer.horizon):  # the environment is on the CPU, where its bits are those of the group
+                step = own.env.step(own.trainer.act(own.obs).cpu())
+                parts = [None if x is None else x.to("cuda") for x in step]
+                own.trainer.record(EnvStep(*parts))
+                own.obs = parts[0]
+            own.trainer.learn(own.obs)
+        return [own.weights(g) for g in range(len(groups))]
+
+    with settings_kept():
+        use_deterministic_algorithms()
+        together = trained([0, 1, 2, 3, 3, 3])
+        for group in range(4):
+            assert_bitwise(together[group], trained([group])[0])
+        assert_bitwise(together[3], together[5])
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_products_and_sums_are_those_of_torch() -> None:
+    rng = torch.Generator().manual_seed(0)
+    a, b = torch.randn(3, 300, 52, generator=rng).cuda(), torch.randn(3, 52, 70, generator=rng).cuda()
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        torch.testing.assert_close(triton_kernels.product(a, b, torch.empty(3, 300, 70).cuda()), a @ b)
+        back = triton_kernels.product(a.mT, a @ b, torch.empty(3, 52, 70).cuda())
+        torch.testing.assert_close(back, a.mT @ (a @ b), rtol=1e-4, atol=1e-3)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    with settings_kept():
+        use_deterministic_algorithms()
+        torch.testing.assert_close(sums.total(a, keepdim=True), a.sum(dim=1, keepdim=True), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(sums.mean(a[..., 0]), a[..., 0].mean(dim=1), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(sums.std(a[..., 0]), a[..., 0].std(dim=1))
+        torch.testing.assert_close(sums.norm(b.flatten(1)), torch.linalg.vector_norm(b.flatten(1), dim=1))
 
 
 @pytest.mark.cuda

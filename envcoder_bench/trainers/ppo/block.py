@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Mapping, Sequence, Tuple
 
 import torch
@@ -127,3 +128,13 @@ def cut_blocks(num_groups: int, largest: int) -> list[slice]:
     count = -(-num_groups // largest)
     bounds = [num_groups * i // count for i in range(count + 1)]
     return [slice(*pair) for pair in zip(bounds, bounds[1:])]
+
+
+def cut_equal_blocks(widths: Sequence[object], largest: int) -> list[slice]:
+    """Divide the groups into blocks as ``cut_blocks``, each of adjacent groups of equal ``widths``."""
+    slices: list[slice] = []
+    for _, run in itertools.groupby(range(len(widths)), key=lambda group: widths[group]):
+        groups = list(run)
+        parts = cut_blocks(len(groups), largest)
+        slices += [slice(groups[part.start], groups[part.stop - 1] + 1) for part in parts]
+    return slices

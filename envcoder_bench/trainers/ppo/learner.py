@@ -11,7 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.core.groups import common
 from envcoder_bench.core.torch_settings import settings_kept
-from envcoder_bench.trainers.ppo import losses
+from envcoder_bench.trainers.ppo import losses, sums
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.mlp import carved_size
 from envcoder_bench.trainers.ppo.network import StackedActorCritic, Workspace
@@ -222,14 +222,14 @@ class GroupedLearner:
         d_neglogp = (d_neglogp * weight).unsqueeze(-1)
         d_mu.mul_((hp.bounds_loss_coef or 0.0) * weight)
         torch.addcmul(d_mu, distance.div_(sigma), d_neglogp, out=output.d_mu)
-        d_log_sigma = d_neglogp.sum(dim=1, keepdim=True) - squares.mul_(d_neglogp).sum(dim=1, keepdim=True)
+        d_log_sigma = sums.total(d_neglogp, keepdim=True) - sums.total(squares.mul_(d_neglogp), keepdim=True)
         grad = network.backward(work, output, d_log_sigma.sub_(self.entropy_coef))
         self.adam.step(grad, hp.grad_norm, alive)
         stats["kl"].append(kl)
         stats["log_sigma"].append(log_sigma)
-        stats["policy_loss"].append(policy_loss.mean(dim=1))
-        stats["value_loss"].append(value_loss.mean(dim=1))
-        stats["bounds_loss"].append(bounds_loss.mean(dim=1))
+        stats["policy_loss"].append(sums.mean(policy_loss))
+        stats["value_loss"].append(sums.mean(value_loss))
+        stats["bounds_loss"].append(sums.mean(bounds_loss))
 
     def _schedule(self, kl: Tensor, epoch: int) -> None:
         self.adam.learning_rate.copy_(next_learning_rate(self.hp, self.adam.learning_rate, kl, epoch))

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from envcoder_bench.trainers.ppo import sums
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -48,7 +49,7 @@ def policy_kl(mu: Tensor, sigma: Tensor, old_mu: Tensor, old_sigma: Tensor, mask
     """
     twice_variance = 2.0 * (old_sigma**2 + 1e-5)
     # only the squared distance of the means depends on the sample; the rest is one number per action
-    distance = (old_mu - mu).square_().mean(dim=1, keepdim=True)
+    distance = sums.mean((old_mu - mu).square_(), keepdim=True)
     kl = torch.log(old_sigma / sigma + 1e-5) + (sigma**2 + distance) / twice_variance - 0.5
     return (kl if mask is None else kl * mask).sum(dim=-1).squeeze(1)
 

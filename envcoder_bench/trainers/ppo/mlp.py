@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.trainers.ppo.activations import ELU, Activation
-from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, usable
+from envcoder_bench.trainers.ppo.sums import in_fixed_order
+from envcoder_bench.trainers.ppo.triton_kernels import elu_linear_backward, product, usable
 
 Shape = Tuple[int, ...]
 
@@ -98,7 +99,9 @@ class StackedMLP:
 
     def __init__(self, weights: Sequence[Tensor], activation: Activation) -> None:
         self.weights, self.activation = [matrices(w) for w in weights], activation
-        self._product = torch.mm if len(weights[0]) == 1 else torch.bmm
+        fixed = in_fixed_order(weights[0])  # then a single group is computed like many
+        self._one = len(weights[0]) == 1 and not fixed
+        self._product = product if fixed else torch.mm if self._one else torch.bmm
         self._fused = activation is ELU and usable(weights[0])
         widths = [w.shape[2] for w in weights[:-1]]
         self._tails = [torch.eye(1, with_one(width) - width).to(weights[0]) for width in widths]  # 1, 0, ...
@@ -120,12 +123,12 @@ class StackedMLP:
 
     def infer(self, x: Tensor) -> Tensor:
         """Map ``(K, N, in)``, with the 1 and the zeros, to ``(K, N, out)``."""
-        if len(x) == 1:
+        if self._one:
             return self._infer_one(x[0]).unsqueeze(0)
         for i, weight in enumerate(self.weights):
             width, hidden = weight.shape[-1], i < len(self._tails)
             out = x.new_empty(*x.shape[:2], with_one(width) if hidden else width)
-            torch.bmm(x, weight, out=out[..., :width])
+            self._product(x, weight, out=out[..., :width])
             if hidden:
                 self.activation.forward(out, None)
                 out[..., width:] = self._tails[i]

@@ -7,6 +7,8 @@ from typing import Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from envcoder_bench.trainers.ppo import sums
+
 EPSILON = 1e-5
 CLIP = 5.0
 
@@ -86,9 +88,9 @@ class GroupedRunningMeanStd:
 
     def _moments(self, x: Tensor, alive: Tensor | None) -> tuple[Tensor, Tensor]:
         """Mean and variance over N, ``(K, D)`` float64 each; 0 for groups that are not alive."""
-        mean = x.mean(dim=1, keepdim=True)
+        mean = sums.mean(x, keepdim=True)
         # two passes: on a CPU many times faster than torch.var, which does not vectorize over an outer dimension
-        var = (x - mean).square_().mean(dim=1).to(torch.float64)
+        var = sums.mean((x - mean).square_()).to(torch.float64)
         mean = mean.squeeze(1).to(torch.float64)
         if alive is not None:
             for values in (mean, var):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core.groups import common
-from envcoder_bench.trainers.ppo import triton_kernels
+from envcoder_bench.trainers.ppo import sums, triton_kernels
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -40,7 +40,7 @@ class GroupedAdam:
         """
         clip = None
         if max_norm is not None:
-            norm = torch.linalg.vector_norm(grad, dim=1)
+            norm = sums.norm(grad)
             clip = (max_norm / (norm + 1e-6)).clamp_(max=1.0)
         # both bias corrections are applied to numbers per group, not to (K, P) tensors
         bias1, bias2 = (1 - self.powers.mul_(self._betas)).unbind()

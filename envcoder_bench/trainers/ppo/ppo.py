@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from envcoder_bench.trainers.ppo import sums
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.rollout import Rollout
 
@@ -40,7 +41,7 @@ def generalized_advantages(hp: Hyperparameters, rollout: Rollout, rewards: Tenso
 
 def normalize_advantages(advantages: Tensor) -> Tensor:
     """Center and scale ``(K, N)`` by each group's own mean and standard deviation."""
-    mean, std = advantages.mean(dim=1, keepdim=True), advantages.std(dim=1, keepdim=True)
+    mean, std = sums.mean(advantages, keepdim=True), sums.std(advantages, keepdim=True)
     return (advantages - mean) / (std + 1e-8)
 
 

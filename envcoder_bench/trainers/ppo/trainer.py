@@ -12,9 +12,11 @@ from torch import Tensor
 
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.groups import GroupLayout, common
+from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer
-from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, draw_noise, new_noise
+from envcoder_bench.trainers.ppo import triton_kernels
+from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equal_blocks, draw_noise, new_noise
 from envcoder_bench.trainers.ppo.capture import CapturedFunction
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
@@ -25,6 +27,9 @@ from envcoder_bench.trainers.ppo.rollout import StepIndex
 
 class GroupedPPO(Trainer):
     """Trains the groups in blocks: on CPU one for each group, on CUDA as few as the memory allows.
+
+    With ``use_deterministic_algorithms`` the groups of a block on CUDA have equal widths, because padding changes the
+    order of sums.
 
     ``params`` are those of an rl_games YAML; ``minibatch_size`` (or ``num_minibatches``) is that of one group. The
     constructor sets torch's precision of float32 products, ``matmul_precision``, for the whole process.
@@ -37,6 +42,8 @@ class GroupedPPO(Trainer):
     Raises:
         ValueError: the params have an unsupported feature; names key and remedy.
     """
+
+    deterministic = True
 
     def __init__(
         self,
@@ -54,7 +61,12 @@ class GroupedPPO(Trainer):
         groups, n, widest = layout.num_groups, layout.envs_per_group, (max(obs_dims), max(action_dims))
         on_cpu = device.type == "cpu"
         # on CPU a learner per group, because matrix products may round differently in a larger batch
-        slices = cut_blocks(groups, 1 if on_cpu else learner_bytes(*widest, n, params).groups_at_once)
+        largest = 1 if on_cpu else learner_bytes(*widest, n, params).groups_at_once
+        slices = cut_blocks(groups, largest)
+        if is_deterministic() and not on_cpu:
+            slices = cut_equal_blocks(list(zip(obs_dims, action_dims)), largest)
+            if triton_kernels.triton is None:
+                raise ValueError("deterministic training on CUDA needs Triton: pip install triton")
         self._answers = torch.zeros(3, groups, n, self.horizon, device=device)  # rewards, dones, time-outs
         self.blocks = [
             LearnerBlock(own, obs_dims[own], action_dims[own], seeds[own], params, n, device, self._answers)

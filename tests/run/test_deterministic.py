@@ -1,0 +1,136 @@
+"""Deterministic runs: on CUDA the same bits from the same command, alone or among others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import envcoder_bench
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.torch_settings import deterministic_torch, is_deterministic, settings_kept
+from envcoder_bench.core.torch_settings import use_deterministic_algorithms as use
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.config_checks import check_deterministic
+from envcoder_bench.run.inputs import run_config
+from envcoder_bench.run.plan import GroupFacts, MemoryPlanner
+
+CANDIDATES = {
+    "cosine": "import torch\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n",
+    "noisy": """
+import torch
+def compute_reward(dof_pos, dof_vel):
+    return 1.0 - dof_pos[:, 1].abs() - 0.01 * dof_vel[:, 1].square()
+def compute_observation(dof_pos, dof_vel):
+    return torch.cat((dof_pos, dof_vel, torch.sin(dof_pos)), dim=1) + 0.01 * torch.rand_like(dof_pos[:, :1])
+""",
+    "wide": """
+import torch
+ACTION_DIM = 3
+def compute_observation(dof_pos, dof_vel):
+    return torch.cat((dof_pos, dof_vel, dof_pos.repeat(1, 8)), dim=1)
+def compute_torque(action, state_dict):
+    return torch.stack((action.mean(dim=1) * 100.0, torch.zeros_like(action[:, 0])), dim=1)
+""",
+    "eager": """
+import torch
+def compute_reward(dof_pos):
+    order = torch.argsort(dof_pos[:, 1])
+    rank = torch.zeros_like(dof_pos[:, 1]).scatter_add(0, order, torch.linspace(0, 1, len(order), device=order.device))
+    return torch.cos(dof_pos[:, 1]) + 0.1 * rank
+""",
+}
+SIZE = {
+    "num_envs_per_candidate": 32,
+    "learning_iterations": 3,
+    "baselines": False,
+    "overrides": ["evaluation.points=2", "evaluation.num_envs=4", "evaluation.final_episodes=4", "deterministic=true"],
+}
+
+
+@pytest.fixture(autouse=True)
+def cublas_workspace(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # set with deterministic algorithms
+
+
+def bits(folder, names, task="Cartpole", candidates=CANDIDATES):
+    """Weights and fitness of a run of these candidates."""
+    result = envcoder_bench.evaluate(
+        task, {name: candidates[name] for name in names}, output_dir=folder, device="cuda", **SIZE
+    )
+    assert set(result.results.status) == {"ok"}
+    fitness = result.results.set_index("candidate").fitness
+    found = {}
+    for name in names:
+        model = torch.load(folder / "candidates" / name / "policy.pth", map_location="cpu", weights_only=False)["model"]
+        found[name] = {**model, "fitness": torch.tensor(fitness[name])}
+    return found
+
+
+def assert_bitwise(a, b):
+    assert a.keys() == b.keys()
+    assert [key for key in a if not torch.equal(a[key], b[key])] == []
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_a_candidate_ends_with_the_same_bits_alone_among_others_and_again(tmp_path):
+    together = bits(tmp_path / "together", list(CANDIDATES))
+    again = bits(tmp_path / "again", list(reversed(CANDIDATES)))
+    for name in CANDIDATES:
+        assert_bitwise(together[name], again[name])
+        assert_bitwise(together[name], bits(tmp_path / name, [name])[name])
+    assert not is_deterministic()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_contacts_do_not_change_that(tmp_path):
+    reward = "import torch\ndef compute_reward(root_states):\n    return root_states[:, {axis}]\n"
+    candidates = {f"axis_{axis}": reward.format(axis=axis) for axis in (2, 7, 8)}
+    together = bits(tmp_path / "together", list(candidates), "Anymal", candidates)
+    alone = bits(tmp_path / "alone", ["axis_7"], "Anymal", candidates)
+    assert_bitwise(together["axis_7"], alone["axis_7"])
+
+
+def test_torch_is_deterministic_in_the_block_alone():
+    with deterministic_torch():
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.utils.deterministic.fill_uninitialized_memory  # it would cost a kernel for each new tensor
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.utils.deterministic.fill_uninitialized_memory
+
+
+def test_the_setting_ends_with_the_run():
+    with settings_kept():
+        use()
+        assert is_deterministic()
+    assert not is_deterministic()
+
+
+def test_groups_of_equal_widths_are_adjacent_in_a_deterministic_run():
+    def planned(*overrides):
+        cfg = run_config("Cartpole", ["device=cpu", "num_envs_per_candidate=4", *overrides])
+        widths = [(4, 1), (8, 1), (4, 1), (4, 3), (8, 1)]
+        facts = [GroupFacts(f"c{k}", 0, own) for k, own in enumerate(widths)]
+        return [group.name for wave in MemoryPlanner(cfg).plan(facts).waves for group in wave]
+
+    assert planned() == ["c0", "c1", "c2", "c3", "c4"]
+    assert planned("deterministic=true") == ["c0", "c2", "c3", "c1", "c4"]
+
+
+@pytest.mark.parametrize("trainer", ["a2c_continuous", "elegantrl_ppo"])
+def test_a_trainer_that_is_not_deterministic_is_refused_on_cuda(trainer):
+    cfg = compose_config("Cartpole", ["deterministic=true", f"train.params.algo.name={trainer}"])
+    cfg.device = "cpu"
+    check_deterministic(cfg)
+    cfg.device = "cuda:0"
+    if trainer == "a2c_continuous":
+        check_deterministic(cfg)
+    else:
+        with pytest.raises(UserError, match="--deterministic on CUDA supports the trainer ppo alone: omit --trainer"):
+            check_deterministic(cfg)
+
+
+def test_the_value_is_checked():
+    with pytest.raises(UserError, match="deterministic must be true or false, got 1"):
+        run_config("Cartpole", ["deterministic=1"])

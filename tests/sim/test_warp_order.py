@@ -1,0 +1,73 @@
+"""A world's bits with sorted constraint rows, whatever the places of its contacts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from envcoder_bench.core.torch_settings import is_deterministic, settings_kept, use_deterministic_algorithms
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.prepare import build_task
+
+pytest.importorskip("mujoco_warp")
+wp = pytest.importorskip("warp")
+
+ENVS = 3
+KINDS = ("root_states", "dof_pos", "dof_vel", "dof_force", "contact_forces", "sensor_forces", "site_states")
+
+
+@pytest.fixture(autouse=True)
+def cublas_workspace(monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # set with deterministic algorithms
+
+
+def make_sim(task: str, shuffle: int | None):
+    """A simulator whose contacts are shuffled after every collision detection, as by threads that race."""
+    cfg = compose_config(task)
+    cfg.sim, cfg.device = "mujoco_warp", "cpu"
+    sim = build_task(cfg, ENVS).sim
+    if shuffle is not None:
+        rng = np.random.default_rng(shuffle)
+
+        def permute(model, data):
+            count = int(data.nacon.numpy()[0])
+            order = rng.permutation(count)
+            for x in vars(data.contact).values():
+                if isinstance(x, wp.array) and x.shape[0] == data.naconmax:
+                    x.numpy()[:count] = x.numpy()[:count][order]
+
+        sim._model.callback.contactfilter = permute
+    return sim
+
+
+def play(sim, steps: int) -> list[torch.Tensor]:
+    rng, found = torch.Generator().manual_seed(0), []
+    for _ in range(steps):
+        sim.step(0.6 * torch.randn(sim.dof_pos.shape, generator=rng))
+        found.append(torch.cat([getattr(sim, kind).flatten() for kind in KINDS]))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "steps"), [("Anymal", 12), ("AllegroHand", 6), ("Ant", 20)])
+def test_the_places_of_contacts_change_no_bit_of_a_deterministic_simulation(task: str, steps: int) -> None:
+    plain, shuffled = (play(make_sim(task, seed), steps) for seed in (None, 1))
+    assert any(not torch.equal(a, b) for a, b in zip(plain, shuffled))
+    with settings_kept():
+        use_deterministic_algorithms()
+        ordered = [play(make_sim(task, seed), steps) for seed in (None, 1, 2)]
+    assert not is_deterministic()
+    for other in (plain, *ordered[1:]):  # on a CPU the threads' own order is the same
+        assert all(torch.equal(a, b) for a, b in zip(ordered[0], other))
+
+
+@pytest.mark.slow
+def test_other_models_of_the_process_are_as_before() -> None:
+    before = play(make_sim("Cartpole", None), 5)
+    with settings_kept():
+        use_deterministic_algorithms()
+        assert hasattr(make_sim("Cartpole", None), "_order")
+    after = make_sim("Cartpole", None)
+    assert not hasattr(after, "_order")
+    assert all(torch.equal(a, b) for a, b in zip(before, play(after, 5)))
