@@ -138,7 +138,7 @@ class GroupedVecTask:
     def _randomized(self, function: Callable[[Tensor, slice], Tensor], x: Tensor, mask: Tensor) -> Tensor:
         """Return actions or observations as the task randomizes them, with zeros where ``mask`` is 0.
 
-        On a CPU each group is one call of its own width, because torch may round a number differently in a larger tensor.
+        On a CPU each group is one call of its own width: torch may round a number differently in a larger tensor.
         """
         if self.device.type != "cpu":
             return function(x, slice(0, self.num_envs)) * mask
