@@ -119,7 +119,7 @@ class GroupedVecTask:
         limit, self.task.step_count = self.task.clip_actions, self.step_count
         actions = actions.clamp(-limit, limit)
         if self.task.randomizes:
-            actions = self._randomized(self.task.randomize_actions, actions, self.action_dims).clamp(-limit, limit)
+            actions = self._randomized(self.task.randomize_actions, actions, self._action_mask).clamp(-limit, limit)
         torch.mul(actions, self._action_mask, out=self.actions)
         command = self.dispatch.command(self.actions, self.step_count, mask)
         with span("physics"):
@@ -132,19 +132,20 @@ class GroupedVecTask:
         obs = self.dispatch.observation(self.step_count, mask)
         if self.task.randomizes:
             self.task.step_count = self.step_count
-            obs = self._randomized(self.task.randomize_observations, obs, self.obs_dims) * self._obs_mask
+            obs = self._randomized(self.task.randomize_observations, obs, self._obs_mask)
         return obs.clamp(-limit, limit)
 
-    def _randomized(self, function: Callable[[Tensor, slice], Tensor], x: Tensor, widths: Sequence[int]) -> Tensor:
-        """Return actions or observations as the task randomizes them.
+    def _randomized(self, function: Callable[[Tensor, slice], Tensor], x: Tensor, mask: Tensor) -> Tensor:
+        """Return actions or observations as the task randomizes them, with zeros where ``mask`` is 0.
 
-        On a CPU each group is one call, because torch may round the same number differently in a larger tensor.
+        On a CPU each group is one call of its own width: torch may round a number differently in a larger tensor.
         """
         if self.device.type != "cpu":
-            return function(x, slice(0, self.num_envs))
+            return function(x, slice(0, self.num_envs)) * mask
         x = x.clone()
-        for group, width in enumerate(widths):
+        for group in range(self.layout.num_groups):
             rows = self.layout.slice(group)
+            width = int(mask[rows.start].sum())
             x[rows, :width] = function(x[rows, :width], rows)
         return x
 

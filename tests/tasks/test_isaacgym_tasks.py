@@ -148,6 +148,19 @@ def test_draws_for_some_environments_are_those_environments_own():
     assert 4 < int((first != 0).sum()) < 16 and not env.task._draws.shared
 
 
+def test_draws_for_some_rows_of_a_reset_are_those_environments_own():
+    cfg = config(f"{FOLDER}/pendulum.py:Apart@{FOLDER}/pendulum.yaml", "num_envs_per_candidate=16")
+    (human,) = groups(cfg)[0]
+    env, alone = environment(cfg, [human] * 3, [1, 0, 0]), environment(cfg, [human])
+    for own in (env, alone):
+        own.reset()
+        own.step_count = 5
+        own.begin_episodes(torch.arange(own.num_envs) % 16 < 9)
+    other, first, second = env.layout.split(env.task.isaac.drawn)[:, :9]
+    assert torch.equal(first, second) and torch.equal(first, alone.task.isaac.drawn[:9])
+    assert not bool((first == other).any()) and bool((first >= 0.7).all()) and len(set(first.tolist())) == 9
+
+
 @pytest.mark.slow
 def test_a_task_that_mixes_environments_is_found_out():
     cfg = config(COUPLED, "num_envs_per_candidate=16")

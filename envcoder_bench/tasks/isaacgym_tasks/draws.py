@@ -42,20 +42,22 @@ class _Rows(stream.use):
     def __init__(self, owner: Draws, rows: Tensor | None, key: int) -> None:
         super().__init__(key, owner.step, PURPOSE)
         self.owner, self.rows, self.key = owner, rows, key
-        self.found: dict[int, Tensor] = {}  # the last results of nonzero, by their length
+        self.found: Tensor | None = None  # the environments that the last nonzero has found
 
     def note_found(self, mask: Tensor, indices: Tensor) -> None:
-        """Note the result ``(n, 1)`` of ``nonzero``, if the mask has one element per environment."""
-        if mask.shape == self.owner.lanes.shape:
-            self.found[len(indices)] = indices.flatten()
+        """Note the result ``(n, 1)`` of ``nonzero``, if the mask has one element per row or per environment."""
+        if self.rows is not None and mask.shape == self.rows.shape:
+            self.found = self.rows[indices.flatten()]
+        elif mask.shape == self.owner.lanes.shape:
+            self.found = indices.flatten()
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
         seed = self.next_seed()
         own = None
         if self.rows is not None and rows == len(self.rows):
             own = self.rows
-        elif rows in self.found:
-            own = self.found[rows]
+        elif self.found is not None and rows == len(self.found):
+            own = self.found
         elif rows == len(self.owner.lanes):
             own = slice(None)
         if own is None:

@@ -56,7 +56,6 @@ class Randomizer:
         self._seeds_there, self._lanes_there = self._seeds.to(device), self._lanes.to(device)
         self._randomized = torch.full((num_envs,), NEVER)  # the step of each environment's last randomization
         self._refreshed = NEVER  # the step of the last refresh of gravity and noise
-        self._set_up = torch.zeros(num_envs, dtype=torch.bool)
 
     def describe(self) -> str:
         """Return the names of all that is randomized."""
@@ -68,7 +67,6 @@ class Randomizer:
         self._seeds, self._lanes = seeds.cpu(), lanes.cpu()
         self._seeds_there, self._lanes_there = seeds, lanes
         self._actors.use_lanes(lanes)
-        self._set_up.zero_()
         self.expire()
 
     def undo(self) -> None:
@@ -92,10 +90,13 @@ class Randomizer:
         envs = envs[step - self._randomized[envs] >= self._params.frequency]
         if not len(envs):
             return
-        new = envs[~self._set_up[envs]]
-        self._draw(new, [key for key, own in self._actors.distributions.items() if own.setup_only], 0)
-        self._draw(envs, [key for key, own in self._actors.distributions.items() if not own.setup_only], step)
-        self._set_up[envs] = True
+        once, others = [], []
+        for key, own in self._actors.distributions.items():
+            (once if own.setup_only else others).append(key)
+        if once:
+            missing = torch.isnan(self._actors.samples[once[0]][envs]).all(dim=1)
+            self._draw(envs[missing], once, 0)
+        self._draw(envs, others, step)
         self._randomized[envs] = step
 
     def _draw(self, envs: Tensor, keys: Sequence[str], step: int) -> None:
@@ -155,13 +156,12 @@ class Randomizer:
         """Return the state that ``set_state`` restores, as CPU tensors."""
         own = {f"samples.{key}": x.clone() for key, x in self._actors.samples.items()}
         last = torch.tensor(self._refreshed)
-        return {**own, "randomized": self._randomized.clone(), "set_up": self._set_up.clone(), "refreshed": last}
+        return {**own, "randomized": self._randomized.clone(), "refreshed": last}
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``get_state`` returned, and set all properties."""
         self._actors.restore({key: state[f"samples.{key}"] for key in self._actors.samples})
         self._randomized.copy_(state["randomized"])
-        self._set_up.copy_(state["set_up"])
         self._refreshed = int(state["refreshed"])
         if self._refreshed != NEVER:
             self._set_gravity()

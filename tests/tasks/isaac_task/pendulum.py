@@ -115,6 +115,20 @@ class Pushed(Rod):
         super().pre_physics_step(actions + self.push)
 
 
+class Apart(Rod):
+    """Draws again until a number is large enough, as FrankaCubeStack does with places of its cubes."""
+
+    def reset_idx(self, env_ids):
+        super().reset_idx(env_ids)
+        drawn, active = torch.zeros(len(env_ids), 1), torch.arange(len(env_ids))
+        while len(active):
+            drawn[active] = torch.rand_like(drawn[active])
+            active = (drawn[:, 0] < 0.7).nonzero().squeeze(-1)
+        if not hasattr(self, "drawn"):
+            self.drawn = torch.zeros(self.num_envs)
+        self.drawn[env_ids] = drawn[:, 0]
+
+
 class Own(Rod):
     """Randomizes in its own way."""
 
