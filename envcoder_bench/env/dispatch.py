@@ -29,6 +29,7 @@ from envcoder_bench.shaping.state import ContiguousCopy, StateDict, Watch, base_
 from envcoder_bench.tasks.base import Task
 
 POLICY = "the policy's action"
+_PLAIN = nullcontext()
 
 
 class Dispatcher:
@@ -122,8 +123,7 @@ class Dispatcher:
             self._step.fill_(step)
             if stage.due:
                 counter = self._step if self._deferred else step
-                with self._torch():
-                    self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
+                self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
                 self._called = self._groups_called()
             if self._deferred:
                 self._run_deferred(stage, step)
@@ -292,15 +292,14 @@ class Dispatcher:
             self._components.counts.copy_(counts)
             stage.prefill()
         replay = stage.replay
-        with self._torch():
-            for call in stage.eager:
-                if self.alive[call.group]:
-                    self._attempt(call, step, step)
+        for call in stage.eager:
+            if self.alive[call.group]:
+                self._attempt(call, step, step)
         replay()
 
     def _torch(self) -> ContextManager[None]:
         """Return a context for calls of functions."""
-        return deterministic_torch() if self._fixed else nullcontext()
+        return deterministic_torch() if self._fixed else _PLAIN
 
     def _build(self, stage: Stage, step: int) -> tuple[list[Call], Callable[[], None]]:
         """Return the calls that must run eagerly, and a function that replays the others and the guard."""
@@ -321,7 +320,8 @@ class Dispatcher:
     def _attempt(self, call: Call, counter: noise.Counter, step: int) -> bool:
         """Make one call with the random numbers of ``counter``; a fault in it stops its group."""
         try:
-            call(counter)
+            with self._torch():
+                call(counter)
             changed = self._watch.changed()
             if changed is not None:
                 raise Mutation(in_place(self._key(call.group, changed)))

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.prepare import Group, build_probe
 from envcoder_bench.tasks.base import Task
-from envcoder_bench.trainers.base import MemoryEstimate, Widths
+from envcoder_bench.trainers.base import MemoryEstimate, Widths, padded_widths
 from envcoder_bench.trainers.registry import trainer_class
 
 USABLE = 0.9  # usable share of the free memory: allocators round up, and other programs run too
@@ -147,15 +147,15 @@ class MemoryPlanner:
     def plan(self, groups: Sequence[Planned], begun: Sequence[Sequence[Planned]] = (), devices: int = 1) -> Plan:
         """Divide groups, in their order, into as few equal waves as fit, after the waves that have ``begun``, if any.
 
-        In deterministic runs they are sorted by their widths.
+        In deterministic runs they are sorted by their padded widths.
 
         With several ``devices`` each gets equally many waves, if there are enough groups.
 
         Raises:
             UserError: a group does not fit alone.
         """
-        if self._cfg.get("deterministic"):  # blocks of equal widths learn together
-            groups = sorted(groups, key=_widths)
+        if self._cfg.get("deterministic"):  # adjacent groups of equal padding learn together
+            groups = sorted(groups, key=lambda group: padded_widths(*_widths(group)))
         for group in groups:
             self._refuse_beyond(_widths(group), group.name)
         waves: list[list[Any]] = [[group] for group in groups] if self._cfg.get("isolate") else []

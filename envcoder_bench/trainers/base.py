@@ -18,6 +18,11 @@ MemoryEstimate = Callable[[Sequence[Widths]], int]  # from the widths of groups 
 Stats = Mapping[str, Tensor]  # by name: (num_groups,), NaN for groups that have failed
 
 
+def padded_widths(obs_dim: int, action_dim: int) -> Widths:
+    """Return the widths to which a deterministic run pads a group, whatever the other groups are."""
+    return -(-obs_dim // 32) * 32, -(-action_dim // 8) * 8
+
+
 class Trainer(ABC):
     """Learns one policy for each group of an environment; groups do not affect each other.
 

@@ -110,7 +110,7 @@ def test_the_setting_ends_with_the_run():
 def test_groups_of_equal_widths_are_adjacent_in_a_deterministic_run():
     def planned(*overrides):
         cfg = run_config("Cartpole", ["device=cpu", "num_envs_per_candidate=4", *overrides])
-        widths = [(4, 1), (8, 1), (4, 1), (4, 3), (8, 1)]
+        widths = [(4, 1), (40, 1), (5, 1), (4, 9), (33, 2)]  # padded to 32 and 8, 64 and 8, 32 and 16
         facts = [GroupFacts(f"c{k}", 0, own) for k, own in enumerate(widths)]
         return [group.name for wave in MemoryPlanner(cfg).plan(facts).waves for group in wave]
 

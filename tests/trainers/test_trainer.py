@@ -181,7 +181,7 @@ def test_blocks_cover_the_groups_in_few_blocks_of_nearly_one_size(num_groups: in
 
 
 def test_blocks_of_equal_widths_hold_adjacent_groups_alone() -> None:
-    widths = [(4, 1), (4, 1), (4, 1), (8, 1), (4, 1)]
+    widths = [(4, 1), (31, 8), (4, 1), (33, 8), (32, 9)]  # padded to 32 and 8, 64 and 8, 32 and 16
     assert cut_equal_blocks(widths, 2) == [slice(0, 1), slice(1, 3), slice(3, 4), slice(4, 5)]
     assert cut_equal_blocks(widths, 9) == [slice(0, 3), slice(3, 4), slice(4, 5)]
 

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise
+from envcoder_bench.trainers.base import padded_widths
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.rollout import StepIndex, put, take
+from envcoder_bench.trainers.ppo.sums import is_fixed
 
 NoiseKey = Tuple[Tuple[int, ...], int]  # distinct seeds and width; blocks with equal keys share their noise
 
@@ -42,7 +44,8 @@ class LearnerBlock:
         answers: Tensor,
     ) -> None:
         self.groups = groups
-        self.learner = GroupedLearner(obs_dims, action_dims, seeds, params, num_envs, device)
+        widths = padded_widths(max(obs_dims), max(action_dims)) if is_fixed(device) else None
+        self.learner = GroupedLearner(obs_dims, action_dims, seeds, params, num_envs, device, widths=widths)
         self.rollout = self.learner.new_rollout(answers[:, groups])
         distinct = sorted(set(seeds))
         self.noise_key: NoiseKey = (tuple(distinct), self.learner.action_dim)
@@ -68,7 +71,7 @@ class LearnerBlock:
     def _write_actions(self, actions: Tensor, out: Tensor) -> None:
         if self._dead is not None:
             actions = actions.masked_fill(self._dead, 0.0)
-        out[self.groups, :, : self.learner.action_dim] = actions
+        out[self.groups, :, : self.learner.action_dim] = actions[..., : out.shape[-1]]
 
     def act(self, t: StepIndex, obs: Tensor, numbers: Tensor, out: Tensor) -> None:
         """Sample step t's actions into ``out``.
@@ -79,7 +82,7 @@ class LearnerBlock:
             numbers: noise of the whole rollout, ``(distinct seeds, T, n, A)``.
             out: ``(G, n, act_max)``, of all groups.
         """
-        rollout, numbers, width = self.rollout, take(numbers, 1, t), self.learner.obs_dim
+        rollout, numbers, width = self.rollout, take(numbers, 1, t), min(self.learner.obs_dim, obs.shape[-1])
         put(rollout.obs[..., :width], t, obs[self.groups, :, :width])
         own = take(rollout.obs, 2, t)
         result = self.learner.act(own, numbers if self._draw is None else numbers.index_select(0, self._draw))
@@ -130,10 +133,10 @@ def cut_blocks(num_groups: int, largest: int) -> list[slice]:
     return [slice(*pair) for pair in zip(bounds, bounds[1:])]
 
 
-def cut_equal_blocks(widths: Sequence[object], largest: int) -> list[slice]:
-    """Divide the groups into blocks as ``cut_blocks``, each of adjacent groups of equal ``widths``."""
+def cut_equal_blocks(widths: Sequence[tuple[int, int]], largest: int) -> list[slice]:
+    """Divide the groups into blocks as ``cut_blocks``, each of adjacent groups of equal ``padded_widths``."""
     slices: list[slice] = []
-    for _, run in itertools.groupby(range(len(widths)), key=lambda group: widths[group]):
+    for _, run in itertools.groupby(range(len(widths)), key=lambda group: padded_widths(*widths[group])):
         groups = list(run)
         parts = cut_blocks(len(groups), largest)
         slices += [slice(groups[part.start], groups[part.stop - 1] + 1) for part in parts]

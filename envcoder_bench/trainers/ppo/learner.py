@@ -39,6 +39,7 @@ class GroupedLearner:
         params: the ``params`` of an rl_games YAML.
         num_envs: environments per group.
         device, dtype: device and dtype of weights and data.
+        widths: of observation and action to which the groups are padded; None: those of the widest groups.
 
     Raises:
         ValueError: ``params`` has an unsupported feature; names key and remedy.
@@ -53,18 +54,19 @@ class GroupedLearner:
         num_envs: int,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
+        widths: tuple[int, int] | None = None,
     ) -> None:
         device = torch.device(device)
         self.hp = hp = Hyperparameters.from_params(params, num_envs)
         self.num_groups, self.num_envs = len(obs_dims), num_envs
-        self.obs_dim, self.action_dim = max(obs_dims), max(action_dims)
-        self.network = StackedActorCritic(params, obs_dims, action_dims, seeds, device, dtype)
+        self.obs_dim, self.action_dim = widths or (max(obs_dims), max(action_dims))
+        self.network = StackedActorCritic(params, obs_dims, action_dims, seeds, device, dtype, widths)
         self.adam = GroupedAdam(self.network.flat, hp.learning_rate, hp.weight_decay)
         self.entropy_coef = hp.entropy_coef
         width = self.network.architecture.inputs
         self.obs_normalizer = self.value_normalizer = None
         if hp.normalize_input:
-            self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device, width, dtype)
+            self.obs_normalizer = GroupedRunningMeanStd(obs_dims, device, width, dtype, one=self.obs_dim)
         if hp.normalize_value:
             self.value_normalizer = GroupedRunningMeanStd([1] * len(obs_dims), device, dtype=dtype)
         # factor and summand of observations if they are not normalized

@@ -136,7 +136,8 @@ class StackedActorCritic:
     """K actor-critics of one architecture, each with its own observation and action width.
 
     Group k is initialized as the network that rl_games builds for k's widths after ``torch.manual_seed(seeds[k])``.
-    Rows and columns beyond a group's widths are padding: zero, without gradient, and without effect on the output.
+    Rows and columns beyond a group's widths are padding: zero, without gradient, and without effect on the output. They
+    extend to the widest group, or to ``widths`` of observation and action.
 
     Attributes:
         flat: ``(K, P)`` all parameters, one row per group; the layers are views of it.
@@ -152,16 +153,18 @@ class StackedActorCritic:
         seeds: Sequence[int],
         device: torch.device,
         dtype: torch.dtype = torch.float32,
+        widths: tuple[int, int] | None = None,
     ) -> None:
+        widest_obs, widest_action = widths or (max(obs_dims), max(action_dims))
         network, space = params["network"], params["network"]["space"]["continuous"]
-        self.architecture = Architecture.of(params, max(obs_dims), max(action_dims), device)
+        self.architecture = Architecture.of(params, widest_obs, widest_action, device)
         self.flat = torch.zeros(len(obs_dims), self.architecture.size, device=device, dtype=dtype)
         weights, self._sigma = self.architecture.views(self.flat)
         self._mlps = [StackedMLP(own, get_activation(network["mlp"]["activation"], device)) for own in weights]
         self._mu_activation = get_activation(space["mu_activation"], device)
         self._value_activation = get_activation(network.get("value_activation", "None"), device)
         self._sigma_activation = get_activation(space["sigma_activation"], device)
-        self._value_column = 0 if len(weights) == 2 else max(action_dims)
+        self._value_column = 0 if len(weights) == 2 else widest_action
         self.parameters = self.by_key(weights, self._sigma)
 
         own = _build_stock(params, obs_dims, action_dims, seeds)
@@ -169,7 +172,7 @@ class StackedActorCritic:
         for k, weights in enumerate(own):
             self.load(k, weights)
 
-        own_columns = torch.arange(max(action_dims)) < torch.tensor(action_dims).view(-1, 1, 1)
+        own_columns = torch.arange(widest_action) < torch.tensor(action_dims).view(-1, 1, 1)
         self.action_mask: Tensor | None = None if bool(own_columns.all()) else own_columns.to(device, dtype)
 
     def by_key(self, weights: list[list[Tensor]], sigma: Tensor) -> dict[str, Tensor]:

@@ -23,7 +23,8 @@ class GroupedRunningMeanStd:
     Args:
         dims: each group's own number of columns.
         device: the device of the statistics.
-        width: D, if it is not the largest of dims; the column after the largest then normalizes to 1.
+        width: D, if it is not the largest of dims.
+        one: a column that normalizes to 1; None: no such column.
         dtype: the dtype of the data.
     """
 
@@ -33,9 +34,9 @@ class GroupedRunningMeanStd:
         device: torch.device,
         width: int | None = None,
         dtype: torch.dtype = torch.float32,
+        one: int | None = None,
     ) -> None:
-        self.dims = list(dims)
-        self._one = None if width is None else max(self.dims)
+        self.dims, self._one = list(dims), one
         groups, width = len(self.dims), width or max(self.dims)
         self.running_mean = torch.zeros(groups, width, dtype=torch.float64, device=device)
         self.running_var = torch.ones(groups, width, dtype=torch.float64, device=device)

@@ -13,9 +13,14 @@ from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.trainers.ppo import triton_kernels
 
 
+def is_fixed(device: torch.device) -> bool:
+    """Return whether a group's bits on this device must not depend on the other groups; on a CPU they never do."""
+    return is_deterministic() and device.type == "cuda"
+
+
 def in_fixed_order(x: Tensor) -> bool:
     """Return whether reductions and products of such tensors must not depend on the number of groups."""
-    return is_deterministic() and triton_kernels.usable(x)
+    return is_fixed(x.device) and triton_kernels.usable(x)
 
 
 def total(x: Tensor, keepdim: bool = False) -> Tensor:

@@ -12,24 +12,30 @@ from torch import Tensor
 
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.groups import GroupLayout, common
-from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.env.base import EnvStep
-from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer
+from envcoder_bench.trainers.base import MemoryEstimate, Params, Stats, Trainer, padded_widths
 from envcoder_bench.trainers.ppo import triton_kernels
-from envcoder_bench.trainers.ppo.block import LearnerBlock, cut_blocks, cut_equal_blocks, draw_noise, new_noise
+from envcoder_bench.trainers.ppo.block import (
+    LearnerBlock,
+    cut_blocks,
+    cut_equal_blocks,
+    draw_noise,
+    new_noise,
+)
 from envcoder_bench.trainers.ppo.capture import CapturedFunction
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.memory import estimate, learner_bytes
 from envcoder_bench.trainers.ppo.policy import policy_module
 from envcoder_bench.trainers.ppo.rollout import StepIndex
+from envcoder_bench.trainers.ppo.sums import is_fixed
 
 
 class GroupedPPO(Trainer):
     """Trains the groups in blocks: on CPU one for each group, on CUDA as few as the memory allows.
 
-    With ``use_deterministic_algorithms`` the groups of a block on CUDA have equal widths, because padding changes the
-    order of sums.
+    With ``use_deterministic_algorithms`` the groups of a block on CUDA are padded to widths that depend on each group
+    alone, because padding changes the order of sums.
 
     ``params`` are those of an rl_games YAML; ``minibatch_size`` (or ``num_minibatches``) is that of one group. The
     constructor sets torch's precision of float32 products, ``matmul_precision``, for the whole process.
@@ -61,9 +67,10 @@ class GroupedPPO(Trainer):
         groups, n, widest = layout.num_groups, layout.envs_per_group, (max(obs_dims), max(action_dims))
         on_cpu = device.type == "cpu"
         # on CPU a learner per group, because matrix products may round differently in a larger batch
-        largest = 1 if on_cpu else learner_bytes(*widest, n, params).groups_at_once
+        padded = padded_widths(*widest) if is_fixed(device) else widest
+        largest = 1 if on_cpu else learner_bytes(*padded, n, params).groups_at_once
         slices = cut_blocks(groups, largest)
-        if is_deterministic() and not on_cpu:
+        if is_fixed(device):
             slices = cut_equal_blocks(list(zip(obs_dims, action_dims)), largest)
             if triton_kernels.triton is None:
                 raise ValueError("deterministic training on CUDA needs Triton: pip install triton")
