@@ -20,7 +20,7 @@ from envcoder_bench.compile.c_code import C_TYPES, CCode
 from envcoder_bench.compile.program import KINDS
 
 PROGRAMS_PER_KERNEL = 16  # fewer need more launches; with more, more are recompiled when one changes
-MAX_LINES = 30_000  # of all programs of one kernel; a longer program has a kernel of its own
+MAX_LINES = 3_000  # of a kernel: compilation grows faster than they do; a longer program has a kernel of its own
 
 # table T: n, pointers to the slots, the constants, the active groups and the step; then pointer and row stride of every
 # tensor. A slot is one group's program: its case, group, first constant and seed.
