@@ -62,7 +62,7 @@ def test_bare_physics(benchmark):
     made, printed = benchmark("physics", "--tasks", "Anymal", "--envs", 4, 8)
     assert [row["envs"] for row in made] == [4, 8] and min(row["physics"] for row in made) > 0
     assert {(row["task"], row["sim"], row["control_s"]) for row in made} == {("Anymal", "mujoco_cpu", 0.02)}
-    assert "| Anymal | MuJoCo | 8 |" in printed
+    assert "| Anymal | MuJoCo | implicitfast 10.0 ms | 8 |" in printed
 
 
 def test_processes_side_by_side(benchmark):

@@ -80,7 +80,6 @@ class WarpEngine(Engine):
         if model.nv > _DENSE_DOFS:
             model.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
         self._model = put_model(model)
-        self._model.opt.run_qacc_smooth = False  # the solver starts from the last step's acceleration instead
         contacts, rows = room(model)
         self._data = data = mjw.make_data(model, nworld=self.num_envs, nconmax=contacts, njmax=max(1, rows))
         self._properties = WarpProperties(model, self._model, data, layout)

@@ -47,8 +47,7 @@ def _bare(args: Namespace, envs: int) -> Record:
     commands = [env.dispatch.command(action, 0).clone() for action in actions]
     rate = physics_rate(env.task, commands, env.reset, 2 * cfg.train.params.config.horizon_length)
     about = {"task": args.task, "sim": cfg.sim, "envs": envs, "control_s": env.task.dt}
-    if args.physics:
-        about.update(describe_physics(cfg.task, engine_model(cfg.task)))
+    about.update(describe_physics(cfg.task, engine_model(cfg.task)))
     del env
     release(cfg.device)
     return {"kind": "physics", **about, "physics": rate, **records.describe(cfg.device)}

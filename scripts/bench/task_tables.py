@@ -175,7 +175,7 @@ def finer_rows(records: Sequence[Record]) -> list[Record]:
 
 
 def _setting(record: Record) -> str:
-    """Return integrator and physics step, such as ``discrete 10.0 ms``; empty for the task's own."""
+    """Return integrator and physics step, such as ``discrete 10.0 ms``; empty if the record has none."""
     return f"{record['integrator']} {record['physics_step_ms']:.1f} ms" if "integrator" in record else ""
 
 
@@ -184,14 +184,22 @@ def _scores(row: Record) -> str:
     return ", ".join(f"{interval(r['fitness'])} ({setting})" for r, setting in scores)
 
 
-def _motion(quantity: str, kind: str) -> Callable[[Record], str]:
-    """Return a column of the motion with the longest and the shortest physics step, mean over the seeds."""
+def _motion(row: Record) -> str:
+    """Return how the policies move with the settings of their training and with the shortest physics step."""
+    scores = [r for r in row["scores"] if "motion" in r]
+    if not scores:
+        return ""
+    ends = (next((r for r in scores if _as_trained(r)), scores[0])["motion"], scores[-1]["motion"])
+    quantities = (("joint_speed", "p99", ""), ("depth_mm", "p99", " mm"), ("power", "mean", " W"))
+    return ", ".join(
+        " / ".join(f"{sum(m[quantity][kind] for m in motion) / len(motion):.3g}" for motion in ends) + unit
+        for quantity, kind, unit in quantities
+    )
 
-    def text(row: Record) -> str:
-        ends = [r["motion"] for r in (row["scores"][0], row["scores"][-1]) if "motion" in r]
-        return " / ".join(f"{sum(m[quantity][kind] for m in motion) / len(motion):.3g}" for motion in ends)
 
-    return text
+def _as_trained(record: Record) -> bool:
+    own = [f"task.sim.mujoco.integrator={record['integrator']}", f"task.sim.substeps={record['substeps']}"]
+    return set(own) <= set(record.get("trained_with", []))
 
 
 def _played(row: Record) -> str:
@@ -286,15 +294,13 @@ COLUMNS: dict[str, list[Column]] = {
         ("task, baseline", lambda r: f"{r['task']}, {r['trained']}"),
         ("simulator", lambda r: SIMULATORS[r["sim"]]),
         ("fitness, mean and 95 % interval (physics)", _scores),
-        ("fastest joint, 99th percentile, rad/s or m/s: longest / shortest step", _motion("joint_speed", "p99")),
-        ("power, W", _motion("power", "mean")),
-        ("deepest contact, 99th percentile, mm", _motion("depth_mm", "p99")),
+        ("joint speed and contact depth, 99th percentiles, and power: as trained / shortest step", _motion),
         ("seeds x episodes", _played),
     ],
     "physics": [
         ("task", lambda r: r["task"]),
         ("simulator", lambda r: SIMULATORS[r["sim"]]),
-        ("setting", lambda r: r["setting"] or "the task's own"),
+        ("integrator and physics step", lambda r: r["setting"]),
         ("environments", lambda r: f"{r['envs']:,}"),
         ("physics, env-steps/s", lambda r: f"{r['physics']:,.0f}"),
         ("times real time", lambda r: f"{r['physics'] * r['control_s']:,.0f}"),

@@ -65,7 +65,7 @@ def test_prompt_describes_the_training():
     text = system("Anymal", overrides=overrides)
     training = text.split("# The training\n")[1].split("\n# ")[0]
     for told in (
-        "a control step lasts 0.01 s (4 physics steps, 100 control steps a second)",
+        "a control step lasts 0.01 s (2 physics steps, 100 control steps a second)",
         "An episode lasts 1,500 control steps at most, 15 s.",
         "with each of 3 seeds: 300 environments x 77 iterations of 40 control steps",
         "an environment plays 3,080 control steps, 30.8 s or 2.05 full episodes; all together play 924,000",

@@ -218,9 +218,9 @@ def test_keys_of_the_engine_reach_its_model():
 
 def test_control_steps_are_physics_time_times_the_frequency_divisor():
     cfg = shipped("Anymal")
-    assert control_timing(cfg) == (0.02, 4)
+    assert control_timing(cfg) == (0.02, 2)
     cfg["env"]["control"]["controlFrequencyInv"] = 2
-    assert control_timing(cfg) == (0.04, 8)
+    assert control_timing(cfg) == (0.04, 4)
     cfg = shipped("Ant")
     assert control_timing(cfg) == (0.0166, 8)
     cfg["env"]["controlFrequencyInv"] = 3
