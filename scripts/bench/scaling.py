@@ -19,6 +19,7 @@ from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.tasks.base import UNSHAPED
 from envcoder_bench.tasks.registry import task_names
+from envcoder_bench.tasks.sim_task import SimTask
 
 from . import records
 from .candidates import make_candidates
@@ -47,7 +48,8 @@ def _bare(args: Namespace, envs: int) -> Record:
     commands = [env.dispatch.command(action, 0).clone() for action in actions]
     rate = physics_rate(env.task, commands, env.reset, 2 * cfg.train.params.config.horizon_length)
     about = {"task": args.task, "sim": cfg.sim, "envs": envs, "control_s": env.task.dt}
-    about.update(describe_physics(cfg.task, engine_model(cfg.task)))
+    if isinstance(env.task, SimTask):  # others bring their own simulation
+        about.update(describe_physics(cfg.task, engine_model(cfg.task)))
     del env
     release(cfg.device)
     return {"kind": "physics", **about, "physics": rate, **records.describe(cfg.device)}
