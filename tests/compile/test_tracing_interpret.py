@@ -75,6 +75,7 @@ def state_of(kind, columns):
     return state
 
 
+@pytest.mark.slow  # so many lines are built in several processes
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kind", ["i64", "i32", "u8"])
 def test_whole_numbers_have_one_meaning_to_their_edges(kind, known):

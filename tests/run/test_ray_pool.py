@@ -38,7 +38,7 @@ def compute_reward(progress_buf, pole_angle):
         os.kill(os.getpid(), 9)
     return torch.cos(pole_angle)
 """
-ITERATIONS = 8
+ITERATIONS = 24
 WORDS = [
     *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", ITERATIONS,
     "checkpoint_minutes=0", "task.env.episodeLength=40",

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,8 @@ FALLS = "def compute_terminal(dof_vel):\n    return dof_vel[:, 0].abs() > 1.0\n"
 def config(tmp_path, monkeypatch):
     """Return a function that makes the config of the pendulum with ``randomization_params``."""
     monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(tmp_path / "cache"))
+    for module in [x for x in sys.modules if f"{x}.".startswith("envcoder_bench.tasks.Rod.")]:
+        monkeypatch.delitem(sys.modules, module)  # the same name with another YAML, from other tests
 
     def made(*overrides, params=PARAMS, name="Rod", drive="effort"):
         own = yaml.safe_load((FOLDER / "pendulum.yaml").read_text())
