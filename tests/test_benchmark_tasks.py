@@ -251,6 +251,19 @@ def test_the_gap_of_one_kind_of_gpu_is_one_table(tmp_path):
         assert (tmp_path / "page.md").read_text().count("| task |") == tables
 
 
+def test_files_are_trained_like_baselines(tmp_path):
+    own = tmp_path / "mine.py"
+    own.write_text("def compute_reward(pole_angle):\n    return -pole_angle.abs()\n")
+    args = script.build_parser().parse_args(["learning", "--task", "Cartpole", "--candidates", "human", str(own)])
+    assert [(x.name, x.source == own.read_text()) for x in learning._sources(args)] == [
+        ("human", False),
+        ("mine", True),
+    ]
+    args.candidates = ["humann"]
+    with pytest.raises(SystemExit, match="--candidates humann: there is no such file, and the baselines are human"):
+        learning._sources(args)
+
+
 def test_an_outside_task_is_compared_with_the_native_one_after_as_many_env_steps(tmp_path):
     address = "isaacgymenvs:Ant"
     outside = [point(address, "human", k, [x, x + 1.0], together="human") for k, x in ((1, 1.0), (2, 4.0), (4, 7.0))]

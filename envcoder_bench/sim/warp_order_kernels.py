@@ -4,6 +4,8 @@
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
 # pyright: reportReturnType=false
 
+from typing import Any
+
 import warp as wp
 from mujoco_warp._src.support import jac_dof
 
@@ -93,17 +95,7 @@ def plan_swaps(nefc: wp.array[wp.int32], source: wp.array2d[wp.int32]):
 
 
 @wp.func
-def _permute_floats(env: int, rows: int, swaps: wp.array2d[wp.int32], x: wp.array2d[wp.float32]):
-    for i in range(rows):
-        j = swaps[env, i]
-        if j != i:
-            kept = x[env, i]
-            x[env, i] = x[env, j]
-            x[env, j] = kept
-
-
-@wp.func
-def _permute_ints(env: int, rows: int, swaps: wp.array2d[wp.int32], x: wp.array2d[wp.int32]):
+def _permute(env: int, rows: int, swaps: wp.array2d[wp.int32], x: wp.array2d[Any]):
     for i in range(rows):
         j = swaps[env, i]
         if j != i:
@@ -139,21 +131,21 @@ def permute_rows(
                 jacobian[env, i, column] = jacobian[env, j, column]
                 jacobian[env, j, column] = kept
     elif column == nv:
-        _permute_ints(env, rows, swaps, kind)
+        _permute(env, rows, swaps, kind)
     elif column == nv + 1:
-        _permute_ints(env, rows, swaps, ident)
+        _permute(env, rows, swaps, ident)
     elif column == nv + 2:
-        _permute_floats(env, rows, swaps, pos)
+        _permute(env, rows, swaps, pos)
     elif column == nv + 3:
-        _permute_floats(env, rows, swaps, margin)
+        _permute(env, rows, swaps, margin)
     elif column == nv + 4:
-        _permute_floats(env, rows, swaps, stiffness)
+        _permute(env, rows, swaps, stiffness)
     elif column == nv + 5:
-        _permute_floats(env, rows, swaps, vel)
+        _permute(env, rows, swaps, vel)
     elif column == nv + 6:
-        _permute_floats(env, rows, swaps, aref)
+        _permute(env, rows, swaps, aref)
     else:
-        _permute_floats(env, rows, swaps, frictionloss)
+        _permute(env, rows, swaps, frictionloss)
 
 
 @wp.kernel(enable_backward=False)

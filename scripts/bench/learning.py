@@ -75,8 +75,11 @@ def learning(args: Namespace) -> Iterator[Record]:
 
 
 def _sources(args: Namespace) -> list[CandidateSource]:
-    """Return the baselines and files of ``--candidates``."""
+    """Return the baselines and files of ``--candidates``; exit if one is neither."""
     baselines = {source.name: source for source in baseline_sources(args.task)}
+    missing = [x for x in args.candidates if x not in baselines and not Path(x).is_file()]
+    if missing:
+        sys.exit(f"--candidates {missing[0]}: there is no such file, and the baselines are {', '.join(baselines)}")
     return [baselines.get(x) or CandidateSource(Path(x).stem, x, load_source(Path(x))) for x in args.candidates]
 
 
