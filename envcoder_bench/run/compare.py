@@ -6,10 +6,12 @@ import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
+import pandas as pd
 from omegaconf import OmegaConf
 
+from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.ranking import Ranked, mean_interval, rank, t_95
 from envcoder_bench.report.results import NAN
@@ -188,22 +190,13 @@ def difference(before: Mapping[int, float], after: Mapping[int, float]) -> Diffe
 def _correlation(first: Sequence[Ranked], second: Sequence[Ranked]) -> tuple[float, int]:
     """Return Spearman's rank correlation of the candidates that both rank, and their number; NaN if it is undefined."""
     places = [{row.candidate: row.fitness for row in rows if row.rank is not None} for rows in (first, second)]
-    names = [name for name in places[0] if name in places[1]]
-    a, b = (_ranks([own[name] for name in names]) for own in places)
-    middle = (len(names) + 1) / 2
-    spread = math.sqrt(sum((x - middle) ** 2 for x in a) * sum((x - middle) ** 2 for x in b))
-    together = sum((x - middle) * (y - middle) for x, y in zip(a, b))
-    return (together / spread if spread else NAN), len(names)
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the ranks of values from 1; equal values have the mean of theirs."""
-    return [sum(x < value for x in values) + (sum(x == value for x in values) + 1) / 2 for value in values]
+    both = pd.DataFrame(places).dropna(axis="columns").T
+    return float(both.rank().corr().iloc[0, 1]), len(both)
 
 
 def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
     """Return the settings that are not equal in all runs, and versions and devices, by key."""
-    flat = [_flat(OmegaConf.to_container(run.cfg, resolve=True)) for run in runs.values()]
+    flat = [dotted(OmegaConf.to_container(run.cfg, resolve=True)) for run in runs.values()]
     for own, run in zip(flat, runs.values()):
         record = run.folder.provenance
         software = dict(record.software[-1]) if record is not None and record.software else {}
@@ -212,16 +205,6 @@ def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:
     keys = list(dict.fromkeys(key for own in flat for key in own if key.split(".")[0] not in _NOT_SETTINGS))
     found = {key: ["null" if own.get(key) is None else str(own[key]) for own in flat] for key in keys}
     return {key: values for key, values in found.items() if len(set(values)) > 1}
-
-
-def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            found.update(_flat(value, f"{prefix}{key}."))
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def shared_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:

@@ -7,11 +7,12 @@ import logging
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.curves import read_curves
@@ -284,10 +285,10 @@ def _command(run: OpenedRun) -> str:
     files = [source.file for name, source in run.sources.items() if name not in BASELINES]
     words += ["--candidates", *files] if files else []
     try:
-        usual = _flat(OmegaConf.to_container(run_config(cfg.task_source or cfg.task.name, []), resolve=True))
+        usual = dotted(OmegaConf.to_container(run_config(cfg.task_source or cfg.task.name, []), resolve=True))
     except (UserError, ValueError, KeyError):
         return ""
-    own = _flat(OmegaConf.to_container(cfg, resolve=True))
+    own = dotted(OmegaConf.to_container(cfg, resolve=True))
     hidden = ("candidates", "task_source", "task.name", "sim", "device", "train.params.config.device")
     for key, value in own.items():
         if key in hidden or key.startswith("candidates.") or usual.get(key, None) == value:
@@ -303,13 +304,3 @@ def _value(value: Any) -> str:
     return (
         str(value).lower() if isinstance(value, bool) else json.dumps(value) if isinstance(value, list) else str(value)
     )
-
-
-def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            found.update(_flat(value, f"{prefix}{key}."))
-        else:
-            found[f"{prefix}{key}"] = value
-    return found

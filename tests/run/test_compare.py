@@ -53,6 +53,20 @@ def test_without_common_seeds_it_is_welchs():
     assert difference({0: 1.0, 1: 1.0}, {5: 2.0, 6: 2.0}).mean == 1.0  # no spread at all
 
 
+def ranking(**fitness):
+    return [Ranked(1, name, "ok", float(x)) for name, x in fitness.items()]
+
+
+def test_the_correlation_by_hand():
+    first = ranking(a=1, b=2, c=3, d=4)
+    assert _correlation(first, ranking(a=20, b=10, c=40, d=30)) == (pytest.approx(0.6), 4)  # 1 - 6 * 4 / (4 * 15)
+    # ties: ranks 1.5, 1.5, 3, 4 against 1 to 4
+    assert _correlation(first, ranking(a=5, b=5, c=6, d=7)) == (pytest.approx(4.5 / math.sqrt(5 * 4.5)), 4)
+    for other, count in ((ranking(a=5, b=5), 2), (ranking(e=1), 0)):
+        value, found = _correlation(first, other)
+        assert math.isnan(value) and found == count
+
+
 def test_the_correlation_is_spearmans():
     random = np.random.default_rng(0)
     for _ in range(20):
