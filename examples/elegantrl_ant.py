@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--num_envs", type=int, default=2048)
     parser.add_argument("--iterations", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cwd", default="runs/elegantrl_ant", help="folder for ElegantRL's files (default: %(default)s)")
+    parser.add_argument("--cwd", default="runs/elegantrl_ant", help="folder for its files (default: %(default)s)")
     args = parser.parse_args()
 
     env_args = IsaacVecEnv("Ant", num_envs=args.num_envs, gpu_id=args.gpu_id, seed=args.seed).env_args
