@@ -70,8 +70,6 @@ class SearchSpec:
         cfg = run_config(self.task, self.overrides)
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
-        if cfg.race.enabled:
-            raise UserError("race.enabled=true: a search trains all its candidates to the end; set it to false")
         final = cfg.copy()
         final.seed, final.seeds = cfg.seed + self.settings.num_iters * cfg.seeds, self.settings.final_seeds
         check_values(final)
