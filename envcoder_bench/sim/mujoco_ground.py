@@ -24,10 +24,8 @@ def put_ground(spec: mujoco.MjSpec, ground: Ground) -> None:
     """
     planes = [geom for geom in spec.worldbody.geoms if geom.type == _PLANE]
     names = ("contype", "conaffinity", "condim", "solref", "solimp", "rgba", "group")
-    like = {name: np.copy(getattr(planes[0], name)) for name in names} if planes else {}
-    for name in ("contype", "conaffinity", "condim", "group"):
-        if name in like:
-            like[name] = int(like[name])
+    values = [getattr(planes[0], name) for name in names] if planes else []
+    like = {name: np.copy(value) if np.ndim(value) else int(value) for name, value in zip(names, values)}
     rolling = np.copy(planes[0].friction)[1:] if planes else (0.005, 0.0001)
     for plane in planes:
         spec.delete(plane)

@@ -8,6 +8,7 @@ cells of one slope give no contacts of their own. Other shapes stay with MuJoCo 
 
 # MuJoCo's bindings and Warp's kernels carry no types
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportIndexIssue=false, reportOperatorIssue=false
+# ruff: noqa: RUF046, UP018 - int(0) declares a variable of a kernel, which a literal would make a constant
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportInvalidTypeForm=false, reportReturnType=false
 from __future__ import annotations
 
