@@ -16,12 +16,12 @@ from envcoder_bench.isaacgym.layout import Actor, ActorPlace, Layout
 from envcoder_bench.isaacgym.params import AttractorProperties, PlaneParams, SimParams
 from envcoder_bench.isaacgym.terrain import Terrain
 from envcoder_bench.isaacgym.transforms import Transform, Vec3, pose_array, pose_object
+from envcoder_bench.sim.mujoco_ground import add_height_field
 
 _FORCE = 1 << int(mujoco.mjtConDataField.mjCONDATA_FORCE)
 _NET_FORCE = 3  # MJCF's reduce="netforce"
 _BODY = mujoco.mjtObj.mjOBJ_BODY
 _SENSORS = mujoco.mjtSensor
-_GROUND_DEPTH = 1.0  # m, of the ground below the lowest point of a terrain
 
 
 def build_layout(
@@ -122,21 +122,11 @@ def _add_plane(spec: mujoco.MjSpec, number: int, plane: PlaneParams) -> str:
 
 
 def _add_terrain(spec: mujoco.MjSpec, number: int, terrain: Terrain) -> str:
-    """Add an hfield, which collides in explicit pairs only; return its name.
-
-    Its rows are along y, its heights between 0 and 1 above the geom, which is at the centre of the field.
-    """
-    lowest, highest = float(terrain.heights.min()), float(terrain.heights.max())
-    relief = max(highest - lowest, 1e-3)
-    nx, ny = terrain.heights.shape
-    half = 0.5 * (nx - 1) * terrain.spacing[0], 0.5 * (ny - 1) * terrain.spacing[1]
+    """Add an hfield, which collides in explicit pairs only; return its name."""
     name = f"terrain {number}"
-    added = spec.add_hfield(name=name, nrow=ny, ncol=nx, size=[*half, relief, _GROUND_DEPTH])
-    added.userdata = ((terrain.heights - lowest) / relief).T.ravel()
-    pose = pose_array(terrain.pose * pose_object(np.array([*half, lowest, 1.0, 0.0, 0.0, 0.0])))
-    kind = mujoco.mjtGeom.mjGEOM_HFIELD
-    geom = spec.worldbody.add_geom(name=name, type=kind, hfieldname=name, contype=0, conaffinity=0)
-    geom.pos, geom.quat = pose[:3], pose[3:]
+    geom = add_height_field(spec, name, terrain.heights, terrain.spacing, np.zeros(3))
+    pose = pose_array(terrain.pose * pose_object(np.r_[geom.pos, 1.0, 0.0, 0.0, 0.0]))
+    geom.contype, geom.conaffinity, geom.pos, geom.quat = 0, 0, pose[:3], pose[3:]
     return name
 
 

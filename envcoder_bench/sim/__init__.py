@@ -10,8 +10,9 @@ import torch
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.ground import Box, Ground, HeightField
 
-__all__ = ["SIMULATORS", "Simulator", "make_simulator", "pick_simulator"]
+__all__ = ["SIMULATORS", "Box", "Ground", "HeightField", "Simulator", "make_simulator", "pick_simulator"]
 
 SIMULATORS = ("mujoco_cpu", "mujoco_warp")
 
@@ -69,6 +70,7 @@ def make_simulator(
     stiffness: float | None = None,
     damping: float | None = None,
     options: Mapping[str, Any] | None = None,
+    ground: Ground | None = None,
 ) -> Simulator:
     """Build ``num_envs`` copies of the robot in the MJCF file ``xml``, all in its default state and position mode.
 
@@ -78,6 +80,7 @@ def make_simulator(
         device: torch device of the state tensors, as ``pick_simulator`` returns it.
         stiffness, damping: gains of the position drives, N m/rad and N m s/rad; None keeps the file's.
         options: values that replace the file's ``integrator``, ``iterations`` and ``ls_iterations``.
+        ground: what replaces the file's plane; None keeps the plane.
 
     Raises:
         ImportError: this Python or environment has no MuJoCo.
@@ -107,5 +110,5 @@ def make_simulator(
         if package is None:
             raise
         raise ImportError(f"{name} needs the package {package}: pip install 'mujoco>=3.17' mujoco-warp") from error
-    robot = load_robot(xml, dt, substeps, stiffness, damping, options)
+    robot = load_robot(xml, dt, substeps, stiffness, damping, options, ground)
     return Backend(robot, num_envs, device)

@@ -4,6 +4,8 @@
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
@@ -15,6 +17,8 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import INTEGRATORS
+from envcoder_bench.sim.ground import Ground
+from envcoder_bench.sim.mujoco_ground import MOST_FIELDS_AT_ONCE, put_ground
 
 # A state outside these limits is unstable: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms. With MuJoCo's
 # own limit, 1e10, an unstable robot would go unnoticed for many control steps.
@@ -28,6 +32,7 @@ _CONTACT = mujoco.mjtSensor.mjSENS_CONTACT
 # MjModel's arrays hold plain integers, which are not equal to MuJoCo's enumerators
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 _HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
+_ON_HEIGHT_FIELDS = 2  # times the contacts on a plane, because a sphere there has one and here up to four
 _NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
 
 
@@ -70,9 +75,10 @@ class RobotModel:
         dof_limits_lower, dof_limits_upper, effort_limits: as in ``Simulator``.
         actuated: for each actuator, the index of its joint in ``dof_names``.
         stiffness, damping: for each actuator, gains of its position drive, N m/rad and N m s/rad (or N/m, N s/m).
-        max_pairs: pairs of geoms that can touch.
-        max_contacts: the most contact points one robot has at once: the file's ``<numeric name="max_contacts">``, else
-            the sum over all pairs, an upper bound that most poses do not approach.
+        max_pairs: pairs of geoms that can touch at once. One geom touches a few parts of the ground at most.
+        max_contacts: the most contact points one robot has at once: the file's ``<numeric name="max_contacts">``, which
+            is for a plane, twice that on height fields, else the sum over all pairs, an upper bound that most poses do
+            not approach.
         max_constraints: rows of the constraint solver for ``max_contacts``, joint limits, dry friction and equalities.
     """
 
@@ -137,13 +143,15 @@ def load_robot(
     stiffness: float | None = None,
     damping: float | None = None,
     options: Mapping[str, Any] | None = None,
+    ground: Ground | None = None,
 ) -> RobotModel:
     """Compile the MJCF file ``xml`` with time step ``dt / substeps``, s, and sensors of contact forces.
 
     ``stiffness`` and ``damping`` replace the gains of all position drives; None keeps the file's (a ``<motor>`` has
     none: its position drive applies no force). ``options`` replaces ``integrator``, ``iterations`` and
     ``ls_iterations`` of the file's ``<option>``. Joints without an actuator are passive. The file's
-    ``<contact body1=...>`` sensors become force-torque sensors; its other sensors are left out.
+    ``<contact body1=...>`` sensors become force-torque sensors; its other sensors are left out. ``ground`` replaces the
+    file's plane.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -158,6 +166,8 @@ def load_robot(
         spec = mujoco.MjSpec.from_file(str(path))
         spec.option.timestep = dt / substeps
         _set_options(spec, options or {})
+        if ground is not None:
+            put_ground(spec, ground)
         # no automatic reset, which would look like motion; the backends detect unstable states themselves
         spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         sensor_names = [s.objname for s in spec.sensors if s.type == _CONTACT and s.objtype == mujoco.mjtObj.mjOBJ_BODY]
@@ -271,6 +281,8 @@ def _describe(
     pairs = touching_pairs(model)
     all_at_once = sum(pairs.values())
     declared = [int(model.numeric(k).data[0]) for k in range(model.nnumeric) if model.numeric(k).name == "max_contacts"]
+    if model.nhfield:
+        declared = [_ON_HEIGHT_FIELDS * count for count in declared]
     max_contacts = min([all_at_once, *declared])
     return RobotModel(
         mj_model=model,
@@ -287,7 +299,7 @@ def _describe(
         actuated=actuated,
         stiffness=kp,
         damping=kd,
-        max_pairs=len(pairs),
+        max_pairs=_pairs_at_once(model, pairs),
         max_contacts=max_contacts,
         max_constraints=max_constraints(model, pairs, max_contacts),
     )
@@ -366,8 +378,11 @@ def touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
     weld = model.body_weldid
     excluded = set(model.exclude_signature.tolist())
     pairs = {tuple(sorted(p)) for p in zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())}
+    moving = np.flatnonzero(weld[body]).tolist()
     for g1 in range(model.ngeom):
-        for g2 in range(g1 + 1, model.ngeom):
+        fixed = weld[body[g1]] == 0  # a ground may have thousands of geoms, which do not touch each other
+        others = moving[bisect_right(moving, g1) :] if fixed else range(g1 + 1, model.ngeom)
+        for g2 in others:
             b1, b2 = sorted((int(body[g1]), int(body[g2])))
             w1, w2 = int(weld[b1]), int(weld[b2])
             parent = {int(weld[model.body_parentid[w1]]), int(weld[model.body_parentid[w2]])}
@@ -376,6 +391,19 @@ def touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
             if meet and not related and ((b1 << 16) + b2) not in excluded:
                 pairs.add((g1, g2))
     return {(g1, g2): mujoco.mj_maxContact(model, g1, g2, -1) for g1, g2 in pairs}
+
+
+def _pairs_at_once(model: mujoco.MjModel, pairs: dict[tuple[int, int], int]) -> int:
+    """Return the number of ``pairs``, with ``MOST_FIELDS_AT_ONCE`` at most of a geom and the world's geoms."""
+    of_geom: Counter[int] = Counter()
+    count = 0
+    for g1, g2 in pairs:
+        fixed = [g for g in (g1, g2) if model.body_weldid[model.geom_bodyid[g]] == 0]
+        if len(fixed) == 1:
+            of_geom[g1 + g2 - fixed[0]] += 1
+        else:
+            count += 1
+    return count + sum(min(number, MOST_FIELDS_AT_ONCE) for number in of_geom.values())
 
 
 def max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], max_contacts: int) -> int:

@@ -22,6 +22,7 @@ import warp as wp
 from torch import Tensor
 
 from envcoder_bench.core.torch_settings import is_deterministic
+from envcoder_bench.sim import warp_height_fields
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
@@ -33,6 +34,7 @@ from envcoder_bench.sim.warp_contacts import ContactForces
 from envcoder_bench.sim.warp_order import RowOrder
 from envcoder_bench.sim.warp_order_kernels import add_sensor_forces_in_order
 
+warp_height_fields.install()
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
 
 # Flags of a step that dropped contacts or constraint rows, or could not search for them. Other flags mean that an

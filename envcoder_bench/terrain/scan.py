@@ -1,0 +1,123 @@
+"""Heights of a ground under points, by lookup on the device: batched, without a wait for the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.sim.ground import Ground
+
+
+class HeightLookup:
+    """The height of a ground's upper surface at points of the plane.
+
+    Height fields are read as the triangles on which robots stand. A point on none of the fields has the height of the
+    nearest edge of one; the work on boxes is proportional to their number.
+
+    Args:
+        ground: the ground.
+        device: torch device of points and results.
+
+    Attributes:
+        friction: ``(fields + boxes,)`` coefficients, in the order of the indices that ``zones`` returns.
+    """
+
+    def __init__(self, ground: Ground, device: torch.device | str = "cpu") -> None:
+        fields, boxes = ground.height_fields, ground.boxes
+
+        def tensor(rows: list, columns: int) -> Tensor:
+            return torch.tensor(rows, dtype=torch.float32, device=device).view(-1, columns)
+
+        sizes = [field.heights.size for field in fields]
+        flat = [torch.from_numpy(field.heights).reshape(-1) for field in fields]
+        self._heights = torch.cat(flat).to(device) if flat else torch.zeros(0, device=device)
+        first = [sum(sizes[:k]) for k in range(len(fields))]
+        self._first = torch.tensor(first, dtype=torch.int64, device=device)
+        self._ny = torch.tensor([field.heights.shape[1] for field in fields], dtype=torch.int64, device=device)
+        self._corner = tensor([field.corner for field in fields], 2)
+        self._spacing = tensor([[field.spacing] for field in fields], 1)[:, 0]
+        self._cells = tensor([[n - 1 for n in field.heights.shape] for field in fields], 2)
+        self._center = tensor([box.center for box in boxes], 3)
+        self._half = 0.5 * tensor([box.size for box in boxes], 3)
+        yaw = tensor([[box.yaw] for box in boxes], 1)[:, 0]
+        self._cos, self._sin = torch.cos(yaw), torch.sin(yaw)
+        self.friction = tensor([[part.friction] for part in (*fields, *boxes)], 1)[:, 0]
+
+    def heights(self, points: Tensor) -> Tensor:
+        """Return the height ``(...)``, m, under points ``(..., 2)``: x and y in the world frame, m."""
+        return self._look_up(points)[0]
+
+    def zones(self, points: Tensor) -> Tensor:
+        """Return the index ``(...)`` int64 of the height field or box that is the upper surface at points ``(..., 2)``.
+
+        Boxes are counted after the height fields.
+        """
+        return self._look_up(points)[1]
+
+    def _look_up(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        if len(self._first):
+            height, zone = self._on_fields(points)
+        else:
+            height = torch.full_like(points[..., 0], -torch.inf)
+            zone = torch.zeros_like(height, dtype=torch.int64)
+        if len(self._half):
+            top, box = self._on_boxes(points)
+            zone = torch.where(top > height, box + len(self._first), zone)
+            height = torch.maximum(height, top)
+        return height, zone
+
+    def _on_fields(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        if len(self._first) == 1:
+            zone = torch.zeros_like(points[..., 0], dtype=torch.int64)
+        else:
+            place = points.unsqueeze(-2) - self._corner  # (..., fields, 2)
+            size = self._cells * self._spacing.unsqueeze(-1)
+            outside = torch.maximum(-place, place - size).clamp(min=0.0)
+            zone = (outside * outside).sum(-1).argmin(-1)  # the first of those that contain the point
+        cells = self._cells[zone]
+        place = (points - self._corner[zone]) / self._spacing[zone].unsqueeze(-1)
+        place = torch.minimum(place.clamp(min=0.0), cells)
+        cell = torch.minimum(place.floor(), cells - 1.0)
+        u, v = (place - cell).unbind(-1)
+        index = cell.to(torch.int64)
+        ny = self._ny[zone]
+        node = self._first[zone] + index[..., 0] * ny + index[..., 1]
+        low, high = self._heights[node], self._heights[node + ny + 1]
+        # the diagonal divides the cell: below it lies the node along x, above it the one along y
+        below = u >= v
+        side = self._heights[torch.where(below, node + ny, node + 1)]
+        first, last = torch.where(below, u, v), torch.where(below, v, u)
+        return low + first * (side - low) + last * (high - side), zone
+
+    def _on_boxes(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        offset = points.unsqueeze(-2) - self._center[:, :2]
+        x = self._cos * offset[..., 0] + self._sin * offset[..., 1]
+        y = self._cos * offset[..., 1] - self._sin * offset[..., 0]
+        inside = (x.abs() <= self._half[:, 0]) & (y.abs() <= self._half[:, 1])
+        tops = torch.where(inside, self._center[:, 2] + self._half[:, 2], -torch.inf)
+        return tops.max(-1)
+
+
+def scan_points(xs: list[float], ys: list[float], device: torch.device | str = "cpu") -> Tensor:
+    """Return the grid ``(len(xs) * len(ys), 2)`` of points around a base, m; y varies fastest."""
+    x = torch.tensor(xs, dtype=torch.float32, device=device)
+    y = torch.tensor(ys, dtype=torch.float32, device=device)
+    return torch.stack(torch.meshgrid(x, y, indexing="ij"), dim=-1).reshape(-1, 2)
+
+
+def height_scan(lookup: HeightLookup, root_states: Tensor, points: Tensor) -> Tensor:
+    """Return heights ``(n, points)``, m, of the ground under ``points`` ``(points, 2)`` around bases.
+
+    The grid moves with the base and turns with its yaw, but does not tilt.
+
+    Args:
+        root_states: ``(n, 13)`` of the bases, as ``Simulator`` has them.
+    """
+    x, y, z, w = root_states[:, 3:7].unbind(-1)
+    # the base's x axis in the horizontal plane
+    forward = torch.stack([w * w + x * x - y * y - z * z, 2.0 * (x * y + w * z)], dim=-1)
+    forward = forward / torch.sqrt((forward * forward).sum(-1, keepdim=True)).clamp(min=1e-9)
+    c, s = forward[:, :1], forward[:, 1:]
+    px, py = points[:, 0], points[:, 1]
+    under = torch.stack([c * px - s * py, s * px + c * py], dim=-1) + root_states[:, None, :2]
+    return lookup.heights(under)

@@ -1,0 +1,137 @@
+"""Contacts of spheres and capsules with height fields on MuJoCo Warp: as deep as MuJoCo's in double precision."""
+
+# MuJoCo's bindings carry no types
+# pyright: reportAttributeAccessIssue=false
+import mujoco
+import mujoco_warp as mjw
+import numpy as np
+import pytest
+import warp as wp
+
+from envcoder_bench.sim import Ground, HeightField, warp_height_fields
+from envcoder_bench.sim.mujoco_ground import put_ground
+
+pytestmark = pytest.mark.slow  # Warp compiles kernels
+XML = """<mujoco><worldbody><geom type="plane" size="0 0 1"/><body name="b"><freejoint/>
+<geom type="{kind}" size="{size}" mass="1"/></body></worldbody></mujoco>"""
+SHAPES = {"sphere": "0.03", "capsule": "0.04 0.1"}
+
+
+def stairs(spacing):
+    steps = 0.15 * np.floor(np.arange(int(2 / spacing) + 1) * spacing / 0.3 + 1e-6)
+    return np.repeat(steps[:, None], int(1.5 / spacing) + 1, axis=1)
+
+
+def rough(spacing):
+    return np.random.default_rng(0).uniform(-0.05, 0.05, (int(2 / spacing) + 1, int(1.5 / spacing) + 1))
+
+
+def pits(spacing):
+    rng, heights = np.random.default_rng(0), np.zeros((int(2 / spacing) + 1, int(1.5 / spacing) + 1))
+    for _ in range(20):
+        i, j = (rng.integers(0, n - 4) for n in heights.shape)
+        heights[i : i + 4, j : j + 4] = rng.choice([-1.0, -0.2, 0.2])
+    return heights
+
+
+def slope(spacing):
+    return np.repeat(0.3 * np.arange(int(2 / spacing) + 1)[:, None] * spacing, int(1.5 / spacing) + 1, axis=1)
+
+
+def model_of(kind, heights, spacing):
+    spec = mujoco.MjSpec.from_string(XML.format(kind=kind, size=SHAPES[kind]))
+    nx, ny = heights.shape
+    put_ground(spec, Ground((HeightField(heights, spacing, (-spacing * (nx - 1) / 2, -spacing * (ny - 1) / 2)),)))
+    return spec.compile()
+
+
+def touching_poses(model, count, seed=0):
+    """Random poses lowered until the shape is 0.2 to 4 mm deep in MuJoCo; with the depths."""
+    rng, data = np.random.default_rng(seed), mujoco.MjData(model)
+    half = model.hfield_size[0, :2] - 0.2
+
+    def depth():
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_collision(model, data)
+        return max((-contact.dist for contact in data.contact), default=-1.0)
+
+    poses, depths = [], []
+    while len(poses) < count:
+        data.qpos[:2] = rng.uniform(-half, half)
+        data.qpos[3:7] = rng.normal(size=4)
+        low, high, target = -2.0, 3.0, rng.uniform(0.0002, 0.004)
+        for _ in range(25):
+            data.qpos[2] = 0.5 * (low + high)
+            low, high = (data.qpos[2], high) if depth() > target else (low, data.qpos[2])
+        data.qpos[2] = low
+        poses.append(data.qpos.copy())
+        depths.append(depth())
+    return np.array(poses), np.array(depths)
+
+
+def warp_contacts(model, poses):
+    worlds = len(poses)
+    on_device, data = mjw.put_model(model), mjw.make_data(model, nworld=worlds, nconmax=8, njmax=64)
+    data.qpos = wp.array(poses, dtype=float)
+    mjw.kinematics(on_device, data)
+    mjw.com_pos(on_device, data)
+    mjw.collision(on_device, data)
+    count = int(data.nacon.numpy()[0])
+    world = data.contact.worldid.numpy()[:count]
+    order = np.argsort(world, kind="stable")
+    normals = data.contact.frame.numpy()[:count, 0]
+    return world[order], data.contact.dist.numpy()[:count][order], normals[order]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def on_the_cpu():
+    wp.init()
+    warp_height_fields.install()
+    with wp.ScopedDevice("cpu"):
+        yield
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("make, spacing", [(stairs, 0.05), (stairs, 0.1), (rough, 0.1), (pits, 0.05), (slope, 0.5)])
+def test_every_contact_is_as_deep_as_mujocos(kind, make, spacing):
+    """MuJoCo Warp's own are up to the relief's height too deep, in 0.5 to 3.5 % of such poses."""
+    model = model_of(kind, make(spacing), spacing)
+    poses, depths = touching_poses(model, 250)
+    world, dist, normals = warp_contacts(model, poses)
+    deepest = np.full(len(poses), np.inf)
+    np.minimum.at(deepest, world, dist)
+    np.testing.assert_allclose(-deepest, depths, atol=5e-5)
+    assert (normals[:, 2] > -1e-6).all() and np.allclose(np.linalg.norm(normals, axis=1), 1, atol=1e-5)
+    assert np.bincount(world).max() <= 4
+
+
+def test_cells_of_one_slope_have_no_edges():
+    """One contact, with the slope's normal; MuJoCo adds the edges nearby, whose normals are inclined."""
+    model = model_of("sphere", slope(0.05), 0.05)
+    poses, _ = touching_poses(model, 200)
+    world, _, normals = warp_contacts(model, poses)
+    assert len(world) == len(poses)
+    up = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)
+    np.testing.assert_allclose(normals @ up, 1.0, atol=1e-5)
+
+
+def test_a_foot_in_a_corner_touches_both_faces():
+    heights = np.zeros((9, 9))
+    heights[5:] = 0.5  # a wall from x = 0 to 0.1 m
+    model = model_of("sphere", heights, 0.1)
+    wall = np.array([-0.5, 0.0, 0.1]) / np.hypot(0.5, 0.1)
+    center = np.array([-0.0001, 0.01, 0.0299])
+    center[0] = -(0.0299 - wall[2] * center[2]) / -wall[0]  # 0.1 mm deep in both
+    _, dist, normals = warp_contacts(model, np.array([[*center, 1.0, 0.0, 0.0, 0.0]]))
+    np.testing.assert_allclose(dist, -1e-4, atol=2e-6)
+    assert sorted(np.round(normals[:, 2], 3).tolist()) == pytest.approx([round(wall[2], 3), 1.0])
+
+
+def test_a_ball_below_the_surface_is_pushed_out_through_it():
+    model = model_of("sphere", slope(0.1), 0.1)
+    up = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)
+    on_surface = np.array([0.013, 0.027, 0.3 * (0.013 + 1.0)])
+    for depth in (0.01, 0.2):  # of the centre
+        _, dist, normals = warp_contacts(model, np.array([[*(on_surface - depth * up), 1.0, 0.0, 0.0, 0.0]]))
+        assert dist.tolist() == pytest.approx([-depth - 0.03], abs=1e-5)
+        np.testing.assert_allclose(normals[0], up, atol=1e-5)
