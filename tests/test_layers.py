@@ -9,7 +9,7 @@ import envcoder_bench
 
 PACKAGE = Path(envcoder_bench.__file__).parent
 LAYERS = [
-    *("commands", "search", "export", "adapters", "video", "run", "report", "jail", "trainers"),
+    *("commands", "search", "grid", "export", "adapters", "video", "run", "report", "jail", "trainers"),
     *("env", "compile", "shaping", "tasks", "isaacgym", "terrain", "sim", "core"),
 ]
 ENGINES = {"sim", "isaacgym"}

@@ -26,6 +26,7 @@ class Simulator(ABC):
         site_names: points of interest on the robot, such as fingertips.
         dof_limits_lower, dof_limits_upper: ``(num_dofs,)`` range of each joint, rad or m, on the CPU; infinite if it
             has no limits.
+        body_masses: ``(num_bodies,)`` kg, on the CPU.
         effort_limits: ``(num_dofs,)`` largest effort of each joint's actuator, N m or N, on the CPU; 0 where passive.
         root_states: ``(num_envs, 13)`` position 3, quaternion xyzw 4, linear velocity of the body origin 3, angular
             velocity 3, all world frame. A robot without a free joint has its fixed pose and zero velocity here.
@@ -59,6 +60,7 @@ class Simulator(ABC):
     site_names: list[str]
     dof_limits_lower: Tensor
     dof_limits_upper: Tensor
+    body_masses: Tensor
     effort_limits: Tensor
     root_states: Tensor
     dof_pos: Tensor
@@ -92,6 +94,13 @@ class Simulator(ABC):
         """Advance by ``dt`` with ``command`` ``(num_envs, num_dofs)`` held: efforts (N m, N) or targets (rad, m).
 
         Columns of passive joints are ignored. Effort limits of the model hold in both modes.
+        """
+
+    @abstractmethod
+    def apply_forces(self, forces: Tensor) -> None:
+        """Apply ``forces`` ``(num_envs, num_bodies, 3)``, N, world frame, at the bodies' centres of mass.
+
+        They hold in every later ``step`` until the next call; ``set_state`` may restore or keep them.
         """
 
     @abstractmethod

@@ -49,6 +49,7 @@ class MujocoCpu(Simulator):
         self.site_names = robot.sites.names
         self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
         self.effort_limits = robot.effort_limits
+        self.body_masses = torch.tensor(robot.mj_model.body_mass[1:], dtype=torch.float32)
         self._robot = robot
 
         self._batch = Batch(_for_batch(robot), num_envs, num_threads or usable_cpus())
@@ -122,6 +123,9 @@ class MujocoCpu(Simulator):
         self._gainprm[:, :, 0] = np.where(mode, 1.0, self._robot.stiffness)
         self._biasprm[:, :, 1] = np.where(mode, 0.0, -self._robot.stiffness)
         self._biasprm[:, :, 2] = np.where(mode, 0.0, -self._robot.damping)
+
+    def apply_forces(self, forces: Tensor) -> None:
+        self._batch.bind("xfrc_applied")[:, 1:, :3] = forces.detach().numpy()
 
     def step(self, command: Tensor) -> None:
         with np.errstate(over="ignore", invalid="ignore"), collected() as warnings:  # may overflow

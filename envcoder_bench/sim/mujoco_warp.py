@@ -87,6 +87,7 @@ class MujocoWarp(Simulator):
         self.site_names = robot.sites.names
         self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
         self.effort_limits = robot.effort_limits
+        self.body_masses = torch.tensor(robot.mj_model.body_mass[1:], dtype=torch.float32)
         self._robot = robot
         self._ordered = is_deterministic()
         self._graph: Any | None = None
@@ -157,6 +158,7 @@ class MujocoWarp(Simulator):
         self.jacobian, self.mass_matrix = self._sites.jacobian, self._sites.mass_matrix
         self._written_mask = wp.from_torch(self._written)
         self._flags = [wp.from_torch(x) for x in (self._refused, self.unstable)]
+        self._applied = wp.to_torch(self._data.xfrc_applied)[:, 1:, :3]  # forces, not torques
         self._saved: dict[str, Tensor] = {
             "qpos": wp.to_torch(self._data.qpos),
             "qvel": wp.to_torch(self._data.qvel),
@@ -214,6 +216,9 @@ class MujocoWarp(Simulator):
         self._gain[:, :, 0] = torch.where(mode, 1.0, self._stiffness)
         self._bias[:, :, 1] = torch.where(mode, 0.0, -self._stiffness)
         self._bias[:, :, 2] = torch.where(mode, 0.0, -self._damping)
+
+    def apply_forces(self, forces: Tensor) -> None:
+        self._applied.copy_(forces.detach())
 
     def step(self, command: Tensor) -> None:
         self._command.copy_(command.detach())

@@ -46,10 +46,15 @@ class FakeSimulator(Simulator):
         self.unstable = torch.zeros(num_envs, dtype=torch.bool)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32)
         self.engine_warnings: dict[str, int] = {}
+        self.body_masses = torch.ones(len(body_names))
         self.effort: Tensor | None = None
+        self.forces: Tensor | None = None
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self.effort = effort
+
+    def apply_forces(self, forces: Tensor) -> None:
+        self.forces = forces.clone()
 
     def step(self, command: Tensor) -> None:
         self.dof_force.copy_(command)

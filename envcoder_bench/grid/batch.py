@@ -1,0 +1,313 @@
+"""Many episodes of several policies on several arenas in one simulation.
+
+Nothing but the rows of a robot enters its numbers, so that an episode is the same alone and among others, bitwise on
+the CPU. On CUDA a control step is two graphs, the simulator's and the rest, and the host waits for the device only where
+it looks for ended episodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core import noise
+from envcoder_bench.grid.layouts import observe
+from envcoder_bench.grid.policies import LoadedPolicy
+from envcoder_bench.grid.protocol import RUNNING, Episodes, Protocol, result
+from envcoder_bench.grid.robots import Robot
+from envcoder_bench.grid.rows import roll_pitch_yaw, rotate_inverse
+from envcoder_bench.sim.base import Simulator
+from envcoder_bench.terrain.arenas import ArenaLookup, Arenas
+from envcoder_bench.terrain.scan import scan_points
+
+_SMALLEST = 16  # robots of a simulation that is not replaced by a smaller one
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An episode: the indices of its policy and arena, and its number among those of the pair."""
+
+    policy: int
+    arena: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What all episodes of a grid have in common.
+
+    Attributes:
+        settings: those of the grid, as plain data.
+        policies: on the device of the simulation.
+        make: returns a simulator with so many robots.
+    """
+
+    robot: Robot
+    settings: Mapping[str, Any]
+    policies: Sequence[LoadedPolicy]
+    arenas: Arenas
+    make: Callable[[int], Simulator]
+
+
+class Batch:
+    """Runs episodes to their ends.
+
+    Args:
+        specs: sorted by policy.
+
+    Attributes:
+        specs: the episodes of the simulation's robots, ended ones included until ``compact``.
+        step_count: control steps so far.
+    """
+
+    def __init__(self, scene: Scene, specs: Sequence[Spec]) -> None:
+        self.scene = scene
+        self.step_count = 0
+        self._reported: set[Spec] = set()
+        self._build(list(specs))
+        self._place()
+        self._decide()
+
+    def _build(self, specs: list[Spec]) -> None:
+        scene, cfg = self.scene, self.scene.settings
+        self.specs = specs
+        self.sim = scene.make(len(specs))
+        device = self.device = self.sim.device
+        self._graph: Any | None = None
+        self.protocol = Protocol.of(cfg)
+        arenas = scene.arenas.arenas
+        self._arena = torch.tensor([spec.arena for spec in specs], device=device)
+        offsets = torch.tensor(scene.arenas.offsets, dtype=torch.float32, device=device)
+        lengths = torch.tensor([arena.length for arena in arenas], dtype=torch.float32, device=device)
+        widths = torch.tensor([arena.width for arena in arenas], dtype=torch.float32, device=device)
+        self._offset, self._middle = offsets[self._arena], 0.5 * widths[self._arena]
+        self._lookup = ArenaLookup(scene.arenas, device)
+        self._drags = any(zone.drag for arena in arenas for zone in arena.zones)
+        self._masses = self.sim.body_masses.to(device).view(1, -1, 1)
+        self.episodes = Episodes(self.protocol, lengths[self._arena], self._middle, self._lookup.most)
+        stance = torch.tensor([angle for leg in scene.robot.stance for angle in leg], device=device)
+        self._stance = stance.unsqueeze(0)
+        self._actions = torch.zeros(len(specs), len(stance), device=device)
+        self._target = self._stance.repeat(len(specs), 1)
+        self._forces = torch.zeros(len(specs), len(self.sim.body_names), 3, device=device)
+        scan = cfg["scan"]
+        xs, ys = (_centred(scan[side], scan["spacing"]) for side in ("length", "width"))
+        points = scan_points(xs, ys, device)
+        if scan["order"] == "yx":
+            points = points.view(len(xs), len(ys), 2).transpose(0, 1).reshape(-1, 2)
+        self._points = points.contiguous()
+        self._slices = list(_slices([spec.policy for spec in specs]))
+        self._scans = any(scene.policies[policy].layout.scans for policy, _ in self._slices)
+        self._capturable = all(scene.policies[policy].capturable for policy, _ in self._slices)
+
+    def _place(self) -> None:
+        """Write the seeded starts."""
+        own, n = self.scene.settings["start"], len(self.specs)
+        lanes = torch.tensor([spec.number for spec in self.specs], dtype=torch.int64)
+        joints = self._stance.shape[1]
+        drawn = 2.0 * noise.uniform(self.scene.settings["seed"], 0, noise.CONTROL, lanes, 3 + joints) - 1.0
+        drawn = drawn.to(self.device)
+        half_yaw = (0.5 * own["spread_yaw"]) * drawn[:, 2]
+        sine = half_yaw - half_yaw**3 / 6.0 + half_yaw**5 / 120.0  # of small angles, exactly rounded operations alone
+        root = torch.zeros(n, 13, device=self.device)
+        root[:, 0] = own["x"] + own["spread_xy"] * drawn[:, 0]
+        root[:, 1] = self._offset + self._middle + own["spread_xy"] * drawn[:, 1]
+        root[:, 5], root[:, 6] = sine, torch.sqrt(1.0 - sine * sine)
+        highest = self._ground_around(root).amax(1)
+        root[:, 2] = highest + self.scene.robot.height + own["clearance"]
+        dof_pos = self._stance + own["spread_joints"] * drawn[:, 3:]
+        self.sim.write(
+            torch.ones(n, dtype=torch.bool, device=self.device), root, dof_pos, torch.zeros_like(self.sim.dof_vel)
+        )
+
+    def _ground_around(self, root: Tensor) -> Tensor:
+        """Return the ground's height ``(n, points)`` under the scan's grid, which turns with the base's yaw."""
+        x, y, z, w = root[:, 3:7].unbind(1)
+        forward, left = w * w + x * x - y * y - z * z, 2.0 * (x * y + w * z)
+        norm = torch.sqrt(forward * forward + left * left).clamp(min=1e-9)
+        c, s = (forward / norm).unsqueeze(1), (left / norm).unsqueeze(1)
+        px, py = self._points[:, 0], self._points[:, 1]
+        local_y = root[:, 1:2] - self._offset.unsqueeze(1)
+        return self._lookup.heights(self._arena, root[:, :1] + c * px - s * py, local_y + s * px + c * py)
+
+    def _decide(self) -> None:
+        """Compute commands, observations, actions and forces from the present state."""
+        sim, scene = self.sim, self.scene
+        root = sim.root_states
+        x, y = root[:, 0].contiguous(), root[:, 1] - self._offset
+        quat = root[:, 3:7]
+        _, _, yaw = roll_pitch_yaw(quat)
+        down = torch.zeros_like(root[:, :3])
+        down[:, 2] = -1.0
+        values = {
+            "lin_vel": rotate_inverse(quat, root[:, 7:10]),
+            "ang_vel": rotate_inverse(quat, root[:, 10:13]),
+            "gravity": rotate_inverse(quat, down),
+            "commands": self.episodes.commands(x, y, yaw),
+            "joint_pos": sim.dof_pos - self._stance,
+            "joint_vel": sim.dof_vel,
+            "actions": self._actions,
+        }
+        if self._scans:
+            own = scene.settings["scan"]
+            scan = root[:, 2:3] - self._ground_around(root) - own["offset"]
+            values["scan"] = scan.clamp(-own["clip"], own["clip"])
+        for policy, rows in self._slices:
+            own_policy = scene.policies[policy]
+            obs = observe(own_policy.layout, {name: value[rows] for name, value in values.items()})
+            actions = own_policy.act(obs)
+            for column, joint in enumerate(own_policy.layout.joints):
+                self._actions[rows, joint] = actions[:, column]
+        scale = scene.settings["robots"][scene.robot.name]["action_scale"]
+        self._target.copy_(self._stance + scale * self._actions)
+        if self._drags:
+            slower = 1.0 - 1.0 / (1.0 + 0.1 * self._lookup.drag(self._arena, x))
+            # the whole robot's velocity along x changes by this share in the step
+            self._forces[:, :, 0] = self._masses[:, :, 0] * (-slower * root[:, 7] / self.protocol.dt).unsqueeze(1)
+
+    def _account(self) -> None:
+        """Count the control step that has been taken."""
+        sim, root = self.sim, self.sim.root_states
+        x, y = root[:, 0].contiguous(), root[:, 1] - self._offset
+        height = root[:, 2] - self._lookup.heights(self._arena, x, y)
+        a, b, c = root[:, 10:13].unbind(1)
+        work = (sim.dof_force * sim.dof_vel).abs()
+        power = work[:, 0].clone()
+        for column in range(1, work.shape[1]):  # a sum in a fixed order
+            power += work[:, column]
+        self.episodes.update(
+            x,
+            y,
+            height,
+            root[:, 3:7],
+            root[:, 7],
+            torch.sqrt(a * a + b * b + c * c),
+            power,
+            self._lookup.zone(self._arena, x),
+            sim.unstable,
+        )
+
+    def _think(self) -> None:
+        self._account()
+        self._decide()
+
+    def advance(self, steps: int) -> None:
+        """Take control steps."""
+        with torch.no_grad():
+            for _ in range(steps):
+                if self._drags:
+                    self.sim.apply_forces(self._forces)
+                self.sim.step(self._target)
+                if self._graph is not None:
+                    self._graph.replay()
+                else:
+                    self._think()
+                    if self.device.type == "cuda" and self._capturable:
+                        self._capture()
+                self.step_count += 1
+
+    def _capture(self) -> None:
+        """Record ``_think`` as a CUDA graph; nothing is computed while it is recorded."""
+        tensors = [*self.episodes.state.values(), self._actions, self._target, self._forces]
+        kept = [tensor.clone() for tensor in tensors]
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    self._think()
+            torch.cuda.current_stream(self.device).wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self._think()
+            self._graph = graph
+        except RuntimeError as error:
+            log.warning("no CUDA graph, slower: %s", str(error).splitlines()[0])
+            self._capturable = False
+        for tensor, before in zip(tensors, kept):
+            tensor.copy_(before)
+
+    def ended(self) -> Iterator[tuple[Spec, dict[str, Any]]]:
+        """Return the episodes that have ended since the last call, with their metrics; waits for the device."""
+        ends = self.episodes.end.tolist()
+        new = [k for k, end in enumerate(ends) if end != RUNNING and self.specs[k] not in self._reported]
+        if not new:
+            return
+        rows = {name: tensor[new].tolist() for name, tensor in self.episodes.state.items()}
+        for place, k in enumerate(new):
+            spec = self.specs[k]
+            self._reported.add(spec)
+            starts = self.scene.arenas.arenas[spec.arena].starts
+            yield spec, result(self.protocol, starts, {name: values[place] for name, values in rows.items()})
+
+    @property
+    def running(self) -> int:
+        """Number of episodes whose end has not been returned yet."""
+        return sum(spec not in self._reported for spec in self.specs)
+
+    def compact(self, share: float) -> bool:
+        """Go on with a smaller simulation if less than ``share`` of the robots are left; return whether it does."""
+        left = [k for k, spec in enumerate(self.specs) if spec not in self._reported]
+        if not left or len(left) >= share * len(self.specs) or len(self.specs) <= _SMALLEST:
+            return False
+        self._restore(select(self.state(), left, len(self.specs)), [self.specs[k] for k in left])
+        return True
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the state of all robots, as CPU tensors with a row each."""
+        own = {f"episodes.{name}": tensor.cpu().clone() for name, tensor in self.episodes.state.items()}
+        own.update({f"sim.{name}": tensor for name, tensor in self.sim.get_state().items()})
+        own.update({"actions": self._actions.cpu().clone(), "target": self._target.cpu().clone()})
+        own["forces"] = self._forces.cpu().clone()
+        return own
+
+    def _restore(self, state: Mapping[str, Tensor], specs: list[Spec]) -> None:
+        self._build(specs)
+        self.sim.set_state({name[4:]: tensor for name, tensor in state.items() if name.startswith("sim.")})
+        for name, tensor in self.episodes.state.items():
+            tensor.copy_(state[f"episodes.{name}"])
+        for name, tensor in (("actions", self._actions), ("target", self._target), ("forces", self._forces)):
+            tensor.copy_(state[name])
+
+    @classmethod
+    def resumed(cls, scene: Scene, specs: Sequence[Spec], state: Mapping[str, Tensor], step_count: int) -> Batch:
+        """Go on from ``state``, whose ended episodes have been returned."""
+        batch = cls.__new__(cls)
+        batch.scene, batch.step_count, batch._reported = scene, step_count, set()
+        batch._restore(state, list(specs))
+        ends = batch.episodes.end.tolist()
+        batch._reported = {spec for spec, end in zip(specs, ends) if end != RUNNING}
+        return batch
+
+    def stop_at_limit(self) -> int:
+        """Return the control steps until the limit of all episodes."""
+        return self.protocol.steps - self.step_count
+
+
+def select(state: Mapping[str, Tensor], rows: Sequence[int], count: int) -> dict[str, Tensor]:
+    """Return the state of some robots of ``count``."""
+    chosen = torch.tensor(list(rows))
+    for name, tensor in state.items():
+        if tensor.dim() == 0 or len(tensor) != count:
+            raise ValueError(f"the state's {name} has no row for each robot")
+    return {name: tensor[chosen].clone() for name, tensor in state.items()}
+
+
+def _slices(policies: Sequence[int]) -> Iterator[tuple[int, slice]]:
+    """Return the rows of each policy, which are adjacent."""
+    begin = 0
+    for k in range(1, len(policies) + 1):
+        if k == len(policies) or policies[k] != policies[begin]:
+            yield policies[begin], slice(begin, k)
+            begin = k
+
+
+def _centred(length: float, spacing: float) -> list[float]:
+    """Return positions from ``-length / 2`` to ``length / 2``."""
+    count = round(length / spacing)
+    return [(k - 0.5 * count) * spacing for k in range(count + 1)]

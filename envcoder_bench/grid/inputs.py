@@ -1,0 +1,174 @@
+"""The inputs of a grid, checked, and their file in its folder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from envcoder_bench.core.errors import UserError, near_matches
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.grid.batch import Spec
+from envcoder_bench.grid.layouts import Layout, read_layout
+from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
+from envcoder_bench.grid.robots import Robot, find_robot
+from envcoder_bench.grid.settings import check_settings, compose_settings, plain
+from envcoder_bench.grid.terrains import find_arenas
+from envcoder_bench.terrain.arenas import Arena, Zone
+
+CONFIG = "config.yaml"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a grid.
+
+    Attributes:
+        settings: cfg/eval_policies.yaml with overrides, as plain data.
+        policies: on the CPU.
+    """
+
+    robot: Robot
+    settings: Mapping[str, Any]
+    policies: tuple[LoadedPolicy, ...]
+    arenas: tuple[Arena, ...]
+
+    @property
+    def specs(self) -> list[Spec]:
+        """All episodes, sorted by policy."""
+        numbers = range(self.settings["episodes"])
+        pairs = ((p, a) for p in range(len(self.policies)) for a in range(len(self.arenas)))
+        return [Spec(policy, arena, number) for policy, arena in pairs for number in numbers]
+
+    def named(self, spec: Spec) -> dict[str, str]:
+        """Return an episode's id, and the names of its policy and arena."""
+        policy, arena = self.policies[spec.policy].name, self.arenas[spec.arena].name
+        return {
+            "episode_id": f"{arena}_{policy}_{spec.number:04d}",
+            "policy": policy,
+            "environment": arena,
+        }
+
+
+def check_inputs(
+    robot: str,
+    policies: Sequence[str],
+    terrains: Sequence[str],
+    overrides: Sequence[str] = (),
+    layouts: Sequence[str] = (),
+) -> Inputs:
+    """Read and check the words of a command line.
+
+    Args:
+        policies: ``NAME=FILE`` each.
+        terrains: names or YAML files.
+        overrides: ``key=value`` of cfg/eval_policies.yaml.
+        layouts: ``NAME=LAYOUT`` each, for policies whose width does not tell their layout.
+
+    Raises:
+        UserError: anything is wrong.
+    """
+    cfg = compose_settings(overrides)
+    own = find_robot(robot)
+    files = _pairs("--policies", policies)
+    wanted = _pairs("--layouts", layouts)
+    for name in wanted:
+        if name not in files:
+            raise UserError(f"--layouts {name}: no such policy{near_matches(name, files)}; {', '.join(files)}")
+    arenas = find_arenas(terrains, cfg)
+    return Inputs(own, plain(cfg), tuple(_load(own, cfg, files, wanted)), tuple(arenas))
+
+
+def _load(robot: Robot, cfg: DictConfig, files: Mapping[str, str], wanted: Mapping[str, str]) -> list[LoadedPolicy]:
+    if robot.name not in cfg.robots:
+        raise UserError(f"robots.{robot.name} is missing in the settings")
+    known = known_layouts(robot, cfg)
+    for name, layout in wanted.items():
+        if layout not in known:
+            raise UserError(f"--layouts {name}={layout}: no such layout{near_matches(layout, known)}; {', '.join(known)}")
+    joints = len(robot.dof_names)
+    return [load_policy_file(name, file, known, wanted.get(name), joints) for name, file in files.items()]
+
+
+def known_layouts(robot: Robot, cfg: DictConfig) -> dict[str, Layout]:
+    """Return the layouts of the settings by name. Raises UserError for an invalid one."""
+    settings = plain(cfg)
+    scan = settings["scan"]
+    points = 1
+    for side in ("length", "width"):
+        points *= round(scan[side] / scan["spacing"]) + 1
+    return {name: read_layout(name, own, robot.dof_names, points) for name, own in settings["layouts"].items()}
+
+
+def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not (separator and name and value):
+            raise UserError(f"{flag} takes NAME=VALUE, got '{word}'")
+        if name in found:
+            raise UserError(f"{flag}: '{name}' is given twice")
+        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+            raise UserError(f"{flag}: a name has letters, digits, '-', '_' and '.', got '{name}'")
+        found[name] = value
+    return found
+
+
+def write_inputs(inputs: Inputs, folder: Path) -> None:
+    """Write everything that a resumed grid needs, but the policies' files."""
+    policies = {
+        own.name: {"file": str(Path(own.file).resolve()), "sha256": digest(own.file), "layout": own.layout.name}
+        for own in inputs.policies
+    }
+    data = {
+        "robot": inputs.robot.name,
+        "policies": policies,
+        "arenas": [_plain_arena(arena) for arena in inputs.arenas],
+        "settings": dict(inputs.settings),
+    }
+    write_atomic(folder / CONFIG, yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+
+
+def _plain_arena(arena: Arena) -> dict[str, Any]:
+    data = asdict(arena)
+    data["zones"] = [{**zone, "difficulty": list(zone["difficulty"])} for zone in data["zones"]]
+    return data
+
+
+def read_inputs(folder: Path) -> Inputs:
+    """Read what ``write_inputs`` wrote.
+
+    Raises:
+        UserError: the folder has no grid, the file is damaged, or a policy's file is missing or has changed.
+    """
+    path = folder / CONFIG
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        cfg = OmegaConf.create(data["settings"])
+        robot = find_robot(data["robot"])
+        arenas = [
+            Arena(**{**own, "zones": tuple(Zone(**{**z, "difficulty": tuple(z["difficulty"])}) for z in own["zones"])})
+            for own in data["arenas"]
+        ]
+        policies = data["policies"]
+    except FileNotFoundError as error:
+        raise UserError(f"{folder}: there is no grid here (no {CONFIG})") from error
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is damaged, or not that of a grid: {error}") from error
+    check_settings(cfg)
+    for name, own in policies.items():
+        if not Path(own["file"]).is_file():
+            raise UserError(f"policy {name}: {own['file']} is missing; put it back to resume")
+        if digest(own["file"]) != own["sha256"]:
+            raise UserError(f"policy {name}: {own['file']} has changed since the grid began; put the old file back")
+    files = {name: own["file"] for name, own in policies.items()}
+    loaded = _load(robot, cfg, files, {name: own["layout"] for name, own in policies.items()})
+    return Inputs(robot, plain(cfg), tuple(loaded), tuple(arenas))
+
+
+def on_device(policies: Sequence[LoadedPolicy], device: str) -> list[LoadedPolicy]:
+    """Return the policies with their modules on a device."""
+    return [replace(own, module=own.module.to(device)) for own in policies]

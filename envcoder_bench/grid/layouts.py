@@ -1,0 +1,104 @@
+"""Observation layouts: which numbers a policy observes, in which order and scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.core.errors import UserError, near_matches
+
+VECTORS = ("lin_vel", "ang_vel", "gravity", "commands")  # of width 3
+JOINTS = ("joint_pos", "joint_vel", "actions")  # a number for each joint
+SCAN = "scan"
+PARTS = (*VECTORS, *JOINTS, SCAN)
+_KEYS = ("parts", "scales", "joints")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a policy observes.
+
+    Attributes:
+        parts: of PARTS, in the order of the columns.
+        scales: the factor of each part.
+        joints: index in the simulator's order of the policy's joints, in the policy's order; of actions, too.
+        widths: columns of each part.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    scales: tuple[float, ...]
+    joints: tuple[int, ...]
+    widths: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return sum(self.widths)
+
+    @property
+    def scans(self) -> bool:
+        """Whether it has a height scan."""
+        return SCAN in self.parts
+
+
+def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], scan_points: int) -> Layout:
+    """Check a layout of the settings.
+
+    Raises:
+        UserError: an unknown key, part or joint.
+    """
+    where = f"layouts.{name}"
+    for key in given:
+        if key not in _KEYS:
+            raise UserError(f"{where}: unknown key '{key}'{near_matches(str(key), _KEYS)}; there are {', '.join(_KEYS)}")
+    parts = tuple(given.get("parts", ()))
+    for part in parts:
+        if part not in PARTS:
+            known = ", ".join(PARTS)
+            raise UserError(f"{where}.parts: unknown part '{part}'{near_matches(str(part), PARTS)}; there are {known}")
+    if not parts:
+        raise UserError(f"{where}.parts is empty; there are {', '.join(PARTS)}")
+    scales = given.get("scales") or {}
+    for part, scale in scales.items():
+        if part not in parts:
+            raise UserError(f"{where}.scales: '{part}' is not one of its parts, {', '.join(parts)}")
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+            raise UserError(f"{where}.scales.{part} must be a number, got {scale}")
+    joints = joint_order(f"{where}.joints", given.get("joints", "by_leg"), dof_names)
+    widths = {**dict.fromkeys(VECTORS, 3), **dict.fromkeys(JOINTS, len(joints)), SCAN: scan_points}
+    return Layout(
+        name, parts, tuple(float(scales.get(part, 1.0)) for part in parts), joints, tuple(widths[p] for p in parts)
+    )
+
+
+def joint_order(where: str, given: Any, dof_names: Sequence[str]) -> tuple[int, ...]:
+    """Return the indices of the policy's joints in ``dof_names``.
+
+    ``by_leg`` is the order of ``dof_names``, in which the joints of a leg are together; ``by_kind`` has the first joint
+    of all legs, then the second; a list has names.
+    """
+    count = len(dof_names)
+    if given == "by_leg":
+        return tuple(range(count))
+    if given == "by_kind":
+        of_leg = count // 4
+        return tuple(leg * of_leg + joint for joint in range(of_leg) for leg in range(4))
+    if isinstance(given, str) or sorted(given) != sorted(dof_names):
+        known = ", ".join(dof_names)
+        raise UserError(f"{where} must be by_leg, by_kind or a list of all of {known}, got {given}")
+    return tuple(list(dof_names).index(name) for name in given)
+
+
+def observe(layout: Layout, values: Mapping[str, Tensor]) -> Tensor:
+    """Return the observation ``(n, width)`` from the values of its parts; joints in the simulator's order."""
+    columns = []
+    for part, scale in zip(layout.parts, layout.scales):
+        value = values[part]
+        if part in JOINTS and layout.joints != tuple(range(len(layout.joints))):
+            value = torch.stack([value[:, j] for j in layout.joints], dim=1)
+        columns.append(value if scale == 1.0 else value * scale)
+    return torch.cat(columns, dim=1)

@@ -1,0 +1,170 @@
+"""A part of a grid: episodes on one device, in waves, with a line in episodes.jsonl as each one ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+import torch
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.grid.batch import Batch, Scene, Spec
+from envcoder_bench.grid.inputs import Inputs, on_device
+from envcoder_bench.sim import make_simulator
+from envcoder_bench.sim.base import Simulator
+from envcoder_bench.terrain.arenas import Arenas
+
+EPISODES, STATE = "episodes.jsonl", "state.pt"
+_MEMORY_SHARE = 0.7  # of a CUDA device's free memory for the simulation
+_PROBED = 32  # robots of the simulation that is measured for it
+
+
+@dataclass
+class Progress:
+    """What a part reports.
+
+    Attributes:
+        done, total: episodes.
+        running: episodes of the present wave that have not ended.
+        steps, all_steps: control steps until now, and until all waves have reached the limit.
+    """
+
+    done: int
+    total: int
+    running: int
+    steps: int
+    all_steps: int
+
+
+class Part:
+    """Runs episodes in a folder, in which it resumes.
+
+    Args:
+        inputs: those of the grid.
+        specs: the episodes, sorted by policy.
+        folder: where episodes.jsonl and the checkpoint are.
+        sim, device: as ``pick_simulator`` returns them.
+    """
+
+    def __init__(self, inputs: Inputs, specs: Sequence[Spec], folder: Path, sim: str, device: str) -> None:
+        cfg = inputs.settings
+        self._inputs, self._folder = inputs, folder
+        self._arenas = Arenas(inputs.arenas, cfg["seed"], cfg["arenas"]["gap"])
+        self._sim, self._device = sim, device
+        self.scene = Scene(
+            inputs.robot, cfg, on_device(inputs.policies, device), self._arenas, lambda n: self.simulator(n)
+        )
+        size = self._wave_size(len(specs))
+        self._waves = [list(specs[k : k + size]) for k in range(0, len(specs), size)]
+        self._total = len(specs)
+
+    def simulator(self, num_envs: int) -> Simulator:
+        """Build a simulator of the grid's robot on its arenas."""
+        cfg, robot = self._inputs.settings, self._inputs.robot
+        own = cfg["robots"][robot.name]
+        return make_simulator(
+            self._sim,
+            robot.model,
+            num_envs,
+            1.0 / cfg["control_hz"],
+            cfg["physics_hz"] // cfg["control_hz"],
+            self._device,
+            stiffness=own["stiffness"],
+            damping=own["damping"],
+            ground=self._arenas.ground,
+        )
+
+    def _wave_size(self, count: int) -> int:
+        """Return the robots of a wave: the settings' most, and what a CUDA device has memory for."""
+        size = min(count, self._inputs.settings["max_robots"])
+        if torch.device(self._device).type == "cuda" and size > 10 * _PROBED:
+            needed = self.simulator(_PROBED).bytes_per_env
+            free, _ = torch.cuda.mem_get_info(torch.device(self._device))
+            size = max(1, min(size, int(_MEMORY_SHARE * free / needed)))
+        return size
+
+    def run(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> bool:
+        """Run to the end, or until ``stop`` returns True; return whether all episodes have ended."""
+        threads = torch.get_num_threads()
+        if torch.device(self._device).type == "cpu":
+            torch.set_num_threads(1)  # of small tensors; the simulator has threads of its own
+        try:
+            return self._run(report, stop)
+        finally:
+            torch.set_num_threads(threads)
+
+    def _run(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> bool:
+        cfg = self._inputs.settings
+        wave, batch, length = self._begin()
+        path = self._folder / EPISODES
+        with open(path, "r+b" if path.exists() else "w+b") as file:
+            file.truncate(length)
+            file.seek(0, io.SEEK_END)
+            saved = time.monotonic()
+            for number in range(wave, len(self._waves)):
+                batch = batch or Batch(self.scene, self._waves[number])
+                while True:
+                    self._write(batch, file)
+                    self._report(report, number, batch)
+                    if not batch.running:
+                        break
+                    batch.compact(cfg["compact_below"])
+                    if stop():
+                        self._save(number, batch, file.tell())
+                        return False
+                    if time.monotonic() - saved > 60.0 * cfg["checkpoint_minutes"]:
+                        self._save(number, batch, file.tell())
+                        saved = time.monotonic()
+                    left = batch.stop_at_limit()
+                    batch.advance(min(cfg["check_every"], left if left > 0 else cfg["check_every"]))
+                batch = None
+                if number + 1 < len(self._waves):
+                    self._save(number + 1, None, file.tell())
+        (self._folder / STATE).unlink(missing_ok=True)
+        return True
+
+    def _write(self, batch: Batch, file: Any) -> None:
+        for spec, values in batch.ended():
+            line = json.dumps({**self._inputs.named(spec), **values}, allow_nan=False)
+            file.write(line.encode() + b"\n")
+        file.flush()
+
+    def _report(self, report: Callable[[Progress], None], wave: int, batch: Batch) -> None:
+        steps, later = batch.protocol.steps, sum(map(len, self._waves[wave + 1 :]))
+        done = self._total - later - batch.running
+        report(
+            Progress(done, self._total, batch.running, wave * steps + batch.step_count, len(self._waves) * steps)
+        )
+
+    def _save(self, wave: int, batch: Batch | None, length: int) -> None:
+        content = io.BytesIO()
+        state: dict[str, Any] = {"wave": wave, "length": length, "waves": [len(own) for own in self._waves]}
+        if batch is not None:
+            state["specs"] = [list(asdict(spec).values()) for spec in batch.specs]
+            state["step_count"], state["rows"] = batch.step_count, batch.state()
+        torch.save(state, content)
+        write_atomic(self._folder / STATE, content.getvalue())
+
+    def _begin(self) -> tuple[int, Batch | None, int]:
+        """Return the wave to begin with, its state if it had begun, and the length of episodes.jsonl then."""
+        path = self._folder / STATE
+        if not path.is_file():
+            return 0, None, 0
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            flat, self._waves = [spec for own in self._waves for spec in own], []
+            for size in state["waves"]:  # with other memory they would be others now
+                self._waves.append(flat[:size])
+                flat = flat[size:]
+            if "rows" not in state:
+                return state["wave"], None, state["length"]
+            specs = [Spec(*own) for own in state["specs"]]
+            batch = Batch.resumed(self.scene, specs, state["rows"], state["step_count"])
+            return state["wave"], batch, state["length"]
+        except (OSError, RuntimeError, KeyError, TypeError, ValueError, EOFError) as error:
+            raise UserError(f"{path} is damaged: {error}; remove it to run all episodes again") from error

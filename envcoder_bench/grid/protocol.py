@@ -1,0 +1,201 @@
+"""The protocol of an episode: commands towards waypoints, ends, and metrics. All tensors are ``(n, ...)`` robots."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, wrapped
+
+RUNNING, FALL, FLIP, FINISH, LIMIT, UNSTABLE = range(6)
+ENDS = ("running", "fall", "flip", "finish", "limit", "unstable")
+_SUMS = ("roll", "pitch", "turning", "height", "height_squared", "velocity")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The figures of an episode, as cfg/eval_policies.yaml describes them."""
+
+    steps: int
+    dt: float
+    vx: float
+    vy: float
+    yaw_gain: float
+    max_wz: float
+    waypoint_spacing: float
+    waypoint_reached: float
+    fall_height: float
+    flip_angle: float
+    finish_margin: float
+    completion_margin: float
+    height_weight: float
+    turning_weight: float
+
+    @classmethod
+    def of(cls, cfg: Mapping[str, Any]) -> Protocol:
+        """Read the settings of a grid."""
+        return cls(
+            round(cfg["seconds"] * cfg["control_hz"]),
+            1.0 / cfg["control_hz"],
+            **cfg["commands"],
+            **cfg["ends"],
+            height_weight=cfg["stability"]["height"],
+            turning_weight=cfg["stability"]["turning"],
+        )
+
+
+class Episodes:
+    """Commands, ends and metrics of running episodes.
+
+    Positions are local: x and y from the arena's corner; ``height`` is the base's above the ground under it.
+
+    Args:
+        length, middle: ``(n,)`` of each robot's arena, and y of its middle line, m.
+        zones: number of zones of the widest arena.
+
+    Attributes:
+        end: ``(n,)`` int64, RUNNING, or why the episode ended; nothing of an ended episode changes.
+        state: all tensors by name, which a checkpoint holds.
+    """
+
+    def __init__(self, protocol: Protocol, length: Tensor, middle: Tensor, zones: int) -> None:
+        self.protocol, self.zones = protocol, zones
+        self._length, self._middle = length, middle
+        n, device = len(length), length.device
+        wide = torch.zeros(n, dtype=torch.float64, device=device)
+        whole = torch.zeros(n, dtype=torch.int64, device=device)
+        self.state: dict[str, Tensor] = {
+            "end": whole.clone(),
+            "steps": whole.clone(),
+            "waypoint": whole + 1,
+            "progress": torch.zeros(n, device=device),
+            "complete_step": whole - 1,
+            "energy": wide.clone(),
+            "last_x": torch.zeros(n, device=device),
+            "last_y": torch.zeros(n, device=device),
+            "zone_steps": whole.new_zeros(n, zones),
+            **{name: wide.new_zeros(n, zones) for name in _SUMS},
+        }
+
+    @property
+    def end(self) -> Tensor:
+        """Why each episode ended, ``(n,)``."""
+        return self.state["end"]
+
+    def commands(self, x: Tensor, y: Tensor, yaw: Tensor) -> Tensor:
+        """Return the commands ``(n, 3)``: m/s, m/s, rad/s; move on to the next waypoint where one is reached."""
+        own, waypoint = self.protocol, self.state["waypoint"]
+        last = torch.ceil(self._length / own.waypoint_spacing).to(torch.int64)
+        reached = x >= waypoint * own.waypoint_spacing - own.waypoint_reached
+        waypoint.copy_(torch.minimum(waypoint + reached, last))
+        ahead = waypoint * own.waypoint_spacing - x
+        error = wrapped(by_rows(torch.atan2, self._middle - y, ahead) - yaw)
+        wz = (own.yaw_gain * error).clamp(-own.max_wz, own.max_wz)
+        return torch.stack([torch.full_like(x, own.vx), torch.full_like(x, own.vy), wz], dim=1)
+
+    def update(
+        self,
+        x: Tensor,
+        y: Tensor,
+        height: Tensor,
+        quat: Tensor,
+        velocity: Tensor,
+        turning: Tensor,
+        power: Tensor,
+        zone: Tensor,
+        unstable: Tensor,
+    ) -> None:
+        """Count a control step of the running episodes, and end those that it ends.
+
+        Args:
+            x, y, height: ``(n,)`` of the base, m.
+            quat: ``(n, 4)`` xyzw.
+            velocity: ``(n,)`` along the arena, m/s.
+            turning: ``(n,)`` magnitude of the angular velocity, rad/s.
+            power: ``(n,)`` sum of |torque * joint velocity|, W.
+            zone: ``(n,)`` int64, from 0.
+            unstable: ``(n,)`` bool, the simulator had to reset the robot: its state counts for nothing.
+        """
+        own, state = self.protocol, self.state
+        running = state["end"] == RUNNING
+        counts = running & ~unstable
+        roll, pitch, _ = roll_pitch_yaw(quat)
+        state["steps"] += running
+        where = torch.nn.functional.one_hot(zone.clamp(max=self.zones - 1), self.zones) * counts.unsqueeze(1)
+        state["zone_steps"] += where
+        values = (roll.abs(), pitch.abs(), turning, height, height.double() * height.double(), velocity)
+        for name, value in zip(_SUMS, values):
+            state[name] += torch.where(where.bool(), value.double().unsqueeze(1), 0.0)
+        state["energy"] += torch.where(counts, power.double() * own.dt, 0.0)
+        state["progress"].copy_(torch.where(counts, torch.maximum(state["progress"], x), state["progress"]))
+        state["last_x"].copy_(torch.where(counts, x, state["last_x"]))
+        state["last_y"].copy_(torch.where(counts, y, state["last_y"]))
+        complete = counts & (state["progress"] >= self._length - own.completion_margin) & (state["complete_step"] < 0)
+        state["complete_step"].copy_(torch.where(complete, state["steps"], state["complete_step"]))
+        upright = 1.0 - 2.0 * (quat[:, 0] * quat[:, 0] + quat[:, 1] * quat[:, 1])  # cosine of the tilt
+        end = torch.zeros_like(state["end"])
+        end = torch.where(state["steps"] >= own.steps, LIMIT, end)
+        end = torch.where(x >= self._length - own.finish_margin, FINISH, end)
+        end = torch.where(height < own.fall_height, FALL, end)
+        end = torch.where(upright < math.cos(own.flip_angle), FLIP, end)
+        end = torch.where(unstable, UNSTABLE, end)
+        state["end"].copy_(torch.where(running, end, state["end"]))
+
+
+def zone_of(x: float, starts: list[float]) -> int:
+    """Return the zone at x, from 1, of zones that begin at ``starts``, the last of which is the arena's end."""
+    inside = sum(x >= start for start in starts[:-1])
+    return max(1, inside)
+
+
+def result(protocol: Protocol, starts: list[float], robot: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of an ended episode.
+
+    Args:
+        starts: x of the zones' beginnings and of the arena's end, m.
+        robot: the row of ``Episodes.state`` as numbers and lists.
+    """
+    steps, per_zone = robot["steps"], robot["zone_steps"]
+    counted = max(sum(per_zone), 1)
+    mean = {name: sum(robot[name]) / counted for name in _SUMS}
+    variance = max(mean["height_squared"] - mean["height"] ** 2, 0.0)
+    end, progress = ENDS[robot["end"]], robot["progress"]
+    complete = robot["complete_step"] >= 0
+    down = end in ("fall", "flip")
+
+    def stability(roll: float, pitch: float, spread: float, turning: float) -> float:
+        return roll + pitch + protocol.height_weight * spread + protocol.turning_weight * turning
+
+    zones = []
+    for k in range(len(starts) - 1):
+        n = per_zone[k]
+        if not n:
+            zones.append(None)
+            continue
+        own = {name: robot[name][k] / n for name in _SUMS}
+        spread = max(own["height_squared"] - own["height"] ** 2, 0.0)
+        zones.append(stability(own["roll"], own["pitch"], spread, own["turning"]))
+    return {
+        "completion": complete,
+        "progress": progress,
+        "zone_reached": zone_of(progress, starts),
+        "time_to_complete": robot["complete_step"] * protocol.dt if complete else None,
+        "stability_score": stability(mean["roll"], mean["pitch"], variance, mean["turning"]),
+        "mean_roll": mean["roll"],
+        "mean_pitch": mean["pitch"],
+        "height_variance": variance,
+        "mean_ang_vel": mean["turning"],
+        "fall_detected": end == "fall",
+        "flip_detected": end == "flip",
+        "fall_location": [robot["last_x"], robot["last_y"]] if down else None,
+        "fall_zone": zone_of(robot["last_x"], starts) if down else None,
+        "mean_velocity": mean["velocity"],
+        "total_energy": robot["energy"],
+        "episode_length": steps,
+        "end": end,
+        "zone_stability": zones,
+    }

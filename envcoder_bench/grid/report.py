@@ -1,0 +1,63 @@
+"""The report of a grid: summary.csv, statistical_tests.csv, pictures and report.html."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.grid.inputs import Inputs
+from envcoder_bench.grid.page import write_grid_page
+from envcoder_bench.grid.pictures import draw_pictures
+from envcoder_bench.grid.statistics import SUMMARY_COLUMNS, TEST_COLUMNS, as_csv, compare, summarize
+from envcoder_bench.grid.videos import record_videos
+from envcoder_bench.report.page import PAGE
+
+SUMMARY, TESTS = "summary.csv", "statistical_tests.csv"
+log = logging.getLogger(__name__)
+
+
+def write_report(inputs: Inputs, folder: Path, rows: list[dict[str, Any]], videos: int = 0, seconds: float = 0.0) -> Path:
+    """Write all files of a complete grid; return the page."""
+    summary = summarize(rows)
+    write_atomic(folder / SUMMARY, as_csv(SUMMARY_COLUMNS, summary))
+    tests: list[dict[str, Any]] = []
+    if len(inputs.policies) > 1:
+        try:
+            tests = compare(rows)
+        except ImportError:
+            log.warning("%s needs the package scipy: pip install scipy, and resume", TESTS)
+        else:
+            write_atomic(folder / TESTS, as_csv(TEST_COLUMNS, tests))
+    draw_pictures(rows, inputs.arenas, folder)
+    note = ""
+    try:
+        note = record_videos(inputs, folder, videos)
+    except Exception as error:  # a picture must not cost a result
+        log.warning("videos: %s", error, exc_info=True)
+        note = f"There are no videos: {error}."
+    page = folder / PAGE
+    write_atomic(page, write_grid_page(inputs, folder, summary, tests, note, seconds))
+    return page
+
+
+def render_summary(rows: list[dict[str, Any]]) -> str:
+    """Return the summary as a table for a terminal."""
+    header = ["policy", "terrain", "episodes", "completed", "fell", "flipped", "progress [m]", "zone", "stability"]
+    lines = [
+        [
+            row["policy"], row["environment"], str(row["episodes"]), f"{100 * row['completion_rate']:.0f} %",
+            f"{100 * row['fall_rate']:.0f} %", f"{100 * row['flip_rate']:.0f} %", f"{row['progress_mean']:.1f}",
+            f"{row['zone_reached_mean']:.1f}", f"{row['stability_score_mean']:.2f}",
+        ]
+        for row in summarize(rows)
+    ]  # fmt: skip
+    widths = [max(len(line[k]) for line in [header, *lines]) for k in range(len(header))]
+    shown = [
+        "  ".join(cell.ljust(w) if k < 2 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths))).rstrip()
+        for line in [header, *lines]
+    ]
+    return "\n".join(shown)
+
+

@@ -1,0 +1,146 @@
+"""A grid as a library: run or resume the episodes, then write tables, pictures and the page."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic
+from envcoder_bench.grid.batch import Spec
+from envcoder_bench.grid.inputs import Inputs, write_inputs
+from envcoder_bench.grid.part import EPISODES, STATE, Part, Progress
+
+PARTS = "parts"  # folder of the devices' episodes
+DEVICES = "devices.json"
+_POLL_SECONDS = 0.2
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GridResult:
+    """A grid that has been run.
+
+    Attributes:
+        complete: whether all episodes have ended; otherwise it can be resumed.
+        rows: the lines of episodes.jsonl so far, in the order of the grid.
+        seconds: that the episodes took in this process.
+    """
+
+    folder: Path
+    complete: bool
+    rows: list[dict[str, Any]]
+    seconds: float
+
+
+def begin_grid(inputs: Inputs, folder: Path) -> None:
+    """Make the folder of a new grid."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_inputs(inputs, folder)
+
+
+def run_grid(
+    inputs: Inputs,
+    folder: Path,
+    workers: Sequence[tuple[str, str]],
+    report: Callable[[Progress], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> GridResult:
+    """Run the episodes that are left.
+
+    Args:
+        inputs: as ``begin_grid`` wrote them.
+        workers: simulator and device of each worker; one alone runs in this process.
+        report: called with the progress.
+        stop: called often; True stops with a checkpoint.
+    """
+    begin = time.perf_counter()
+    workers = _as_begun(folder, workers)
+    specs = inputs.specs
+    rows = read_episodes(folder / EPISODES)
+    if len(rows) < len(specs) or (folder / STATE).exists():
+        if len(workers) == 1:
+            complete = Part(inputs, specs, folder, *workers[0]).run(report, stop)
+        else:
+            complete = _run_workers(inputs, folder, workers, report, stop)
+        rows = read_episodes(folder / EPISODES)
+    else:
+        complete = True
+    order = {inputs.named(spec)["episode_id"]: k for k, spec in enumerate(specs)}
+    rows.sort(key=lambda row: order[row["episode_id"]])
+    return GridResult(folder, complete, rows, time.perf_counter() - begin)
+
+
+def read_episodes(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of episodes.jsonl; a line that a kill cut off is left out."""
+    if not path.is_file():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def share_of(specs: Sequence[Spec], worker: int, workers: int) -> list[Spec]:
+    """Return a worker's episodes: every so many-th, so that each has some of all pairs."""
+    return list(specs)[worker::workers]
+
+
+def _as_begun(folder: Path, workers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the workers, as many as the grid began with: each resumes its own episodes."""
+    path = folder / DEVICES
+    if not path.is_file():
+        write_atomic(path, json.dumps(len(workers)))
+        return list(workers)
+    count = json.loads(path.read_text(encoding="utf-8"))
+    if count != len(workers):
+        log.info("the grid began with %d workers and goes on with as many", count)
+    return [workers[k % len(workers)] for k in range(count)]
+
+
+def _run_workers(
+    inputs: Inputs,
+    folder: Path,
+    workers: Sequence[tuple[str, str]],
+    report: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> bool:
+    """Run a process for each worker and join their episodes; return whether all have ended."""
+    total, running = len(inputs.specs), []
+    for k, (sim, device) in enumerate(workers):
+        own = folder / PARTS / str(k)
+        own.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "envcoder_bench.grid.worker", str(folder), str(k), str(len(workers))]
+        running.append(subprocess.Popen([*command, sim, device], start_new_session=True))
+    files = [folder / PARTS / str(k) / EPISODES for k in range(len(workers))]
+    asked = False
+    try:
+        while any(process.poll() is None for process in running):
+            time.sleep(_POLL_SECONDS)
+            done = sum(len(read_episodes(file)) for file in files)
+            report(Progress(done, total, total - done, done, total))
+            if stop() and not asked:
+                asked = True
+                for process in running:
+                    process.terminate()
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    codes = [process.returncode for process in running]
+    if not asked and any(codes):
+        failed = next(k for k, code in enumerate(codes) if code)
+        raise UserError(f"worker {failed} on {workers[failed][1]} failed with exit code {codes[failed]}; resume to go on")
+    text = "".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
+    write_atomic(folder / EPISODES, text)
+    return sum(len(read_episodes(file)) for file in files) == total

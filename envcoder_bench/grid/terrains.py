@@ -1,0 +1,73 @@
+"""The terrains of a grid: the four built-in arenas, and arenas from YAML files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Sequence
+
+import yaml
+from omegaconf import DictConfig
+
+from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena, Zone, read_arena
+
+BUILT_IN = ("friction", "grass", "boulder", "stairs")
+_SUFFIXES = (".yaml", ".yml")
+
+
+def find_arenas(words: Sequence[str], cfg: DictConfig) -> list[Arena]:
+    """Return the arenas with these names or files.
+
+    Raises:
+        UserError: there is no such arena, or its file is not valid.
+    """
+    found: list[Arena] = []
+    for word in words:
+        arena = built_in(word, cfg) if word in BUILT_IN else _read(word, cfg)
+        if arena.name in [other.name for other in found]:
+            raise UserError(f"two terrains are named '{arena.name}': give each once")
+        found.append(arena)
+    return found
+
+
+def built_in(name: str, cfg: DictConfig) -> Arena:
+    """Return one of BUILT_IN, by the figures of the settings. Raises UserError for a bad figure."""
+    own, size, friction = cfg.arenas, float(cfg.arenas.zone), float(cfg.arenas.ground_friction)
+    try:
+        if name == "friction":
+            which = ("static", "dynamic").index(own.friction.use)
+            zones = [Zone(FLAT, size, friction=float(pair[which])) for pair in own.friction.zones]
+        elif name == "grass":
+            zones = [Zone(FLAT, size, friction=friction, drag=float(drag)) for drag in own.grass]
+        elif name == "boulder":
+            zones = []
+            for low, high, count in own.boulder.zones:
+                cell = min(own.boulder.cell, max(own.boulder.least_cell, 0.5 * low))
+                zones.append(Zone(BOULDERS, size, (float(low), float(high)), friction, count=int(count), cell=cell))
+        else:
+            tread, steps = float(own.stairs.tread), int(own.stairs.steps)
+            zones = [
+                Zone(STAIRS, size, (float(riser),), friction, count=steps, tread=tread) for riser in own.stairs.zones
+            ]
+    except (TypeError, ValueError) as error:
+        raise UserError(f"arenas.{name}: {error}") from error
+    if not zones:
+        raise UserError(f"arenas.{name}: there are no zones")
+    return Arena(name, tuple(zones), float(own.width), float(own.apron))
+
+
+def _read(word: str, cfg: DictConfig) -> Arena:
+    path = Path(word)
+    if path.suffix not in _SUFFIXES:
+        raise UserError(
+            f"unknown terrain '{word}'{near_matches(word, BUILT_IN)}; there are {', '.join(BUILT_IN)}, and YAML files"
+        )
+    if not path.is_file():
+        raise UserError(f"--terrains {word}: there is no such file")
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: it is not YAML: {' '.join(str(error).split())}") from error
+    with user_input():
+        arena = read_arena(str(path), data, float(cfg.arenas.width), float(cfg.arenas.apron))
+    return Arena(path.stem, arena.zones, arena.width, arena.apron)
