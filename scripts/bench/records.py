@@ -44,7 +44,8 @@ def command_line() -> str:
     """Return the command line without ``--out``."""
     words = sys.argv[1:]
     kept = [word for i, word in enumerate(words) if word != "--out" and words[i - 1 : i] != ["--out"]]
-    return f"python scripts/benchmark.py {' '.join(kept)}"
+    program = "study.py" if Path(sys.argv[0]).name == "study.py" else "benchmark.py"
+    return f"python scripts/{program} {' '.join(kept)}"
 
 
 def append(path: Path | None, record: Record) -> None:

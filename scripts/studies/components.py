@@ -1,0 +1,95 @@
+"""What each component of shaping is worth: the human baseline's without one of them, and without all.
+
+After Park, Margolis and Agrawal, "Automatic Environment Shaping is the Next Frontier in RL" (ICML 2024), table 1.
+"""
+
+from __future__ import annotations
+
+from envcoder_bench.search.genome import ACTION_DIM, Genome
+from envcoder_bench.shaping.kinds import (
+    ACTION_TYPES,
+    DOF_TARGET,
+    GOAL,
+    INITIAL_STATE,
+    OBSERVATION,
+    REWARD,
+    SHAPER_TYPES,
+    TERMINAL,
+    TORQUE,
+)
+from envcoder_bench.tasks.base import HUMAN, SPARSE, UNSHAPED
+from envcoder_bench.tasks.registry import baseline_path, get_spec
+
+from .training import Study
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "reward": (REWARD,),
+    "observation": (OBSERVATION,),
+    "action": (TORQUE, DOF_TARGET),
+    "initial_state": (INITIAL_STATE,),
+    "termination": (TERMINAL,),
+    "goal": (GOAL,),
+}
+COMPLETE, NOTHING = "complete", "nothing"
+TASKS = ("Anymal", "Humanoid", "AllegroHand", "FrankaCubeStack")
+# raw joint torques, as fractions of the motors' greatest, where those of unshaped.py are something else
+RAW_TORQUE = {
+    "Anymal": 'ACTION_DIM = 12\n\n\ndef compute_torque(action):\n    """Up to 80 N m."""\n    return 80.0 * action\n',
+    "AllegroHand": "ACTION_DIM = 16\n\n\n"
+    'def compute_torque(action, effort_limits):\n    """Up to the limits."""\n    return action * effort_limits\n',
+}
+# written otherwise in human.py, but the same: torques with powerScale 1, joints around a default pose of zeros
+SAME = (("Humanoid", "action"), ("Ant", "action"), ("Cartpole", "action"), ("AllegroHand", "initial_state"))
+
+
+def variants(task: str) -> dict[str, str | None]:
+    """Return the texts of the human shaping without each component, and without all; None where nothing changes.
+
+    A missing component is that of ``unshaped.py``, except that the reward is that of ``sparse.py`` if there is one, and
+    that the action is the raw torque.
+    """
+    human = Genome(baseline_path(task, HUMAN).read_text(encoding="utf-8"), SHAPER_TYPES)
+    raw = {name: Genome(_raw(task, name), types) for name, types in COMPONENTS.items()}
+    found: dict[str, str | None] = {}
+    for name, types in COMPONENTS.items():
+        own = Genome(human.source, types)
+        same = own.fingerprint() == raw[name].fingerprint() or (task, name) in SAME
+        without = f"The human baseline of {task} without its {name}."
+        found[f"no_{name}"] = None if same else replaced(human, {name: raw[name]}).with_docstring(without)
+    found[NOTHING] = replaced(human, raw).with_docstring(f"{task} without any shaping, from raw torques.")
+    return found
+
+
+def replaced(human: Genome, parts: dict[str, Genome]) -> Genome:
+    """Return the human shaping with other components. Raises ValueError where one is missing."""
+    result = human
+    for name, part in parts.items():
+        types = COMPONENTS[name]
+        own = [function.name for function in part.shapers()]
+        if not own and any(result.function(kind) for kind in types):
+            raise ValueError(f"there is no {name} that could replace the human baseline's")
+        drop = [*types, *([ACTION_DIM] if set(own) & set(ACTION_TYPES) else [])]
+        roots = [*own, *([ACTION_DIM] if set(own) & set(ACTION_TYPES) and ACTION_DIM in part.definitions else [])]
+        result = result.without(drop)
+        result = result.joined(part, roots) if roots else result
+    return Genome(result.source, SHAPER_TYPES)
+
+
+def _raw(task: str, component: str) -> str:
+    if component == "action" and task in RAW_TORQUE:
+        return RAW_TORQUE[task]
+    sparse = get_spec(task).folder / f"{SPARSE}.py"
+    if component == "reward" and sparse.is_file():
+        return sparse.read_text(encoding="utf-8")
+    return baseline_path(task, UNSHAPED).read_text(encoding="utf-8")
+
+
+def components(study: Study) -> None:
+    """Train all variants of each task in one batch; human and unshaped baselines come with them."""
+    args = study.args
+    for task in args.tasks or TASKS:
+        texts = {name: text for name, text in variants(task).items() if text is not None}
+        about = {"kind": "components", "task": task, "envs": args.envs, "iterations": args.iterations}
+        settings = {"num_envs_per_candidate": args.envs, "learning_iterations": args.iterations}
+        evaluation = {"evaluation.points": args.points, "evaluation.final_episodes": args.episodes}
+        study.train(about, texts, args.seeds, save_state=False, **settings, **evaluation)

@@ -1,0 +1,55 @@
+"""Whether a cheap ranking of generated candidates is that of a reference with more environments and other seeds."""
+
+from __future__ import annotations
+
+from bench.candidates import make_candidates
+
+from envcoder_bench.run.prepare import baseline_sources
+from envcoder_bench.search.evolve import EvolveProposer
+from envcoder_bench.search.records import Archive, Attempt
+from envcoder_bench.shaping.kinds import DOF_TARGET, OBSERVATION, REWARD, TERMINAL, TORQUE
+
+from .training import Study
+
+TASKS = ("Anymal", "Ant", "AllegroHand")
+VARIED = (REWARD, OBSERVATION, TORQUE, DOF_TARGET, TERMINAL)
+REFERENCE_SEED = 1000  # the first seed of the reference, which no cheap setting has
+QUARTERS = 4  # evaluations: after a quarter, a half, three quarters and all of the iterations
+GENERATIONS = 5
+
+
+def generated(task: str, count: int) -> dict[str, str]:
+    """Return candidates by name: for Anymal those of the benchmarks' pool, else random mutations of both baselines.
+
+    Mutations are those of ``--llm random``, in generations, without any training.
+    """
+    if task == "Anymal":
+        return {source.name: source.source for source in make_candidates(count)}
+    proposer = EvolveProposer(VARIED, selection=False)
+    archive = Archive([], {b.name: Attempt(b.name, 0, b.source, fitness=0.0) for b in baseline_sources(task)})
+    for generation in range(1, GENERATIONS + 1):
+        size = -(-count // GENERATIONS)
+        made = proposer.propose(archive, generation, size)
+        archive.attempts += [Attempt(p.name, generation, p.source, p.parents, p.origin, fitness=0.0) for p in made]
+    return {attempt.name: attempt.source for attempt in archive.attempts[:count]}
+
+
+def ranks(study: Study) -> None:
+    """Train the same candidates with each number of environments, and as a reference with seeds of its own."""
+    args = study.args
+    for task in args.tasks or TASKS:
+        candidates = generated(task, args.candidates)
+        about = {"kind": "ranks", "task": task, "candidates": args.candidates, "iterations": args.iterations}
+        evaluation = {
+            "evaluation.points": QUARTERS, "evaluation.final_episodes": args.episodes,
+            "evaluation.point_steps": None, "learning_iterations": args.iterations, "save_state": False,
+        }  # fmt: skip
+        for role, seeds, first, sizes in (
+            ("cheap", args.seeds, 0, args.envs),
+            ("reference", args.reference_seeds, REFERENCE_SEED, [args.reference_envs]),
+        ):
+            if args.role not in (role, "both"):
+                continue
+            for envs in sizes:
+                own = {**about, "role": role, "envs": envs}
+                study.train(own, candidates, seeds, first, num_envs_per_candidate=envs, **evaluation)
