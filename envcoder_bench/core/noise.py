@@ -7,8 +7,9 @@ same uniform numbers. The mixer is SplitMix64's finalizer (Steele, Lea and Flood
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Union
+from typing import Callable, Union
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ EVALUATION_STEP = 1 << 40  # first step counter of evaluations, beyond those of 
 
 _GOLDEN, _MIX_A, _MIX_B = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _SIGNED = {x: x - (1 << 64) for x in (_GOLDEN, _MIX_A, _MIX_B)}  # torch's int64 with the same bits
-_UNSIGNED = {x: np.uint64(x) for x in (_GOLDEN, _MIX_A, _MIX_B)}
+_UNSIGNED = {x: np.uint64(x) for x in (1, _GOLDEN, _MIX_A, _MIX_B)}
 _SHIFTS = {bits: np.uint64(bits) for bits in (27, 30, 31)}
 
 
@@ -49,8 +50,29 @@ def _mix_numpy(x: np.ndarray) -> np.ndarray:
 
 def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: torch.device) -> Tensor:
     """Hash to ``(lanes, columns)`` int64; the number at (lane, column) does not depend on the sizes."""
-    if device.type == "cpu" and isinstance(seed, int) and isinstance(step, int) and isinstance(lanes, int):
-        return _hash_numpy(seed, step * PURPOSES + purpose, lanes, columns)
+    if isinstance(step, int):
+        counter = step * PURPOSES + purpose
+        if device.type == "cpu" and (isinstance(lanes, Tensor) or isinstance(seed, int)):
+            return _hash_numpy(seed, counter, lanes, columns)
+        if isinstance(lanes, Tensor) and isinstance(seed, Tensor):
+            fused = _fused_hash()
+            if fused is not None:
+                return fused(seed.reshape(-1), counter, lanes, columns)
+    return _hash_torch(seed, step, purpose, lanes, columns, device)
+
+
+@functools.lru_cache(maxsize=None)
+def _fused_hash() -> Callable[[Tensor, int, Tensor, int], Tensor] | None:
+    """Return the hash as one kernel instead of about 30 operators of torch; None without Warp."""
+    try:
+        from envcoder_bench.core.noise_kernels import hash_lanes
+    except ImportError:
+        return None
+    return hash_lanes
+
+
+def _hash_torch(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int, device: torch.device) -> Tensor:
+    """Hash by torch's operators, which CUDA graphs can capture and the recorder can trace."""
     golden = _SIGNED[_GOLDEN]
     key = _mix(torch.zeros((), dtype=torch.int64, device=device) + seed + golden)
     key = _mix(key + step * PURPOSES + purpose + golden)
@@ -60,14 +82,20 @@ def _hash(seed: Counter, step: Counter, purpose: int, lanes: Lanes, columns: int
     return _mix(_mix(key + lane * golden) + column * golden)
 
 
-def _hash_numpy(seed: int, counter: int, lanes: int, columns: int) -> Tensor:
+def _hash_numpy(seed: Counter, counter: int, lanes: Lanes, columns: int) -> Tensor:
     """Compute the same numbers with numpy, which takes a third of torch's time for small arrays on the CPU."""
     golden = _UNSIGNED[_GOLDEN]
-    seeds, counters = (np.array([x % (1 << 64)], dtype=np.uint64) for x in (seed, counter))  # 1-d arrays may overflow
+    seeds = _numpy(seed) if isinstance(seed, Tensor) else np.array([seed % (1 << 64)], dtype=np.uint64)
+    counters = np.array([counter % (1 << 64)], dtype=np.uint64)  # 1-d arrays may overflow
     key = _mix_numpy(_mix_numpy(seeds + golden) + counters + golden)
-    lane = np.arange(1, lanes + 1, dtype=np.uint64)[:, None]
+    first = _numpy(lanes) + _UNSIGNED[1] if isinstance(lanes, Tensor) else np.arange(1, lanes + 1, dtype=np.uint64)
+    lane = first[:, None]
     column = np.arange(1, columns + 1, dtype=np.uint64)
     return torch.from_numpy(_mix_numpy(_mix_numpy(key + lane * golden) + column * golden).view(np.int64))
+
+
+def _numpy(x: Tensor) -> np.ndarray:
+    return x.numpy().view(np.uint64)
 
 
 def uniform(

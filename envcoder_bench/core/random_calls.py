@@ -7,6 +7,7 @@ and are computed by ordinary operators, which CUDA graphs can capture and the re
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Callable, Dict, Sequence
 
@@ -121,11 +122,20 @@ class FromStream(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = func._schema.name[len("aten::") :]
+        name = _name(func)
+        if name is None:
+            return func(*args, **kwargs)
         own = stream.current() is not None and kwargs.get("generator") is None
         if own and name == "native_dropout" and args[2] is not False:
             return _dropped_out(args[0], args[1])
         return _drawn(name, func, args, kwargs) if own and name in _DRAWS else func(*args, **kwargs)
+
+
+@functools.lru_cache(maxsize=None)
+def _name(func: Any) -> str | None:
+    """Return the name of an operator that draws; None for the others."""
+    name = func._schema.name[len("aten::") :]
+    return name if name in _DRAWS or name == "native_dropout" else None
 
 
 def _drawn(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

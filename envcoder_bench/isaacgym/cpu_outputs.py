@@ -47,8 +47,12 @@ class CpuOutputs:
         self._accelerations[:, :, :3] += self._properties.gravity[:, None]
 
     def clear(self, envs: np.ndarray) -> None:
-        """Zero the forces of the environments where ``envs`` is True."""
-        self.contacts[envs], self.dof_forces[envs], self.sensors[envs] = 0.0, 0.0, 0.0
+        """Zero the contact and drive forces of the environments where ``envs`` is True."""
+        self.contacts[envs], self.dof_forces[envs] = 0.0, 0.0
+
+    def clear_sensors(self, envs: np.ndarray) -> None:
+        """Zero the sensors of the environments where ``envs`` is True."""
+        self.sensors[envs] = 0.0
 
     def read_sensors(self) -> None:
         """Compute forces and torques of the sensors from the last accelerations and the state at the end of a step."""

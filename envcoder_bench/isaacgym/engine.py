@@ -101,15 +101,12 @@ class Engine(ABC):
         """Set the DOFs of the actors ``rows`` ``(n,)`` in ``position_targets``, ``velocity_targets`` or ``efforts``."""
         torch.where(self.actor_mask(rows)[:, self.dof_actors], values.view(held.shape), held, out=held)
 
+    @abstractmethod
     def actor_mask(self, rows: Tensor) -> Tensor:
-        """Return ``(num_envs, num_actors)`` bool, True for the actors ``rows``, without waiting for the device.
+        """Return ``(num_envs, num_actors)`` bool, True for the actors ``rows`` ``(n,)`` int32; it must not wait.
 
         Rows out of range are ignored.
         """
-        count = self.num_envs * self.num_actors
-        mask = torch.zeros(count + 1, dtype=torch.bool, device=self.device)  # the last element is for rows out of range
-        rows = torch.where((rows >= 0) & (rows < count), rows, count)
-        return mask.index_fill_(0, rows.long(), True)[:count].view(self.num_envs, self.num_actors)
 
     @abstractmethod
     def read_roots(self, out: Tensor) -> None:

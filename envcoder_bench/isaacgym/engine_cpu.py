@@ -53,54 +53,66 @@ class CpuEngine(Engine):
             self._mocap[0][...], self._mocap[1][...] = mocap_pos, mocap_quat
         self._first_state = batch.state.copy()
         batch.forward(stage=VEL)
-        self._stepped = batch.state.copy()
+        self._stepped, self._derived = batch.state.copy(), True
 
     def pose_source(self) -> PoseSource:
         """Return the live poses of all environments, for pictures."""
         return PoseSource(self._layout.model, self._qpos, self._mocap)
 
     def set_dof_properties(self, env: int | None, dofs: slice, properties: np.ndarray) -> None:
+        self._derive()
         self._properties.set_dofs(env, dofs, properties)
 
     def set_body_mass(self, env: int, body: int, mass: float, com: np.ndarray, inertia: np.ndarray) -> None:
+        self._derive()
         self._properties.set_body(env, int(self._layout.bodies[body]), mass, com, inertia)
 
     def set_friction(self, env: int, actor: int, friction: np.ndarray) -> None:
+        self._derive()
         self._properties.set_friction(env, self._layout.geoms(actor), friction)
 
     def set_model_fields(self, env: int, fields: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        self._derive()
         self._properties.set_fields(env, fields)
 
     def set_gravity(self, gravity: np.ndarray) -> None:
+        self._derive()
         self._properties.set_gravity(gravity)
 
     def step(self) -> None:
         self._properties.flush()
         bad = self._load_commands()
         with np.errstate(over="ignore", invalid="ignore"), collected():
-            clamped = np.zeros(self.num_envs, dtype=bool)
             for substep in range(self._layout.substeps):
-                last = substep == self._layout.substeps - 1
                 try:
-                    self._batch.step(stage=VEL if last else 0)
+                    self._batch.step()
                 except SimulationError as error:  # the other environments have been stepped
                     bad[error.ids] = True
-                if last:
+                if substep == self._layout.substeps - 1:
                     self._outputs.collect()
-                clamped = self._limit_velocities()
+                self._limit_velocities()
             bad |= ~((np.abs(self._qpos) <= _MAX_POSITION).all(axis=1) & np.isfinite(self._qvel).all(axis=1))
             if bad.any():
                 self._batch.state[bad] = self._first_state[bad]
                 self.blow_ups += int(bad.sum())
             self.blown.copy_(torch.from_numpy(bad))
-            late = np.flatnonzero(clamped | bad)
-            if late.size:  # their derived quantities are those before the change
-                self._batch.forward(ids=late, stage=VEL)
-            self._outputs.read_sensors()
             self._outputs.clear(bad)
-        self._stepped = self._batch.state.copy()
+        self._stepped, self._derived = self._batch.state.copy(), False
         self.efforts.zero_()
         self.forces.zero_()
+
+    def _derive(self) -> None:
+        """Compute poses of bodies and forces of sensors at the end of the last step, if no one has read them since."""
+        if self._derived:
+            return
+        present = self._batch.state.copy()  # it may have been set since
+        self._batch.state[...] = self._stepped
+        with np.errstate(over="ignore", invalid="ignore"), collected():
+            self._batch.forward(stage=VEL)
+            self._outputs.read_sensors()
+            self._outputs.clear_sensors(self.blown.numpy())
+        self._batch.state[...] = present
+        self._derived = True
 
     def _load_commands(self) -> np.ndarray:
         """Load commands and forces; return where they are not finite, ``(num_envs,)`` bool: these get none."""
@@ -114,13 +126,12 @@ class CpuEngine(Engine):
         self._xfrc[:, self._layout.bodies] = np.where(bad[:, None, None], 0.0, forces)
         return bad
 
-    def _limit_velocities(self) -> np.ndarray:
-        """Apply velocity limits; return which environments changed, ``(num_envs,)`` bool."""
+    def _limit_velocities(self) -> None:
+        """Apply velocity limits."""
         layout, columns = self._layout, self._layout.dof_qvel
         joint = self._qvel[:, columns]
         limited = np.clip(joint, -self._properties.max_velocity, self._properties.max_velocity)
-        changed = (limited != joint).any(axis=1)
-        if changed.any():
+        if (limited != joint).any():
             self._qvel[:, columns] = limited
         for place, limits in zip(layout.places, layout.max_velocity):
             if place.fixed:
@@ -131,8 +142,11 @@ class CpuEngine(Engine):
                 fast = speed > limit
                 if fast.any():
                     part[fast] *= (limit / speed[fast])[:, None]
-                    changed |= fast
-        return changed
+
+    def actor_mask(self, rows: Tensor) -> Tensor:
+        mask, numbers = np.zeros((self.num_envs, self.num_actors), dtype=bool), rows.numpy()
+        mask.reshape(-1)[numbers[(numbers >= 0) & (numbers < mask.size)]] = True
+        return torch.from_numpy(mask)
 
     def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
         written = mask.numpy().reshape(self.num_envs, self.num_actors)
@@ -192,6 +206,7 @@ class CpuEngine(Engine):
         states[..., 1] = self._qvel[:, self._layout.dof_qvel]
 
     def read_bodies(self, out: Tensor) -> None:
+        self._derive()
         self._outputs.read_bodies(out.numpy().reshape(self.num_envs, self.num_bodies, 13))
 
     def read_contact_forces(self, out: Tensor) -> None:
@@ -201,12 +216,15 @@ class CpuEngine(Engine):
         out.numpy()[...] = self._outputs.dof_forces.reshape(-1)
 
     def read_force_sensors(self, out: Tensor) -> None:
+        self._derive()
         out.numpy()[...] = self._outputs.sensors.reshape(-1, 6)
 
     def read_jacobian(self, actor: int, out: Tensor) -> None:
+        self._derive()
         self._outputs.read_jacobian(actor, out.numpy())
 
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:
+        self._derive()
         self._outputs.read_mass_matrix(actor, out.numpy())
 
     def _live(self) -> dict[str, np.ndarray]:
@@ -217,6 +235,7 @@ class CpuEngine(Engine):
         return {**last, "sensor": outputs.sensors, **{name: getattr(self, name).numpy() for name in own}}
 
     def get_state(self) -> dict[str, Tensor]:
+        self._derive()
         kept = {name: torch.from_numpy(np.array(x)) for name, x in {**self._live(), "stepped": self._stepped}.items()}
         return {**kept, "blow_ups": torch.tensor(self.blow_ups)}
 
@@ -226,6 +245,7 @@ class CpuEngine(Engine):
         self._stepped = state["stepped"].numpy().copy()
         self._batch.state[...] = self._stepped
         self._batch.forward(stage=VEL)
+        self._derived = True
         for name, x in self._live().items():
             x[...] = state[name].numpy()
         self.blow_ups = int(state["blow_ups"])

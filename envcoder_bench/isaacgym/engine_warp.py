@@ -186,6 +186,10 @@ class WarpEngine(Engine):
             )
         self._seen_overflows.copy_(self.overflows, non_blocking=True)
 
+    def actor_mask(self, rows: Tensor) -> Tensor:
+        with self._on_torch_stream():
+            return self._state.actor_mask(rows.contiguous())
+
     def write_roots_masked(self, mask: Tensor, states: Tensor) -> None:
         with self._on_torch_stream():
             self._state.write_roots(mask, states)

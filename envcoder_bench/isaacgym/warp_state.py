@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mujoco_warp as mjw
 import numpy as np
+import torch
 import warp as wp
 from torch import Tensor
 
@@ -46,6 +47,15 @@ class WarpState:
     def live(self) -> dict[str, Tensor]:
         """Return the state's tensors, as MuJoCo names them."""
         return {name: wp.to_torch(array) for name, array in self._fields.items()}
+
+    def actor_mask(self, rows: Tensor) -> Tensor:
+        """Return ``(num_envs, num_actors)`` bool, True for the actors ``rows`` ``(n,)`` int32."""
+        shape = (self.num_envs, len(self.places))
+        mask = torch.zeros(shape, dtype=torch.bool, device=rows.device)
+        if len(rows):
+            outputs = [wp.from_torch(mask.view(-1))]
+            wp.launch(kernels.mark_actors, dim=len(rows), inputs=[wp.from_torch(rows)], outputs=outputs)
+        return mask
 
     def write_roots(self, mask: Tensor, states: Tensor) -> None:
         """Set roots where ``mask`` is True, from ``(num_envs * num_actors, 13)``."""

@@ -28,6 +28,14 @@ class Motion:
 
 
 @wp.kernel(enable_backward=False)
+def mark_actors(rows: wp.array[wp.int32], mask: wp.array[wp.bool]):
+    """Set the mask for the actors ``rows``; rows out of range are ignored."""
+    row = rows[wp.tid()]
+    if row >= 0 and row < mask.shape[0]:
+        mask[row] = True
+
+
+@wp.kernel(enable_backward=False)
 def read_roots(
     places: wp.array2d[wp.int32], body_ipos: wp.array2d[wp.vec3], motion: Motion, out: wp.array2d[wp.float32]
 ):

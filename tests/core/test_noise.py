@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from envcoder_bench.core import noise
+from envcoder_bench.core.noise_kernels import hash_lanes
 
 GOAL = 2  # a purpose
 
@@ -61,3 +62,25 @@ def test_stream_seeds_fit_a_generator_and_differ():
     seeds = {noise.stream_seed(s, t, p) for s in range(3) for t in range(10) for p in range(8)}
     assert len(seeds) == 240
     torch.Generator().manual_seed(max(seeds))
+
+
+@pytest.mark.parametrize("seeds", [1, 40])
+def test_every_form_of_the_hash_gives_the_same_numbers(seeds):
+    generator = torch.Generator().manual_seed(0)
+    seed = torch.randint(-(1 << 62), 1 << 62, (seeds, 1), generator=generator) * 2
+    lanes, step = torch.randint(0, 1 << 20, (40,), generator=generator), noise.EVALUATION_STEP - 3
+    for at in (step, -step, 0, -1):
+        own = noise._hash_torch(seed, at, GOAL, lanes, 7, torch.device("cpu"))
+        assert torch.equal(noise._hash(seed, at, GOAL, lanes, 7, torch.device("cpu")), own)  # numpy
+        assert torch.equal(hash_lanes(seed.flatten(), at * noise.PURPOSES + GOAL, lanes, 7), own)  # Warp
+    assert hash_lanes(seed.flatten(), 0, lanes[:0], 7).shape == (0, 7)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_lanes_in_a_tensor_give_the_same_numbers_on_cuda():
+    seed, lanes = torch.tensor([[5], [-7], [1 << 62]]), torch.tensor([2, 0, 9])
+    for draw in (noise.uniform, lambda *a: noise.integers(*a[:-1], 0, 1000, a[-1])):
+        own = draw(seed, -40, GOAL, lanes, 5, "cpu")
+        with torch.cuda.stream(torch.cuda.Stream()):
+            assert torch.equal(draw(seed.cuda(), -40, GOAL, lanes.cuda(), 5, "cuda").cpu(), own)

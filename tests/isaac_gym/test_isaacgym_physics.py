@@ -231,6 +231,26 @@ def test_setters_write_the_given_actors_and_leave_body_states_stale(tmp_path):
     assert scene.bodies[7, 2].item() == pytest.approx(4)
 
 
+def test_body_states_are_those_of_the_last_step_whenever_they_are_read(tmp_path):
+    asset = load(tmp_path, ARM, fix_base_link=True)
+    early, late = (Scene((asset, pose()), (ball(), pose(0, 0, 3))) for _ in "12")
+    states = []
+    for scene, reads_first in ((early, True), (late, False)):
+        engine, out = scene.sim.engine, torch.zeros_like(scene.bodies)
+        for _ in range(3):
+            engine.step()
+        if reads_first:
+            engine.read_bodies(out)
+        mask = torch.ones(engine.num_envs, engine.num_actors, dtype=torch.bool)
+        engine.write_roots_masked(mask, scene.root + 1.0)
+        engine.write_dofs_masked(mask, scene.dof + 0.5)
+        if not reads_first:
+            engine.read_bodies(out)
+        engine.step()
+        states.append((out, engine.get_state()["state"]))
+    assert torch.equal(states[0][0], states[1][0]) and torch.equal(states[0][1], states[1][1])
+
+
 def test_forces_act_once_at_the_centre_of_mass_in_either_frame(tmp_path):
     scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.01)
     states = scene.root.clone()

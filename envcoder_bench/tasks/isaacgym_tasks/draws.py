@@ -25,6 +25,7 @@ from torch import Tensor
 from envcoder_bench.core import noise, stream
 from envcoder_bench.core.random_calls import FromStream
 
+_NONZERO = torch.ops.aten.nonzero.default
 PURPOSE = 7  # of core.noise, beside the kinds of functions
 _DRAWS = re.compile(
     r"torch_rand\w*|rand|randn|randint|rand_like|randn_like|randint_like|random|random_\w+|normal|uniform|bernoulli"
@@ -37,12 +38,13 @@ _ROWS = re.compile(r".*env.*(ids|idx|indices|idxs|indexes)$|^(ids|idx|idxs)$")
 class _Rows(stream.use):
     """A stream of draws for some environments, one row each."""
 
-    __slots__ = ("found", "key", "owner", "rows")
+    __slots__ = ("_lanes", "found", "key", "owner", "rows")
 
     def __init__(self, owner: Draws, rows: Tensor | None, key: int) -> None:
         super().__init__(key, owner.step, PURPOSE)
         self.owner, self.rows, self.key = owner, rows, key
         self.found: Tensor | None = None  # the environments that the last nonzero has found
+        self._lanes: tuple[Tensor | None, Tensor, Tensor] | None = None  # of the last draw: rows, offsets, lanes
 
     def note_found(self, mask: Tensor, indices: Tensor) -> None:
         """Note the result ``(n, 1)`` of ``nonzero``, if the mask has one element per row or per environment."""
@@ -53,19 +55,22 @@ class _Rows(stream.use):
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
         seed = self.next_seed()
-        own = None
+        own = None  # all environments
         if self.rows is not None and rows == len(self.rows):
             own = self.rows
         elif self.found is not None and rows == len(self.found):
             own = self.found
-        elif rows == len(self.owner.lanes):
-            own = slice(None)
-        if own is None:
+        elif rows != len(self.owner.lanes):
             self.owner.shared.add(self.owner.inside[-1])
             first = 0 if self.rows is None or not len(self.rows) else int(self.rows[0])
             return _signed(int(seed) + int(self.owner.seeds[first]) * _SPREAD), rows
-        seeds, lanes = (x[own].to(device) for x in (self.owner.seeds, self.owner.lanes))
-        return seed + seeds.unsqueeze(1) * _SPREAD, lanes
+        if self._lanes is None or self._lanes[0] is not own or self._lanes[2].device != torch.device(device):
+            seeds, lanes = self.owner.seeds, self.owner.lanes
+            if own is not None:
+                seeds, lanes = seeds[own], lanes[own]
+            self._lanes = own, (seeds.unsqueeze(1) * _SPREAD).to(device), lanes.to(device)
+        _, offsets, lanes = self._lanes
+        return offsets + seed, lanes
 
 
 class _FromRows(FromStream):
@@ -75,9 +80,10 @@ class _FromRows(FromStream):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         made = super().__torch_dispatch__(func, types, args, kwargs)
-        current = stream.current()
-        if isinstance(current, _Rows) and func._schema.name == "aten::nonzero":
-            current.note_found(args[0], made)
+        if func is _NONZERO:
+            current = stream.current()
+            if isinstance(current, _Rows):
+                current.note_found(args[0], made)
         return made
 
 
@@ -86,6 +92,12 @@ _SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
 
 def _signed(x: int) -> int:
     return (x + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _key(path: str) -> int:
+    """Return a key by which the draws of different calls differ."""
+    return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 class Draws:
@@ -112,8 +124,7 @@ class Draws:
         """Seed the draws of one call of a method; with ``everything``, numpy, ``random`` and ``randperm``, too."""
         counts = self._counts[-1]
         counts[name] = counts.get(name, 0) + 1
-        path = "/".join([*self.inside, f"{name}{counts[name]}"])
-        key = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little", signed=True)
+        key = _key("/".join([*self.inside, f"{name}{counts[name]}"]))
         self.inside.append(f"{name}{counts[name]}")
         self._counts.append({})
         try:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from envcoder_bench.core.torch_settings import settings_kept
+
+_STATES = ("refresh_actor_root_state_tensor", "refresh_dof_state_tensor")
+# what they set acts on other tensors in the next simulate
+_WRITERS = ("set_actor_root_state_tensor", "set_dof_state_tensor", "set_dof_position_target_tensor",
+            "set_dof_velocity_target_tensor", "set_dof_actuation_force_tensor", "apply_rigid_body_force")  # fmt: skip
+_outside_modes: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableTorchDispatch
 
 
 class GymProxy:
     """The ``gym`` of a task; calls are forwarded, some with changes.
 
+    Methods of ``gym`` draw no random numbers: they run outside of torch's dispatch modes, which cost several times the
+    operators' own time. A refresh is omitted if neither the simulation nor the tensor has changed since the last one.
+
     Attributes:
         commanded: ``(num_envs,)`` bool, environments whose drives follow ``command`` instead of the task.
         effort: ``(num_envs,)`` bool, which of these are commanded by efforts; the others by position targets.
+        targeted: whether some of these are commanded by position targets.
         command: ``(num_envs, num_dofs)``.
         blown: ``(num_envs,)`` bool, environments whose physics failed since it was cleared.
         acquired: names of the methods that refresh the acquired tensors.
@@ -24,20 +35,76 @@ class GymProxy:
 
     def __init__(self, gym: Any) -> None:
         self.__dict__.update(_gym=gym, _sim=None, _efforts=None, _targets=None)
+        self._acquired: dict[str, Tensor] = {}  # by the method that refreshes it
+        self._written, self._stepped = 0, 0  # counts of writes to states, and of other changes of the simulation
+        self._fresh: dict[str, tuple[int, int, int]] = {}  # these counts and the tensor's version, of the last refresh
         self.commanded: Tensor | None = None
         self.effort: Tensor | None = None
+        self.targeted = False
         self.command: Tensor | None = None
         self.blown: Tensor | None = None
         self.acquired: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
+        method = getattr(self._gym, name)
+        if not callable(method):
+            return method
         if name.startswith("acquire_"):
-            kind = name[len("acquire_") :]
-            several = kind in ("jacobian_tensor", "mass_matrix_tensor")
-            refresh = f"refresh_{kind}{'s' if several else ''}"
+            made = self._acquiring(name, method)
+        elif name.startswith("refresh_"):
+            made = self._refreshing(name, method)
+        else:
+            made = self._forwarding(name, method)
+        self.__dict__[name] = made  # so that the next call finds it at once
+        return made
+
+    def _acquiring(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        kind = name[len("acquire_") :]
+        several = kind in ("jacobian_tensor", "mass_matrix_tensor")
+        refresh = f"refresh_{kind}{'s' if several else ''}"
+
+        def acquire(*args: Any) -> Any:
             if refresh not in self.acquired:
                 self.acquired.append(refresh)
-        return getattr(self._gym, name)
+            made = method(*args)
+            if isinstance(made, Tensor) and not several:
+                self._acquired[refresh] = made
+            return made
+
+        return acquire
+
+    def _refreshing(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        state = name in _STATES
+
+        def refresh(*args: Any) -> Any:
+            tensor = self._acquired.get(name)
+            written = self._written if state else 0
+            if tensor is not None and self._fresh.get(name) == (written, self._stepped, tensor._version):
+                return True
+            with _outside_modes():
+                made = method(*args)
+            if tensor is not None:
+                increment_version(tensor)  # as torch's own writes do
+                self._fresh[name] = written, self._stepped, tensor._version
+            return made
+
+        return refresh
+
+    def _forwarding(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        reads, writes = name.startswith(("get_", "fetch_")), name.startswith(_WRITERS)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if not reads:
+                self.changed(state_only=writes)
+            with _outside_modes():
+                return method(*args, **kwargs)
+
+        return forward
+
+    def changed(self, state_only: bool = False) -> None:
+        """Note that states of roots and DOFs have changed in the simulation, or anything in it."""
+        self._written += 1
+        self._stepped += not state_only
 
     def create_sim(self, *args: Any, **kwargs: Any) -> Any:
         self._sim = self._gym.create_sim(*args, **kwargs)
@@ -45,20 +112,23 @@ class GymProxy:
 
     def set_dof_actuation_force_tensor(self, sim: Any, efforts: Tensor) -> Any:
         self._efforts = efforts
-        return self._gym.set_dof_actuation_force_tensor(sim, self._merged(efforts, True))
+        with _outside_modes():
+            return self._gym.set_dof_actuation_force_tensor(sim, self._merged(efforts, True))
 
     def set_dof_position_target_tensor(self, sim: Any, targets: Tensor) -> Any:
         self._targets = targets
-        return self._gym.set_dof_position_target_tensor(sim, self._merged(targets, False))
+        with _outside_modes():
+            return self._gym.set_dof_position_target_tensor(sim, self._merged(targets, False))
 
     def simulate(self, sim: Any) -> Any:
         if self.command is not None:
             # efforts act in one simulate, and the task may set only targets
             zeros = torch.zeros_like(self.command)
             self._gym.set_dof_actuation_force_tensor(sim, self._merged(_or(self._efforts, zeros), True))
-            if not bool(self.effort[self.commanded].all()):  # type: ignore[index]
+            if self.targeted:
                 self._gym.set_dof_position_target_tensor(sim, self._merged(_or(self._targets, zeros), False))
         self._efforts = None
+        self.changed()
         made = self._gym.simulate(sim)
         blown = getattr(getattr(sim, "engine", None), "blown", None)
         if blown is not None and self.blown is not None:

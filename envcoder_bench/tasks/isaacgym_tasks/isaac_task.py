@@ -88,6 +88,7 @@ class IsaacTask(Task):
         self._progress = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         with user_input():
             self._mirror = Mirror(self.isaac, self.keys, self.rows, num_envs, self.device)
+        self._unmasked = tensors.Unmasked(self.isaac, self.rows)
         self.state: dict[str, Tensor] = self._mirror.state
         self.state.update({key: x.clone() for key, x in self.scene.read().items()})
         self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
@@ -114,8 +115,8 @@ class IsaacTask(Task):
     def _sync(self) -> None:
         """Update the state from the task and the scene."""
         self._mirror.sync()
-        for key, x in self.scene.read().items():
-            self.state[key].copy_(x)
+        live = self.scene.read()
+        tensors.copy_all([self.state[key] for key in live], list(live.values()))
 
     @contextlib.contextmanager
     def _task_code(self) -> Iterator[None]:
@@ -141,6 +142,10 @@ class IsaacTask(Task):
         self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)
+        # asked once here, because each step would wait for the device
+        self._commanded, self._begins, self._aims = (
+            bool(x.any()) for x in (groups.commands, groups.initial_states, groups.goals)
+        )
         if self._randomizer is not None:
             self._randomizer.undo()
         self._make_groups_alike()
@@ -168,6 +173,7 @@ class IsaacTask(Task):
 
     def set_drive_mode(self, effort: Tensor) -> None:
         self._gym.effort = effort
+        self._gym.targeted = bool((self._groups.commands & ~effort).any())
         self.scene.set_drives(self._groups.commands, effort)
 
     def restart(self) -> None:
@@ -206,7 +212,7 @@ class IsaacTask(Task):
         return torch.zeros(action.shape[0], self.num_dofs, dtype=action.dtype, device=action.device)
 
     def step(self, command: Tensor) -> None:
-        self._gym.command = command if bool(self._groups.commands.any()) else None
+        self._gym.command = command if self._commanded else None
         width = min(self.default_action_dim or 0, self._groups.actions.shape[1])
         actions = torch.zeros(self.num_envs, self.default_action_dim or 0, device=self.device)
         actions[:, :width] = self._groups.actions[:, :width] * self._own_actions
@@ -223,11 +229,8 @@ class IsaacTask(Task):
         torch.logical_or(self._gym.blown, self._not_finite(), out=self.unstable)  # type: ignore[arg-type]
 
     def _not_finite(self) -> Tensor:
-        found = ~torch.isfinite(self.isaac.rew_buf)
-        for key in ("root_states", "dof_pos", "dof_vel"):
-            if key in self.state:
-                found = found | ~torch.isfinite(self.state[key]).flatten(1).all(dim=1)
-        return found
+        rows = [self.state[key] for key in ("root_states", "dof_pos", "dof_vel") if key in self.state]
+        return ~torch.isfinite(torch.cat([self.isaac.rew_buf.unsqueeze(1), *rows], dim=1)).all(dim=1)
 
     # episodes
 
@@ -239,21 +242,20 @@ class IsaacTask(Task):
             return
         if self._randomizer is not None:
             self._randomize(mask, env_ids)
-        kept = tensors.Unmasked(self.isaac, self.rows)
+        self._unmasked.save()
         with self._task_code():
             for own in self._by_group(mask, env_ids):
                 self._reset(own)
             self._draws.begin_step(-1 - self.step_count)
             with self._draws.call("observe", None, True):
                 self.driver.observe()
-        kept.restore(mask)
+        self._unmasked.restore(mask)
         self._progress.masked_fill_(mask, 0)
         self._sync()
         self.state["reset_buf"].masked_fill_(mask, 0)
         if self.once:
             self.state[SOLVED].masked_fill_(mask, 0.0)
-        for key, x in self.default_state.items():
-            x.copy_(self.state[key])
+        tensors.copy_all(list(self.default_state.values()), [self.state[key] for key in self.default_state])
 
     def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
         """Return the environments to reset in each call of the task's code.
@@ -278,23 +280,25 @@ class IsaacTask(Task):
                 self.prepare_reset(mask)
             self._begun = None
             own = mask & self._groups.initial_states
-            self._overwrite("initial", own, lambda: self.scene.write(own, {**self.default_state, **initial}))
+            if self._begins:
+                self._overwrite("initial", own, lambda: self.scene.write(own, {**self.default_state, **initial}))
         if goal:
             for key in goal:
                 if key not in self.goal_keys:
                     raise ValueError(f"{self.name} has no goal '{key}'{near_matches(key, self.goal_keys)}")
             own = mask & self._groups.goals
-            self._overwrite("goal", own, lambda: self._write_goals(own, goal))
+            if self._aims:
+                self._overwrite("goal", own, lambda: self._write_goals(own, goal))
 
     def _overwrite(self, what: str, mask: Tensor, write: Callable[[], None]) -> None:
         """Overwrite the initial states of new episodes, and compute their observations again."""
         if not bool(mask.any()):
             return
-        kept = tensors.Unmasked(self.isaac, self.rows)
+        self._unmasked.save()
         write()
         with self._draws.call(f"observe {what}", mask.nonzero().flatten(), True):
             self.driver.observe()
-        kept.restore(mask)
+        self._unmasked.restore(mask)
         self._sync()
 
     def _write_goals(self, mask: Tensor, goal: dict[str, Tensor]) -> None:
@@ -340,6 +344,7 @@ class IsaacTask(Task):
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore a state, except the randomization."""
         self.scene.set_state({key[4:]: x for key, x in state.items() if key.startswith("sim.")})
+        self._gym.changed()
         restore_task(self.isaac, state, self.device)
         for kind, live in self._checkpointed().items():
             for key, x in live.items():

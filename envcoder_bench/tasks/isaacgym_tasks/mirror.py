@@ -55,6 +55,7 @@ class Mirror:
 
     def sync(self) -> None:
         """Copy tensors of the task that are not views of the state."""
+        targets, sources = [], []
         for key, place in self._keys.items():
             own, kept = self.row(place), self.state[key]
             if own is None or own.data_ptr() == kept.data_ptr():
@@ -65,4 +66,6 @@ class Mirror:
                 if source is whole and version == whole._version:
                     continue
                 self._copied[key] = (whole, whole._version)
-            kept.copy_(own)
+            targets.append(kept)
+            sources.append(own)
+        tensors.copy_all(targets, sources)

@@ -84,38 +84,96 @@ def writable(x: Tensor) -> bool:
     return 0 not in x.stride() and not x.is_inference()
 
 
+@torch.no_grad()  # with gradients a source that requires one, as some rewards of TorchScript do, makes all require one
+def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors to tensors of equal shapes, one after another or, with the same result, with few kernels."""
+    dense: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    places = {x.untyped_storage().data_ptr() for x in targets}
+    in_order = any(x.untyped_storage().data_ptr() in places for x in sources)
+    for target, source in zip(targets, sources):
+        alike = not in_order and target.dtype == source.dtype and target.device == source.device
+        if alike and target.is_contiguous() and source.is_contiguous():
+            own = dense.setdefault(target.dtype, ([], []))
+            own[0].append(target)
+            own[1].append(source)
+        else:
+            target.copy_(source)
+    for own in dense.values():
+        torch._foreach_copy_(*own)  # pyright: ignore[reportPrivateImportUsage]
+
+
 class Unmasked:
     """Saved rows, to undo changes of environments that are not reset: task code may write to all rows."""
 
     def __init__(self, task: Any, rows: dict[Place, Row]) -> None:
-        self._task, self._rows, self._saved = task, rows, {}
-        for place in rows:
-            x = read(task, place)
-            if isinstance(x, Tensor) and id(x) not in self._saved:
-                self._saved[id(x)] = (x, x.clone())
-        self._before = {place: read(task, place) for place in rows}
+        self._task, self._rows = task, rows
+        self._before: dict[Place, tuple[Tensor, int | None]] = {}  # tensors and their versions
+        self._saved: dict[Place, Tensor] = {}
+        self._first: dict[int, Place] = {}  # the place of each tensor's copy, by its id
+
+    def save(self) -> None:
+        """Save all rows."""
+        self._before.clear()
+        self._first.clear()
+        targets, sources = [], []
+        for place in self._rows:
+            x = read(self._task, place)
+            if not isinstance(x, Tensor):
+                continue
+            self._before[place] = x, _version(x)
+            if id(x) in self._first:
+                continue
+            self._first[id(x)] = place
+            kept = self._saved.get(place)
+            if kept is None or kept.shape != x.shape or kept.dtype != x.dtype or kept.device != x.device:
+                kept = self._saved[place] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+            targets.append(kept)
+            sources.append(x)
+        copy_all(targets, sources)
 
     def restore(self, mask: Tensor) -> None:
-        """Restore the rows where ``mask`` ``(num_envs,)`` is False."""
+        """Restore the rows where ``mask`` ``(num_envs,)`` is False, of the tensors that have changed since."""
         done: set[int] = set()
+        storages: set[int] = set()  # restored as a whole
+        masks: dict[int, Tensor] = {1: mask}
         for place, row in self._rows.items():
-            before, now = self._before[place], read(self._task, place)
-            if not (isinstance(before, Tensor) and isinstance(now, Tensor)) or now.shape != before.shape:
+            now = read(self._task, place)
+            before, version = self._before.get(place, (None, None))
+            if before is None or not isinstance(now, Tensor) or now.shape != before.shape:
+                continue
+            if now is before and version is not None and version == now._version:
                 continue
             if id(now) in done or 0 in now.stride():  # expanded: all environments share one row
                 continue
             done.add(id(now))
-            own = mask if row.repeats == 1 else mask.repeat_interleave(row.repeats)
+            if row.repeats not in masks:
+                masks[row.repeats] = mask.repeat_interleave(row.repeats)
+            own = masks[row.repeats]
             if now.dim() == 0 or len(own) != now.shape[0]:  # the first axis had the right length by chance
                 continue
-            own = own.view(-1, *[1] * (now.dim() - 1)).to(now.device)  # some tasks keep properties on the CPU
-            whole = torch.where(own, now, self._saved[id(before)][1])
-            if before.is_inference():  # it cannot be written in place
-                write(self._task, place, whole)
+            storage, whole = now.untyped_storage(), _spans_rows(now)
+            if now is before and whole and storage.data_ptr() in storages:
                 continue
-            before.copy_(whole)  # in place, so that views of the former tensor stay valid
+            own = own.view(-1, *[1] * (now.dim() - 1)).to(now.device)  # some tasks keep properties on the CPU
+            made = torch.where(own, now, self._saved[self._first[id(before)]])
+            if before.is_inference():  # it cannot be written in place
+                write(self._task, place, made)
+                continue
+            before.copy_(made)  # in place, so that views of the former tensor stay valid
             if now is not before:
                 write(self._task, place, before)
+            elif whole and now.numel() * now.element_size() == storage.nbytes():
+                storages.add(storage.data_ptr())
+
+
+def _version(x: Tensor) -> int | None:
+    """Return a count that every write in place changes; None if a tensor has none."""
+    return None if x.is_inference() else x._version
+
+
+def _spans_rows(x: Tensor) -> bool:
+    """Return whether equal parts of a tensor's storage hold its rows."""
+    return x.stride(0) * x.shape[0] * x.element_size() == x.untyped_storage().nbytes()
 
 
 def constants_of(task: Any, num_envs: int) -> dict[str, Tensor]:

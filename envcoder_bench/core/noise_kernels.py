@@ -1,0 +1,58 @@
+"""The hash of counter noise as one Warp kernel, for lanes in a tensor on CUDA."""
+# Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportAssignmentType=false
+
+import torch
+import warp as wp
+from torch import Tensor
+
+_GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))
+_MIX_A = wp.constant(wp.uint64(0xBF58476D1CE4E5B9))
+_MIX_B = wp.constant(wp.uint64(0x94D049BB133111EB))
+wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
+_streams = {}  # Warp's streams, by the handles of torch's
+
+
+@wp.func
+def _mix(x: wp.uint64) -> wp.uint64:
+    x = (x ^ (x >> wp.uint64(30))) * _MIX_A
+    x = (x ^ (x >> wp.uint64(27))) * _MIX_B
+    return x ^ (x >> wp.uint64(31))
+
+
+@wp.kernel(enable_backward=False)
+def _hash(seeds: wp.array[wp.int64], counter: wp.int64, lanes: wp.array[wp.int64], out: wp.array2d[wp.int64]):
+    row, column = wp.tid()
+    key = _mix(wp.uint64(seeds[row % seeds.shape[0]]) + _GOLDEN)
+    key = _mix(key + wp.uint64(counter) + _GOLDEN)
+    key = _mix(key + (wp.uint64(lanes[row]) + wp.uint64(1)) * _GOLDEN)
+    out[row, column] = wp.int64(_mix(key + wp.uint64(column + 1) * _GOLDEN))
+
+
+def hash_lanes(seeds: Tensor, counter: int, lanes: Tensor, columns: int) -> Tensor:
+    """Return ``noise``'s hash ``(n, columns)`` int64, for int64 seeds ``(n,)`` or ``(1,)`` and lanes ``(n,)``.
+
+    ``counter`` is ``step * PURPOSES + purpose``. The kernel runs on torch's current stream.
+    """
+    wp.init()
+    made = torch.empty(len(lanes), columns, dtype=torch.int64, device=lanes.device)
+    if made.numel():
+        wp.launch(
+            _hash,
+            dim=made.shape,
+            inputs=[wp.from_torch(seeds.contiguous()), counter, wp.from_torch(lanes.contiguous())],
+            outputs=[wp.from_torch(made)],
+            device=wp.device_from_torch(lanes.device),
+            stream=_stream(lanes.device),
+        )
+    return made
+
+
+def _stream(device: torch.device) -> "wp.Stream | None":
+    if device.type != "cuda":
+        return None
+    own = torch.cuda.current_stream(device)
+    if own.cuda_stream not in _streams:
+        _streams[own.cuda_stream] = wp.stream_from_torch(own)
+    return _streams[own.cuda_stream]
