@@ -1,8 +1,8 @@
-"""Spot on rough ground, the human baseline: the shaping of IsaacGymEnvs' AnymalTerrain task, for a lighter robot.
+"""Spot on rough ground, the human baseline: that of AnymalTerrain, which is IsaacGymEnvs'.
 
-The observation is that of Isaac Lab's rough terrain tasks, so that other programs can run the policies: no scales,
-joint angles from the default stance, and the height scan at the end. The action is the task's own: joint position
-target = default_dof_pos + actionScale * action.
+Of the reward, the price of vertical velocity is halved. The observation is that of Isaac Lab's rough terrain tasks, so
+that other programs can run the policies: no scales, joint angles from the default stance, and the height scan at the
+end. The action is the task's own: joint position target = default_dof_pos + actionScale * action.
 """
 
 import torch
@@ -26,7 +26,7 @@ def compute_reward(state_dict):
     components = {
         "lin_vel_xy": 1.0 * dt * torch.exp(-lin_vel_error / 0.25),
         "ang_vel_z": 0.5 * dt * torch.exp(-ang_vel_error / 0.25),
-        "lin_vel_z": -4.0 * dt * torch.square(base_lin_vel[:, 2]),
+        "lin_vel_z": -2.0 * dt * torch.square(base_lin_vel[:, 2]),
         "ang_vel_xy": -0.05 * dt * torch.sum(torch.square(base_ang_vel[:, :2]), dim=1),
         "torque": -0.00002 * dt * torch.sum(torch.square(state_dict["torques"]), dim=1),
         "joint_acc": -0.0005 * dt * torch.sum(torch.square(state_dict["last_dof_vel"] - state_dict["dof_vel"]), dim=1),
