@@ -20,7 +20,7 @@ from envcoder_bench.tasks.sim_task import control_timing
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "tasks.md"
-TASKS = ("Cartpole", "Ant", "Humanoid", "Anymal", "FrankaCubeStack", "AllegroHand")
+TASKS = ("Cartpole", "Ant", "Humanoid", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack", "AllegroHand")
 HEADER = """\
 # Tasks
 

@@ -1,155 +1,33 @@
-"""Isaac Gym's ``terrain_utils``: height fields for walking robots, and their triangles.
-
-A ``SubTerrain`` holds heights as int16 in units of ``vertical_scale``; the functions write to it and return it. Random
-ones draw from numpy's global generator, as task code expects, which seeds it.
-"""
+"""Isaac Gym's ``terrain_utils``: the generators of ``envcoder_bench.terrain``, and their triangles."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from envcoder_bench.terrain.generators import (
+    SubTerrain,
+    discrete_obstacles_terrain,
+    pyramid_sloped_terrain,
+    pyramid_stairs_terrain,
+    random_uniform_terrain,
+    sloped_terrain,
+    stairs_terrain,
+    stepping_stones_terrain,
+    wave_terrain,
+)
 
-class SubTerrain:
-    """A rectangle of ``width`` by ``length`` cells of ``horizontal_scale`` m; all heights are 0."""
-
-    def __init__(
-        self,
-        terrain_name: str = "terrain",
-        width: int = 256,
-        length: int = 256,
-        vertical_scale: float = 1.0,
-        horizontal_scale: float = 1.0,
-    ) -> None:
-        self.terrain_name = terrain_name
-        self.width, self.length = width, length
-        self.vertical_scale, self.horizontal_scale = vertical_scale, horizontal_scale
-        self.height_field_raw = np.zeros((width, length), dtype=np.int16)
-
-
-def _edge_distance(terrain: SubTerrain) -> np.ndarray:
-    """Return each cell's distance to the nearest edge, in cells: 0 at the edge."""
-    x, y = np.arange(terrain.width), np.arange(terrain.length)
-    return np.minimum.outer(np.minimum(x, x[::-1]), np.minimum(y, y[::-1]))
-
-
-def _cells(terrain: SubTerrain, metres: float) -> int:
-    return int(metres / terrain.horizontal_scale)
-
-
-def _middle(terrain: SubTerrain, platform_size: float) -> tuple[slice, slice]:
-    """Return the square of ``platform_size`` m in the middle."""
-    half = _cells(terrain, platform_size) // 2
-    x, y = terrain.width // 2, terrain.length // 2
-    return slice(max(0, x - half), x + half), slice(max(0, y - half), y + half)
-
-
-def sloped_terrain(terrain: SubTerrain, slope: float = 1.0) -> SubTerrain:
-    """Add a plane that rises by ``slope`` along x from the first edge; negative falls."""
-    rise = slope * terrain.horizontal_scale / terrain.vertical_scale
-    terrain.height_field_raw += (np.arange(terrain.width) * rise).astype(np.int16)[:, None]
-    return terrain
-
-
-def pyramid_sloped_terrain(terrain: SubTerrain, slope: float = 1.0, platform_size: float = 1.0) -> SubTerrain:
-    """Add a pyramid that rises by ``slope`` from the edges to a flat top of ``platform_size`` m; negative digs."""
-    top = max(0, min(terrain.width, terrain.length) // 2 - _cells(terrain, platform_size) // 2)
-    rise = slope * terrain.horizontal_scale / terrain.vertical_scale
-    terrain.height_field_raw += (np.minimum(_edge_distance(terrain), top) * rise).astype(np.int16)
-    return terrain
-
-
-def random_uniform_terrain(
-    terrain: SubTerrain,
-    min_height: float,
-    max_height: float,
-    step: float = 1.0,
-    downsampled_scale: float | None = None,
-) -> SubTerrain:
-    """Add random heights between two bounds, m, in multiples of ``step``, drawn every ``downsampled_scale`` m.
-
-    Between the drawn points heights are interpolated linearly.
-    """
-    spacing = terrain.horizontal_scale if downsampled_scale is None else downsampled_scale
-    rows = max(2, int(terrain.width * terrain.horizontal_scale / spacing))
-    columns = max(2, int(terrain.length * terrain.horizontal_scale / spacing))
-    low, high, unit = (round(h / terrain.vertical_scale) for h in (min_height, max_height, step))
-    drawn = np.random.choice(np.arange(low, high + 1, max(1, unit)), (rows, columns))
-    across = np.linspace(0, columns - 1, terrain.length)
-    wide = np.stack([np.interp(across, np.arange(columns), row) for row in drawn])
-    along = np.linspace(0, rows - 1, terrain.width)
-    full = np.stack([np.interp(along, np.arange(rows), column) for column in wide.T], axis=1)
-    terrain.height_field_raw += np.rint(full).astype(np.int16)
-    return terrain
-
-
-def wave_terrain(terrain: SubTerrain, num_waves: float = 1, amplitude: float = 1.0) -> SubTerrain:
-    """Add ``num_waves`` waves along each axis; the field goes from ``-amplitude`` to ``amplitude`` m."""
-    turns = [2 * np.pi * num_waves * np.arange(count) / count for count in (terrain.width, terrain.length)]
-    heights = 0.5 * amplitude * np.add.outer(np.cos(turns[0]), np.sin(turns[1]))
-    terrain.height_field_raw += (heights / terrain.vertical_scale).astype(np.int16)
-    return terrain
-
-
-def stairs_terrain(terrain: SubTerrain, step_width: float, step_height: float) -> SubTerrain:
-    """Add stairs that rise by ``step_height`` m every ``step_width`` m along x, from the first edge; negative falls."""
-    width = max(1, _cells(terrain, step_width))
-    steps = 1 + np.arange(terrain.width) // width
-    terrain.height_field_raw += (steps * int(step_height / terrain.vertical_scale)).astype(np.int16)[:, None]
-    return terrain
-
-
-def pyramid_stairs_terrain(
-    terrain: SubTerrain, step_width: float, step_height: float, platform_size: float = 1.0
-) -> SubTerrain:
-    """Set square rings of stairs that rise by ``step_height`` m every ``step_width`` m to a flat top; negative digs."""
-    width = max(1, _cells(terrain, step_width))
-    top = max(0, min(terrain.width, terrain.length) // 2 - _cells(terrain, platform_size) // 2)
-    steps = np.minimum(_edge_distance(terrain), top) // width
-    terrain.height_field_raw[...] = steps * int(step_height / terrain.vertical_scale)
-    return terrain
-
-
-def discrete_obstacles_terrain(
-    terrain: SubTerrain,
-    max_height: float,
-    min_size: float,
-    max_size: float,
-    num_rects: int,
-    platform_size: float = 1.0,
-) -> SubTerrain:
-    """Set ``num_rects`` boxes and holes of random place and size, m; the middle stays flat."""
-    height = int(max_height / terrain.vertical_scale)
-    low, high = max(1, _cells(terrain, min_size)), max(2, _cells(terrain, max_size))
-    for _ in range(num_rects):
-        width, length = (min(int(np.random.randint(low, high + 1)), side) for side in (terrain.width, terrain.length))
-        x = np.random.randint(0, terrain.width - width + 1)
-        y = np.random.randint(0, terrain.length - length + 1)
-        terrain.height_field_raw[x : x + width, y : y + length] = np.random.choice(
-            [-height, -height // 2, height // 2, height]
-        )
-    terrain.height_field_raw[_middle(terrain, platform_size)] = 0
-    return terrain
-
-
-def stepping_stones_terrain(
-    terrain: SubTerrain,
-    stone_size: float,
-    stone_distance: float,
-    max_height: float,
-    platform_size: float = 1.0,
-    depth: float = -10.0,
-) -> SubTerrain:
-    """Set square stones with gaps of ``stone_distance`` m over a pit; stones are up to ``max_height`` m high or low."""
-    stone, gap = max(1, _cells(terrain, stone_size)), _cells(terrain, stone_distance)
-    height = int(max_height / terrain.vertical_scale)
-    terrain.height_field_raw[...] = int(depth / terrain.vertical_scale)
-    for x in range(0, terrain.width, stone + gap):
-        shift = np.random.randint(0, stone + gap)  # rows of stones do not line up
-        for y in range(-shift, terrain.length, stone + gap):
-            place = slice(x, x + stone), slice(max(0, y), max(0, y + stone))
-            terrain.height_field_raw[place] = np.random.randint(-height - 1, height) + 1 if height else 0
-    terrain.height_field_raw[_middle(terrain, platform_size)] = 0
-    return terrain
+__all__ = [
+    "SubTerrain",
+    "convert_heightfield_to_trimesh",
+    "discrete_obstacles_terrain",
+    "pyramid_sloped_terrain",
+    "pyramid_stairs_terrain",
+    "random_uniform_terrain",
+    "sloped_terrain",
+    "stairs_terrain",
+    "stepping_stones_terrain",
+    "wave_terrain",
+]
 
 
 def convert_heightfield_to_trimesh(

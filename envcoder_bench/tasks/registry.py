@@ -25,9 +25,11 @@ _SHIPPED = {  # the folder of each
     "AllegroHand": "allegro_hand",
     "Ant": "ant",
     "Anymal": "anymal",
+    "AnymalTerrain": "anymal_terrain",
     "Cartpole": "cartpole",
     "FrankaCubeStack": "franka_cube_stack",
     "Humanoid": "humanoid",
+    "SpotTerrain": "spot_terrain",
 }
 _found: dict[str, TaskSpec] = {}  # so far, by name
 _by_address: dict[str, TaskSpec] = {}  # Isaac Gym tasks
@@ -193,6 +195,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         stiffness=control.get("stiffness"),
         damping=control.get("damping"),
         options=engine_options(cfg),
+        ground=task_class.ground(cfg),
     )
     task = task_class(cfg, simulator)
     if task.max_episode_length < 2:

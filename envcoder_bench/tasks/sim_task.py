@@ -11,6 +11,7 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import Simulator
+from envcoder_bench.sim.ground import Ground
 from envcoder_bench.tasks.base import Field, Task
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ COMMON_KEYS = (
     "env.clipObservations",
     "env.controlFrequencyInv",
     "env.control.controlFrequencyInv",
+    "env.control.decimation",
     "sim.dt",
     "sim.substeps",
 )
@@ -114,6 +116,11 @@ class SimTask(Task):
                 own = self.constants if field.shape is None else self.state
                 own[key] = self._tensor(key, field)
         self.default_state: dict[str, Tensor] = {}
+
+    @classmethod
+    def ground(cls, cfg: Mapping[str, Any]) -> Ground | None:
+        """Return what replaces the plane of the model's file; None keeps it."""
+        return None
 
     def _episode_steps(self) -> int:
         """Return the control steps of an episode, from ``env.episodeLength`` or Anymal's key in seconds."""
@@ -229,9 +236,10 @@ def read(cfg: Mapping[str, Any], key: str, default: Any | None = None) -> Any:
 def control_timing(cfg: Mapping[str, Any]) -> tuple[float, int]:
     """Return seconds and physics steps of a control step: IsaacGymEnvs' ``sim.dt`` times ``controlFrequencyInv``.
 
-    The latter is under ``env.control`` in Anymal, and under ``env`` in other tasks.
+    The latter is under ``env.control`` in Anymal, where AnymalTerrain has ``decimation``, and under ``env`` in others.
     """
-    repeats = int(read(cfg, "env.control.controlFrequencyInv", read(cfg, "env.controlFrequencyInv", 1)))
+    repeats = read(cfg, "env.control.controlFrequencyInv", read(cfg, "env.controlFrequencyInv", 1))
+    repeats = int(read(cfg, "env.control.decimation", repeats))
     return float(read(cfg, "sim.dt")) * repeats, int(read(cfg, "sim.substeps")) * repeats
 
 

@@ -11,8 +11,8 @@ from envcoder_bench.sim.ground import Ground
 class HeightLookup:
     """The height of a ground's upper surface at points of the plane.
 
-    Height fields are read as the triangles on which robots stand. A point on none of the fields has the height of the
-    nearest edge of one; the work on boxes is proportional to their number.
+    Height fields are read as the triangles on which robots stand; the work on boxes is proportional to their number. A
+    point on no field and no box has the height of the nearest edge of a field.
 
     Args:
         ground: the ground.
@@ -55,18 +55,18 @@ class HeightLookup:
         return self._look_up(points)[1]
 
     def _look_up(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        if len(self._first):
-            height, zone = self._on_fields(points)
-        else:
-            height = torch.full_like(points[..., 0], -torch.inf)
-            zone = torch.zeros_like(height, dtype=torch.int64)
+        if not len(self._first):
+            return self._on_boxes(points)
+        height, zone, beyond = self._on_fields(points)
         if len(self._half):
             top, box = self._on_boxes(points)
-            zone = torch.where(top > height, box + len(self._first), zone)
-            height = torch.maximum(height, top)
+            higher = (top > height) | (beyond & (top > -torch.inf))
+            zone = torch.where(higher, box + len(self._first), zone)
+            height = torch.where(higher, top, height)
         return height, zone
 
-    def _on_fields(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def _on_fields(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return height and index of the field, and whether the point lies on none."""
         if len(self._first) == 1:
             zone = torch.zeros_like(points[..., 0], dtype=torch.int64)
         else:
@@ -76,6 +76,7 @@ class HeightLookup:
             zone = (outside * outside).sum(-1).argmin(-1)  # the first of those that contain the point
         cells = self._cells[zone]
         place = (points - self._corner[zone]) / self._spacing[zone].unsqueeze(-1)
+        beyond = ((place < 0.0) | (place > cells)).any(-1)
         place = torch.minimum(place.clamp(min=0.0), cells)
         cell = torch.minimum(place.floor(), cells - 1.0)
         u, v = (place - cell).unbind(-1)
@@ -87,7 +88,7 @@ class HeightLookup:
         below = u >= v
         side = self._heights[torch.where(below, node + ny, node + 1)]
         first, last = torch.where(below, u, v), torch.where(below, v, u)
-        return low + first * (side - low) + last * (high - side), zone
+        return low + first * (side - low) + last * (high - side), zone, beyond
 
     def _on_boxes(self, points: Tensor) -> tuple[Tensor, Tensor]:
         offset = points.unsqueeze(-2) - self._center[:, :2]
@@ -116,7 +117,7 @@ def height_scan(lookup: HeightLookup, root_states: Tensor, points: Tensor) -> Te
     x, y, z, w = root_states[:, 3:7].unbind(-1)
     # the base's x axis in the horizontal plane
     forward = torch.stack([w * w + x * x - y * y - z * z, 2.0 * (x * y + w * z)], dim=-1)
-    forward = forward / torch.sqrt((forward * forward).sum(-1, keepdim=True)).clamp(min=1e-9)
+    forward = forward / torch.sqrt(forward[:, :1] * forward[:, :1] + forward[:, 1:] * forward[:, 1:]).clamp(min=1e-9)
     c, s = forward[:, :1], forward[:, 1:]
     px, py = points[:, 0], points[:, 1]
     under = torch.stack([c * px - s * py, s * px + c * py], dim=-1) + root_states[:, None, :2]

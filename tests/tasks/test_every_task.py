@@ -15,7 +15,9 @@ from envcoder_bench.tasks.registry import task_names
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
-EPISODE = {"Anymal": "task.env.learn.episodeLength_s=0.4"}  # a short one; else the other tasks' key
+EPISODE = dict.fromkeys(
+    ("Anymal", "AnymalTerrain", "SpotTerrain"), "task.env.learn.episodeLength_s=0.4"
+)  # a short one; else the other tasks' key
 SLOW = pytest.mark.slow
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SIMS = [

@@ -1,0 +1,1 @@
+"""ANYmal C tracks velocity commands on rough ground."""

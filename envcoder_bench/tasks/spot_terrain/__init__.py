@@ -1,0 +1,1 @@
+"""Spot tracks velocity commands on rough ground."""
