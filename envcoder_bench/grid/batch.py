@@ -1,8 +1,8 @@
 """Many episodes of several policies on several arenas in one simulation.
 
 Nothing but the rows of a robot enters its numbers, so that an episode is the same alone and among others, bitwise on
-the CPU. On CUDA a control step is two graphs, the simulator's and the rest, and the host waits for the device only where
-it looks for ended episodes.
+the CPU. On CUDA a control step is two graphs, the simulator's and the rest, and the host waits for the device only
+where it looks for ended episodes.
 """
 
 from __future__ import annotations

@@ -88,7 +88,9 @@ def _load(robot: Robot, cfg: DictConfig, files: Mapping[str, str], wanted: Mappi
     known = known_layouts(robot, cfg)
     for name, layout in wanted.items():
         if layout not in known:
-            raise UserError(f"--layouts {name}={layout}: no such layout{near_matches(layout, known)}; {', '.join(known)}")
+            raise UserError(
+                f"--layouts {name}={layout}: no such layout{near_matches(layout, known)}; there are {', '.join(known)}"
+            )
     joints = len(robot.dof_names)
     return [load_policy_file(name, file, known, wanted.get(name), joints) for name, file in files.items()]
 
@@ -147,7 +149,7 @@ def read_inputs(folder: Path) -> Inputs:
     path = folder / CONFIG
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        cfg = OmegaConf.create(data["settings"])
+        cfg: Any = OmegaConf.create(data["settings"])
         robot = find_robot(data["robot"])
         arenas = [
             Arena(**{**own, "zones": tuple(Zone(**{**z, "difficulty": tuple(z["difficulty"])}) for z in own["zones"])})

@@ -54,7 +54,9 @@ def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], s
     where = f"layouts.{name}"
     for key in given:
         if key not in _KEYS:
-            raise UserError(f"{where}: unknown key '{key}'{near_matches(str(key), _KEYS)}; there are {', '.join(_KEYS)}")
+            raise UserError(
+                f"{where}: unknown key '{key}'{near_matches(str(key), _KEYS)}; there are {', '.join(_KEYS)}"
+            )
     parts = tuple(given.get("parts", ()))
     for part in parts:
         if part not in PARTS:

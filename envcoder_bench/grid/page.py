@@ -15,7 +15,9 @@ from envcoder_bench.report.progress import duration
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
 )
-_VIDEO_STYLE = ".films{display:flex;flex-wrap:wrap;gap:12px}.films figure{margin:0}.films video{width:320px;display:block}"
+_VIDEO_STYLE = (
+    ".films{display:flex;flex-wrap:wrap;gap:12px}.films figure{margin:0}.films video{width:320px;display:block}"
+)
 
 
 def render_grid_page(
@@ -85,7 +87,19 @@ def _percent(value: float) -> str:
 
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    header = ["policy", "terrain", "completed", "95 %", "fell", "flipped", "progress [m]", "zone", "stability", "m/s", "kJ"]
+    header = [
+        "policy",
+        "terrain",
+        "completed",
+        "95 %",
+        "fell",
+        "flipped",
+        "progress [m]",
+        "zone",
+        "stability",
+        "m/s",
+        "kJ",
+    ]
     cells = [
         [
             row["policy"],
@@ -166,5 +180,3 @@ def _how(inputs: Inputs) -> str:
         + table(header, zones, ["", "number", "", *["number"] * 5])
         + "<p>Every figure of the protocol is in config.yaml.</p>"
     )
-
-

@@ -137,9 +137,7 @@ class Part:
     def _report(self, report: Callable[[Progress], None], wave: int, batch: Batch) -> None:
         steps, later = batch.protocol.steps, sum(map(len, self._waves[wave + 1 :]))
         done = self._total - later - batch.running
-        report(
-            Progress(done, self._total, batch.running, wave * steps + batch.step_count, len(self._waves) * steps)
-        )
+        report(Progress(done, self._total, batch.running, wave * steps + batch.step_count, len(self._waves) * steps))
 
     def _save(self, wave: int, batch: Batch | None, length: int) -> None:
         content = io.BytesIO()

@@ -46,7 +46,9 @@ class GridProgress:
         begin, steps = self._first
         words = f"{now.running} running"
         if now.steps > steps and time_now > begin and now.done < now.total:
-            words += f", {duration((now.all_steps - now.steps) * (time_now - begin) / (now.steps - steps))} left at most"
+            words += (
+                f", {duration((now.all_steps - now.steps) * (time_now - begin) / (now.steps - steps))} left at most"
+            )
         return words
 
     def close(self) -> None:

@@ -18,7 +18,9 @@ SUMMARY, TESTS = "summary.csv", "statistical_tests.csv"
 log = logging.getLogger(__name__)
 
 
-def write_report(inputs: Inputs, folder: Path, rows: list[dict[str, Any]], videos: int = 0, seconds: float = 0.0) -> Path:
+def write_report(
+    inputs: Inputs, folder: Path, rows: list[dict[str, Any]], videos: int = 0, seconds: float = 0.0
+) -> Path:
     """Write all files of a complete grid; return the page."""
     summary = summarize(rows)
     write_atomic(folder / SUMMARY, as_csv(SUMMARY_COLUMNS, summary))
@@ -59,5 +61,3 @@ def render_summary(rows: list[dict[str, Any]]) -> str:
         for line in [header, *lines]
     ]
     return "\n".join(shown)
-
-

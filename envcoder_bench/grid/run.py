@@ -140,7 +140,9 @@ def _run_workers(
     codes = [process.returncode for process in running]
     if not asked and any(codes):
         failed = next(k for k, code in enumerate(codes) if code)
-        raise UserError(f"worker {failed} on {workers[failed][1]} failed with exit code {codes[failed]}; resume to go on")
+        raise UserError(
+            f"worker {failed} on {workers[failed][1]} failed with exit code {codes[failed]}; resume to go on"
+        )
     text = "".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
     write_atomic(folder / EPISODES, text)
     return sum(len(read_episodes(file)) for file in files) == total

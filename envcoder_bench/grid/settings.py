@@ -34,8 +34,7 @@ def compose_settings(words: Sequence[str] = ()) -> DictConfig:
     Raises:
         UserError: an override is malformed, names an unknown key, or has an invalid value.
     """
-    settings = OmegaConf.load(project_folder("cfg") / "eval_policies.yaml")
-    assert isinstance(settings, DictConfig)
+    settings = _defaults()
     known = set(dotted(OmegaConf.to_container(settings)))
     known |= {key.rsplit(".", depth)[0] for key in list(known) for depth in (1, 2) if "." in key}
     for word in words:
@@ -50,12 +49,23 @@ def compose_settings(words: Sequence[str] = ()) -> DictConfig:
     return settings
 
 
+def _defaults() -> DictConfig:
+    settings = OmegaConf.load(project_folder("cfg") / "eval_policies.yaml")
+    assert isinstance(settings, DictConfig)
+    return settings
+
+
 def check_settings(cfg: DictConfig) -> None:
     """Raise UserError for a setting whose value has the wrong type or range."""
-    for key in (*_WHOLE, *_POSITIVE, *_AT_LEAST_0):
+    for key, usual in dotted(OmegaConf.to_container(_defaults())).items():
         value = OmegaConf.select(cfg, key)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+        if isinstance(usual, (int, float)) and not number:
             raise UserError(f"{key} must be a number, got {value}")
+        if isinstance(usual, list) and not OmegaConf.is_list(value):
+            raise UserError(f"{key} must be a list, got {value}")
+    for key in (*_WHOLE, *_POSITIVE, *_AT_LEAST_0):
+        value: Any = OmegaConf.select(cfg, key)
         if key in _WHOLE and (type(value) is not int or value < 1):
             raise UserError(f"{key} must be a whole number of at least 1, got {value}")
         if key in _POSITIVE and not 0 < value < float("inf"):

@@ -67,8 +67,8 @@ def summarize(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def compare(rows: Sequence[Row], level: float = 0.05) -> list[dict[str, Any]]:
     """Return a row of TEST_COLUMNS for each arena, metric and pair of policies.
 
-    Means are compared by Welch's t test, with Cohen's d of the pooled deviation; rates by the two-proportion z test with
-    pooled variance. ``p_holm`` is Holm's correction over all rows. An empty p means that the samples do not vary.
+    Means are compared by Welch's t test, with Cohen's d of the pooled deviation; rates by the two-proportion z test
+    with pooled variance. ``p_holm`` is Holm's correction over all rows. An empty p means that the samples do not vary.
     """
     pairs = pairs_of(rows)
     policies = list(dict.fromkeys(policy for policy, _ in pairs))
@@ -78,11 +78,15 @@ def compare(rows: Sequence[Row], level: float = 0.05) -> list[dict[str, Any]]:
         for a, b in combinations(present, 2):
             for metric in TESTED:
                 first, second = ([float(row[metric]) for row in pairs[policy, arena]] for policy in (a, b))
-                table.append({"environment": arena, "metric": metric, "policy_a": a, "policy_b": b, **welch(first, second)})
+                table.append(
+                    {"environment": arena, "metric": metric, "policy_a": a, "policy_b": b, **welch(first, second)}
+                )
             for metric in TESTED_RATES:
                 first, second = ([bool(row[metric]) for row in pairs[policy, arena]] for policy in (a, b))
                 counts = (sum(first), len(first), sum(second), len(second))
-                table.append({"environment": arena, "metric": metric, "policy_a": a, "policy_b": b, **proportions(*counts)})
+                table.append(
+                    {"environment": arena, "metric": metric, "policy_a": a, "policy_b": b, **proportions(*counts)}
+                )
     for row, p in zip(table, holm([row["p"] for row in table])):
         row["p_holm"] = p
         row["significant"] = None if p is None else p < level
@@ -139,6 +143,14 @@ def as_csv(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     def cell(value: Any) -> str:
         if value is None:
             return ""
-        return f"{value:.6g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+        return (
+            f"{value:.6g}"
+            if isinstance(value, float)
+            else str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
+        )
 
-    return "\n".join(",".join(line) for line in [list(columns), *([cell(row[c]) for c in columns] for row in rows)]) + "\n"
+    return (
+        "\n".join(",".join(line) for line in [list(columns), *([cell(row[c]) for c in columns] for row in rows)]) + "\n"
+    )

@@ -74,5 +74,3 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
         model.geom_rgba[boxes[::2]], model.geom_rgba[boxes[1::2]] = _LIGHTER, _DARKER  # so that steps can be seen
         save_model(model, path)
         return recording, path.read_bytes()
-
-

@@ -232,7 +232,7 @@ class ArenaLookup:
         self._smooth = (self._ny > 1).to(torch.float32)
 
     def zone(self, arena: Tensor, x: Tensor) -> Tensor:
-        """Return the zone ``(n, ...)`` int64 at x ``(n, ...)`` of arenas ``(n,)``, from 0; behind the last, one more."""
+        """Return the zone ``(n, ...)``, from 0, at x ``(n, ...)`` of arenas ``(n,)``; behind the last, one more."""
         begin = self._begin[arena]
         begin = begin.view(len(arena), *[1] * (x.dim() - 1), self.most + 1)
         return ((x.unsqueeze(-1) >= begin).sum(-1) - 1).clamp(min=0)

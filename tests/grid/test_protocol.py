@@ -32,7 +32,9 @@ def _quat(roll: float = 0.0, pitch: float = 0.0, yaw: float = 0.0) -> list[float
     ]
 
 
-def _step(episodes: Episodes, x=1.0, y=15.0, height=0.5, quat=None, velocity=0.0, turning=0.0, power=0.0, unstable=False):
+def _step(
+    episodes: Episodes, x=1.0, y=15.0, height=0.5, quat=None, velocity=0.0, turning=0.0, power=0.0, unstable=False
+):
     n = len(episodes.end)
     row = torch.full((n,), 0.0)
     x, y, height, velocity, turning, power = (row + value for value in (x, y, height, velocity, turning, power))

@@ -1,0 +1,166 @@
+"""Robots in one simulation: each episode is its own, drag and ice are as their formulas say, runs resume bitwise."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+import math
+
+import torch
+from grids import SPOT, batch, grid, network, part, policy
+
+from envcoder_bench.grid.batch import Spec, select
+from envcoder_bench.grid.part import EPISODES, STATE
+from envcoder_bench.sim import Box, Ground, make_simulator
+from envcoder_bench.terrain.arenas import Arena, Zone
+
+SHORT = ("episodes=3", "seconds=1.0", "check_every=10", "arenas.boulder.zones=[[0.1,0.2,60]]")
+SMALL = Arena("small", (Zone("flat", 1.0, drag=5.0), Zone("stairs", 1.5, (0.1,), count=3)), 4.0, 2.0)
+
+
+def _two():
+    return [policy("rough", "rough"), policy("flat", "flat", network(48, 1))]
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return grid(_two(), ["friction", "boulder", SMALL], *SHORT)
+
+
+@pytest.fixture(scope="module")
+def complete(inputs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("complete")
+    assert part(inputs, folder=folder).run(lambda _: None, lambda: False)
+    return (folder / EPISODES).read_bytes()
+
+
+def test_every_episode_is_the_same_alone_and_among_others(inputs, complete, tmp_path) -> None:
+    lines = complete.splitlines()
+    assert len(lines) == 18
+    for k, spec in enumerate(inputs.specs):
+        if k % 5:
+            continue
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        part(inputs, [spec], folder).run(lambda _: None, lambda: False)
+        assert (folder / EPISODES).read_bytes().strip() in lines, spec
+
+
+@pytest.mark.parametrize("stop_at", [1, 3])
+def test_a_stopped_part_resumes_bitwise(inputs, complete, tmp_path, stop_at) -> None:
+    calls = []
+    assert not part(inputs, folder=tmp_path).run(lambda _: None, lambda: len(calls) >= stop_at or bool(calls.append(0)))
+    assert (tmp_path / STATE).is_file()
+    with open(tmp_path / EPISODES, "ab") as file:
+        file.write(b'{"episode_id": "cut of')  # a line that a kill cut off
+    assert part(inputs, folder=tmp_path).run(lambda _: None, lambda: False)
+    assert (tmp_path / EPISODES).read_bytes() == complete
+    assert not (tmp_path / STATE).exists()
+
+
+def test_waves_give_the_same_episodes(inputs, complete, tmp_path) -> None:
+    waves = grid(inputs.policies, inputs.arenas, *SHORT, "max_robots=7")
+    assert part(waves, folder=tmp_path).run(lambda _: None, lambda: False)
+    assert sorted((tmp_path / EPISODES).read_bytes().splitlines()) == sorted(complete.splitlines())
+
+
+def test_a_part_stopped_between_waves_resumes(inputs, complete, tmp_path) -> None:
+    waves = grid(inputs.policies, inputs.arenas, *SHORT, "max_robots=7")
+    calls = []
+    part(waves, folder=tmp_path).run(lambda _: None, lambda: len(calls) >= 7 or bool(calls.append(0)))
+    assert part(waves, folder=tmp_path).run(lambda _: None, lambda: False)
+    assert sorted((tmp_path / EPISODES).read_bytes().splitlines()) == sorted(complete.splitlines())
+
+
+def test_a_smaller_simulation_goes_on_bitwise() -> None:
+    inputs = grid([policy("flat", "flat")], ["friction"], "episodes=20", "seconds=2")
+    whole, small = batch(inputs), batch(inputs)
+    for own in (whole, small):
+        own.advance(5)
+    small.episodes.end[:17] = 1  # 17 falls
+    assert len(list(small.ended())) == 17
+    assert not small.compact(0.1)
+    assert small.compact(0.5)
+    assert [spec.number for spec in small.specs] == [17, 18, 19]
+    for own in (whole, small):
+        own.advance(20)
+    kept = select(whole.state(), [17, 18, 19], 20)
+    for name, tensor in small.state().items():
+        assert torch.equal(tensor, kept[name]), name
+    assert small.running == 3
+
+
+def test_starts_are_seeded_spread_and_paired_between_policies() -> None:
+    first = batch(grid(_two(), ["friction"], "episodes=4"))
+    root = first.sim.root_states
+    assert torch.equal(root[:4], root[4:])  # the second policy's starts
+    assert len({tuple(row) for row in root[:4, :3].tolist()}) == 4
+    assert (root[:, 0].abs() <= 0.1).all() and ((root[:, 1] - 15.0).abs() <= 0.1).all()
+    other = batch(grid(_two(), ["friction"], "episodes=4", "seed=1"))
+    assert not torch.equal(root, other.sim.root_states)
+
+
+class _Limp(torch.nn.Module):
+    def forward(self, obs):
+        return torch.zeros(len(obs), 12)
+
+
+@pytest.mark.parametrize("drag", [0.5, 5.0, 20.0])
+def test_drag_decays_speed_as_the_formula_says(drag) -> None:
+    """In the air nothing else slows the robot down: vx becomes vx / (1 + 0.1 drag) in each control step."""
+    arena = Arena("grass", (Zone("flat", 50.0, drag=drag),), 30.0)
+    own = batch(
+        grid([policy("limp", "flat", _Limp())], [arena], "episodes=1", "start.spread_yaw=0", "start.spread_joints=0")
+    )
+    root = own.sim.root_states.clone()
+    root[:, 2], root[:, 7] = 30.0, 3.0
+    own.sim.write(torch.ones(1, dtype=torch.bool), root, own.sim.dof_pos, own.sim.dof_vel)
+    own._decide()
+    for step in range(1, 6):
+        own.advance(1)
+        assert float(own.sim.root_states[0, 7]) == pytest.approx(3.0 / (1.0 + 0.1 * drag) ** step, rel=5e-3, abs=2e-3)
+
+
+@pytest.mark.parametrize("angle, friction", [(0.25, 0.02), (0.25, 0.08), (0.10, 0.05), (0.30, 0.60)])
+def test_lying_on_ice_a_robot_slides_as_tan_of_the_angle_says(angle, friction) -> None:
+    """On a slope it slides down at g (sin - mu cos), if tan(angle) is greater than the friction, or it does not move.
+
+    The slope is a tilted gravity: the ground's boxes are level.
+    """
+    ground = Ground((), (Box((0, 0, -0.5), (400, 9, 1), 0.0, friction),))
+    sim = make_simulator("mujoco_cpu", SPOT.model, 1, 0.02, 10, "cpu", 60.0, 1.5, ground=ground)
+    folded = torch.tensor([[0.0, 2.2, -2.7] * 4])
+    root = torch.tensor([[0.0, 0, 0.20, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]])
+    sim.write(torch.ones(1, dtype=torch.bool), root, folded, torch.zeros(1, 12))
+    for _ in range(60):
+        sim.step(folded)
+    gravity = 9.81
+    masses = sim.body_masses.view(1, -1, 1)
+    tilted = torch.tensor([gravity * math.sin(angle), 0.0, gravity * (1.0 - math.cos(angle))])
+    sim.apply_forces(masses * tilted)
+    for _ in range(50):
+        sim.step(folded)
+    before, place = float(sim.root_states[0, 7]), float(sim.root_states[0, 0])
+    for _ in range(50):
+        sim.step(folded)
+    slid = (float(sim.root_states[0, 7]) - before) / 1.0
+    wanted = max(0.0, gravity * (math.sin(angle) - friction * math.cos(angle)))
+    assert slid == pytest.approx(wanted, abs=0.05 + 0.02 * wanted)
+    if not wanted:
+        assert float(sim.root_states[0, 0]) == pytest.approx(place, abs=0.05)
+
+
+def test_a_robot_that_stands_is_neither_fallen_nor_flipped(inputs, complete) -> None:
+    assert b'"end": "unstable"' not in complete
+    text = complete.decode()
+    assert '"environment": "friction"' in text and '"end": "limit"' in text
+
+
+def test_specs_are_sorted_by_policy(inputs) -> None:
+    assert inputs.specs[:2] == [Spec(0, 0, 0), Spec(0, 0, 1)]
+    assert [spec.policy for spec in inputs.specs] == [0] * 9 + [1] * 9

@@ -1,0 +1,90 @@
+"""Summary and tests, compared with published and hand-computed numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from envcoder_bench.grid.statistics import as_csv, compare, holm, proportions, summarize, welch, wilson
+
+
+def _row(policy="a", arena="stairs", progress=1.0, completion=False, fall=False, **more):
+    return {
+        "policy": policy, "environment": arena, "progress": progress, "completion": completion, "fall_detected": fall,
+        "flip_detected": False, "zone_reached": 1, "stability_score": 0.3, "mean_velocity": progress / 10,
+        "total_energy": 5.0, "episode_length": 100, "time_to_complete": 60.0 if completion else None, **more,
+    }  # fmt: skip
+
+
+def test_wilsons_interval() -> None:
+    low, high = wilson(5, 10)
+    assert (low, high) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert wilson(10, 10)[1] == pytest.approx(1.0)
+
+
+def test_the_summary_of_a_pair() -> None:
+    rows = [
+        _row(progress=p, completion=c, fall=f)
+        for p, c, f in ((2.0, False, True), (4.0, True, False), (9.0, True, False))
+    ]
+    (own,) = summarize(rows)
+    assert (own["episodes"], own["completion_rate"], own["fall_rate"]) == (
+        3,
+        pytest.approx(2 / 3),
+        pytest.approx(1 / 3),
+    )
+    assert own["progress_mean"] == 5.0 and own["progress_median"] == 4.0
+    assert own["progress_std"] == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
+    assert own["time_to_complete_mean"] == 60.0
+
+
+def test_welchs_t_of_a_published_example() -> None:
+    """Wikipedia, Welch's t-test, example 1: t = -2.46, degrees of freedom 25.0, p = 0.021."""
+    pytest.importorskip("scipy")
+    a = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
+    b = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4]
+    found = welch(a, b)
+    assert (found["statistic"], found["degrees_of_freedom"]) == (
+        pytest.approx(-2.46, abs=0.005),
+        pytest.approx(25.0, abs=0.05),
+    )
+    assert found["p"] == pytest.approx(0.021, abs=0.0005)
+    pooled = math.sqrt(sum(sum((x - sum(s) / 15) ** 2 for x in s) for s in (a, b)) / 28)
+    assert found["cohens_d"] == pytest.approx((sum(a) - sum(b)) / 15 / pooled)
+
+
+def test_samples_that_do_not_vary_have_no_p() -> None:
+    pytest.importorskip("scipy")
+    assert welch([1.0, 1.0, 1.0], [1.0, 1.0, 1.0])["p"] is None
+    assert proportions(0, 10, 0, 10)["p"] is None
+
+
+def test_the_two_proportion_z() -> None:
+    pytest.importorskip("scipy")
+    found = proportions(60, 100, 45, 100)
+    z = 0.15 / math.sqrt(0.525 * 0.475 * 0.02)
+    assert found["statistic"] == pytest.approx(z)
+    assert found["p"] == pytest.approx(math.erfc(z / math.sqrt(2)))
+
+
+def test_holms_correction() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([None, 0.6, 0.7]) == [None, 1.0, 1.0]
+
+
+def test_policies_are_compared_on_each_arena() -> None:
+    pytest.importorskip("scipy")
+    rows = [_row("a", arena, progress=k) for arena in ("stairs", "grass") for k in range(20)]
+    rows += [_row("b", arena, progress=k + 15, completion=True) for arena in ("stairs", "grass") for k in range(20)]
+    table = compare(rows)
+    assert {row["environment"] for row in table} == {"stairs", "grass"}
+    progress = next(row for row in table if row["metric"] == "progress")
+    assert progress["significant"] and progress["cohens_d"] < -2 and progress["p_holm"] > progress["p"]
+    assert next(row for row in table if row["metric"] == "completion")["significant"]
+    assert next(row for row in table if row["metric"] == "total_energy")["p"] is None
+
+
+def test_csv_has_empty_cells_for_none() -> None:
+    assert as_csv(["a", "b", "c"], [{"a": None, "b": True, "c": 0.25}]) == "a,b,c\n,true,0.25\n"

@@ -1,0 +1,180 @@
+"""Policies from files of four kinds, their widths, and layouts."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from grids import SPOT, layouts, network
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.grid.layouts import observe, read_layout
+from envcoder_bench.grid.policies import in_blocks, load_policy_file
+
+
+def _load(path, layout=None, name="mine"):
+    return load_policy_file(name, path, layouts(), layout, 12)
+
+
+def _torchscript(net, path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.save(torch.jit.trace(net, torch.zeros(2, net[0].in_features)), str(path))
+
+
+def _onnx(net, path, last="Identity", width=None):
+    onnx = pytest.importorskip("onnx")
+    from onnx import helper, numpy_helper
+
+    nodes, constants, x = [], [], "obs"
+    for k, layer in enumerate(net):
+        if isinstance(layer, torch.nn.Linear):
+            for part in ("weight", "bias"):
+                constants.append(numpy_helper.from_array(getattr(layer, part).numpy(), f"{part}{k}"))
+            nodes.append(helper.make_node("Gemm", [x, f"weight{k}", f"bias{k}"], [f"x{k}"], transB=1))
+        else:
+            nodes.append(helper.make_node("Elu", [x], [f"x{k}"], alpha=1.0))
+        x = f"x{k}"
+    nodes.append(helper.make_node(last, [x], ["actions"]))
+    shape = ["n", width or net[0].in_features]
+    graph = helper.make_graph(
+        nodes,
+        "policy",
+        [helper.make_tensor_value_info("obs", onnx.TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("actions", onnx.TensorProto.FLOAT, ["n", 12])],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    model.ir_version = 9
+    onnx.save(model, str(path))
+
+
+@pytest.mark.parametrize("width, layout", [(48, "flat"), (235, "rough")])
+def test_torchscript(tmp_path, width, layout) -> None:
+    net = network(width)
+    _torchscript(net, tmp_path / "policy.pt")
+    loaded = _load(tmp_path / "policy.pt")
+    assert (loaded.kind, loaded.layout.name) == ("torchscript", layout)
+    obs = torch.randn(7, width)
+    torch.testing.assert_close(loaded.act(obs), net(obs))
+
+
+def test_onnx_of_plain_operators_runs_in_torch(tmp_path) -> None:
+    net = network(235)
+    _onnx(net, tmp_path / "policy.onnx")
+    loaded = _load(tmp_path / "policy.onnx")
+    assert (loaded.kind, loaded.layout.name, loaded.capturable) == ("onnx", "rough", True)
+    obs = torch.randn(7, 235)
+    torch.testing.assert_close(loaded.act(obs), net(obs))
+
+
+def test_onnx_of_other_operators_runs_in_onnxruntime(tmp_path) -> None:
+    pytest.importorskip("onnxruntime")
+    net = network(48)
+    _onnx(net, tmp_path / "policy.onnx", last="Sin")
+    loaded = _load(tmp_path / "policy.onnx")
+    assert (loaded.kind, loaded.layout.name, loaded.capturable) == ("onnx", "flat", False)
+    obs = torch.randn(7, 48)
+    torch.testing.assert_close(loaded.act(obs), torch.sin(net(obs)), atol=1e-6, rtol=1e-5)
+
+
+def test_a_checkpoint_of_rsl_rl_with_its_normalizer(tmp_path) -> None:
+    net = network(48)
+    state = {f"actor.{key}": value for key, value in net.state_dict().items()}
+    state.update({"std": torch.ones(12), "critic.0.weight": torch.ones(1, 48)})
+    torch.save({"model_state_dict": state, "iter": 3}, tmp_path / "model_3.pt")
+    loaded = _load(tmp_path / "model_3.pt")
+    obs = torch.randn(5, 48)
+    assert loaded.kind == "rsl_rl"
+    torch.testing.assert_close(loaded.act(obs), net(obs))
+    norm = {"_mean": torch.full((1, 48), 0.5), "_std": torch.full((1, 48), 2.0)}
+    torch.save({"model_state_dict": state, "obs_norm_state_dict": norm}, tmp_path / "normed.pt")
+    torch.testing.assert_close(_load(tmp_path / "normed.pt").act(obs), net((obs - 0.5) / 2.01))
+
+
+@pytest.mark.parametrize(
+    "make, layout, message",
+    [
+        (lambda path: _torchscript(network(47), path), None, "takes 47 observations, and no layout has as many"),
+        (lambda path: _torchscript(network(48), path), "rough", "takes 48 observations, and the layout rough has 235"),
+        (lambda path: path.write_bytes(b"no policy"), None, "cannot be read: it must be TorchScript, ONNX"),
+        (
+            lambda path: torch.save({"model_state_dict": {"critic.0.weight": torch.ones(2, 2)}}, path),
+            None,
+            "without an actor",
+        ),
+        (lambda path: None, None, "there is no file"),
+    ],
+)
+def test_a_bad_policy_is_named(tmp_path, make, layout, message) -> None:
+    make(tmp_path / "policy.pt")
+    with pytest.raises(UserError) as error:
+        _load(tmp_path / "policy.pt", layout)
+    assert str(error.value).startswith("policy mine: ") and message in str(error.value)
+
+
+def test_actions_of_another_width_are_refused(tmp_path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(48, 11))
+    _torchscript(net, tmp_path / "policy.pt")
+    with pytest.raises(UserError, match=r"returns actions of width .*11.*and the robot has 12 joints"):
+        _load(tmp_path / "policy.pt")
+
+
+def test_a_row_in_blocks_does_not_depend_on_the_others(tmp_path) -> None:
+    net = network(235)
+    _torchscript(net, tmp_path / "policy.pt")
+    loaded = _load(tmp_path / "policy.pt")
+    obs = torch.randn(150, 235)
+    every = loaded.act(obs)
+    for k in (0, 3, 64, 149):
+        assert torch.equal(loaded.act(obs[k : k + 1])[0], every[k])
+    assert torch.equal(in_blocks(net, obs, 1)[5], net(obs[5:6])[0])
+
+
+def _values(n=2):
+    names = {"lin_vel": 3, "ang_vel": 3, "gravity": 3, "commands": 3, "joint_pos": 12, "joint_vel": 12, "actions": 12}
+    first, values = 0, {}
+    for name, width in {**names, "scan": 187}.items():
+        values[name] = torch.arange(first, first + width).float().repeat(n, 1)
+        first += width
+    return values
+
+
+def test_the_flat_and_rough_layouts_have_48_and_235_numbers() -> None:
+    known = layouts()
+    assert {name: own.width for name, own in known.items()} == {
+        "flat": 48, "rough": 235, "flat_isaac": 48, "rough_isaac": 235,
+    }  # fmt: skip
+    assert observe(known["rough"], _values())[1].tolist() == list(map(float, range(235)))
+
+
+def test_isaac_labs_layout_has_the_joints_sorted_by_kind() -> None:
+    own = layouts()["flat_isaac"]
+    names = [SPOT.dof_names[j] for j in own.joints]
+    assert names == [f"{leg}_{joint}" for joint in ("hx", "hy", "kn") for leg in ("fl", "fr", "hl", "hr")]
+    observed = observe(own, _values())[0, 12:24]
+    assert np.array_equal(observed.numpy(), 12.0 + np.array(own.joints))
+
+
+def test_order_scales_and_joints_are_configurable() -> None:
+    given = {"parts": ["commands", "joint_vel"], "scales": {"joint_vel": 0.1}, "joints": SPOT.dof_names[::-1]}
+    observed = observe(read_layout("mine", given, SPOT.dof_names, 187), _values())[0]
+    assert observed.tolist() == pytest.approx([9.0, 10.0, 11.0, *(0.1 * k for k in range(35, 23, -1))])
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"parts": ["lin_vl"]}, "layouts.mine.parts: unknown part 'lin_vl' (did you mean lin_vel"),
+        ({"part": ["lin_vel"]}, "layouts.mine: unknown key 'part' (did you mean parts?)"),
+        ({"parts": []}, "layouts.mine.parts is empty"),
+        ({"parts": ["scan"], "scales": {"gravity": 1.0}}, "layouts.mine.scales: 'gravity' is not one of its parts"),
+        ({"parts": ["scan"], "joints": ["fl_hx"]}, "layouts.mine.joints must be by_leg, by_kind or a list of all of"),
+    ],
+)
+def test_a_bad_layout_is_named(given, message) -> None:
+    with pytest.raises(UserError) as error:
+        read_layout("mine", given, SPOT.dof_names, 187)
+    assert str(error.value).startswith(message)

@@ -1,0 +1,204 @@
+"""The command eval-policies: bad input is one message and exit code 2; the whole protocol in short episodes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+import csv
+import json
+import subprocess
+import warnings
+from pathlib import Path
+
+import torch
+
+from envcoder_bench.eval_policies import main
+from envcoder_bench.grid.run import read_episodes
+
+ROOT = Path(__file__).parents[1]
+GRID = "--robot spot --policies a={folder}/a.pt b={folder}/b.pt"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two policies and some YAML files."""
+    path = tmp_path_factory.mktemp("policies")
+    for seed, (name, width) in enumerate((("a", 235), ("b", 48), ("wide", 50))):
+        torch.manual_seed(seed)
+        net = torch.nn.Sequential(torch.nn.Linear(width, 16), torch.nn.Tanh(), torch.nn.Linear(16, 12))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.jit.save(torch.jit.trace(net, torch.zeros(2, width)), str(path / f"{name}.pt"))
+    (path / "bad.yaml").write_text("zones: [{type: flat, frictn: 1}]\n")
+    (path / "torn.yaml").write_text("zones: [{type\n")
+    (path / "mine.yaml").write_text(
+        "width: 8\nzones:\n- {type: flat, size: 2, friction: 0.6}\n- {type: stairs, difficulty: 0.1}\n"
+    )
+    (path / "text.pt").write_text("no policy")
+    return path
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("", "no robot: give --robot; see --help"),
+        ("--robot spot", "no policies: give --policies; see --help"),
+        ("--robot spot --policies a=x.pt", "no terrains: give --terrains; see --help"),
+        ("--robot spt --policies a={folder}/a.pt --terrains stairs", "unknown robot 'spt' (did you mean spot?)"),
+        (
+            f"{GRID} --terrains stars",
+            "unknown terrain 'stars' (did you mean stairs?); there are friction, grass, boulder",
+        ),
+        (f"{GRID} --terrains nowhere.yaml", "--terrains nowhere.yaml: there is no such file"),
+        (f"{GRID} --terrains {{folder}}/bad.yaml", "bad.yaml: zones[0]: unknown key 'frictn' (did you mean friction?)"),
+        (f"{GRID} --terrains {{folder}}/torn.yaml", "torn.yaml: it is not YAML"),
+        (f"{GRID} --terrains stairs stairs", "two terrains are named 'stairs': give each once"),
+        (f"{GRID} --terrains stairs --seconds 0", "seconds must be greater than 0, got 0.0"),
+        (f"{GRID} --terrains stairs --episodes 0", "episodes must be a whole number of at least 1, got 0"),
+        (f"{GRID} --terrains stairs physics_hz=510", "physics_hz must be a multiple of control_hz = 50, got 510"),
+        (f"{GRID} --terrains stairs command.vx=1", "unknown key 'command.vx' (did you mean commands.vx"),
+        (f"{GRID} --terrains stairs commands.vx=fast", "commands.vx must be a number, got fast"),
+        (
+            "--robot spot --policies w={folder}/wide.pt --terrains stairs",
+            "wide.pt takes 50 observations, and no layout has as many (layouts: flat 48, rough 235",
+        ),
+        (
+            "--robot spot --policies b={folder}/b.pt --terrains stairs --layouts b=rough",
+            "b.pt takes 48 observations, and the layout rough has 235",
+        ),
+        ("--robot spot --policies a={folder}/none.pt --terrains stairs", "policy a: there is no file"),
+        (
+            "--robot spot --policies a={folder}/text.pt --terrains stairs",
+            "text.pt cannot be read: it must be TorchScript",
+        ),
+        ("--robot spot --policies {folder}/a.pt --terrains stairs", "--policies takes NAME=VALUE, got"),
+        ("--robot spot --policies a={folder}/a.pt a={folder}/b.pt --terrains stairs", "--policies: 'a' is given twice"),
+        (f"{GRID} --terrains stairs --layouts a=ruff", "--layouts a=ruff: no such layout; there are flat, rough,"),
+        (f"{GRID} --terrains stairs --device cuda:97", "cuda:97"),
+        (
+            f"{GRID} --terrains stairs --devices many",
+            "--devices must be all, GPU numbers such as 0,1, or cpu:N, got many",
+        ),
+        (f"{GRID} --terrains stairs --output_dir {{folder}}", "is not empty; give a new folder"),
+        (f"{GRID} --terrains stairs --video -1", "--video -1: it must be 0 or more"),
+        (f"{GRID} --terrain stairs", "unrecognized arguments: --terrain"),
+        ("--resume {folder}", "there is no grid here (no config.yaml)"),
+        ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim, --video"),
+    ],
+)
+def test_bad_input_is_one_message(folder, tmp_path, monkeypatch, capsys, words, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(path.name for path in folder.iterdir())
+    assert main(words.format(folder=folder).split()) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("eval-policies: error: ") and message in said and "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []  # nothing was written
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+SHORT = ("--episodes", "2", "--seconds", "10")
+ARENAS = ("friction", "grass", "boulder", "stairs")
+
+
+@pytest.fixture(scope="module")
+def evaluated(folder, tmp_path_factory):
+    """The whole protocol with episodes of 10 s."""
+    out = tmp_path_factory.mktemp("grids") / "grid"
+    policies = [f"a={folder}/a.pt", f"b={folder}/b.pt"]
+    words = ["--robot", "spot", "--policies", *policies, "--terrains", *ARENAS, *SHORT]
+    assert main([*words, "--output_dir", str(out), "--device", "cpu"]) == 0
+    return out
+
+
+@pytest.mark.slow
+def test_the_whole_protocol_writes_all_files(evaluated) -> None:
+    rows = read_episodes(evaluated / "episodes.jsonl")
+    assert len({row["episode_id"] for row in rows}) == 2 * 4 * 2
+    names = {
+        "episode_id", "policy", "environment", "completion", "progress", "zone_reached", "time_to_complete",
+        "stability_score", "mean_roll", "mean_pitch", "height_variance", "mean_ang_vel", "fall_detected",
+        "flip_detected", "fall_location", "fall_zone", "mean_velocity", "total_energy", "episode_length",
+    }  # fmt: skip
+    for row in rows:
+        assert names <= set(row)
+        assert 0 < row["episode_length"] <= 500 and row["total_energy"] > 0 and 1 <= row["zone_reached"] <= 5
+    with open(evaluated / "summary.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [(row["policy"], row["environment"]) for row in table] == [(p, a) for p in "ab" for a in ARENAS]
+    page = (evaluated / "report.html").read_text()
+    assert "Content-Security-Policy" in page and page.count("data:image/png") == 4
+    for name in ("completion.png", "progress.png", "falls.png", "stability.png"):
+        assert (evaluated / name).read_bytes().startswith(b"\x89PNG")
+    pytest.importorskip("scipy")
+    with open(evaluated / "statistical_tests.csv", newline="") as file:
+        assert {row["environment"] for row in csv.DictReader(file)} == set(ARENAS)
+
+
+@pytest.mark.slow
+def test_a_complete_grid_resumes_to_the_same_files(evaluated, capsys) -> None:
+    before = {path.name: path.read_bytes() for path in evaluated.iterdir() if path.suffix in (".csv", ".jsonl")}
+    assert main(["--resume", str(evaluated), "--device", "cpu"]) == 0
+    assert {name: (evaluated / name).read_bytes() for name in before} == before
+    assert "a       friction" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_grid_in_use_is_refused(evaluated, folder, capsys) -> None:
+    words = f"{GRID} --terrains stairs --output_dir {evaluated}".format(folder=folder).split()
+    assert main(words) == 2
+    assert "already holds a grid; use --resume, or give a new folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_killed_grid_resumes_bitwise_on_two_workers(folder, tmp_path, evaluated) -> None:
+    out = tmp_path / "grid"
+    policies = [f"a={folder}/a.pt", f"b={folder}/b.pt"]
+    words = ["--robot", "spot", "--policies", *policies, "--terrains", *ARENAS[:2], *SHORT, "--output_dir", str(out)]
+    command = [sys.executable, str(ROOT / "eval_policies.py"), *words, "--devices", "cpu:2", "checkpoint_minutes=0"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    states = [out / "parts" / str(k) / "state.pt" for k in range(2)]
+    while not all(state.exists() for state in states) and process.poll() is None:
+        pass
+    process.terminate()
+    said = process.communicate(timeout=120)[1]
+    if process.returncode:  # it may have been faster
+        assert process.returncode == 143 and "resume with: " in said
+        assert main(["--resume", str(out), "--devices", "cpu:2"]) == 0
+    key = lambda row: row["episode_id"]  # noqa: E731
+    own, other = (sorted(read_episodes(path / "episodes.jsonl"), key=key) for path in (out, evaluated))
+    assert own == [row for row in other if row["environment"] in ARENAS[:2]]
+
+
+@pytest.mark.slow
+def test_a_changed_policy_is_not_resumed(folder, evaluated, capsys) -> None:
+    content = (folder / "a.pt").read_bytes()
+    (folder / "a.pt").write_bytes(content + b" ")
+    try:
+        assert main(["--resume", str(evaluated)]) == 2
+        assert "has changed since the grid began" in capsys.readouterr().err
+    finally:
+        (folder / "a.pt").write_bytes(content)
+
+
+@pytest.mark.slow
+def test_a_terrain_of_ones_own(folder, tmp_path) -> None:
+    out = tmp_path / "grid"
+    words = f"--robot spot --policies b={folder}/b.pt --terrains {folder}/mine.yaml --episodes 2 --seconds 1"
+    assert main([*words.split(), "--output_dir", str(out), "--device", "cpu"]) == 0
+    rows = read_episodes(out / "episodes.jsonl")
+    assert {row["environment"] for row in rows} == {"mine"} and len(rows[0]["zone_stability"]) == 2
+    assert json.loads((out / "devices.json").read_text()) == 1
+
+
+@pytest.mark.slow
+def test_help_starts_without_torch() -> None:
+    code = (
+        "import sys; from envcoder_bench.eval_policies import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
