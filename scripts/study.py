@@ -116,7 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add(commands: Any, name: str) -> argparse.ArgumentParser:
-    about = import_module(f"studies.{PARTS[name]}").__doc__.strip().splitlines()[0]
+    about = (import_module(f"studies.{PARTS[name]}").__doc__ or "").splitlines()[0]
     command = commands.add_parser(name, help=about, description=about)
     command.add_argument("--tasks", nargs="+", metavar="TASK", help="default: those of the study")
     command.add_argument("--out", type=Path, default=DOCS / "study.jsonl", metavar="FILE", help="default: %(default)s")

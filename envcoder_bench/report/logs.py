@@ -57,20 +57,19 @@ class CollectedScalars:
 
 @dataclass(frozen=True)
 class RunLogs:
-    """The logs of a run: curves.csv, components.csv and points.csv; with a record also episodes.csv; and trackers."""
+    """The logs of a run: curves.csv, components.csv, points.csv and episodes.csv, and trackers."""
 
     curves: CurveLog
     components: ComponentLog
     points: PointLog
     scalars: ScalarLog
-    episodes: EpisodeLog | None = None
+    episodes: EpisodeLog
 
     @classmethod
-    def begin(cls, folder: Path, record: bool = False, trackers: Sequence[ScalarLog] = ()) -> RunLogs:
+    def begin(cls, folder: Path, trackers: Sequence[ScalarLog] = ()) -> RunLogs:
         """Create new files in a run's folder.
 
         Args:
-            record: whether there is a file of the fitness of every evaluation episode.
             trackers: receive the scalars of training besides TensorBoard.
         """
         return cls(
@@ -78,7 +77,7 @@ class RunLogs:
             ComponentLog(folder / COMPONENTS),
             PointLog(folder / POINTS),
             SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
-            EpisodeLog(folder / EPISODES) if record else None,
+            EpisodeLog(folder / EPISODES),
         )
 
     @classmethod
@@ -88,7 +87,6 @@ class RunLogs:
         iteration: int | Mapping[tuple[str, int], int],
         whole: Collection[tuple[str, int]],
         rows: Mapping[str, int],
-        record: bool = False,
         trackers: Sequence[ScalarLog] = (),
     ) -> RunLogs:
         """Continue after ``iteration``; arguments as of ``CsvLog.resume`` and ``begin``, ``rows`` by file.
@@ -102,14 +100,14 @@ class RunLogs:
             ComponentLog.resume(folder / COMPONENTS, iteration, whole, rows.get(COMPONENTS)),
             PointLog.resume(folder / POINTS, iteration, whole, rows.get(POINTS)),
             SeveralLogs([TensorboardLog(folder / TENSORBOARD), *trackers]),
-            EpisodeLog.resume(folder / EPISODES, iteration, whole, rows.get(EPISODES)) if record else None,
+            EpisodeLog.resume(folder / EPISODES, iteration, whole, rows.get(EPISODES)),
         )
 
     @classmethod
-    def collect(cls, record: bool = False) -> RunLogs:
+    def collect(cls) -> RunLogs:
         """Create logs in memory, whose rows ``take`` returns."""
         own = CurveLog.collect(), ComponentLog.collect(), PointLog.collect()
-        return cls(*own, CollectedScalars(), EpisodeLog.collect() if record else None)
+        return cls(*own, CollectedScalars(), EpisodeLog.collect())
 
     def take(self) -> Rows:
         """Remove and return the rows of logs in memory."""
@@ -131,8 +129,7 @@ class RunLogs:
 
     @property
     def _files(self) -> dict[str, CsvLog]:
-        files: dict[str, CsvLog] = {CURVES: self.curves, COMPONENTS: self.components, POINTS: self.points}
-        return files if self.episodes is None else {**files, EPISODES: self.episodes}
+        return {CURVES: self.curves, COMPONENTS: self.components, POINTS: self.points, EPISODES: self.episodes}
 
     @property
     def rows(self) -> dict[str, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import difflib
 import hashlib
-import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -105,7 +104,6 @@ class RunPage:
     Attributes:
         facts: short facts for the head of the page.
         curves, components: tables as ``read_curves`` returns them; None for a run without any.
-        bounds: the least and greatest fitness that the task allows; infinite if not known.
         how: how it was run, by title.
         command: the command that repeats it.
         sections: further sections.
@@ -119,7 +117,6 @@ class RunPage:
     facts: Sequence[str] = ()
     curves: pd.DataFrame | None = None
     components: pd.DataFrame | None = None
-    bounds: tuple[float, float] = (-math.inf, math.inf)
     videos: PageVideos = PageVideos()
     how: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
@@ -142,7 +139,7 @@ def render_page(run: RunPage) -> str:
     )
     data = _data(run)
     anchors = {row.candidate: f"candidate-{k}" for k, row in enumerate(run.ranked)}
-    ranking = render_ranking(run.ranked, run.bounds, anchors) if run.ranked else ""
+    ranking = render_ranking(run.ranked, anchors) if run.ranked else ""
     sections = [
         *((own.anchor, own.title, own.html) for own in run.sections if own.first),
         ("ranking-section", "Ranking", ranking),

@@ -9,7 +9,7 @@ from envcoder_bench.report.html import text
 from envcoder_bench.report.page_data import colours
 from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import OK
-from envcoder_bench.report.table import decimal_places, fixed
+from envcoder_bench.report.table import chances, decimal_places, fixed
 
 COLUMNS = (  # title, kind, the order of the first click
     ("#", "number", "ascending"),
@@ -17,6 +17,7 @@ COLUMNS = (  # title, kind, the order of the first click
     ("fitness", "number", "descending"),
     ("95 % interval", "", ""),
     ("vs human", "number", "descending"),
+    ("best", "number", "descending"),
     ("episode, steps", "number", "descending"),
     ("shaped return", "number", "descending"),
     ("env-steps", "number", "descending"),
@@ -24,11 +25,10 @@ COLUMNS = (  # title, kind, the order of the first click
 )
 
 
-def render_ranking(ranked: Sequence[Ranked], bounds: tuple[float, float], anchors: Mapping[str, str]) -> str:
+def render_ranking(ranked: Sequence[Ranked], anchors: Mapping[str, str]) -> str:
     """Return the ranking as HTML, without its title.
 
     Args:
-        bounds: the least and greatest fitness that the task allows.
         anchors: the HTML id of each candidate's section, by its name.
     """
     colour_of, decimals = colours(ranked), fitness_decimals(ranked)
@@ -41,7 +41,7 @@ def render_ranking(ranked: Sequence[Ranked], bounds: tuple[float, float], anchor
         number = ' class="number"' if kind == "number" else ""
         button = f'<button type="button">{text(title)}</button>'
         heads.append(f'<th scope="col" data-kind="{kind}" data-first="{first}"{sort}{number}>{button}</th>')
-    axis = _Axis(ranked, bounds)
+    axis = _Axis(ranked)
     rows = [_row(row, anchors[row.candidate], colour_of[row.candidate], decimals, axis) for row in ranked]
     dashed = ", the dashed line the human baseline" if axis.human is not None else ""
     notes = [f"The line of a fitness is its 95 % interval{dashed}."]
@@ -49,6 +49,9 @@ def render_ranking(ranked: Sequence[Ranked], bounds: tuple[float, float], anchor
     notes += ["Intervals are over seeds."] if "seeds" in over else []
     notes += ["Intervals of one seed are over its episodes."] if "episodes" in over else []
     notes += ["vs human: mean difference to the human baseline with the same seeds."]
+    if any(row.significant for row in ranked):
+        notes += ["It is coloured where it differs from 0 (paired t-test, 5 %, corrected by Holm's method)."]
+    notes += ["best: probability that it is the best (bootstrap over seeds and episodes)."] if chances(ranked) else []
     return (
         '<div class="bar"><input type="search" id="filter" placeholder="Filter by name, status or error" '
         'aria-label="Filter the ranking"><label class="check"><input type="checkbox" id="without-failed">without'
@@ -65,7 +68,7 @@ def _row(row: Ranked, anchor: str, colour: str, decimals: int, axis: _Axis) -> s
 
     ranked = row.rank is not None
     difference = fixed(row.vs_human, decimals) if math.isfinite(row.vs_human) else ""
-    sign = "better" if row.vs_human_ci_low > 0 else "worse" if row.vs_human_ci_high < 0 else ""
+    sign = "" if not row.significant else "better" if row.vs_human > 0 else "worse"
     plus = "+" if difference and not difference.startswith("-") else ""
     versus = f'<span class="{sign}">{plus}{difference}</span>'
     tag = ' <span class="tag">baseline</span>' if row.baseline else ""
@@ -80,6 +83,7 @@ def _row(row: Ranked, anchor: str, colour: str, decimals: int, axis: _Axis) -> s
         + number(row.fitness, fixed(row.fitness, decimals) if ranked else "")
         + f"<td>{axis.interval(row, colour) if ranked else ''}</td>"
         + number(row.vs_human, versus)
+        + number(row.p_best, f"{row.p_best:.0%}" if row.p_best == row.p_best else "")
         + number(row.episode_length, f"{row.episode_length:.0f}")
         + number(row.shaped_return, f"{row.shaped_return:.4g}")
         + number(row.env_steps or None, f"{row.env_steps:,}")
@@ -92,11 +96,10 @@ class _Axis:
 
     WIDTH, HEIGHT = 200, 18
 
-    def __init__(self, ranked: Sequence[Ranked], bounds: tuple[float, float]) -> None:
-        self._low, self._high = bounds
+    def __init__(self, ranked: Sequence[Ranked]) -> None:
         known = [row for row in ranked if row.rank is not None]
         means = [row.fitness for row in known]
-        ends = [self._clipped(x) for row in known for x in (row.fitness_ci_low, row.fitness_ci_high) if x == x]
+        ends = [x for row in known for x in (row.fitness_ci_low, row.fitness_ci_high) if x == x]
         low, high = (min(means), max(means)) if means else (0.0, 1.0)
         # a wide interval of a bad candidate does not squeeze the rest
         reach = 0.75 * max(high - low, 1e-9 + 0.05 * abs(high))
@@ -104,12 +107,9 @@ class _Axis:
         self.most = min(max([high, *ends]), high + reach)
         self.human = next((row.fitness for row in known if row.candidate == "human"), None)
 
-    def _clipped(self, x: float) -> float:
-        return min(max(x, self._low), self._high)
-
     def _place(self, x: float) -> float:
         span = (self.most - self.least) or 1.0
-        share = (self._clipped(x) - self.least) / span
+        share = (x - self.least) / span
         return round(4 + (self.WIDTH - 8) * min(max(share, 0.0), 1.0), 1)
 
     def interval(self, row: Ranked, colour: str) -> str:
@@ -125,7 +125,7 @@ class _Axis:
         parts.append(f'<circle cx="{self._place(row.fitness)}" cy="{middle}" r="4" fill="{colour}"/>')
         title = f"{row.fitness:.5g}"
         if row.fitness_ci_low == row.fitness_ci_low:
-            title += f", {self._clipped(row.fitness_ci_low):.5g} to {self._clipped(row.fitness_ci_high):.5g}"
+            title += f", {row.fitness_ci_low:.5g} to {row.fitness_ci_high:.5g}"
         box = f'viewBox="0 0 {self.WIDTH} {self.HEIGHT}"'
         return (
             f'<svg class="interval" {box} role="img" aria-label="{title}"><title>{title}</title>{"".join(parts)}</svg>'

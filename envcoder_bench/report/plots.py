@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Sequence
 
@@ -103,12 +102,8 @@ def plot_ranking(
     path: str | Path,
     task: str,
     fitness_meaning: str,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> Path:
-    """Draw the ranking: a dot with its 95 % interval for each candidate, best on top, failed ones at the bottom.
-
-    Intervals are drawn within ``bounds``, the least and greatest fitness that the task allows.
-    """
+    """Draw the ranking: a dot with its 95 % interval for each candidate, best on top, failed ones at the bottom."""
     best = [r for r in ranked if r.rank is not None]
     shown = [r for i, r in enumerate(best) if i < MAX_ROWS or r.baseline]
     without = [r for r in ranked if r.rank is None and r.status != SKIPPED]
@@ -123,11 +118,10 @@ def plot_ranking(
 
     intervals = [(r.fitness, r.fitness_ci_low, r.fitness_ci_high) for r in shown]
     texts = numbers(intervals, decimal_places([r.fitness for r in shown]))
-    drawn = [_within(r, bounds) for r in shown]
-    limits, cut = _range(drawn), False
+    limits, cut = _range(shown), False
     for y, row in enumerate(shown):
         colour, marker = _colour_and_marker(row)
-        interval = (drawn[y].fitness_ci_low, drawn[y].fitness_ci_high)
+        interval = (row.fitness_ci_low, row.fitness_ci_high)
         if not math.isnan(interval[0]):
             axes.plot(interval, (y, y), color=colour, linewidth=2.2, solid_capstyle="butt", zorder=3)
             for end, limit, arrow in zip(interval, limits, "<>"):
@@ -280,13 +274,6 @@ def spread(wanted: Sequence[float], gap: float, end: float) -> list[float]:
     return [min(max(x, 0.0), room) + i * gap for i, x in enumerate(flat)]
 
 
-def _within(row: Ranked, bounds: tuple[float, float]) -> Ranked:
-    """Return a row with its interval cut to the fitness that the task allows."""
-    ends = (row.fitness_ci_low, row.fitness_ci_high)
-    low, high = (x if math.isnan(x) else min(max(x, bounds[0]), bounds[1]) for x in ends)
-    return replace(row, fitness_ci_low=low, fitness_ci_high=high)
-
-
 def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
     """Return limits of the fitness axis that show all means, and the intervals unless they are much wider."""
     if not shown:
@@ -311,9 +298,9 @@ def _colour_and_marker(row: Ranked) -> tuple[str, str]:
         return GREY, "D"
     if row.stopped_at:
         return GREY, "|"
-    if math.isnan(row.vs_human_ci_low):
+    if math.isnan(row.vs_human_p):
         return BETTER, "o"
-    return (BETTER if row.vs_human_ci_low > 0 else WORSE if row.vs_human_ci_high < 0 else DARK), "o"
+    return (DARK if not row.significant else BETTER if row.vs_human > 0 else WORSE), "o"
 
 
 def _caption(shown: Sequence[Ranked], cut: bool) -> str:
@@ -322,8 +309,8 @@ def _caption(shown: Sequence[Ranked], cut: bool) -> str:
     parts = [f"bars: 95 % interval over {' or '.join(what)}{', arrow: cut off' if cut else ''}"] if what else []
     if any(r.candidate == HUMAN for r in shown):
         parts.append("dashed line: human baseline")
-    if any(not math.isnan(r.vs_human_ci_low) for r in shown):
-        parts.append("blue: above it, orange: below it, dark grey: not significant (95 %, paired by seed)")
+    if any(not math.isnan(r.vs_human_p) for r in shown):
+        parts.append("blue: above it, orange: below it, dark grey: not significant (paired t-test, Holm, 5 %)")
     raced = ["grey: stopped by the race, with the fitness then"] if any(r.stopped_at for r in shown) else []
     one_line = "   ".join(parts + raced)
     return one_line if len(one_line) <= CAPTION_WIDTH else "   ".join(parts[:1] + raced) + "\n" + "   ".join(parts[1:])

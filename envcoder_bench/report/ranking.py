@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from envcoder_bench.core.files import write_atomic
+from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, NAN, OK, RUNNING, SKIPPED, STOPPED, Result
+from envcoder_bench.report.statistics import UNBOUNDED, chances_of_best, holm, mean_interval, paired_p
 from envcoder_bench.tasks.base import BASELINES, HUMAN
 
-# two-sided 95 % points of Student's t, i.e. its 0.975 quantiles, by degrees of freedom
-_T_95 = (
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
-    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
-)  # fmt: skip
+LEVEL = 0.05  # of the significance of differences, over all candidates together
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,9 @@ class Ranked:
         seeds: the seeds with a fitness, over which means are taken.
         vs_human, vs_human_ci_low, vs_human_ci_high: difference to the human baseline, over the seeds that both have
             (NaN for the baseline itself); the interval needs at least two seeds.
+        vs_human_p: p-value of this difference, corrected for the number of candidates by Holm's method; NaN for
+            baselines.
+        p_best: probability that it is the best of all, by the bootstrap over seeds and episodes; NaN if unknown.
         episode_length, shaped_return: means over ``seeds``.
         episodes, env_steps, unstable_resets, training_episodes, contact_overflows: totals over all seeds.
         errors: the different errors, in the order of the seeds.
@@ -50,6 +50,8 @@ class Ranked:
     vs_human: float = NAN
     vs_human_ci_low: float = NAN
     vs_human_ci_high: float = NAN
+    vs_human_p: float = NAN
+    p_best: float = NAN
     episodes: int = 0
     episode_length: float = NAN
     shaped_return: float = NAN
@@ -69,6 +71,11 @@ class Ranked:
     def unstable_share(self) -> float:
         """Share of the training episodes that ended in a physics blow-up; NaN if episodes were not counted."""
         return self.unstable_resets / self.training_episodes if self.training_episodes else NAN
+
+    @property
+    def significant(self) -> bool:
+        """Whether it differs from the human baseline, beyond chance among all candidates."""
+        return self.vs_human_p < LEVEL
 
     @property
     def error(self) -> str:
@@ -99,44 +106,33 @@ class RunInfo:
     race: dict[str, Any] | None = None
 
 
-def t_95(degrees_of_freedom: int) -> float:
-    """Return the two-sided 95 % point of Student's t; beyond 30 degrees of freedom by an asymptotic series (to 1e-4).
-
-    Raises ValueError for less than one degree of freedom.
-    """
-    if degrees_of_freedom < 1:
-        raise ValueError("an interval needs at least two values")
-    if degrees_of_freedom <= len(_T_95):
-        return _T_95[degrees_of_freedom - 1]
-    z, v = 1.959964, float(degrees_of_freedom)  # Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5
-    return z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return mean and 95 % interval by Student's t ``(mean, low, high)``; NaN if there are too few values."""
-    n = len(values)
-    if n == 0:
-        return NAN, NAN, NAN
-    mean = math.fsum(values) / n
-    if n == 1:
-        return mean, NAN, NAN
-    deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (n - 1))
-    half = t_95(n - 1) * deviation / math.sqrt(n)
-    return mean, mean - half, mean + half
-
-
-def rank(results: Sequence[Result]) -> list[Ranked]:
+def rank(
+    results: Sequence[Result], bounds: tuple[float, float] = UNBOUNDED, evaluation: Evaluation | None = None
+) -> list[Ranked]:
     """Rank candidates by mean fitness over seeds, best first; ties by name, candidates without fitness last.
 
     Candidates that a race stopped come after all that passed the rung, whatever their fitness was. The interval is over
     seeds if at least two have a fitness, otherwise over the episodes of the single seed. Differences to the human
     baseline are paired by seed, because groups of the same seed have the same noise.
+
+    Args:
+        bounds: the least and the greatest fitness of an episode, within which intervals are.
+        evaluation: the episodes' fitness in the final evaluation by candidate and seed, for ``p_best``.
     """
     by_candidate: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda r: r.seed):
         by_candidate.setdefault(result.candidate, []).append(result)
     human = {r.seed: r.fitness for r in by_candidate.get(HUMAN, []) if r.measured}
-    rows = [_over_seeds(by_candidate[name], {} if name == HUMAN else human) for name in sorted(by_candidate)]
+    rows = [_over_seeds(by_candidate[name], {} if name == HUMAN else human, bounds) for name in sorted(by_candidate)]
+    own = [row for row in rows if row["candidate"] not in BASELINES]
+    for row, p in zip(own, holm([row["vs_human_p"] for row in own])):
+        row["vs_human_p"] = p
+    for row in rows:
+        row["vs_human_p"] = NAN if row["candidate"] in BASELINES else row["vs_human_p"]
+    trained = [row["candidate"] for row in rows if row["seeds"] and not row["stopped_at"]]
+    chances = chances_of_best(evaluation, trained) if evaluation else {}
+    for row in rows:
+        row["p_best"] = chances.get(row["candidate"], NAN)
     measured = [r for r in rows if r["seeds"]]
     # a stable sort keeps ties in the order of names
     ranked = sorted(measured, key=lambda r: (-(r["stopped_at"] or math.inf), -r["fitness"]))
@@ -144,14 +140,15 @@ def rank(results: Sequence[Result]) -> list[Ranked]:
     return [Ranked(rank=i, **row) for i, row in enumerate(ranked, 1)] + [Ranked(rank=None, **r) for r in unranked]
 
 
-def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
+def _over_seeds(rows: list[Result], human: dict[int, float], bounds: tuple[float, float]) -> dict[str, Any]:
     """Return the fields of Ranked, except the rank, from one candidate's rows in the order of their seeds."""
     measured = [r for r in rows if r.measured]
-    fitness, low, high = mean_interval([r.fitness for r in measured])
+    fitness, low, high = mean_interval([r.fitness for r in measured], bounds)
     if len(measured) == 1:
         low, high = measured[0].fitness_ci_low, measured[0].fitness_ci_high
     stopped_at = max(r.stopped_at for r in rows)
-    difference = mean_interval([r.fitness - human[r.seed] for r in measured if r.seed in human and not stopped_at])
+    differences = [r.fitness - human[r.seed] for r in measured if r.seed in human and not stopped_at]
+    difference = mean_interval(differences, (bounds[0] - bounds[1], bounds[1] - bounds[0]))
     returns = [r.shaped_return for r in measured if r.shaped_return is not None and math.isfinite(r.shaped_return)]
     return dict(
         candidate=rows[0].candidate,
@@ -164,6 +161,7 @@ def _over_seeds(rows: list[Result], human: dict[int, float]) -> dict[str, Any]:
         vs_human=difference[0],
         vs_human_ci_low=difference[1],
         vs_human_ci_high=difference[2],
+        vs_human_p=paired_p(differences),
         episodes=sum(r.episodes for r in rows),
         episode_length=mean_interval([r.episode_length for r in measured])[0],
         shaped_return=mean_interval(returns)[0],

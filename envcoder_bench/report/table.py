@@ -13,6 +13,7 @@ from envcoder_bench.report.results import SKIPPED
 
 GAP = "  "
 MIN_NAME_WIDTH = 8
+RIVALS = 4  # candidates in the note on the first place
 BOLD, PLAIN = "\033[1m", "\033[0m"
 
 
@@ -82,6 +83,7 @@ def _lines(shown: Sequence[Ranked], width: int) -> list[str]:
     if _mixed(shown):
         fitness = [x + "*" if r.interval_over == "episodes" else x for x, r in zip(fitness, shown)]
     versus = numbers([(r.vs_human, r.vs_human_ci_low, r.vs_human_ci_high) for r in shown], decimals, sign="+")
+    versus = [x + "!" if r.significant else x for x, r in zip(versus, shown)]
     columns = [
         ["#", *("-" if r.rank is None else str(r.rank) for r in shown)],
         ["candidate", *names],
@@ -109,13 +111,20 @@ def _notes(shown: Sequence[Ranked]) -> list[str]:
     counts = sorted({len(r.seeds) for r in shown if r.interval_over == "seeds"})
     one_seed = "95 % interval over the episodes of one seed: it leaves out how much seeds differ (see --seeds)"
     if "seeds" in over:
-        notes.append(f"±: 95 % interval over {' to '.join(map(str, counts[:1] + counts[1:][-1:]))} seeds (Student's t)")
+        number = " to ".join(map(str, counts[:1] + counts[1:][-1:]))
+        cut = ", [ ]: cut to the bounds of the fitness" if any(_cut(r) for r in shown) else ""
+        notes.append(f"±: 95 % interval over {number} seeds (Student's t){cut}")
     if _mixed(shown):
         notes.append(f"*: {one_seed}")
     elif "episodes" in over:
         notes.append(f"±: {one_seed}")
     if any(not math.isnan(r.vs_human) for r in shown):
         notes.append("vs human: difference to the human baseline, paired by seed")
+    tested = sum(not math.isnan(r.vs_human_p) for r in shown)
+    if any(r.significant for r in shown):
+        of = f", corrected for {tested} candidates by Holm's method" if tested > 1 else ""
+        notes.append(f"!: it differs from 0 (paired t-test, 5 %{of})")
+    notes += chances(shown)
     if any(not math.isnan(r.episode_length) for r in shown):
         notes.append("steps: mean length of an evaluation episode, control steps")
     if any(r.rank is not None and "seeds failed" in r.status for r in shown):
@@ -136,6 +145,23 @@ def _notes(shown: Sequence[Ranked]) -> list[str]:
     return notes
 
 
+def chances(ranked: Sequence[Ranked]) -> list[str]:
+    """Return a note on how sure the first place is; none if it is unknown or without a rival."""
+    known = sorted((r for r in ranked if not math.isnan(r.p_best)), key=lambda r: -r.p_best)
+    first = next((r for r in ranked if r.rank == 1), None)
+    if first is None or len(known) < 2 or math.isnan(first.p_best):
+        return []
+    rivals = [f"{r.candidate} {r.p_best:.0%}" for r in known if r is not first and r.p_best >= 0.01][:RIVALS]
+    seeds = len(first.seeds)
+    over = f"{seeds} seeds and their episodes" if seeds > 1 else "the episodes of one seed; seeds may differ more"
+    others = f"; {', '.join(rivals)}" if rivals else ""
+    return [f"{first.candidate} is the best with a probability of {first.p_best:.0%}{others} (bootstrap over {over})"]
+
+
+def _cut(row: Ranked) -> bool:
+    return abs(row.fitness_ci_high + row.fitness_ci_low - 2 * row.fitness) > 1e-9 * max(1.0, abs(row.fitness))
+
+
 def _mixed(shown: Sequence[Ranked]) -> bool:
     return {"seeds", "episodes"} <= {r.interval_over for r in shown}
 
@@ -146,11 +172,19 @@ def half_width(mean: float, low: float, high: float) -> float:
 
 
 def numbers(values: Sequence[tuple[float, float, float]], decimals: int, sign: str = "") -> list[str]:
-    """Format (mean, low, high) as aligned ``mean ± half width``; NaN as an empty string."""
+    """Format (mean, low, high) as aligned ``mean ± half width``, or ``mean [low, high]`` if an interval was cut by the
+    bounds of the fitness; NaN as an empty string."""
     means = ["" if math.isnan(v[0]) else fixed(v[0], decimals, sign) for v in values]
-    halves = ["" if math.isnan(h) else f"{h:.{decimals}f}" for h in (half_width(*v) for v in values)]
-    left, right = max(map(len, means), default=0), max(map(len, halves), default=0)
-    return [m.rjust(left) + (f" ± {h.rjust(right)}" if h else "") if m else "" for m, h in zip(means, halves)]
+    ends = ["" if math.isnan(half_width(*v)) else _ends(*v, decimals, sign) for v in values]
+    left, right = max(map(len, means), default=0), max((len(end) for end in ends if end[:1] != "["), default=0)
+    texts = [f" {end}" if end[:1] == "[" else f" ± {end.rjust(right)}" if end else "" for end in ends]
+    return [m.rjust(left) + text if m else "" for m, text in zip(means, texts)]
+
+
+def _ends(mean: float, low: float, high: float, decimals: int, sign: str) -> str:
+    if abs((high - mean) - (mean - low)) < 0.5 * 10**-decimals:
+        return f"{half_width(mean, low, high):.{decimals}f}"
+    return f"[{fixed(low, decimals, sign)}, {fixed(high, decimals, sign)}]"
 
 
 def fixed(value: float, decimals: int, sign: str = "") -> str:

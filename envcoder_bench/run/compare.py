@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Mapping, Sequence
 
-import pandas as pd
 from omegaconf import OmegaConf
 
 from envcoder_bench.core.dotted import dotted
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.ranking import Ranked, mean_interval, rank, t_95
+from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import NAN
+from envcoder_bench.report.statistics import mean_interval, spearman, welch_interval
 from envcoder_bench.report.table import decimal_places, numbers, render_table
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.policies import OpenedRun, open_run
@@ -107,7 +107,7 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
         if not any(row.measured for row in run.rows):
             raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
     runs = dict(zip(_labels(paths), opened))
-    ranked = {label: rank(run.rows) for label, run in runs.items()}
+    ranked = {label: run.ranked for label, run in runs.items()}
     label = next(iter(runs))
     shared = [found for found in (_shared(row, runs) for row in ranked[label]) if found is not None]
     correlations = {other: _correlation(ranked[label], rows) for other, rows in list(ranked.items())[1:]}
@@ -172,26 +172,13 @@ def difference(before: Mapping[int, float], after: Mapping[int, float]) -> Diffe
     both = sorted(set(before) & set(after))
     if both:
         return Difference(*mean_interval([after[seed] - before[seed] for seed in both]), seeds=len(both))
-    means, squares, freedom = [], [], []
-    for values in (list(before.values()), list(after.values())):
-        mean = math.fsum(values) / len(values)
-        means.append(mean)
-        freedom.append(len(values) - 1)
-        variance = math.fsum((x - mean) ** 2 for x in values) / freedom[-1] if freedom[-1] else NAN
-        squares.append(variance / len(values))
-    mean, total = means[1] - means[0], sum(squares)
-    if not total > 0:  # NaN for a single seed
-        return Difference(mean)
-    degrees = total**2 / sum(square**2 / own for square, own in zip(squares, freedom))
-    half = t_95(max(1, int(degrees))) * math.sqrt(total)
-    return Difference(mean, mean - half, mean + half)
+    return Difference(*welch_interval(list(before.values()), list(after.values())))
 
 
 def _correlation(first: Sequence[Ranked], second: Sequence[Ranked]) -> tuple[float, int]:
     """Return Spearman's rank correlation of the candidates that both rank, and their number; NaN if it is undefined."""
     places = [{row.candidate: row.fitness for row in rows if row.rank is not None} for rows in (first, second)]
-    both = pd.DataFrame(places).dropna(axis="columns").T
-    return float(both.rank().corr().iloc[0, 1]), len(both)
+    return spearman(*places), len(set(places[0]) & set(places[1]))
 
 
 def _settings(runs: Mapping[str, OpenedRun]) -> dict[str, list[str]]:

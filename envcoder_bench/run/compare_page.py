@@ -8,7 +8,6 @@ from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.html import table, text
 from envcoder_bench.report.page import PageCandidate, PageSection, RunPage, render_page
 from envcoder_bench.run.compare import Comparison, full_name, notes, shared_table
-from envcoder_bench.run.fitness import fitness_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +26,6 @@ def comparison_page(comparison: Comparison) -> str:
             facts=list(runs),
             curves=_logs(comparison, lambda folder: folder.curves),
             components=_logs(comparison, lambda folder: folder.components),
-            bounds=fitness_bounds(first.cfg),
             sections=[*_shared(comparison), *_settings(comparison)],
             how={label: str(run.folder.path) for label, run in runs.items()},
             command="",

@@ -6,6 +6,7 @@ import os
 import pickle
 import zipfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
+from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.ranked import rank_run
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.registry import trainer_class
 
@@ -45,15 +48,18 @@ class OpenedRun:
         """Return the result of a candidate with a seed, if there is one."""
         return next((row for row in self.rows if (row.candidate, row.seed) == (name, seed)), None)
 
+    @cached_property
+    def ranked(self) -> list[Ranked]:
+        """The ranking."""
+        return rank_run(self.folder, self.cfg, self.rows)
+
     def best(self) -> str:
         """Return the best candidate that is not a baseline; if there is none, the best baseline.
 
         Raises:
             UserError: no candidate has a fitness.
         """
-        from envcoder_bench.report.ranking import rank
-
-        ranked = [row for row in rank(self.rows) if row.rank is not None]
+        ranked = [row for row in self.ranked if row.rank is not None]
         if not ranked:
             raise UserError(f"{self.folder.path}: no candidate has a fitness yet")
         return next((row.candidate for row in ranked if not row.baseline), ranked[0].candidate)

@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation
+from envcoder_bench.report.statistics import paired_table
 
 CONFIDENCE, HALVING = RULES = ("confidence", "halving")
 TOP = 3  # so many of the best candidates are what a race looks for
@@ -136,7 +137,7 @@ def _margin(
 def _out_of_reach(evaluation: Evaluation, ranked: list[tuple[str, float]], margin: float, level: float) -> list[Stop]:
     """Stop candidates that at least TOP others beat by more than ``margin``, each with confidence ``1 - level``."""
     names = [name for name, _ in ranked]
-    episodes = _paired(evaluation, names)
+    episodes = paired_table(evaluation, names).reshape(len(names), -1)
     stops = []
     for place, (name, fitness) in enumerate(ranked, 1):
         if place <= TOP or fitness + margin >= ranked[TOP - 1][1]:
@@ -147,18 +148,6 @@ def _out_of_reach(evaluation: Evaluation, ranked: list[tuple[str, float]], margi
             reason = f"{ahead:.3g} behind the third best, surely {bounds[TOP - 1]:.3g}; within reach: {margin:.3g}"
             stops.append(Stop(name, fitness, place, reason))
     return stops
-
-
-def _paired(evaluation: Evaluation, names: Sequence[str]) -> np.ndarray:
-    """Return ``(names, seeds x episodes)``; NaN where a candidate lacks the seed or the episode."""
-    seeds = sorted({seed for _, seed in evaluation})
-    longest = max(map(len, evaluation.values()))
-    table = np.full((len(names), len(seeds), longest), np.nan)
-    for place, name in enumerate(names):
-        for k, seed in enumerate(seeds):
-            own = evaluation.get((name, seed), ())
-            table[place, k, : len(own)] = own
-    return table.reshape(len(names), -1)
 
 
 def lower_bounds(differences: np.ndarray, level: float) -> list[float]:

@@ -14,11 +14,13 @@ from envcoder_bench.report.csv_log import sort_rows
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.plots import plot_learning_curves, plot_ranking
 from envcoder_bench.report.race import plot_race, race_summary
-from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, write_summary
+from envcoder_bench.report.ranking import RunInfo, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, RUNNING, SKIPPED, Result, write_results
+from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.ranked import rank_run
 from envcoder_bench.run.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
 
@@ -44,6 +46,7 @@ def trained(session: Session) -> list[Result]:
     counts = {name: getattr(stats, name).tolist() for name in PHYSICS}
     failures = session.failures()
     status = OK if session.complete else RUNNING
+    bounds = fitness_bounds(session.cfg)
     results = []
     for g, group in enumerate(session.groups):
         known: dict[str, Any] = dict(status=status, env_steps=session.env_steps(g))
@@ -51,14 +54,16 @@ def trained(session: Session) -> list[Result]:
         if g in failures or session.episodes is None:
             known.update(status=FAILED, error=str(failures.get(g, "")))
         else:
-            known.update(shaped_return=None if math.isnan(returns[g]) else returns[g], **_scores(session.episodes, g))
+            known.update(
+                shaped_return=None if math.isnan(returns[g]) else returns[g], **_scores(session.episodes, g, bounds)
+            )
         results.append(Result(group.name, group.seed, **known))
     return results
 
 
-def _scores(episodes: Episodes, group: int) -> dict[str, Any]:
+def _scores(episodes: Episodes, group: int, bounds: tuple[float, float]) -> dict[str, Any]:
     fitness = episodes.fitness[group].double().tolist()
-    mean, low, high = mean_interval(fitness)
+    mean, low, high = mean_interval(fitness, bounds)
     return {
         "fitness": mean,
         "fitness_ci_low": low,
@@ -120,7 +125,7 @@ def finish(
     meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
     save_results(folder, sources, results)
     _drop_stale_policies(folder, results)
-    ranked = rank(results)
+    ranked = rank_run(folder, cfg, results)
     paths = {"results": folder.results.name, "candidates": "candidates"}
     if folder.curves.is_file():
         for log in (folder.curves, folder.components, folder.points, folder.episodes):
@@ -128,15 +133,15 @@ def finish(
                 sort_rows(log, [source.name for source in sources])
         curves, task = read_curves(folder.curves), cfg.task.name
         plot_learning_curves(curves, ranked, folder.path / LEARNING_CURVES, task, meaning)
-        plot_ranking(ranked, folder.path / RANKING, task, meaning, fitness_bounds(cfg))
+        plot_ranking(ranked, folder.path / RANKING, task, meaning)
         paths.update(curves=folder.curves.name, components=folder.components.name, points=folder.points.name)
-        paths.update(tensorboard=folder.tensorboard.name)
+        paths.update(episodes=folder.episodes.name, tensorboard=folder.tensorboard.name)
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
     race = None
     if cfg.race.enabled and saved.decided:
         race = race_summary(results, cfg.race.rule, saved.decided, cfg.learning_iterations)
         plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race)
-        paths.update(episodes=folder.episodes.name, race=RACE)
+        paths.update(race=RACE)
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}
     info = RunInfo(
         task=cfg.task.name,

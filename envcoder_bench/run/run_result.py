@@ -22,6 +22,7 @@ from envcoder_bench.report.results import COLUMNS, SKIPPED, Result, read_results
 from envcoder_bench.report.table import render_table
 from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder import RunFolder
+from envcoder_bench.run.ranked import bounds_of, rank_run
 from envcoder_bench.run.results import LEARNING_CURVES, RACE, RANKING
 
 _LOGS = {"curves": CurveLog, "components": ComponentLog, "points": PointLog}
@@ -142,7 +143,7 @@ def unfinished(
     with contextlib.suppress(OSError, ValueError):  # written at every evaluation
         rows = read_results(folder.results)
     meaning = fitness_meaning(cfg, folder.read_fitness(cfg))
-    return RunResult(folder.path, False, meaning, rows, rank(rows), stopped_by, stopped_at)
+    return RunResult(folder.path, False, meaning, rows, rank(rows, bounds_of(cfg)), stopped_by, stopped_at)
 
 
 def finished(
@@ -173,7 +174,7 @@ def finished(
         raise UserError(f"--resume {folder.path}: {' and '.join(damage.values())}: restore a copy of one of them")
     used = folder.summary.name if rows is None else folder.results.name
     folder.notes += [f"{what}: the ranking is that of {used}" for what in damage.values()]
-    ranked = rank(rows) if rows is not None else recorded or []
+    ranked = rank_run(folder, cfg, rows) if rows is not None else recorded or []
     fitness = folder.read_fitness(cfg)
     meaning = _recorded_meaning(folder) or fitness_meaning(cfg, fitness)
     return RunResult(folder.path, True, meaning, rows or [], ranked, trained=trained, breakdown=breakdown)

@@ -47,8 +47,7 @@ def log_evaluation(session: Session) -> None:
             fitness, length = (float(x[g].double().mean()) for x in (episodes.fitness, episodes.length))
             when = (session.iteration, session.env_steps(g))
             logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
-            if logs.episodes is not None:
+            if session.complete or session.cfg.evaluation.record:
                 logs.episodes.add(*when, group.name, group.seed, episodes.fitness[g].tolist())
     logs.points.flush()
-    if logs.episodes is not None:
-        logs.episodes.flush()
+    logs.episodes.flush()

@@ -116,10 +116,10 @@ class Training:
         """Open the run's log files, without rows that were logged after the checkpoint."""
         folder, saved = self.folder, self.saved
         if not saved.begun:
-            return RunLogs.begin(folder.path, self.cfg.evaluation.record, self.trackers)
+            return RunLogs.begin(folder.path, self.trackers)
         try:
             kept = saved.iterations(), saved.done, saved.all_rows
-            logs = RunLogs.resume(folder.path, *kept, self.cfg.evaluation.record, self.trackers)
+            logs = RunLogs.resume(folder.path, *kept, self.trackers)
         except ValueError as error:
             raise UserError(f"{error}; restore a copy of it, or delete it to continue without those rows") from error
         for name, rows in logs.lost.items():

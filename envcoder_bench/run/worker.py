@@ -107,7 +107,7 @@ class Worker:
         self._outbox.put(Checked(request.job, {group.name: group.widths for group in groups}, faults))
 
     def _train(self, request: Train) -> None:
-        logs = RunLogs.collect(self._cfg.evaluation.record)
+        logs = RunLogs.collect()
         try:
             self._train_wave(request, logs)
         except Exception as error:

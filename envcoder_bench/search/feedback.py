@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Sequence
 
 from envcoder_bench.report.points import Point
-from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.report.table import half_width, split_place
 from envcoder_bench.report.words import counted, without_folders
 from envcoder_bench.search.records import FAILED, OK, Archive, Attempt, difference, differences

@@ -10,8 +10,8 @@ from typing import Any, Protocol, Sequence
 
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.points import Point
-from envcoder_bench.report.ranking import mean_interval
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, STOPPED
+from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.search.merit import Merit, levels, merits
 from envcoder_bench.tasks.base import HUMAN
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Callable, Sequence
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.logs import COMPONENTS, CURVES
 from envcoder_bench.report.page import PageCandidate
-from envcoder_bench.report.ranking import NAN, Ranked, mean_interval
+from envcoder_bench.report.ranking import NAN, Ranked
+from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.report.words import without_folders
 from envcoder_bench.search.records import differences
 from envcoder_bench.tasks.base import HUMAN

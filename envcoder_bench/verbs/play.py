@@ -81,7 +81,6 @@ def _size(words: str) -> tuple[int, int]:
 
 
 def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) -> int:
-    from envcoder_bench.report.ranking import rank  # these import torch, which --help does not need
     from envcoder_bench.run.policies import open_run
     from envcoder_bench.sim import pick_simulator
     from envcoder_bench.video import render, viewer
@@ -95,7 +94,7 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     with user_input():
         where = pick_simulator(args.sim, args.device)
     run = open_run(args.run)
-    names = list(dict.fromkeys(args.candidate or chosen(rank(run.rows), 1)))
+    names = list(dict.fromkeys(args.candidate or chosen(run.ranked, 1)))
     if not names:
         raise UserError(f"{run.folder.path}: no candidate has a fitness yet")
     players = [player(run, name, args.policy_seed) for name in names]

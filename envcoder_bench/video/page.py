@@ -17,8 +17,8 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.curves import read_curves
 from envcoder_bench.report.page import PAGE, PageCandidate, PageEpisode, PageVideos, RunPage, render_page
-from envcoder_bench.report.ranking import Ranked, rank
-from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
+from envcoder_bench.report.ranking import Ranked
+from envcoder_bench.run.fitness import fitness_meaning
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.inputs import run_config
 from envcoder_bench.run.policies import OpenedRun, load_policy, open_run
@@ -56,7 +56,7 @@ def write_page(folder: Path, videos: int | None = None) -> Path:
         UserError: the folder is not that of a run with results.
     """
     run = open_run(folder)
-    ranked = rank(run.rows)
+    ranked = run.ranked
     page = _page(run, ranked, videos_of(run, ranked, videos))
     path = run.folder.path / PAGE
     write_atomic(path, render_page(page))
@@ -166,7 +166,6 @@ def _page(run: OpenedRun, ranked: Sequence[Ranked], videos: PageVideos) -> RunPa
         facts=_facts(run),
         curves=read_curves(folder.curves) if folder.curves.is_file() else None,
         components=read_curves(folder.components) if folder.components.is_file() else None,
-        bounds=fitness_bounds(cfg),
         videos=videos,
         how=_how(run),
         command=_command(run),

@@ -10,16 +10,16 @@ from typing import Any, Sequence
 from matplotlib.ticker import EngFormatter, LogLocator
 
 from envcoder_bench.report.plots import COLOURS, GREY, new_figure, save_figure
-from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.tasks.base import HUMAN, UNSHAPED
 
 from .records import Record, latest
 from .task_tables import (
-    FRACTIONS,
     PUBLISHED,
     TARGETS,
     UNITS,
     Points,
+    bounds,
     counterpart,
     curves,
     is_outside,
@@ -172,12 +172,10 @@ def _looks(own: list[Points]) -> list[dict[str, Any]]:
 
 def _draw(axes: Any, points: Points, key: str, scale: float, look: dict[str, Any]) -> None:
     x = [p[key] / scale for p in points]
-    bounds = [mean_interval(measured(p["fitness"])) for p in points]
+    intervals = [mean_interval(measured(p["fitness"]), bounds(p["task"])) for p in points]
     axes.plot(x, [mean_fitness(p) for p in points], linewidth=2.2, **look)
     if points[0]["seeds"] > 2:  # with two seeds the interval is wider than the plot
-        low, high = [b[1] for b in bounds], [b[2] for b in bounds]
-        if points[0]["task"] in FRACTIONS:
-            low, high = [max(x, 0.0) for x in low], [min(x, 1.0) for x in high]
+        low, high = [own[1] for own in intervals], [own[2] for own in intervals]
         axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 

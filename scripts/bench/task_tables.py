@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Callable, List, Sequence, Tuple
 
-from envcoder_bench.report.ranking import mean_interval
+from envcoder_bench.report.statistics import UNBOUNDED, mean_interval
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED
 
 from .records import Record, latest
@@ -26,12 +27,20 @@ UNITS = {
     "FrankaCubeStack": "success rate",
     "AllegroHand": "consecutive successes",
 }
-FRACTIONS = ("Cartpole", "Anymal", "FrankaCubeStack")  # tasks whose fitness is one, from 0 to 1
+FRACTIONS = ("Cartpole", "Anymal", "FrankaCubeStack")  # tasks whose fitness is from 0 to 1
 # fitness in Isaac Gym with IsaacGymEnvs' rewards, by the same formulas (Eureka, Ma et al. 2023)
 PUBLISHED = {"isaacgymenvs:Ant": 6.8, "isaacgymenvs:Humanoid": 5.9, "isaacgymenvs:AllegroHand": 11.4}
 SIMULATORS = {"mujoco_warp": "MuJoCo Warp", "mujoco_cpu": "MuJoCo"}
 Points = List[Record]  # of one candidate in one training, in order
 Column = Tuple[str, Callable[[Record], str]]
+
+
+def bounds(task: str) -> tuple[float, float]:
+    """Return the least and the greatest fitness of a task; also of one outside this repository, which is not loaded."""
+    name = task.rpartition(":")[2]
+    if task in FRACTIONS:
+        return 0.0, 1.0
+    return (0.0, math.inf) if name == "AllegroHand" else UNBOUNDED
 
 
 def curves(records: Sequence[Record]) -> list[Points]:
@@ -80,11 +89,13 @@ def measured(fitness: Sequence[float | None]) -> list[float]:
     return [x for x in fitness if x is not None]
 
 
-def interval(fitness: Sequence[float | None]) -> str:
-    """Return mean and 95 % interval over seeds."""
+def interval(fitness: Sequence[float | None], task: str = "") -> str:
+    """Return mean and 95 % interval over seeds, as ``mean [low, high]`` if it was cut to the bounds of the fitness."""
     known = measured(fitness)
-    mean, low, _ = mean_interval(known)
+    mean, low, high = mean_interval(known, bounds(task))
     text = "failed" if not known else f"{mean:.2f}" if len(known) == 1 else f"{mean:.2f} ± {mean - low:.2f}"
+    if abs((high - mean) - (mean - low)) >= 0.005:
+        text = f"{mean:.2f} [{low:.2f}, {high:.2f}]"
     failed = len(fitness) - len(known)
     return text + (f" ({failed} failed)" if failed and known else "")
 
@@ -181,7 +192,7 @@ def _setting(record: Record) -> str:
 
 def _scores(row: Record) -> str:
     scores = ((r, r["setting"] or f"{r['physics_step_ms']:.1f} ms") for r in row["scores"])
-    return ", ".join(f"{interval(r['fitness'])} ({setting})" for r, setting in scores)
+    return ", ".join(f"{interval(r['fitness'], r['task'])} ({setting})" for r, setting in scores)
 
 
 def _motion(row: Record) -> str:
@@ -210,7 +221,8 @@ def _beside(row: Record) -> str:
     native, own = row["native"], row["at"]
     if native is None:
         return ""
-    return f"{interval(own['fitness'])} ({_steps(own)}), native {interval(native['fitness'])} ({_steps(native)})"
+    here, there = (f"{interval(x['fitness'], x['task'])} ({_steps(x)})" for x in (own, native))
+    return f"{here}, native {there}"
 
 
 def _time(seconds: float) -> str:
@@ -242,7 +254,7 @@ def _difference(row: Record) -> str:
 
 
 def _bold_if_better(row: Record, other: Record) -> str:
-    own = interval(row["fitness"])
+    own = interval(row["fitness"], row["task"])
     return f"**{own}**" if round(mean_fitness(row), 2) > round(mean_fitness(other), 2) else own
 
 
@@ -261,7 +273,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("seeds x environments", _seeds),
         ("time of training", lambda r: _time(r["seconds"])),
         ("env-steps of each", _steps),
-        ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"])),
+        ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"], r["task"])),
         ("published", lambda r: f"{PUBLISHED[r['task']]:g}" if r["task"] in PUBLISHED else ""),
         ("beside the native task", lambda r: _beside(r)),
     ],
@@ -271,7 +283,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("policies at once", lambda r: f"{r['policies']}"),
         ("time of training", lambda r: _time(r["seconds"])),
         ("env-steps of each", _steps),
-        ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"])),
+        ("fitness, mean of seeds and 95 % interval", lambda r: interval(r["fitness"], r["task"])),
         ("target", _reached),
     ],
     "gap": [
@@ -285,8 +297,8 @@ COLUMNS: dict[str, list[Column]] = {
     "transfer": [
         ("task, baseline", lambda r: f"{r['task']}, {r['candidate']}"),
         ("trained in", lambda r: SIMULATORS[r["trained_in"]]),
-        ("MuJoCo Warp", lambda r: interval(r["fitness"]["mujoco_warp"])),
-        ("MuJoCo", lambda r: interval(r["fitness"]["mujoco_cpu"])),
+        ("MuJoCo Warp", lambda r: interval(r["fitness"]["mujoco_warp"], r["task"])),
+        ("MuJoCo", lambda r: interval(r["fitness"]["mujoco_cpu"], r["task"])),
         ("difference, seed by seed", _difference),
         ("seeds x episodes", lambda r: f"{r['seeds']} x {r['episodes']}"),
     ],

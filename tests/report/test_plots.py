@@ -159,7 +159,7 @@ def test_the_label_and_all_ticks_are_in_the_picture(figures, scale):
 def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
     """Of three seeds with 0, 1 and 1 the 95 % interval reaches from -0.8 to 2.1."""
     rows = [Result(name, seed, "ok", x, x, x) for name in ("human", "a") for seed, x in enumerate((0.0, 1.0, 1.0))]
-    figure = plot_ranking(rank(rows), "", "Anymal", "m", (0.0, 1.0))
+    figure = plot_ranking(rank(rows, (0.0, 1.0)), "", "Anymal", "m")
     ends = [
         line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2
     ]

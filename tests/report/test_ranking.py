@@ -1,33 +1,14 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
-from envcoder_bench.report.ranking import RunInfo, mean_interval, rank, summary, t_95, write_summary
+from envcoder_bench.report.ranking import RunInfo, rank, summary, write_summary
 from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, RUNNING, STOPPED, Result
 
 
 def ok(candidate, seed, fitness, **more):
     return Result(candidate, seed, "ok", fitness, fitness - 0.01, fitness + 0.02, episodes=10, **more)
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 3, 5, 10, 17, 30, 31, 63, 200, 10_000])
-def test_t_95_cuts_off_five_percent_of_students_density(freedom):
-    # integrate the density over (-t, t) with x = tan(angle), so that heavy tails are no trouble
-    angle, step = np.linspace(0, math.atan(t_95(freedom)), 200_001, retstep=True)
-    log_norm = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - 0.5 * math.log(freedom * math.pi)
-    y = np.exp(log_norm - (freedom + 1) / 2 * np.log1p(np.tan(angle) ** 2 / freedom)) / np.cos(angle) ** 2
-    inside = 2 * step * (y.sum() - (y[0] + y[-1]) / 2)
-    assert inside == pytest.approx(0.95, abs=1.2e-5)
-
-
-def test_mean_interval_by_hand():
-    # 1, 2, 4: mean 7/3, variance (16 + 1 + 25) / 9 / 2 = 7/3, half width 4.3027 * sqrt(7/9)
-    mean, low, high = mean_interval([1.0, 2.0, 4.0])
-    assert (mean, low, high) == pytest.approx((7 / 3, 7 / 3 - 3.79460, 7 / 3 + 3.79460), abs=1e-4)
-    assert mean_interval([2.0])[0] == 2.0 and math.isnan(mean_interval([2.0])[1])
-    assert all(math.isnan(x) for x in mean_interval([]))
 
 
 def test_difference_to_human_is_paired_by_seed():
@@ -40,6 +21,40 @@ def test_difference_to_human_is_paired_by_seed():
     assert a.vs_human_ci_high == pytest.approx(0.11 + 0.043027, abs=1e-5)
     assert a.fitness_ci_high - a.fitness > 0.9, "seeds differ much more than candidates do"
     assert math.isnan(human.vs_human) and human.baseline
+
+
+def test_intervals_are_within_the_bounds_of_the_fitness():
+    """Of three seeds with 0, 1 and 1 the 95 % interval would reach from -0.8 to 2.1."""
+    rows = [
+        ok(name, seed, x)
+        for name, order in (("human", 1), ("a", -1))
+        for seed, x in enumerate((0.0, 1.0, 1.0)[::order])
+    ]
+    a, human = rank(rows, (0.0, 1.0))
+    assert (a.fitness_ci_low, a.fitness_ci_high) == (0.0, 1.0) == (human.fitness_ci_low, human.fitness_ci_high)
+    assert (a.vs_human_ci_low, a.vs_human_ci_high) == (-1.0, 1.0)
+    assert rank(rows)[0].fitness_ci_high > 2.0
+
+
+def test_significance_is_corrected_for_the_number_of_candidates():
+    """Differences of 0.1, 0.2 and 0.15 have p = 0.0351: significant for one candidate, not for the best of three."""
+    results = [ok("human", s, 0.5) for s in range(3)] + [ok("unshaped", s, 0.1 + 0.01 * s) for s in range(3)]
+    results += [ok("a", s, 0.5 + x) for s, x in enumerate((0.1, 0.2, 0.15))]
+    one = {row.candidate: row for row in rank(results)}
+    assert one["a"].vs_human_p == pytest.approx(0.0351, abs=1e-4) and one["a"].significant
+    assert math.isnan(one["unshaped"].vs_human_p) and math.isnan(one["human"].vs_human_p)
+    results += [ok(name, s, 0.5 + x) for name in "bc" for s, x in enumerate((0.1, -0.1, 0.02))]
+    three = {row.candidate: row for row in rank(results)}
+    assert three["a"].vs_human_p == pytest.approx(3 * one["a"].vs_human_p) and not three["a"].significant
+
+
+def test_chances_of_the_first_place_leave_out_failed_and_stopped():
+    results = [ok("a", 0, 0.5), ok("b", 0, 0.4), Result("c", 0, FAILED), ok("d", 0, 0.9, stopped_at=5)]
+    results[-1].status = STOPPED
+    evaluation = {("a", 0): (0.5, 0.5), ("b", 0): (0.4, 0.4)}
+    found = {row.candidate: row.p_best for row in rank(results, evaluation=evaluation)}
+    assert found["a"] == 1.0 and found["b"] == 0.0 and math.isnan(found["c"]) and math.isnan(found["d"])
+    assert all(math.isnan(row.p_best) for row in rank(results))
 
 
 def test_only_common_seeds_are_compared():

@@ -31,16 +31,17 @@ def test_text_of_a_small_table():
 fitness: how well the commanded velocity is followed, mean over the full
   episode; 0 to 1
 
-#  candidate            fitness        vs human        steps  status
-------------------------------------------------------------------------------
-1  004_torque           0.820 ± 0.127  +0.115 ± 0.064    820  1/3 seeds failed
-2  human (baseline)     0.710 ± 0.025                    710  ok
-3  unshaped (baseline)  0.100 ± 0.000  -0.610 ± 0.025    100  ok
--  005_shape                                                  failed
--  006_syntax                                                 failed at load
+#  candidate            fitness        vs human         steps  status
+-------------------------------------------------------------------------------
+1  004_torque           0.820 ± 0.127  +0.115 ± 0.064!    820  1/3 seeds failed
+2  human (baseline)     0.710 ± 0.025                     710  ok
+3  unshaped (baseline)  0.100 ± 0.000  -0.610 ± 0.025     100  ok
+-  005_shape                                                   failed
+-  006_syntax                                                  failed at load
 
 ±: 95 % interval over 2 to 3 seeds (Student's t)
 vs human: difference to the human baseline, paired by seed
+!: it differs from 0 (paired t-test, 5 %)
 steps: mean length of an evaluation episode, control steps
 where seeds failed, the numbers are over those that finished
 training episodes that ended because the physics blew up: 004_torque 12 %
@@ -127,7 +128,7 @@ def test_without_failures_and_without_candidates():
 
 
 def test_large_fitness_has_fewer_decimals():
-    rows = [Result("a", 0, "ok", 1234.56, 1200.0, 1300.0), Result("b", 0, "ok", -3.5, -4.0, -3.0)]
+    rows = [Result("a", 0, "ok", 1234.56, 1169.56, 1299.56), Result("b", 0, "ok", -3.5, -4.0, -3.0)]
     text = render_table(rank(rows), "m", 80)
     assert "1235 ± 65" in text and "-4 ±  " in text
 
@@ -178,3 +179,20 @@ def test_skipped_candidates_are_listed_separately():
     assert "skipped, because they define none of the functions asked for (2): x, y\n" in text
     assert "failed (1 of 2 candidates):\n  z\n" in text
     assert "\n-  x" not in text and "\n-  z" in text
+
+
+def test_an_interval_that_was_cut_is_shown_by_its_ends():
+    rows = [ok(name, seed, x) for name, low in (("a", 0.0), ("b", 0.9)) for seed, x in enumerate((low, 1.0, 1.0))]
+    text = render_table(rank(rows, (0.0, 1.0)), "m", 100)
+    assert "a          0.667 [0.000, 1.000]" in text and "b          0.967 [0.823, 1.000]" in text
+    assert "±: 95 % interval over 3 seeds (Student's t), [ ]: cut to the bounds of the fitness" in text
+
+
+def test_a_line_says_how_sure_the_first_place_is():
+    rows = [ok(name, seed, x) for name, x in (("a", 0.7), ("b", 0.6), ("c", 0.1)) for seed in (0, 1)]
+    evaluation = {(n, s): x for n, x in (("a", (0.9, 0.5)), ("b", (0.5, 0.7)), ("c", (0.1, 0.1))) for s in (0, 1)}
+    found = {row.candidate: row.p_best for row in rank(rows, evaluation=evaluation)}
+    line = f"a is the best with a probability of {found['a']:.0%}; b {found['b']:.0%} (bootstrap over 2 seeds and their"
+    assert 0.5 < found["a"] < 1.0 and found["c"] == 0.0
+    assert line in render_table(rank(rows, evaluation=evaluation), "m", 120)
+    assert "probability" not in render_table(rank(rows), "m", 120)

@@ -36,7 +36,7 @@ def made(path, fitness, seed=0, task="Cartpole", sources=None, overrides=()):
 def test_a_difference_is_paired_where_seeds_allow():
     found = difference({0: 0.5, 1: 0.7, 2: 0.2, 9: 5.0}, {0: 0.6, 1: 0.9, 2: 0.5, 8: 7.0})
     assert found.seeds == 3 and found.mean == pytest.approx(0.2)
-    half = 4.3027 * 0.1 / math.sqrt(3)  # Student's t with 2 degrees of freedom; the differences are 0.1, 0.2, 0.3
+    half = 4.302653 * 0.1 / math.sqrt(3)  # Student's t with 2 degrees of freedom; the differences are 0.1, 0.2, 0.3
     assert (found.low, found.high) == pytest.approx((0.2 - half, 0.2 + half))
     single = difference({0: 0.5}, {0: 0.75, 1: 9.0})
     assert (single.mean, single.seeds) == (0.25, 1) and math.isnan(single.low)

@@ -1,0 +1,42 @@
+"""The ranking of a run from the files of its folder."""
+
+from __future__ import annotations
+
+import logging
+from typing import Sequence
+
+from omegaconf import DictConfig
+
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.report.episodes import Evaluation, read_episodes
+from envcoder_bench.report.ranking import Ranked, rank
+from envcoder_bench.report.results import Result
+from envcoder_bench.report.statistics import UNBOUNDED
+from envcoder_bench.run.fitness import fitness_bounds
+from envcoder_bench.run.folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+
+def rank_run(folder: RunFolder, cfg: DictConfig, rows: Sequence[Result]) -> list[Ranked]:
+    """Rank the rows of a run, with intervals within the bounds of its fitness, and chances of the first place."""
+    return rank(rows, bounds_of(cfg), final_evaluation(folder, cfg))
+
+
+def bounds_of(cfg: DictConfig) -> tuple[float, float]:
+    """Return the bounds of a run's fitness; infinite if its task no longer exists."""
+    try:
+        return fitness_bounds(cfg)
+    except (UserError, ValueError, OSError):
+        return UNBOUNDED
+
+
+def final_evaluation(folder: RunFolder, cfg: DictConfig) -> Evaluation | None:
+    """Return the episodes' fitness in the final evaluation; None if there is no record, as in runs of old versions."""
+    try:
+        return read_episodes(folder.episodes).get(cfg.learning_iterations)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # a ranking must not depend on it
+        log.warning("%s cannot be read, so that the chances of the first place are unknown: %s", folder.episodes, error)
+        return None

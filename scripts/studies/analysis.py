@@ -1,0 +1,206 @@
+"""Numbers of the study from its records: pure functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import mean
+from typing import Any, Iterable, List, Mapping, Sequence
+
+from bench.records import Record
+
+from envcoder_bench.report.statistics import Interval, bootstrap, mean_interval, spearman
+from envcoder_bench.tasks.base import BASELINES, HUMAN
+
+Scores = List[float]
+TOPS = (1, 5, 10)
+ENOUGH = 0.9  # Spearman's correlation with the reference
+
+
+def known(fitness: Iterable[float | None]) -> Scores:
+    """Without those that failed."""
+    return [x for x in fitness if x is not None]
+
+
+def trainings(records: Sequence[Record], kind: str) -> list[list[Record]]:
+    """Return the evaluations of each training, in order: the last complete one of its facts, else the last."""
+    facts = (
+        "kind",
+        "task",
+        "role",
+        "envs",
+        "iterations",
+        "seeds",
+        "first_seed",
+        "overrides",
+        "candidates",
+        "neighbours",
+    )
+    found: dict[tuple[str, str], dict[str, list[Record]]] = {}
+    for record in records:
+        if record["kind"] == kind and "iteration" in record:
+            key = str([record.get(name) for name in facts]), str(record.get("label", ""))
+            run = f"{record['complete']} {record.get('date', '')}"
+            found.setdefault(key, {}).setdefault(run, []).append(record)
+    chosen = [runs[max(runs)] for runs in found.values()]  # True sorts after False
+    return [sorted(own, key=lambda r: r["iteration"]) for own in chosen]
+
+
+def longest(runs: Sequence[list[Record]]) -> dict[str, list[Record]]:
+    """Return for each task the training with most env-steps, of those with most seeds."""
+    by_task: dict[str, list[Record]] = {}
+    for own in sorted(runs, key=lambda own: (own[-1]["seeds"], own[-1]["env_steps"])):
+        by_task[own[-1]["task"]] = own
+    return by_task
+
+
+# components
+
+
+def ratios(last: Record, reference: str = HUMAN) -> dict[str, Interval]:
+    """Return each group's fitness as a share of the reference's, with an interval by bootstrap over the paired seeds.
+
+    NaN where the reference is 0.
+    """
+    found: dict[str, Interval] = {}
+    for name, fitness in last["fitness"].items():
+        pairs = [
+            (x, y)
+            for x, y in zip(fitness, last["fitness"].get(reference, [None] * len(fitness)))
+            if x is not None and y is not None
+        ]
+        if pairs:
+            own, others = ({"": list(column)} for column in zip(*pairs))
+            found[name] = bootstrap(_ratio, own, others, paired=True, draws=1000)
+    return found
+
+
+def _ratio(own: Mapping[str, Any], others: Mapping[str, Any]) -> float:
+    below = math.fsum(others[""])
+    return math.fsum(own[""]) / below if below else math.nan
+
+
+# lengths
+
+
+@dataclass(frozen=True)
+class Length:
+    """How a baseline learns: its best and its last evaluation, and what the last quarter of the training added."""
+
+    best: Interval
+    best_steps: int
+    last: Interval
+    steps: int
+    gained: Interval
+
+
+def length(points: Sequence[Record], name: str, bounds: tuple[float, float]) -> Length | None:
+    """Return the length of one baseline; None if no seed was measured. ``gained`` is paired by seed."""
+    rows = [(p["env_steps"], p["fitness"].get(name, [])) for p in points]
+    rows = [(steps, own) for steps, own in rows if known(own)]
+    if not rows:
+        return None
+    best_steps, best = max(rows, key=lambda row: mean(known(row[1])))
+    steps, last = rows[-1]
+    before = next(own for at, own in rows if at >= 0.75 * steps)
+    gained = [y - x for x, y in zip(before, last) if x is not None and y is not None]
+    return Length(
+        mean_interval(known(best), bounds), best_steps, mean_interval(known(last), bounds), steps, mean_interval(gained)
+    )
+
+
+# ranks
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well a cheap setting ranks.
+
+    Attributes:
+        spearman: correlation with the reference, the mean over the choices of seeds.
+        tops: by number, the share of choices in which the reference's best is among so many of the first.
+        candidates: those that both have.
+        env_steps: of each candidate, all its seeds.
+    """
+
+    envs: int
+    iteration: int
+    seeds: int
+    spearman: float
+    tops: dict[int, float]
+    candidates: int
+    env_steps: int
+
+
+def means(record: Record, seeds: Sequence[int]) -> dict[str, float]:
+    """Return the mean fitness over these positions of seeds of each candidate that has all; without baselines."""
+    found = {}
+    for name, fitness in record["fitness"].items():
+        own = [fitness[k] for k in seeds]
+        if name not in BASELINES and None not in own:
+            found[name] = mean(own)
+    return found
+
+
+def agreement(cheap: Record, reference: Record, seeds: int) -> Agreement:
+    """Compare an evaluation of a cheap training with the reference, for all choices of so many of its seeds."""
+    true = means(reference, range(reference["seeds"]))
+    correlations, hits = [], {top: [] for top in TOPS}
+    both = 0
+    for chosen in combinations(range(cheap["seeds"]), seeds):
+        own = means(cheap, chosen)
+        shared = [name for name in own if name in true]
+        both = len(shared)
+        correlations.append(spearman({name: own[name] for name in shared}, true))
+        best = max(shared, key=lambda name: true[name])
+        place = sum(own[name] > own[best] for name in shared)  # equals are before it
+        for top in TOPS:
+            hits[top].append(place < top)
+    return Agreement(
+        cheap["envs"], cheap["iteration"], seeds, mean(correlations), {top: mean(own) for top, own in hits.items()},
+        both, seeds * cheap["env_steps"],
+    )  # fmt: skip
+
+
+def reliability(reference: Record) -> float:
+    """Return the mean correlation between two seeds of a record; NaN for a single seed."""
+    every = [means(reference, [k]) for k in range(reference["seeds"])]
+    pairs = [spearman(x, y) for x, y in combinations(every, 2)]
+    return mean(pairs) if pairs else math.nan
+
+
+def cheapest(found: Sequence[Agreement]) -> Agreement | None:
+    """Return the setting with the fewest env-steps that agrees enough; None if there is none."""
+    enough = [own for own in found if own.spearman >= ENOUGH]
+    return min(enough, key=lambda own: own.env_steps, default=None)
+
+
+# evolve
+
+
+def normalized(scores: Iterable[float | None], sparse: float, human: float) -> Scores:
+    """Return scores on the scale on which the sparse reward has 0 and the human one 1, as in Eureka."""
+    return [(x - sparse) / (human - sparse) for x in known(scores)] if human != sparse else []
+
+
+# devices
+
+
+def distance(first: Sequence[float | None], second: Sequence[float | None]) -> tuple[float, float]:
+    """Return the difference of means, and that of the same seed (root mean square), in units of the seeds' spread.
+
+    The spread is the standard deviation over seeds, pooled over both places; NaN if it is 0 or there are too few seeds.
+    """
+    pairs = [(x, y) for x, y in zip(first, second) if x is not None and y is not None]
+    if len(pairs) < 2:
+        return math.nan, math.nan
+    squares = 0.0
+    for column in zip(*pairs):
+        squares += math.fsum((x - mean(column)) ** 2 for x in column) / (len(column) - 1)
+    spread = math.sqrt(squares / 2)
+    if spread == 0.0:
+        return math.nan, math.nan
+    differences = [y - x for x, y in pairs]
+    apart = math.sqrt(mean(x * x for x in differences))
+    return mean(differences) / spread, apart / spread
