@@ -51,8 +51,10 @@ def test_rows_of_other_environments_are_restored_and_tensors_stay_in_place():
             assert torch.equal(x[mask], after[place][mask]) and torch.equal(x[~mask], before[place][~mask])
 
 
-def test_a_tensor_that_requires_gradients_does_not_affect_others():
+@pytest.mark.parametrize("copy", [tensors.copy_all, tensors.copy_at_once])
+def test_a_tensor_that_requires_gradients_does_not_affect_others(copy, monkeypatch):
     """Some rewards of TorchScript require gradients."""
+    monkeypatch.setattr(tensors, "copy_all", copy)
     own = SimpleNamespace(reward=torch.rand(N, requires_grad=True) * 2.0, obs=torch.rand(N, 3))
     unmasked = tensors.Unmasked(own, tensors.rows_of(own, N))
     for _ in range(2):
@@ -62,11 +64,12 @@ def test_a_tensor_that_requires_gradients_does_not_affect_others():
     assert not own.obs.requires_grad
 
 
+@pytest.mark.parametrize("copy", [tensors.copy_all, tensors.copy_at_once])
 @pytest.mark.parametrize("overlap", [False, True])
-def test_copies_are_as_if_made_one_after_another(overlap):
+def test_copies_are_as_if_made_one_after_another(copy, overlap):
     a, b, c = torch.zeros(3), torch.ones(3), torch.full((3,), 2.0)
     strided, whole = torch.zeros(3, 2)[:, 0], torch.zeros(3, dtype=torch.int64)
-    tensors.copy_all([a, b, strided, whole], [b if overlap else c, c, c, c])
+    copy([a, b, strided, whole], [b if overlap else c, c, c, c])
     assert a.tolist() == ([1.0] * 3 if overlap else [2.0] * 3)
     assert b.tolist() == strided.tolist() == whole.tolist() == [2.0] * 3
 

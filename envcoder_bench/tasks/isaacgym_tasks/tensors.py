@@ -84,9 +84,19 @@ def writable(x: Tensor) -> bool:
     return 0 not in x.stride() and not x.is_inference()
 
 
-@torch.no_grad()  # with gradients a source that requires one, as some rewards of TorchScript do, makes all require one
+@torch.no_grad()  # a source may require a gradient, as some rewards of TorchScript do
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy tensors to tensors of equal shapes, one after another or, with the same result, with few kernels."""
+    """Copy tensors to tensors of equal shapes, one after another or, on CUDA, with few kernels and the same result."""
+    if any(x.is_cuda for x in targets):
+        copy_at_once(targets, sources)
+        return
+    for target, source in zip(targets, sources):
+        target.copy_(source)
+
+
+@torch.no_grad()
+def copy_at_once(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors with one call for all contiguous tensors of a type."""
     dense: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     places = {x.untyped_storage().data_ptr() for x in targets}
     in_order = any(x.untyped_storage().data_ptr() in places for x in sources)
