@@ -22,8 +22,8 @@ from envcoder_bench.grid.robots import Robot
 from envcoder_bench.grid.rows import roll_pitch_yaw, rotate_inverse
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import ArenaLookup, Arenas
-from envcoder_bench.terrain.scan import scan_points
 
+_AROUND = [(0.1 * x, 0.1 * y) for x in range(-6, 7) for y in range(-4, 5)]  # m: the ground on which a robot starts
 _SMALLEST = 16  # robots of a simulation that is not replaced by a smaller one
 log = logging.getLogger(__name__)
 
@@ -95,14 +95,10 @@ class Batch:
         self._actions = torch.zeros(len(specs), len(stance), device=device)
         self._target = self._stance.repeat(len(specs), 1)
         self._forces = torch.zeros(len(specs), len(self.sim.body_names), 3, device=device)
-        scan = cfg["scan"]
-        xs, ys = (_centred(scan[side], scan["spacing"]) for side in ("length", "width"))
-        points = scan_points(xs, ys, device)
-        if scan["order"] == "yx":
-            points = points.view(len(xs), len(ys), 2).transpose(0, 1).reshape(-1, 2)
-        self._points = points.contiguous()
+        self._around = torch.tensor(_AROUND, device=device)
         self._slices = list(_slices([spec.policy for spec in specs]))
-        self._scans = any(scene.policies[policy].layout.scans for policy, _ in self._slices)
+        scanned = {own.layout.points for own in scene.policies if own.layout.scans}
+        self._points = {points: torch.tensor(points, dtype=torch.float32, device=device) for points in scanned}
         self._capturable = all(scene.policies[policy].capturable for policy, _ in self._slices)
 
     def _place(self) -> None:
@@ -118,20 +114,20 @@ class Batch:
         root[:, 0] = own["x"] + own["spread_xy"] * drawn[:, 0]
         root[:, 1] = self._offset + self._middle + own["spread_xy"] * drawn[:, 1]
         root[:, 5], root[:, 6] = sine, torch.sqrt(1.0 - sine * sine)
-        highest = self._ground_around(root).amax(1)
+        highest = self._ground_around(root, self._around).amax(1)
         root[:, 2] = highest + self.scene.robot.height + own["clearance"]
         dof_pos = self._stance + own["spread_joints"] * drawn[:, 3:]
         self.sim.write(
             torch.ones(n, dtype=torch.bool, device=self.device), root, dof_pos, torch.zeros_like(self.sim.dof_vel)
         )
 
-    def _ground_around(self, root: Tensor) -> Tensor:
-        """Return the ground's height ``(n, points)`` under the scan's grid, which turns with the base's yaw."""
+    def _ground_around(self, root: Tensor, points: Tensor) -> Tensor:
+        """Return the ground's height ``(n, points)`` under points around the bases, which turn with their yaw."""
         x, y, z, w = root[:, 3:7].unbind(1)
         forward, left = w * w + x * x - y * y - z * z, 2.0 * (x * y + w * z)
         norm = torch.sqrt(forward * forward + left * left).clamp(min=1e-9)
         c, s = (forward / norm).unsqueeze(1), (left / norm).unsqueeze(1)
-        px, py = self._points[:, 0], self._points[:, 1]
+        px, py = points[:, 0], points[:, 1]
         local_y = root[:, 1:2] - self._offset.unsqueeze(1)
         return self._lookup.heights(self._arena, root[:, :1] + c * px - s * py, local_y + s * px + c * py)
 
@@ -149,17 +145,22 @@ class Batch:
             "ang_vel": rotate_inverse(quat, root[:, 10:13]),
             "gravity": rotate_inverse(quat, down),
             "commands": self.episodes.commands(x, y, yaw),
+            "gravity_turned": rotate_inverse(torch.cat([-quat[:, :3], quat[:, 3:]], dim=1), down),
             "joint_pos": sim.dof_pos - self._stance,
+            "joint_angles": sim.dof_pos,
             "joint_vel": sim.dof_vel,
             "actions": self._actions,
         }
-        if self._scans:
-            own = scene.settings["scan"]
-            scan = root[:, 2:3] - self._ground_around(root) - own["offset"]
-            values["scan"] = scan.clamp(-own["clip"], own["clip"])
+        scan, scans = scene.settings["scan"], {}
+        for points, tensor in self._points.items():
+            above = root[:, 2:3] - self._ground_around(root, tensor) - scan["offset"]
+            scans[points] = above.clamp(-scan["clip"], scan["clip"])
         for policy, rows in self._slices:
             own_policy = scene.policies[policy]
-            obs = observe(own_policy.layout, {name: value[rows] for name, value in values.items()})
+            seen = {name: value[rows] for name, value in values.items()}
+            if own_policy.layout.scans:
+                seen["scan"] = scans[own_policy.layout.points][rows]
+            obs = observe(own_policy.layout, seen)
             actions = own_policy.act(obs)
             for column, joint in enumerate(own_policy.layout.joints):
                 self._actions[rows, joint] = actions[:, column]
@@ -305,9 +306,3 @@ def _slices(policies: Sequence[int]) -> Iterator[tuple[int, slice]]:
         if k == len(policies) or policies[k] != policies[begin]:
             yield policies[begin], slice(begin, k)
             begin = k
-
-
-def _centred(length: float, spacing: float) -> list[float]:
-    """Return positions from ``-length / 2`` to ``length / 2``."""
-    count = round(length / spacing)
-    return [(k - 0.5 * count) * spacing for k in range(count + 1)]

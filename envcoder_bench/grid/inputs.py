@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.grid.batch import Spec
-from envcoder_bench.grid.layouts import Layout, read_layout
+from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
 from envcoder_bench.grid.policies import LoadedPolicy, digest, load_policy_file
 from envcoder_bench.grid.robots import Robot, find_robot
 from envcoder_bench.grid.settings import check_settings, compose_settings, plain
@@ -92,17 +92,23 @@ def _load(robot: Robot, cfg: DictConfig, files: Mapping[str, str], wanted: Mappi
                 f"--layouts {name}={layout}: no such layout{near_matches(layout, known)}; there are {', '.join(known)}"
             )
     joints = len(robot.dof_names)
-    return [load_policy_file(name, file, known, wanted.get(name), joints) for name, file in files.items()]
+    tasks: Any = OmegaConf.to_container(cfg.task_layouts)
+    return [load_policy_file(name, file, known, wanted.get(name), joints, tasks) for name, file in files.items()]
 
 
 def known_layouts(robot: Robot, cfg: DictConfig) -> dict[str, Layout]:
     """Return the layouts of the settings by name. Raises UserError for an invalid one."""
     settings = plain(cfg)
     scan = settings["scan"]
-    points = 1
-    for side in ("length", "width"):
-        points *= round(scan[side] / scan["spacing"]) + 1
+    xs, ys = (_centred(scan[side], scan["spacing"]) for side in ("length", "width"))
+    points = grid_points(xs, ys, scan["order"])
     return {name: read_layout(name, own, robot.dof_names, points) for name, own in settings["layouts"].items()}
+
+
+def _centred(length: float, spacing: float) -> list[float]:
+    """Return positions from ``-length / 2`` to ``length / 2``."""
+    count = round(length / spacing)
+    return [(k - 0.5 * count) * spacing for k in range(count + 1)]
 
 
 def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, near_matches
 
-VECTORS = ("lin_vel", "ang_vel", "gravity", "commands")  # of width 3
-JOINTS = ("joint_pos", "joint_vel", "actions")  # a number for each joint
+VECTORS = ("lin_vel", "ang_vel", "gravity", "gravity_turned", "commands")  # of width 3
+JOINTS = ("joint_pos", "joint_angles", "joint_vel", "actions")  # a number for each joint
 SCAN = "scan"
 PARTS = (*VECTORS, *JOINTS, SCAN)
-_KEYS = ("parts", "scales", "joints")
+_KEYS = ("parts", "scales", "joints", "scan")
+Points = Tuple[Tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -23,16 +24,18 @@ class Layout:
 
     Attributes:
         parts: of PARTS, in the order of the columns.
-        scales: the factor of each part.
+        scales: the factor of each part, or of each of its columns.
         joints: index in the simulator's order of the policy's joints, in the policy's order; of actions, too.
         widths: columns of each part.
+        points: x and y of the scan's points in the base's frame, m.
     """
 
     name: str
     parts: tuple[str, ...]
-    scales: tuple[float, ...]
+    scales: tuple[float | tuple[float, ...], ...]
     joints: tuple[int, ...]
     widths: tuple[int, ...]
+    points: Points = ()
 
     @property
     def width(self) -> int:
@@ -45,8 +48,11 @@ class Layout:
         return SCAN in self.parts
 
 
-def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], scan_points: int) -> Layout:
+def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], points: Points) -> Layout:
     """Check a layout of the settings.
+
+    Args:
+        points: of a scan, where the layout has none of its own.
 
     Raises:
         UserError: an unknown key, part or joint.
@@ -68,13 +74,34 @@ def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], s
     for part, scale in scales.items():
         if part not in parts:
             raise UserError(f"{where}.scales: '{part}' is not one of its parts, {', '.join(parts)}")
-        if isinstance(scale, bool) or not isinstance(scale, (int, float)):
-            raise UserError(f"{where}.scales.{part} must be a number, got {scale}")
+        several = scale if isinstance(scale, list) and part in VECTORS and len(scale) == 3 else [scale]
+        if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in several):
+            raise UserError(f"{where}.scales.{part} must be a number, or three for vectors, got {scale}")
+    if "scan" in given:
+        points = _own_points(where, given["scan"])
     joints = joint_order(f"{where}.joints", given.get("joints", "by_leg"), dof_names)
-    widths = {**dict.fromkeys(VECTORS, 3), **dict.fromkeys(JOINTS, len(joints)), SCAN: scan_points}
-    return Layout(
-        name, parts, tuple(float(scales.get(part, 1.0)) for part in parts), joints, tuple(widths[p] for p in parts)
-    )
+    widths = {**dict.fromkeys(VECTORS, 3), **dict.fromkeys(JOINTS, len(joints)), SCAN: len(points)}
+    factors = tuple(_factor(scales.get(part, 1.0)) for part in parts)
+    return Layout(name, parts, factors, joints, tuple(widths[part] for part in parts), points)
+
+
+def _factor(scale: Any) -> float | tuple[float, ...]:
+    return tuple(map(float, scale)) if isinstance(scale, list) else float(scale)
+
+
+def _own_points(where: str, given: Any) -> Points:
+    numbers = [given.get(axis) for axis in ("x", "y")] if isinstance(given, Mapping) and len(given) == 2 else []
+    if not numbers or not all(isinstance(own, list) and own for own in numbers):
+        raise UserError(f"{where}.scan must have the lists x and y, m, got {given}")
+    xs, ys = ([float(value) for value in own or ()] for own in numbers)
+    return grid_points(xs, ys)
+
+
+def grid_points(xs: Sequence[float], ys: Sequence[float], order: str = "xy") -> Points:
+    """Return all pairs of x and y; y varies fastest, or, with ``yx``, x."""
+    if order == "yx":
+        return tuple((x, y) for y in ys for x in xs)
+    return tuple((x, y) for x in xs for y in ys)
 
 
 def joint_order(where: str, given: Any, dof_names: Sequence[str]) -> tuple[int, ...]:
@@ -102,5 +129,9 @@ def observe(layout: Layout, values: Mapping[str, Tensor]) -> Tensor:
         value = values[part]
         if part in JOINTS and layout.joints != tuple(range(len(layout.joints))):
             value = torch.stack([value[:, j] for j in layout.joints], dim=1)
-        columns.append(value if scale == 1.0 else value * scale)
+        if isinstance(scale, tuple):
+            value = torch.stack([value[:, k] * factor for k, factor in enumerate(scale)], dim=1)
+        elif scale != 1.0:
+            value = value * scale
+        columns.append(value)
     return torch.cat(columns, dim=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from envcoder_bench.terrain.arenas import Arenas
 EPISODES, STATE = "episodes.jsonl", "state.pt"
 _MEMORY_SHARE = 0.7  # of a CUDA device's free memory for the simulation
 _PROBED = 32  # robots of the simulation that is measured for it
+_MANY = 1024  # robots for which it is measured
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -82,7 +85,7 @@ class Part:
     def _wave_size(self, count: int) -> int:
         """Return the robots of a wave: the settings' most, and what a CUDA device has memory for."""
         size = min(count, self._inputs.settings["max_robots"])
-        if torch.device(self._device).type == "cuda" and size > 10 * _PROBED:
+        if torch.device(self._device).type == "cuda" and size > _MANY:
             needed = self.simulator(_PROBED).bytes_per_env
             free, _ = torch.cuda.mem_get_info(torch.device(self._device))
             size = max(1, min(size, int(_MEMORY_SHARE * free / needed)))
@@ -122,11 +125,19 @@ class Part:
                         saved = time.monotonic()
                     left = batch.stop_at_limit()
                     batch.advance(min(cfg["check_every"], left if left > 0 else cfg["check_every"]))
+                self._warn(batch)
                 batch = None
                 if number + 1 < len(self._waves):
                     self._save(number + 1, None, file.tell())
         (self._folder / STATE).unlink(missing_ok=True)
         return True
+
+    def _warn(self, batch: Batch) -> None:
+        dropped = int(batch.sim.contact_overflows.sum())
+        if dropped:
+            log.warning("the simulator dropped contacts for lack of memory in %d control steps", dropped)
+        for text, count in batch.sim.engine_warnings.items():
+            log.warning("%s (%d times)", text, count)
 
     def _write(self, batch: Batch, file: Any) -> None:
         for spec, values in batch.ended():

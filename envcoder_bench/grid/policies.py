@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import pickle
 import re
@@ -20,6 +21,7 @@ from envcoder_bench.grid.layouts import Layout
 
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
 _ROWS = (64, 16, 4, 1)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,14 @@ def _actions(out: Any) -> Tensor:
     return out[0] if isinstance(out, (tuple, list)) else out
 
 
-def load_policy_file(name: str, path: str | Path, layouts: Mapping[str, Layout], layout: str | None, joints: int):
+def load_policy_file(
+    name: str,
+    path: str | Path,
+    layouts: Mapping[str, Layout],
+    layout: str | None,
+    joints: int,
+    of_task: Mapping[str, str] | None = None,
+) -> LoadedPolicy:
     """Read a policy.
 
     Args:
@@ -72,9 +81,10 @@ def load_policy_file(name: str, path: str | Path, layouts: Mapping[str, Layout],
         layouts: the known layouts by name.
         layout: one of them; None for the first whose width is that of the policy.
         joints: width of its actions.
+        of_task: layouts of the policies of this package's runs, by task.
 
     Returns:
-        A LoadedPolicy on the CPU.
+        The policy, on the CPU.
 
     Raises:
         UserError: the file cannot be read, or the policy has other widths.
@@ -89,6 +99,9 @@ def load_policy_file(name: str, path: str | Path, layouts: Mapping[str, Layout],
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     found = _width(module, layouts)
+    if layout is None and isinstance(module, _OfRun):
+        usual = (of_task or {}).get(module.task, "")
+        layout = usual if usual in layouts and layouts[usual].width == found else None
     chosen = _layout(name, path, found, layouts, layout)
     with torch.no_grad():
         try:
@@ -157,6 +170,8 @@ def _own(name: str, path: Path) -> nn.Module:
     """Build the policy of a candidate from its run folder, with the clips of its task."""
     from envcoder_bench.export.module import ExportedPolicy
     from envcoder_bench.run.policies import load_policy, open_run
+    from envcoder_bench.shaping.kinds import defined_types
+    from envcoder_bench.tasks.base import BASELINES
 
     candidate = path.resolve().parent
     if candidate.parent.name != "candidates":
@@ -167,9 +182,30 @@ def _own(name: str, path: Path) -> nn.Module:
     run = open_run(candidate.parent.parent)
     seed = re.fullmatch(r"policy_seed_(\d+)\.pth", path.name)
     policy = load_policy(run, candidate.name, int(seed[1]) if seed else None)
+    defined = set(defined_types(run.source(candidate.name).source))
+    if run.cfg.shaper_types is not None:
+        defined &= set(run.cfg.shaper_types)
+    if defined & {"compute_torque", "compute_dof_target"}:
+        raise UserError(
+            f"policy {name}: the candidate {candidate.name} has an action function of its own, and a grid's robots have"
+            " joint position targets: stance + action_scale * action"
+        )
+    if "compute_observation" in defined and candidate.name not in BASELINES:
+        log.warning("policy %s: its layout must be the same as %s's compute_observation", name, candidate.name)
     env = run.cfg.task.env
     limits = float(env.get("clipObservations", math.inf)), float(env.get("clipActions", math.inf))
-    return ExportedPolicy(policy.module, *limits)
+    return _OfRun(ExportedPolicy(policy.module, *limits), run.cfg.task.name)
+
+
+class _OfRun(nn.Module):
+    """A policy of a run, and the name of its task."""
+
+    def __init__(self, policy: nn.Module, task: str) -> None:
+        super().__init__()
+        self.policy, self.task = policy, task
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.policy(obs)[0]
 
 
 def _rsl_rl(name: str, path: Path, saved: Mapping[str, Any]) -> nn.Module:

@@ -66,6 +66,7 @@ class Episodes:
         self.protocol, self.zones = protocol, zones
         self._length, self._middle = length, middle
         n, device = len(length), length.device
+        self._numbers = torch.arange(zones, device=device)
         wide = torch.zeros(n, dtype=torch.float64, device=device)
         whole = torch.zeros(n, dtype=torch.int64, device=device)
         self.state: dict[str, Tensor] = {
@@ -125,11 +126,11 @@ class Episodes:
         counts = running & ~unstable
         roll, pitch, _ = roll_pitch_yaw(quat)
         state["steps"] += running
-        where = torch.nn.functional.one_hot(zone.clamp(max=self.zones - 1), self.zones) * counts.unsqueeze(1)
+        where = (zone.clamp(max=self.zones - 1).unsqueeze(1) == self._numbers) & counts.unsqueeze(1)
         state["zone_steps"] += where
         values = (roll.abs(), pitch.abs(), turning, height, height.double() * height.double(), velocity)
         for name, value in zip(_SUMS, values):
-            state[name] += torch.where(where.bool(), value.double().unsqueeze(1), 0.0)
+            state[name] += torch.where(where, value.double().unsqueeze(1), 0.0)
         state["energy"] += torch.where(counts, power.double() * own.dt, 0.0)
         state["progress"].copy_(torch.where(counts, torch.maximum(state["progress"], x), state["progress"]))
         state["last_x"].copy_(torch.where(counts, x, state["last_x"]))

@@ -13,7 +13,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 
 FILE = "cfg/eval_policies.yaml"
-_OPEN = ("layouts", "robots")  # mappings to which overrides may add
+_OPEN = ("layouts", "robots", "task_layouts")  # mappings to which overrides may add
 _WHOLE = ("episodes", "control_hz", "physics_hz", "max_robots", "check_every", "arenas.stairs.steps", "video.fps")
 _POSITIVE = (
     "seconds", "commands.waypoint_spacing", "ends.flip_angle", "arenas.width", "arenas.zone", "arenas.apron",

@@ -8,7 +8,7 @@ import torch
 
 from envcoder_bench.grid.batch import Batch, Scene, Spec
 from envcoder_bench.grid.inputs import Inputs
-from envcoder_bench.grid.layouts import Layout, read_layout
+from envcoder_bench.grid.layouts import Layout, grid_points, read_layout
 from envcoder_bench.grid.part import Part
 from envcoder_bench.grid.policies import LoadedPolicy
 from envcoder_bench.grid.robots import ROBOTS
@@ -17,13 +17,14 @@ from envcoder_bench.grid.terrains import find_arenas
 from envcoder_bench.terrain.arenas import Arena
 
 SPOT = ROBOTS["spot"]
+POINTS = grid_points([0.1 * k for k in range(-8, 9)], [0.1 * k for k in range(-5, 6)])
 # the load's position error at the stance, in units of the action: with it Spot stands
 STAND = [-0.93, -0.03, 1.46, 0.93, -0.03, 1.46, -0.64, -0.49, 0.78, 0.64, -0.49, 0.78]
 
 
 def layouts() -> dict[str, Layout]:
     given = plain(compose_settings())["layouts"]
-    return {name: read_layout(name, own, SPOT.dof_names, 187) for name, own in given.items()}
+    return {name: read_layout(name, own, SPOT.dof_names, POINTS) for name, own in given.items()}
 
 
 def network(width: int, seed: int = 0, size: float = 0.3) -> torch.nn.Sequential:
@@ -56,4 +57,4 @@ def batch(inputs: Inputs, specs=None) -> Batch:
     return Batch(part(inputs, specs).scene, inputs.specs if specs is None else specs)
 
 
-__all__ = ["SPOT", "STAND", "Scene", "Spec", "batch", "grid", "layouts", "network", "part", "policy"]
+__all__ = ["POINTS", "SPOT", "STAND", "Scene", "Spec", "batch", "grid", "layouts", "network", "part", "policy"]

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from grids import SPOT, layouts, network
+from grids import POINTS, SPOT, layouts, network
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.layouts import observe, read_layout
@@ -145,7 +145,7 @@ def _values(n=2):
 def test_the_flat_and_rough_layouts_have_48_and_235_numbers() -> None:
     known = layouts()
     assert {name: own.width for name, own in known.items()} == {
-        "flat": 48, "rough": 235, "flat_isaac": 48, "rough_isaac": 235,
+        "flat": 48, "rough": 235, "flat_isaac": 48, "rough_isaac": 235, "anymal": 48, "anymal_terrain": 188,
     }  # fmt: skip
     assert observe(known["rough"], _values())[1].tolist() == list(map(float, range(235)))
 
@@ -160,7 +160,7 @@ def test_isaac_labs_layout_has_the_joints_sorted_by_kind() -> None:
 
 def test_order_scales_and_joints_are_configurable() -> None:
     given = {"parts": ["commands", "joint_vel"], "scales": {"joint_vel": 0.1}, "joints": SPOT.dof_names[::-1]}
-    observed = observe(read_layout("mine", given, SPOT.dof_names, 187), _values())[0]
+    observed = observe(read_layout("mine", given, SPOT.dof_names, POINTS), _values())[0]
     assert observed.tolist() == pytest.approx([9.0, 10.0, 11.0, *(0.1 * k for k in range(35, 23, -1))])
 
 
@@ -176,5 +176,5 @@ def test_order_scales_and_joints_are_configurable() -> None:
 )
 def test_a_bad_layout_is_named(given, message) -> None:
     with pytest.raises(UserError) as error:
-        read_layout("mine", given, SPOT.dof_names, 187)
+        read_layout("mine", given, SPOT.dof_names, POINTS)
     assert str(error.value).startswith(message)
