@@ -130,7 +130,10 @@ def rank(
     for row in rows:
         row["vs_human_p"] = NAN if row["candidate"] in BASELINES else row["vs_human_p"]
     trained = [row["candidate"] for row in rows if row["seeds"] and not row["stopped_at"]]
-    chances = chances_of_best(evaluation, trained) if evaluation else {}
+    finished = [(r.candidate, r.seed) for r in results if r.measured and r.candidate in trained]
+    # some are missing where a run of an older version was extended
+    known = evaluation is not None and all(key in evaluation for key in finished)
+    chances = chances_of_best(evaluation, trained) if evaluation and known else {}
     for row in rows:
         row["p_best"] = chances.get(row["candidate"], NAN)
     measured = [r for r in rows if r["seeds"]]

@@ -139,7 +139,11 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 
 
 def _together(ranked: Mapping[str, Sequence[Ranked]]) -> list[Ranked]:
-    rows = [replace(row, candidate=full_name(label, row.candidate)) for label, own in ranked.items() for row in own]
+    rows = [
+        replace(row, candidate=full_name(label, row.candidate), p_best=NAN)  # which is among those of its run
+        for label, own in ranked.items()
+        for row in own
+    ]
     measured = sorted((row for row in rows if row.rank is not None), key=lambda row: -row.fitness)
     return [replace(row, rank=k) for k, row in enumerate(measured, 1)] + [row for row in rows if row.rank is None]
 

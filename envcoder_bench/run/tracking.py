@@ -10,11 +10,11 @@ from typing import Any, Mapping, Sequence
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.report.ranking import rank
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.tensorboard import write_hparams
 from envcoder_bench.report.wandb_log import MODES, RankingReport, WandbLog, WandbSettings, check_wandb, log_ranking
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.ranked import rank_run
 from envcoder_bench.shaping.kinds import ALIASES, defined_types
 from envcoder_bench.tasks.base import BASELINES
 
@@ -100,7 +100,7 @@ def finish_tracking(
     if folder.tensorboard.is_dir():
         write_hparams(folder.tensorboard, hyperparameters(cfg, sources), results)
     if wandb is not None:
-        wandb.finish(results, rank(results))
+        wandb.finish(results, rank_run(folder, cfg, results))
 
 
 def log_report(run: Path, report: Path | None, videos: Mapping[str, Path]) -> None:
@@ -113,7 +113,7 @@ def log_report(run: Path, report: Path | None, videos: Mapping[str, Path]) -> No
     from envcoder_bench.report.results import read_results
 
     try:
-        ranked = rank(read_results(folder.results))
+        ranked = rank_run(folder, cfg, read_results(folder.results))
         config = {"task": str(cfg.task.name), "seeds": int(cfg.seeds), "iterations": int(cfg.learning_iterations)}
         log_ranking(settings, RankingReport(ranked, config, report, videos))
     except Exception as error:  # results must not depend on it

@@ -132,3 +132,13 @@ def test_numbers_and_texts_for_scripts():
         0.1, None, None, None, 123460.0,
     ]  # fmt: skip
     assert script_json("</script>&\u2028") == '"\\u003c/script\\u003e\\u0026\\u2028"'
+
+
+def test_the_page_has_the_chances_of_the_first_place():
+    import dataclasses
+
+    run = fake_page()
+    shares = [dataclasses.replace(row, p_best=0.75 if k == 0 else 0.25) for k, row in enumerate(run.ranked)]
+    known = render_page(dataclasses.replace(run, ranked=shares))
+    assert ">75%</td>" in known and "probability that it is the best" in known
+    assert "probability that it is the best" not in render_page(run)

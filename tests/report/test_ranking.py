@@ -55,6 +55,8 @@ def test_chances_of_the_first_place_leave_out_failed_and_stopped():
     found = {row.candidate: row.p_best for row in rank(results, evaluation=evaluation)}
     assert found["a"] == 1.0 and found["b"] == 0.0 and math.isnan(found["c"]) and math.isnan(found["d"])
     assert all(math.isnan(row.p_best) for row in rank(results))
+    part = {("b", 0): (0.4, 0.4)}  # as of a run of an older version that was extended
+    assert all(math.isnan(row.p_best) for row in rank(results, evaluation=part))
 
 
 def test_only_common_seeds_are_compared():

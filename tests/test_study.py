@@ -1,0 +1,227 @@
+"""scripts/study.py: the variants of shaping, the numbers by hand, and small parts of it from the command line."""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+import study as script  # noqa: E402
+from bench import records  # noqa: E402
+from studies import analysis, components, ranks, report, training  # noqa: E402
+from studies.components import COMPONENTS, variants  # noqa: E402
+
+from envcoder_bench.search.genome import Genome  # noqa: E402
+from envcoder_bench.shaping.kinds import SHAPER_TYPES  # noqa: E402
+from envcoder_bench.tasks.registry import baseline_path, task_names  # noqa: E402
+
+# variants
+
+
+def part(text, types):
+    return Genome(text, types).fingerprint()
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_a_variant_differs_from_the_human_baseline_in_its_component_alone(task):
+    human = baseline_path(task, "human").read_text("utf-8")
+    found = variants(task)
+    for name, types in COMPONENTS.items():
+        text = found[f"no_{name}"]
+        if text is None:
+            continue
+        others = [kind for kind in SHAPER_TYPES if kind not in types]
+        own = {f.name: part(text, [f.name]) for f in Genome(text, others).shapers()}
+        assert own == {f.name: part(human, [f.name]) for f in Genome(human, others).shapers()}, name
+        assert part(text, types) != part(human, types) or name == "action"
+    assert {f"no_{name}" for name in COMPONENTS} | {components.NOTHING} == set(found)
+
+
+def test_nothing_has_the_sparse_reward_and_raw_torques():
+    text = variants("Anymal")["nothing"]
+    unshaped = baseline_path("Anymal", "unshaped").read_text("utf-8")
+    for kind in ("compute_reward", "compute_observation", "compute_terminal", "compute_initial_state", "compute_goal"):
+        assert part(text, [kind]) == part(unshaped, [kind])
+    assert "80.0 * action" in text and "compute_dof_target" not in text
+    sparse = baseline_path("Humanoid", "sparse").read_text("utf-8")
+    assert part(variants("Humanoid")["no_reward"], ["compute_reward"]) == part(sparse, ["compute_reward"])
+
+
+def test_what_the_task_has_itself_is_no_variant():
+    assert variants("Anymal")["no_goal"] is None  # the same commands
+    assert variants("Humanoid")["no_action"] is None  # raw torques
+    assert variants("AllegroHand")["no_initial_state"] is None
+
+
+def test_generated_candidates_are_different_and_the_same_each_time():
+    made = ranks.generated("Ant", 12)
+    assert len(made) == 12 == len({Genome(text, SHAPER_TYPES).fingerprint() for text in made.values()})
+    assert made == ranks.generated("Ant", 12)
+    assert list(ranks.generated("Anymal", 3)) == list(ranks.generated("Anymal", 5))[:3]
+
+
+# numbers
+
+
+def ranked(role="cheap", **fitness):
+    seeds = len(next(iter(fitness.values())))
+    own = {"kind": "ranks", "task": "Anymal", "role": role, "envs": 64, "iteration": 10, "iterations": 10}
+    return {**own, "seeds": seeds, "env_steps": 1000, "complete": True, "candidates": 3, "fitness": fitness}
+
+
+def test_agreement_is_the_mean_over_all_choices_of_seeds():
+    cheap = ranked(a=[3.0, 1.0], b=[2.0, 2.0], c=[1.0, 3.0], human=[9.0, 9.0])
+    reference = ranked("reference", a=[0.9], b=[0.5], c=[0.1], human=[0.0])
+    one = analysis.agreement(cheap, reference, 1)
+    assert (one.spearman, one.tops[1], one.candidates) == (0.0, 0.5, 3)  # +1 and -1
+    both = analysis.agreement(cheap, reference, 2)
+    assert math.isnan(both.spearman) and both.tops == {1: 1.0, 5: 1.0, 10: 1.0} and both.env_steps == 2000
+    assert analysis.agreement(ranked(a=[3.0], b=[2.0], c=[None]), reference, 1).candidates == 2
+
+
+def test_the_cheapest_setting_is_that_with_the_fewest_env_steps_of_those_that_agree():
+    def setting(spearman, env_steps):
+        return analysis.Agreement(64, 10, 1, spearman, {}, 3, env_steps)
+
+    found = [setting(0.5, 1), setting(0.95, 30), setting(0.91, 20), setting(math.nan, 5)]
+    assert analysis.cheapest(found) == found[2]
+    assert analysis.cheapest(found[:1]) is None
+
+
+def test_reliability_is_the_agreement_between_seeds():
+    assert analysis.reliability(ranked(a=[1.0, 3.0], b=[2.0, 2.0], c=[3.0, 1.0])) == pytest.approx(-1.0)
+    assert math.isnan(analysis.reliability(ranked(a=[1.0], b=[2.0])))
+
+
+def test_ratios_are_paired_by_seed():
+    last = {"fitness": {"human": [1.0, 2.0, 4.0], "half": [0.5, 1.0, 2.0], "failed": [None, None, None]}}
+    found = analysis.ratios(last)
+    assert found["half"] == pytest.approx((0.5, 0.5, 0.5)) and found["human"] == pytest.approx((1.0, 1.0, 1.0))
+    assert "failed" not in found
+    assert math.isnan(analysis.ratios({"fitness": {"human": [0.0], "a": [1.0]}})["a"][0])
+
+
+def test_length_by_hand():
+    points = [
+        {"env_steps": steps, "fitness": {"human": own}}
+        for steps, own in ((10, [0.1, 0.3]), (20, [0.8, 1.0]), (30, [0.6, 0.8]), (40, [0.7, 0.7]))
+    ]
+    found = analysis.length(points, "human", (0.0, 1.0))
+    assert (found.best[0], found.best_steps, found.last[0], found.steps) == pytest.approx((0.9, 20, 0.7, 40))
+    assert found.gained[0] == pytest.approx(0.0)  # 0.1 up and 0.1 down since 30
+    assert found.best[2] == 1.0  # within the bounds
+    assert analysis.length(points, "unshaped", (0.0, 1.0)) is None
+
+
+def test_normalized_scores_have_the_sparse_reward_at_0_and_the_human_one_at_1():
+    assert analysis.normalized([1.0, 3.0, None, 5.0], sparse=1.0, human=3.0) == [0.0, 1.0, 2.0]
+    assert analysis.normalized([1.0], 2.0, 2.0) == []
+
+
+def test_distance_is_in_units_of_the_spread_of_seeds():
+    # both deviate by 1; the second is 2 higher, and seed by seed by 1, 2 and 3
+    means, seeds = analysis.distance([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
+    spread = math.sqrt((1.0 + 4.0) / 2)
+    assert (means, seeds) == pytest.approx((2.0 / spread, math.sqrt(14 / 3) / spread))
+    assert all(math.isnan(x) for x in analysis.distance([1.0], [2.0]))
+    assert all(math.isnan(x) for x in analysis.distance([1.0, 1.0], [1.0, 1.0]))
+
+
+def test_a_complete_training_replaces_one_that_was_stopped():
+    cut = {**ranked(a=[1.0]), "complete": False}
+    whole = [{**ranked(a=[2.0]), "iteration": k, "date": "2026-01-01"} for k in (10, 5)]
+    assert analysis.trainings([cut], "ranks") == [[cut]]
+    assert analysis.trainings([*whole, {**cut, "iteration": 10}], "ranks")[0] == [whole[1], whole[0]]
+
+
+# the command line
+
+
+@pytest.fixture
+def where(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["study.py", "..."])
+    return ["--out", str(tmp_path / "study.jsonl"), "--work", str(tmp_path / "runs"), "--device", "cpu"]
+
+
+SMALL = ["--tasks", "Cartpole", "--envs", "8", "--episodes", "4", "evaluation.num_envs=4"]
+
+
+def page(folder):
+    path = folder / "page.md"
+    path.write_text("".join(f"<!-- study {name} -->\n<!-- end -->\n" for name in report.PARTS))
+    return path
+
+
+@pytest.mark.slow
+def test_a_stopped_part_resumes_and_a_recorded_one_is_not_measured_again(where, tmp_path, capsys):
+    words = ["components", *where, *SMALL, "--iterations", "60", "--seeds", "2", "--points", "3"]
+    began = training._Follower.iteration_done
+
+    def stopping(follower, iteration, env_steps, best):
+        began(follower, iteration, env_steps, best)
+        if iteration == 30:
+            studies[0].stop("test")
+
+    studies = []
+    make = training.Study.__init__
+
+    def remember(study, args):
+        make(study, args)
+        studies.insert(0, study)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training._Follower, "iteration_done", stopping)
+        patch.setattr(training.Study, "__init__", remember)
+        assert script.main(words) == script.STOPPED
+    partial = records.read(tmp_path / "study.jsonl.partial")
+    assert [r["iteration"] for r in partial] == [20] and not partial[0]["complete"]
+    assert not (tmp_path / "study.jsonl").exists()
+    assert script.main(words) == 0
+    made = records.read(tmp_path / "study.jsonl")
+    assert [r["iteration"] for r in made] == [20, 40, 60] and all(r["complete"] for r in made)
+    assert made[0]["fitness"] == partial[0]["fitness"] and set(made[0]["fitness"]) >= {"human", "no_reward", "nothing"}
+    assert not (tmp_path / "study.jsonl.partial").exists()
+    capsys.readouterr()
+    assert script.main(words) == 0 and capsys.readouterr().out == ""
+    assert records.read(tmp_path / "study.jsonl") == made
+
+
+@pytest.mark.slow
+def test_every_part_gives_a_table(where, tmp_path, capsys):
+    small = [*where, *SMALL, "--iterations", "4"]
+    assert script.main(["components", *small, "--seeds", "2", "--points", "1"]) == 0
+    assert script.main(["lengths", *small, "--seeds", "2", "--points", "2"]) == 0
+    rank = ["--candidates", "4", "--seeds", "2", "--reference_envs", "8", "--reference_seeds", "2"]
+    assert script.main(["ranks", *small, *rank]) == 0
+    assert script.main(["devices", *small, "--seeds", "2", "--points", "1", "--neighbours", "0", "2"]) == 0
+    search = ["--searches", "1", "--rounds", "1", "--per_round", "2", "--final_seeds", "2"]
+    assert script.main(["evolve", *small, *search]) == 0
+    out = page(tmp_path)
+    words = ["--records", str(tmp_path / "study.jsonl"), "--page", str(out), "--images", str(tmp_path / "images")]
+    assert script.main(["report", *words]) == 0
+    text = out.read_text()
+    for name in report.PARTS:
+        block = text.split(f"<!-- study {name} -->")[1].split("<!-- end -->")[0]
+        assert "|---|" in block and "Cartpole" in block
+    alone = [line for line in text.splitlines() if "alone" in line and "among 2" in line]
+    assert not alone or all(line.endswith("| +0.00 | 0.00 |") for line in alone)  # isolated on the CPU
+    assert (tmp_path / "images" / report.HEAT_MAP).stat().st_size > 1000
+
+
+def test_parts_without_records_stay_empty(tmp_path):
+    out = page(tmp_path)
+    before = out.read_text()
+    (tmp_path / "study.jsonl").write_text(json.dumps({"kind": "other"}) + "\n")
+    report.report([tmp_path / "study.jsonl"], out, tmp_path)
+    assert out.read_text() == before
+    with pytest.raises(SystemExit, match="measure first"):
+        report.report([tmp_path / "none.jsonl"], out, tmp_path)
+
+
+def test_bad_input_is_one_message(where, capsys):
+    assert script.main(["components", *where, "--tasks", "Cartpole", "seeds=none"]) == 2
+    assert capsys.readouterr().err.startswith("study: error: ")
