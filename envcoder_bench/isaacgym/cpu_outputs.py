@@ -32,6 +32,7 @@ class CpuOutputs:
             batch.bind(name) for name in names
         )
         self._lazy: dict[str, np.ndarray] = {}
+        self._structures: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._sensor_frames = [(layout.bodies[body], pose_array(pose)) for body, pose in layout.sensors]
         self.contacts = np.zeros((num_envs, len(layout.bodies), 3))
         self.dof_forces = np.zeros((num_envs, len(layout.dof_qpos)))
@@ -83,17 +84,23 @@ class CpuOutputs:
 
     def read_jacobian(self, actor: int, out: np.ndarray) -> None:
         """Fill ``(num_envs, links, 6, dofs)``."""
-        model, place = self._layout.model, self._layout.places[actor]
         motion = self._bound("cdof")  # spatial velocities about the tree's centre of mass, as ``cvel``
-        columns = self._layout.dof_qvel[place.dofs]
-        first = place.bodies.start + int(place.fixed)
-        for row, body in enumerate(self._layout.bodies[first : place.bodies.stop]):
-            moved = np.isin(columns, dofs_above(model, int(body)))
-            arm = self._xipos[:, body] - self._com[:, model.body_rootid[body]]
-            spin = motion[:, columns, :3] * moved[:, None]
-            linear = motion[:, columns, 3:] * moved[:, None] + np.cross(spin, arm[:, None])
-            out[:, row, :3] = linear.transpose(0, 2, 1)
-            out[:, row, 3:] = spin.transpose(0, 2, 1)
+        links, columns, moved = self._structure(actor)
+        arm = self._xipos[:, links] - self._com[:, self._layout.model.body_rootid[links]]
+        spin = motion[:, None, columns, :3] * moved[..., None]
+        linear = motion[:, None, columns, 3:] * moved[..., None] + _cross(spin, arm[:, :, None])
+        out[:, :, :3] = linear.transpose(0, 1, 3, 2)
+        out[:, :, 3:] = spin.transpose(0, 1, 3, 2)
+
+    def _structure(self, actor: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return an actor's links, addresses of its DOFs in qvel, and ``(links, dofs)`` bool, which DOF moves which."""
+        if actor not in self._structures:
+            place = self._layout.places[actor]
+            links = self._layout.bodies[place.bodies.start + int(place.fixed) : place.bodies.stop]
+            columns = self._layout.dof_qvel[place.dofs]
+            moved = np.array([np.isin(columns, dofs_above(self._layout.model, int(body))) for body in links])
+            self._structures[actor] = links, columns, moved.reshape(len(links), len(columns))
+        return self._structures[actor]
 
     def read_mass_matrix(self, actor: int, out: np.ndarray) -> None:
         """Fill ``(num_envs, dofs, dofs)``."""
@@ -107,3 +114,8 @@ class CpuOutputs:
             self._lazy[name] = self._batch.bind(name)
             self._batch.forward(stage=VEL)
         return self._lazy[name]
+
+
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the cross product ``(..., 3)``; numpy's is slow for many axes."""
+    return np.stack([a[..., i] * b[..., j] - a[..., j] * b[..., i] for i, j in ((1, 2), (2, 0), (0, 1))], axis=-1)

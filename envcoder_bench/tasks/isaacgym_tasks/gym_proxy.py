@@ -35,9 +35,9 @@ class GymProxy:
 
     def __init__(self, gym: Any) -> None:
         self.__dict__.update(_gym=gym, _sim=None, _efforts=None, _targets=None)
-        self._acquired: dict[str, Tensor] = {}  # by the method that refreshes it
+        self._acquired: dict[str, dict[str, Tensor]] = {}  # by the method that refreshes them, and the actor's name
         self._written, self._stepped = 0, 0  # counts of writes to states, and of other changes of the simulation
-        self._fresh: dict[str, tuple[int, int, int]] = {}  # these counts and the tensor's version, of the last refresh
+        self._fresh: dict[str, tuple[int, ...]] = {}  # these counts and the tensors' versions, of the last refresh
         self.commanded: Tensor | None = None
         self.effort: Tensor | None = None
         self.targeted = False
@@ -67,8 +67,8 @@ class GymProxy:
             if refresh not in self.acquired:
                 self.acquired.append(refresh)
             made = method(*args)
-            if isinstance(made, Tensor) and not several:
-                self._acquired[refresh] = made
+            if isinstance(made, Tensor):
+                self._acquired.setdefault(refresh, {})[str(args[1:])] = made
             return made
 
         return acquire
@@ -77,15 +77,15 @@ class GymProxy:
         state = name in _STATES
 
         def refresh(*args: Any) -> Any:
-            tensor = self._acquired.get(name)
-            written = self._written if state else 0
-            if tensor is not None and self._fresh.get(name) == (written, self._stepped, tensor._version):
+            own = self._acquired.get(name, {}).values()
+            counts = (self._written if state else 0, self._stepped)
+            if own and self._fresh.get(name) == (*counts, *(x._version for x in own)):
                 return True
             with _outside_modes():
                 made = method(*args)
-            if tensor is not None:
-                increment_version(tensor)  # as torch's own writes do
-                self._fresh[name] = written, self._stepped, tensor._version
+            for x in own:
+                increment_version(x)  # as torch's own writes do
+            self._fresh[name] = (*counts, *(x._version for x in own))
             return made
 
         return refresh
