@@ -117,6 +117,21 @@ def test_evaluations_are_spread_evenly_without_a_curriculum(name):
     assert set(task.state["terrain_levels"].tolist()) == {0.0}
 
 
+def test_only_the_first_episodes_of_a_training_begin_late(name):
+    task = fake(name, 400)
+    task.attach(groups(1, 400))
+    everywhere = torch.ones(400, dtype=torch.bool)
+    task.prepare_reset(everywhere)
+    first = task.first_progress.clone()
+    assert first.min() < 50 and first.max() > 900 and first.max() < task.max_episode_length - 1
+    task.prepare_reset(everywhere)
+    assert not task.first_progress.any()
+    task.step_count = EVALUATION_STEP
+    task.restart()
+    task.prepare_reset(everywhere)
+    assert not task.first_progress.any()
+
+
 def test_a_checkpoint_has_the_levels(name):
     task, everywhere = begun(name)
     walk(task, 4.5)

@@ -2,7 +2,8 @@
 
 Source: IsaacGymEnvs, tasks/anymal_terrain.py and cfg/task/AnymalTerrain.yaml (NVIDIA, BSD-3-Clause). Differences: the
 reward sees the state after the physics step it evaluates, and landings after less than 0.06 s in the air do not count;
-observations have no noise, robots are not pushed, and friction is not random. The action is IsaacGymEnvs', which is the task's own.
+observations have no noise, robots are not pushed, and friction is not random. The action is
+IsaacGymEnvs', which is the task's own.
 """
 
 import torch

@@ -1,8 +1,8 @@
 """Spot on rough ground, the human baseline: that of AnymalTerrain, which is IsaacGymEnvs'.
 
 Of the reward, the price of vertical velocity is half, and that of changes of the action a fifth, because an action of 1
-is 0.2 rad here. The observation is that of Isaac Lab's rough terrain tasks, so that other programs can run the policies:
-no scales, joint angles from the default stance, and the height scan at the end. The action is the task's own: joint
+is 0.2 rad here. The observation is that of Isaac Lab's rough terrain tasks, so that other programs can run policies: no
+scales, joint angles from the default stance, and the height scan at the end. The action is the task's own: joint
 position target = default_dof_pos + actionScale * action.
 """
 
