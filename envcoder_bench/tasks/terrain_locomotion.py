@@ -152,7 +152,7 @@ class TerrainLocomotion(SimTask):
     def _move(self, mask: Tensor) -> None:
         """Update the origins where ``mask`` is True, from levels and types."""
         state, rows = self.state, mask.unsqueeze(1)
-        origins = self._origins[state["terrain_levels"].long(), state["terrain_types"].long()]
+        origins = self._origins[state["terrain_levels"].to(torch.int64), state["terrain_types"].to(torch.int64)]
         state["env_origins"].copy_(torch.where(rows, origins, state["env_origins"]))
         start = self._start.clone()
         start[:, :3] += state["env_origins"]
