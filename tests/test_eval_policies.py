@@ -17,8 +17,10 @@ from pathlib import Path
 
 import torch
 
-from envcoder_bench.eval_policies import main
+from envcoder_bench.eval_policies import EPILOG, _hold, build_parser, main
+from envcoder_bench.grid.robots import ROBOTS
 from envcoder_bench.grid.run import read_episodes
+from envcoder_bench.grid.settings import compose_settings
 
 ROOT = Path(__file__).parents[1]
 GRID = "--robot spot --policies a={folder}/a.pt b={folder}/b.pt"
@@ -99,6 +101,17 @@ def test_bad_input_is_one_message(folder, tmp_path, monkeypatch, capsys, words, 
     assert said.startswith("eval-policies: error: ") and message in said and "Traceback" not in said
     assert list(tmp_path.iterdir()) == []  # nothing was written
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_examples_of_the_help_are_commands() -> None:
+    lines = [line.strip() for line in EPILOG.splitlines() if line.strip().startswith("COMMAND ")]
+    assert len(lines) >= 8
+    for line in lines:
+        words, held = _hold(line.split()[1:], ("--policies", "--layouts"))
+        args = build_parser().parse(words)
+        assert args.resume or (args.robot in ROBOTS and args.terrains and held["--policies"])
+        compose_settings(args.overrides)
+        assert all("=" in word for values in held.values() for word in values)
 
 
 SHORT = ("--episodes", "2", "--seconds", "10")
