@@ -82,7 +82,7 @@ def build_parser() -> Parser:
         "--llm",
         metavar="MODEL",
         help="gpt-*, o* (key in OPENAI_API_KEY), claude-* (ANTHROPIC_API_KEY), openai:NAME, anthropic:NAME, replay:FILE"
-        " (a recorded transcript) or evolve (no model)",
+        " (a recorded transcript), evolve or random (no model)",
     )
     model.add_argument("--base_url", metavar="URL", help="address of another server with the same protocol")
     model.add_argument("--temperature", type=float, metavar="T", help="of sampling (default: the model's own)")

@@ -147,6 +147,11 @@ def add_training(group: Any) -> None:
     )
     group.add_argument("--seeds", type=int, metavar="K", help="replicas of each candidate (default: 1)")
     group.add_argument("--seed", type=int, help="the first seed (default: 0)")
+    group.add_argument(
+        "--race",
+        action="store_true",
+        help="stop candidates that can no longer win before the end of the training (docs/racing.md)",
+    )
 
 
 def add_num_envs(group: Any) -> None:
@@ -240,6 +245,7 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
         "learning_iterations": args.learning_iterations,
         "seeds": args.seeds,
         "seed": args.seed,
+        "race.enabled": "true" if args.race else None,
         "wandb.enabled": "true" if args.wandb else None,
         "max_memory": None if args.max_memory is None else quoted(args.max_memory),
         "sim": args.sim,

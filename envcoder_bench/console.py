@@ -45,6 +45,7 @@ class Console(Reporter):
         self._handlers: dict[signal.Signals, Any] = {}
 
     def run_began(self, folder: Path) -> None:
+        self._rung = ""  # a search runs several, and its last one does not race
         if self._names_folder:
             log.info("folder: %s", shown(folder))
         if self._one_process_a_wave:

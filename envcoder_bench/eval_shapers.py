@@ -139,11 +139,6 @@ def build_parser() -> Parser:
     add_num_envs(size)
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
     add_training(effort)
-    effort.add_argument(
-        "--race",
-        action="store_true",
-        help="stop candidates that can no longer win before the end of the training (docs/racing.md)",
-    )
 
     where = parser.add_argument_group("devices and files")
     add_where(where)
@@ -188,7 +183,6 @@ def config_overrides(args: argparse.Namespace) -> list[str]:
         "isolate": args.isolate,
         "deterministic": "true" if args.deterministic else None,
         "profile": "true" if args.profile else None,
-        "race.enabled": "true" if args.race else None,
     }
     return [*as_words({**common_overrides(args), **own}), *args.overrides]
 

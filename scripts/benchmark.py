@@ -89,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     option("physics", "--envs", [4096], "environments in all", nargs="+")
     added["physics"].add_argument("--tasks", nargs="+", metavar="TASK", help="default: all")
     option("scaling", "--candidates", [1, 4, 16], "numbers of candidates, each in its own process", nargs="+")
+    option("scaling", "--task", "Anymal", "another task trains its shipped candidates, each with several seeds")
     option("processes", "--processes", [1, 8], "numbers of processes", nargs="+")
     option("processes", "--seconds", 8.0, "how long all train side by side")
     for name in ("dispatch", "learner", "startup", "run"):

@@ -33,7 +33,8 @@ how to add a task, and [results.md](results.md) how the baselines learn.
 
 Every task has two baselines beside its model, in `envcoder_bench/tasks/<task>/`. `human.py` is the shaping of
 IsaacGymEnvs (for FrankaCubeStack with another reward for the stack, and without its ending). `unshaped.py` is the task
-without shaping; the fitness of every candidate is measured in its episodes.
+without shaping; the fitness of every candidate is measured in its episodes. Ant and Humanoid have `sparse.py` as well,
+Eureka's sparse reward in place of that of `human.py`.
 """
 
 

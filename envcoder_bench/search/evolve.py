@@ -1,7 +1,8 @@
 """An evolutionary proposer, which mutates and recombines the best candidates without a language model.
 
 It is the reference for language models. For a fair comparison it starts from the baselines alone; users can give
-candidates for a better start.
+candidates for a better start. Without selection (``--llm random``) it is the reference for evolution itself: the same
+changes, but of parents that are drawn with equal probability.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from envcoder_bench.search.genome import Genome, UnsupportedCode
 from envcoder_bench.search.records import Archive, Attempt, Proposal, proposal_name
 from envcoder_bench.search.vary import mutate, recombine
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
+from envcoder_bench.tasks.base import BASELINES
 
 TOURNAMENT = 3  # parents are the best of this many drawn at random
 ELITE = 0.25  # share of a round whose parent is the best so far
@@ -34,7 +36,12 @@ class EvolveProposer:
     """
 
     def __init__(
-        self, shaper_types: Iterable[str] | None = None, starts: Mapping[str, str] | None = None, seed: int = 0
+        self,
+        shaper_types: Iterable[str] | None = None,
+        starts: Mapping[str, str] | None = None,
+        seed: int = 0,
+        baselines: Sequence[str] = BASELINES,
+        selection: bool = True,
     ) -> None:
         """Create a proposer.
 
@@ -42,12 +49,14 @@ class EvolveProposer:
             shaper_types: the functions to propose; None for all.
             starts: sources by name, which are the first proposals of the first round.
             seed: seed of the random choices.
+            baselines: names of the baselines that are parents.
+            selection: whether better candidates are more often parents; otherwise all that have a fitness are equally.
 
         Raises:
             UserError: if a start has code that cannot be changed.
         """
         self._types: tuple[str, ...] = tuple(shaper_types or SHAPER_TYPES)
-        self._seed = seed
+        self._seed, self._baselines, self._selection = seed, tuple(baselines), selection
         self._starts: dict[str, Genome] = {}
         for name, source in (starts or {}).items():
             try:
@@ -76,7 +85,7 @@ class EvolveProposer:
         names = list(population)
         while len(proposals) < count:
             name = proposal_name(round, len(proposals))
-            elite = len(proposals) < math.ceil(ELITE * count)
+            elite = self._selection and len(proposals) < math.ceil(ELITE * count)
             proposal = self._make(name, population, names[:1] if elite else names, known, self._rng(name))
             if proposal is None:
                 break
@@ -101,11 +110,9 @@ class EvolveProposer:
         self, name: str, population: Mapping[str, Genome], parents: Sequence[str], known: set[str], rng: Random
     ) -> Proposal | None:
         """Return a new variant of one of ``parents``, which are in order of rank; None if none is found."""
-        every = list(population)
+        every, drawn = list(population), TOURNAMENT if self._selection else 1
         for _ in range(TRIES):
-            parent, other = (
-                names[min(rng.randrange(len(names)) for _ in range(TOURNAMENT))] for names in (parents, every)
-            )
+            parent, other = (names[min(rng.randrange(len(names)) for _ in range(drawn))] for names in (parents, every))
             try:
                 genome, changes, used = _vary(population, parent, other, rng)
             except UnsupportedCode:
@@ -123,7 +130,8 @@ class EvolveProposer:
         measured = [
             a for a in archive.attempts if a.status == OK and a.fitness is not None and not math.isnan(a.fitness)
         ]
-        ranked = sorted([*archive.baselines.values(), *measured], key=lambda a: order.get(a.name, len(order)))
+        baselines = [archive.baselines[name] for name in self._baselines if name in archive.baselines]
+        ranked = sorted([*baselines, *measured], key=lambda a: order.get(a.name, len(order)))
         found = {a.name: genome for a in ranked if (genome := self._genome(a)) is not None}
         if not found and not self._starts:
             raise UserError(

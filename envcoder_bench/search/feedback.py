@@ -144,6 +144,8 @@ def summary(attempt: Attempt, archive: Archive) -> str:
     if attempt.episode_length is not None:
         steps = _number(attempt.episode_length)
         text += f"; episodes of {steps} step{'' if steps == '1' else 's'}"
+    if attempt.stopped_at:
+        text += f"; stopped at iteration {attempt.stopped_at}, where it was too far behind the best to win"
     if attempt.parents:
         text += f"; made from {', '.join(attempt.parents)}"
     return text
@@ -242,7 +244,8 @@ def history_line(attempt: Attempt, archive: Archive) -> str:
     if attempt.fitness is not None:
         seeds = f" of {len(attempt.by_seed)} seeds" if len(attempt.by_seed) > 1 else ""
         compared = "" if against is None else f" ({against:+.3g} against {archive.reference})"
-        score = f"{_number(attempt.fitness)}{seeds}{compared}"
+        stopped = f" when stopped at iteration {attempt.stopped_at}" if attempt.stopped_at else ""
+        score = f"{_number(attempt.fitness)}{seeds}{compared}{stopped}"
     else:
         score = f"failed: {split_place(without_folders(attempt.error))[1]}"
     return _cut(f"{attempt.name}{parents}: {score}; {idea(attempt.source) or 'no code'}", LINE_WIDTH)

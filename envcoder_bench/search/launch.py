@@ -30,7 +30,7 @@ from envcoder_bench.search.loop import Search, SearchResult
 from envcoder_bench.search.prompt import Prompts, load_templates, system_prompt
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.budget import Budget
-from envcoder_bench.search.providers.choice import EVOLVE, kind_of, make_provider
+from envcoder_bench.search.providers.choice import RANDOM, WITHOUT_MODEL, kind_of, make_provider
 from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Proposer
@@ -70,8 +70,6 @@ class SearchSpec:
         cfg = run_config(self.task, self.overrides)
         if not cfg.baselines:
             raise UserError("baselines=false: a search trains both baselines in every round")
-        if cfg.race.enabled:
-            raise UserError("race.enabled=true: a search trains all its candidates to the end; set it to false")
         final = cfg.copy()
         final.seed, final.seeds = cfg.seed + self.settings.num_iters * cfg.seeds, self.settings.final_seeds
         check_values(final)
@@ -79,8 +77,8 @@ class SearchSpec:
         return cfg
 
     def provider(self) -> Provider | None:
-        """Return the model's provider; None for evolve. Raises UserError, for instance for a missing key."""
-        return None if kind_of(self.llm) == EVOLVE else make_provider(self.llm, self.base_url)
+        """Return the model's provider; None for evolve and random. Raises UserError, for instance for a missing key."""
+        return None if kind_of(self.llm) in WITHOUT_MODEL else make_provider(self.llm, self.base_url)
 
     def budget(self) -> Budget:
         return Budget(self.settings.max_tokens, self.settings.max_cost)
@@ -105,7 +103,8 @@ class SearchSpec:
         return Prompts(self.templates, system, self.settings.num_iters, self.settings.prompt.max_chars)
 
     def evolve(self, cfg: DictConfig) -> EvolveProposer:
-        return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed)
+        parents, selection = list(self.settings.parents), self.llm != RANDOM
+        return EvolveProposer(self.meta(cfg)["shaper_types"], self.starts, cfg.seed, parents, selection)
 
     def check(self, cfg: DictConfig, provider: Provider | None) -> None:
         """Raise UserError for errors that would otherwise occur in the course of the search."""

@@ -176,7 +176,7 @@ class Search:
             return self._ended()
         first = cfg.seed + self._settings.num_iters * cfg.seeds
         count, episodes = self._settings.final_seeds, self._settings.final_episodes
-        overrides = [f"seed={first}", f"seeds={count}", f"evaluation.final_episodes={episodes}"]
+        overrides = [f"seed={first}", f"seeds={count}", f"evaluation.final_episodes={episodes}", "race.enabled=false"]
         seeds = f"seeds {first} to {first + count - 1}" if count > 1 else f"seed {first}"
         say(f"\nfinal evaluation: {best.name} and both baselines, trained again with {seeds}")
         result = self._evaluate(RunFolder(self._folder.final), [best.name], overrides)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Sequence
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.ranking import mean_interval
-from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK
+from envcoder_bench.report.results import FAILED, FAILED_AT_LOAD, OK, STOPPED
 from envcoder_bench.search.merit import Merit, levels, merits
 from envcoder_bench.tasks.base import HUMAN
 
@@ -53,6 +53,7 @@ class Attempt:
         points: the evaluations of its first training, for each seed.
         by_seed: fitness by seed; the best so far is trained again in every round.
         over_episodes: 95 % interval of the fitness over the episodes of a single seed; None if it has several.
+        stopped_at: the iteration at which the race of its round stopped it, and of which its fitness is; 0 if none did.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Attempt:
     points: tuple[Point, ...] = ()
     by_seed: dict[int, float] = field(default_factory=dict)
     over_episodes: tuple[float, float] | None = None
+    stopped_at: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", _OLD_STATUSES.get(self.status, self.status))
@@ -80,6 +82,11 @@ class Attempt:
             return self
         one = self.over_episodes if len(known) == 1 else None
         return replace(self, by_seed=known, fitness=math.fsum(known.values()) / len(known), over_episodes=one)
+
+    @property
+    def outcome(self) -> str:
+        """The status in words."""
+        return f"{STOPPED} at {self.stopped_at}" if self.stopped_at else self.status.replace("_", " ")
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -114,12 +121,16 @@ class Archive:
         if any(anchors):
             fewest = min((len(a.by_seed) for a, _ in attempts if a.by_seed), default=0)
             anchors += [a.by_seed for a, _ in attempts if len(a.by_seed) > fewest]  # trained again in later rounds
-        return merits(values, levels(anchors), [a.name for a, _ in attempts])
+        return merits(values, levels(anchors), [a.name for a, _ in attempts if not a.stopped_at])
 
     def order(self) -> list[str]:
-        """Return the names of all baselines and attempts that have a fitness, the best first; of equals the earlier."""
-        merits = self.merits()
-        return sorted(merits, key=lambda name: merits[name].rank, reverse=True)  # stable even if reversed
+        """Return the names of all baselines and attempts that have a fitness, the best first; of equals the earlier.
+
+        Attempts that a race stopped come last: their fitness is that of a shorter training.
+        """
+        merits, stopped = self.merits(), {a.name for a in self.attempts if a.stopped_at}
+        # stable even if reversed
+        return sorted(merits, key=lambda name: (name not in stopped, *merits[name].rank), reverse=True)
 
     def ranked(self, attempts: Sequence[Attempt] | None = None) -> list[Attempt]:
         """Return the attempts that have a fitness, the best first; of all attempts by default."""

@@ -222,10 +222,7 @@ def _candidates(archive: Archive) -> list[str]:
 
 def _failures(archive: Archive) -> list[PageSection]:
     failed = [a for a in archive.attempts if a.fitness is None]
-    rows = [
-        (shorten(a.name, 40), a.status.replace("_", " "), shorten(without_folders(a.error), ERROR_WIDTH))
-        for a in failed
-    ]
+    rows = [(shorten(a.name, 40), a.outcome, shorten(without_folders(a.error), ERROR_WIDTH)) for a in failed]
     html = _wide(table(["", "", "reason"], rows, ["name", "name", ""]))
     return [PageSection("failures-section", "Failures", html)] if rows else []
 
@@ -295,7 +292,9 @@ def family(archive: Archive) -> str:
     while todo:
         attempt, first, then = todo.pop()
         known = attempt.fitness is not None
-        fitness = _scored(archive, attempt, digits) if known else attempt.status.replace("_", " ")
+        fitness = _scored(archive, attempt, digits) if known else attempt.outcome
+        if attempt.stopped_at:
+            fitness = f"{fitness}, {attempt.outcome}"
         if attempt.name in archive.baselines and attempt.fitness is None:
             fitness = "not measured"
         others = f"  with {', '.join(attempt.parents[1:])}" if len(attempt.parents) > 1 else ""

@@ -36,7 +36,7 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None) -> Ranked:
     return Ranked(
         rank=rank,
         candidate=attempt.name,
-        status=attempt.status.replace("_", " "),
+        status=attempt.outcome,
         fitness=NAN if attempt.fitness is None else attempt.fitness,
         fitness_ci_low=low,
         fitness_ci_high=high,
@@ -45,6 +45,7 @@ def _row(attempt: Attempt, rank: int | None, human: Attempt | None) -> Ranked:
         vs_human=versus[0],
         vs_human_ci_low=versus[1],
         vs_human_ci_high=versus[2],
+        stopped_at=attempt.stopped_at,
         episode_length=NAN if attempt.episode_length is None else attempt.episode_length,
         errors=(without_folders(attempt.error),) if attempt.error else (),
     )

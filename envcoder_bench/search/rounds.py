@@ -128,7 +128,10 @@ def _measured(attempt: Attempt, rows: Sequence[Result]) -> Attempt:
     if lost:
         status = FAILED_AT_LOAD if all(row.status == FAILED_AT_LOAD for row in rows) else FAILED
         return replace(attempt, status=status, fitness=None, error=_error(lost[0]))
-    return _with(attempt, rows) if rows else attempt
+    stopped_at = max((row.stopped_at for row in rows), default=0)
+    if stopped_at and attempt.by_seed:
+        return attempt  # the best so far: its results of whole trainings stay valid
+    return _with(replace(attempt, stopped_at=stopped_at), rows) if rows else attempt
 
 
 def _baseline(baseline: Attempt, rows: Sequence[Result]) -> Attempt:

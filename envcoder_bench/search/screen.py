@@ -127,7 +127,7 @@ def _against(attempt: Attempt, name: str, baseline: Attempt) -> str:
 
 def _rivals(archive: Archive, best: Attempt) -> list[str]:
     """Describe attempts with higher numbers than the best, and why they are not ranked first: see merit.py."""
-    merits, ranked = archive.merits(), archive.ranked()
+    merits, ranked = archive.merits(), [a for a in archive.ranked() if not a.stopped_at]
     baseline = archive.baselines.get(archive.reference)
     against = {a.name: x for a in ranked if baseline is not None and (x := difference(a, baseline)) is not None}
     lines: list[str] = []

@@ -6,13 +6,14 @@ import math
 from pathlib import Path
 from typing import Sequence
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.run.config import config_keys
+from envcoder_bench.tasks.base import BASELINES
 
 _INTEGERS: dict[str, int] = {  # key: least value
     "num_iters": 1,
@@ -84,6 +85,8 @@ def check_settings(settings: DictConfig) -> None:
             raise UserError(f"{key} must be a number of at least 0, got {value}")
     if not isinstance(settings.show_baseline, bool):
         raise UserError(f"show_baseline must be yes or no, got {settings.show_baseline}")
+    if not isinstance(settings.parents, ListConfig) or not set(settings.parents) <= set(BASELINES):
+        raise UserError(f"parents must be a list of {' and '.join(BASELINES)}, got {settings.parents}")
     folder = settings.prompt.dir
     if folder is not None and not Path(str(folder)).is_dir():
         raise UserError(f"--prompt_dir {folder}: there is no such folder")

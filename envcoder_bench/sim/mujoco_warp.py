@@ -64,6 +64,8 @@ def put_model(host: mujoco.MjModel) -> mjw.Model:
     # The solver always starts from the last step's acceleration, not from the one without constraints where that is
     # better: it takes as many iterations, and saves a factorization, 1 to 9 % of a step.
     model.opt.run_qacc_smooth = False
+    if model.nhfield:
+        warp_height_fields.add_relief(model)
     return model
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import mujoco_warp as mjw
+import numpy as np
 import warp as wp
 from mujoco_warp._src import collision_convex, collision_driver
 from mujoco_warp._src.collision_core import contact_params, write_contact
@@ -27,6 +28,9 @@ SAME_EDGE = wp.constant(0.8)  # cosine between normals below which an edge besid
 CAPSULE = wp.constant(int(GeomType.CAPSULE))
 HFIELD = wp.constant(int(GeomType.HFIELD))
 SPHERE = wp.constant(int(GeomType.SPHERE))
+SPAN = 8  # cells along each axis whose highest node is known in advance
+FLAT = 1.0e-5  # change of slope below which two cells count as one plane: MuJoCo keeps heights as float32, 0 to 1
+RIDGES_X, RIDGES_Y, RIDGES_DIAGONAL = 1, 2, 4
 _PAIRS = ((GeomType.HFIELD, GeomType.SPHERE), (GeomType.HFIELD, GeomType.CAPSULE))
 
 
@@ -35,6 +39,7 @@ class Surface:
     """An hfield's surface in the geom's frame: nodes are ``cell`` apart, from ``corner`` on."""
 
     heights: wp.array[float]
+    ceiling: wp.array[float]
     first: int
     rows: int
     columns: int
@@ -67,6 +72,16 @@ def cell_range(low: float, high: float, corner: float, cell: float, nodes: int) 
     """First and last cell that an interval meets; empty if the last is smaller."""
     first = wp.max(0, int(wp.floor((low - corner) / cell)))
     return wp.vec2i(first, wp.min(nodes - 2, int(wp.floor((high - corner) / cell))))
+
+
+@wp.func
+def lies_below(s: Surface, rows: wp.vec2i, columns: wp.vec2i, height: float) -> bool:
+    """Whether all nodes of these cells are lower than a height: without it most shapes would examine every cell."""
+    for row in range(rows[0], rows[1] + 1, SPAN):
+        for column in range(columns[0], columns[1] + 1, SPAN):
+            if s.ceiling[s.first + row * s.columns + column] * s.scale > height:
+                return False
+    return True
 
 
 @wp.func
@@ -149,6 +164,8 @@ def sphere_contacts(s: Surface, p: wp.vec3, radius: float, reach: float) -> Cont
     around = radius + reach
     columns = cell_range(p[0] - around, p[0] + around, s.corner[0], s.cell[0], s.columns)
     rows = cell_range(p[1] - around, p[1] + around, s.corner[1], s.cell[1], s.rows)
+    if below < 0.0 and lies_below(s, rows, columns, p[2] - around):
+        return found
     if below >= 0.0:  # the centre is in the ground: out through the face above it
         columns = cell_range(p[0], p[0], s.corner[0], s.cell[0], s.columns)
         rows = cell_range(p[1], p[1], s.corner[1], s.cell[1], s.rows)
@@ -247,6 +264,8 @@ def height_field_contacts(
     hfield_ncol: wp.array[int],
     hfield_adr: wp.array[int],
     hfield_data: wp.array[float],
+    hfield_ceiling: wp.array[float],
+    hfield_ridges: wp.array[int],
     pair_dim: wp.array[int],
     pair_solref: wp.array2d[wp.vec2],
     pair_solreffriction: wp.array2d[wp.vec2],
@@ -329,6 +348,7 @@ def height_field_contacts(
         return
     s = Surface()
     s.heights = hfield_data
+    s.ceiling = hfield_ceiling
     s.first = hfield_adr[ground]
     s.rows = hfield_nrow[ground]
     s.columns = hfield_ncol[ground]
@@ -371,12 +391,16 @@ def height_field_contacts(
         columns = cell_range(center[0] - wide, center[0] + wide, s.corner[0], s.cell[0], s.columns)
         rows = cell_range(center[1] - deep, center[1] + deep, s.corner[1], s.cell[1], s.rows)
         lowest = center[2] - wp.abs(axis[2]) - around
+        if lies_below(s, rows, columns, lowest):
+            rows = wp.vec2i(0, -1)
         for row in range(rows[0], rows[1] + 1):
             for column in range(columns[0], columns[1] + 1):
+                # in a valley or a plane the ends are nearer to the ground than the middle
+                ridges = hfield_ridges[s.first + row * s.columns + column]
                 a = node(s, row, column)
                 for edge in range(3):
                     b = node(s, row + wp.where(edge > 0, 1, 0), column + wp.where(edge != 1, 1, 0))
-                    if wp.max(a[2], b[2]) > lowest:
+                    if (ridges & (1 << edge)) != 0 and wp.max(a[2], b[2]) > lowest:
                         at = nearest_on_segments(start, along, a, b - a)
                         p = start + at[0] * along
                         offset = p - (a + at[1] * (b - a))
@@ -439,7 +463,7 @@ def height_field_contacts(
 _MODEL = (
     *("geom_type", "geom_condim", "geom_dataid", "geom_priority", "geom_solmix", "geom_solref", "geom_solimp"),
     *("geom_size", "geom_friction", "geom_margin", "geom_gap", "geom_adhesion"),
-    *("hfield_size", "hfield_nrow", "hfield_ncol", "hfield_adr", "hfield_data"),
+    *("hfield_size", "hfield_nrow", "hfield_ncol", "hfield_adr", "hfield_data", "hfield_ceiling", "hfield_ridges"),
     *("pair_dim", "pair_solref", "pair_solreffriction", "pair_solimp", "pair_margin", "pair_gap"),
     *("pair_adhesion", "pair_friction"),
 )
@@ -449,9 +473,48 @@ _CONTACT = (
 )
 
 
+def add_relief(model: mjw.Model) -> None:
+    """Add ``hfield_ceiling`` and ``hfield_ridges`` to a model: one number for each node, in the order of the heights.
+
+    The ceiling is the highest node of the next SPAN cells along both axes. Ridges are bits: which of the node's edges,
+    along x, along y and to the diagonal neighbour, are higher than the surface beside them.
+    """
+    heights, starts = model.hfield_data.numpy(), model.hfield_adr.numpy()
+    rows, columns = model.hfield_nrow.numpy(), model.hfield_ncol.numpy()
+    ceiling, ridges = np.zeros_like(heights), np.zeros(len(heights), dtype=np.int32)
+    for first, nrow, ncol in zip(starts, rows, columns):
+        own = slice(first, first + nrow * ncol)
+        z = heights[own].reshape(nrow, ncol)
+        ceiling[own] = _highest(_highest(z).T).T.ravel()
+        ridges[own] = _ridges(z.astype(np.float64)).ravel()
+    model.hfield_ceiling = wp.array(ceiling, dtype=float, device=model.hfield_data.device)
+    model.hfield_ridges = wp.array(ridges, dtype=int, device=model.hfield_data.device)
+
+
+def _highest(z: np.ndarray) -> np.ndarray:
+    """Return the greatest of each number and the next SPAN in its column."""
+    padded = np.pad(z, ((0, SPAN), (0, 0)), mode="edge")
+    return np.lib.stride_tricks.sliding_window_view(padded, SPAN + 1, axis=0).max(axis=-1)
+
+
+def _ridges(z: np.ndarray) -> np.ndarray:
+    """Return the bits of ``add_relief`` for heights ``(rows, columns)``; edges at the border count as ridges."""
+    bits = np.full(z.shape, RIDGES_X | RIDGES_Y | RIDGES_DIAGONAL, dtype=np.int32)
+    # the slope along y above an edge along x, and below it; likewise with x and y exchanged
+    x_bend = (z[2:, 1:] - z[1:-1, 1:]) - (z[1:-1, :-1] - z[:-2, :-1])
+    y_bend = (z[1:, 2:] - z[1:, 1:-1]) - (z[:-1, 1:-1] - z[:-1, :-2])
+    diagonal_bend = z[1:, :-1] + z[:-1, 1:] - z[:-1, :-1] - z[1:, 1:]
+    bits[1:-1, :-1] &= ~np.where(x_bend < -FLAT, 0, RIDGES_X)
+    bits[:-1, 1:-1] &= ~np.where(y_bend < -FLAT, 0, RIDGES_Y)
+    bits[:-1, :-1] &= ~np.where(diagonal_bend < -FLAT, 0, RIDGES_DIAGONAL)
+    return bits
+
+
 def convex_narrowphase(model: mjw.Model, data: mjw.Data, context: Any, table: list) -> None:
     """Launch this module's kernel for its pairs, and MuJoCo Warp's for the others of ``table``."""
     if model.nhfield:
+        if not hasattr(model, "hfield_ceiling"):
+            add_relief(model)
         inputs = [*(getattr(model, name) for name in _MODEL), data.geom_xpos, data.geom_xmat, data.naconmax]
         inputs += [data.ncollision, context.collision_pair, context.collision_pairid, context.collision_worldid]
         outputs = [*(getattr(data.contact, name) for name in _CONTACT), data.nacon]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from envcoder_bench.sim.poses import PoseSource
 
 HUMAN, UNSHAPED = BASELINES = ("human", "unshaped")  # every task's folder has a candidate file of each name
+SPARSE = "sparse"  # a candidate file that a task's folder may have: the published sparse reward
 
 
 FieldSource = Union[str, float, Tuple[float, ...], Callable[[Any], Tensor], None]

@@ -144,13 +144,14 @@ def _unknown(task: str) -> str:
 
 
 def baseline_path(name: str, baseline: str) -> Path:
-    """Return the candidate file of a task's baseline, ``human`` or ``unshaped``."""
-    from envcoder_bench.tasks.base import BASELINES
+    """Return the candidate file of a task's baseline: ``human``, ``unshaped``, or, if the task has it, ``sparse``."""
+    from envcoder_bench.tasks.base import BASELINES, SPARSE
 
-    if baseline not in BASELINES:
-        hint = near_matches(baseline, BASELINES)
-        raise ValueError(f"unknown baseline '{baseline}'{hint}; there are {', '.join(BASELINES)}")
-    return get_spec(name).folder / f"{baseline}.py"
+    folder = get_spec(name).folder
+    known = [*BASELINES, *([SPARSE] if (folder / f"{SPARSE}.py").is_file() else [])]
+    if baseline not in known:
+        raise ValueError(f"unknown baseline '{baseline}'{near_matches(baseline, known)}; there are {', '.join(known)}")
+    return folder / f"{baseline}.py"
 
 
 def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device: str) -> Task:

@@ -25,9 +25,9 @@ PURPOSE = 10  # of core.noise, beside the kinds of functions and the Isaac Gym t
 TOUCH = 1.0  # N: a foot with a larger vertical force stands
 TERRAIN, START, HEADING = "env.terrain", "env.baseInitState", "env.control.heading"
 PLANE, FIELDS = "plane", ("trimesh", "heightfield")
-# steps of the additive sequences that spread environments evenly over the columns, and over columns and rows
-# (Roberts: the inverse powers of the plastic number)
-_ALONG_COLUMNS, _ALONG_ROWS = 0.5698402909980532, 0.7548776662466927
+# steps of the additive sequences that spread environments evenly over columns and rows: of the golden ratio and
+# the square root of 2, which no small numbers divide
+_ALONG_COLUMNS, _ALONG_ROWS = 0.6180339887498949, 0.4142135623730951
 
 
 class TerrainLocomotion(SimTask):
@@ -318,8 +318,8 @@ def fields(joints: str, bodies: tuple[str, ...], knees: str, feet: str, points: 
         "commands": Field(
             (4,),
             "m/s, m/s, rad/s, rad",
-            "goal: velocity forward and to the left, base frame; yaw rate, which the task sets from the heading; heading"
-            " in the world frame",
+            "goal: velocity forward and to the left, base frame; yaw rate, which the task sets from the heading;"
+            " heading in the world frame",
             (0.0, 0.0, 0.0, 0.0),
         ),
         "torques": Field((12,), "N m", "joint torques of the last physics step", "sim.dof_force"),

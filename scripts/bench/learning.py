@@ -24,6 +24,8 @@ from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import SIMULATORS, pick_simulator
+from envcoder_bench.tasks.base import SPARSE
+from envcoder_bench.tasks.registry import get_spec
 
 from . import records
 from .finer import score
@@ -77,6 +79,9 @@ def learning(args: Namespace) -> Iterator[Record]:
 def _sources(args: Namespace) -> list[CandidateSource]:
     """Return the baselines and files of ``--candidates``; exit if one is neither."""
     baselines = {source.name: source for source in baseline_sources(args.task)}
+    sparse = get_spec(args.task).folder / f"{SPARSE}.py"
+    if sparse.is_file():
+        baselines[SPARSE] = CandidateSource(SPARSE, str(sparse), load_source(sparse))
     missing = [x for x in args.candidates if x not in baselines and not Path(x).is_file()]
     if missing:
         sys.exit(f"--candidates {missing[0]}: there is no such file, and the baselines are {', '.join(baselines)}")

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.run.inputs import read_candidates
 from envcoder_bench.run.plan import release
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.tasks.base import UNSHAPED
@@ -27,6 +28,8 @@ from .dispatch import time_functions
 from .records import Record
 from .session import Session, anymal_physics_rate, make_config, memory_gib, physics_rate, process_age
 from .settings import Physics, describe_physics, engine_model, with_physics
+
+USER_FUNCTIONS = Path(__file__).resolve().parents[2] / "user_functions"
 
 
 def physics(args: Namespace) -> Iterator[Record]:
@@ -58,12 +61,13 @@ def _bare(args: Namespace, envs: int) -> Record:
 def scaling(args: Namespace) -> Iterator[Record]:
     """Measure training for each number of candidates in a separate process, so that memory is measured separately."""
     if len(args.candidates) == 1:
-        yield from _one(args, args.candidates[0])
+        yield from (_one if args.task == "Anymal" else _shipped)(args, args.candidates[0])
         return
     for count in args.candidates:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "records.jsonl"
-            command = [sys.executable, sys.argv[0], "scaling", "--candidates", str(count), "--envs", str(args.envs)]
+            command = [sys.executable, sys.argv[0], "scaling", "--task", args.task, "--candidates", str(count)]
+            command += ["--envs", str(args.envs)]
             command += ["--iterations", str(args.iterations), "--warmup", str(args.warmup), "--out", str(out)]
             command += ["--sim", args.sim, "--device", args.device, *(["--dispatch"] if args.dispatch else [])]
             if subprocess.run([*command, *args.overrides], stdout=subprocess.DEVNULL, check=False).returncode:
@@ -72,20 +76,41 @@ def scaling(args: Namespace) -> Iterator[Record]:
                 yield {**record, "command": records.command_line()}
 
 
-def _one(args: Namespace, count: int) -> Iterator[Record]:
-    session = Session.build(args, make_candidates(count), args.envs)
+def _shipped(args: Namespace, count: int) -> Iterator[Record]:
+    """Measure training of another task than ANYmal: its shipped candidates, with as many seeds as make ``count``."""
+    candidates = read_candidates(args.task, [USER_FUNCTIONS / args.task])
+    session = Session.build(args, candidates, args.envs, seeds=max(1, round(count / len(candidates))))
+    seconds, _ = _train(args, session)
+    env, horizon = session.env, session.cfg.train.params.config.horizon_length
+    memory = memory_gib(session.cfg.device)
+    commands = [env.dispatch.command(2.0 * torch.rand_like(env.actions) - 1.0, 0).clone() for _ in range(8)]
+    yield {
+        "kind": "task_scaling",
+        "task": args.task,
+        "candidates": len(session.groups),
+        "envs": args.envs,
+        "training": session.steps_per_iteration / seconds,
+        "physics": physics_rate(env.task, commands, env.reset, 2 * horizon),
+        "memory_gib": memory,
+        **records.describe(session.cfg.device),
+    }
+
+
+def _train(args: Namespace, session: Session) -> tuple[float, float]:
+    """Return the median seconds of an iteration, and the program's age after the first one."""
     seconds: list[float] = []
     startup = 0.0
-    for _ in tqdm(
-        range(args.warmup + args.iterations),
-        desc=f"{count} x {args.envs}",
-        unit=" iterations",
-        leave=False,
-        disable=None,
-    ):
+    bar = f"{len(session.groups)} x {args.envs}"
+    for _ in tqdm(range(args.warmup + args.iterations), bar, unit=" iterations", leave=False, disable=None):
         seconds.append(session.iterate())
         startup = startup or process_age()
     session.check()
+    return median(seconds[args.warmup :]), startup
+
+
+def _one(args: Namespace, count: int) -> Iterator[Record]:
+    session = Session.build(args, make_candidates(count), args.envs)
+    seconds, startup = _train(args, session)
     device, horizon = session.cfg.device, session.cfg.train.params.config.horizon_length
     about = records.describe(device)
     size = {"candidates": count, "envs": args.envs}
@@ -94,7 +119,7 @@ def _one(args: Namespace, count: int) -> Iterator[Record]:
     yield {
         "kind": "scaling",
         **size,
-        "training": session.steps_per_iteration / median(seconds[args.warmup :]),
+        "training": session.steps_per_iteration / seconds,
         "physics": anymal_physics_rate(session.env.task, 2 * horizon),
         "memory_gib": memory,
         "startup_s": startup,

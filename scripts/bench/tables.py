@@ -22,6 +22,14 @@ COLUMNS: dict[str, list[Column]] = {
         ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
         ("startup", lambda r: f"{r['startup_s']:.0f} s"),
     ],
+    "task_scaling": [
+        ("task", lambda r: r["task"]),
+        ("groups x environments", lambda r: f"{r['candidates']:,} x {r['envs']:,}"),
+        ("training, env-steps/s", lambda r: f"{r['training']:,.0f}"),
+        ("physics alone", lambda r: f"{r['physics']:,.0f}"),
+        ("ratio", lambda r: f"{r['training'] / r['physics']:.2f}"),
+        ("memory", lambda r: f"{r['memory_gib']:.1f} GiB"),
+    ],
     "processes": [
         ("processes x environments", lambda r: f"{r['processes']} x {r['envs']:,}"),
         ("each, env-steps/s", lambda r: f"{mean(r['each']):,.0f}"),
@@ -71,6 +79,7 @@ COLUMNS: dict[str, list[Column]] = {
     ],
 }
 IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kind apart
+    "task_scaling": ("task", "candidates", "envs"),
     "processes": ("envs", "processes"),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),

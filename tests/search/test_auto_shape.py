@@ -345,3 +345,20 @@ def test_unanswered_requests_end_the_search_for_now(tmp_path, capsys, monkeypatc
     assert told.startswith("auto-shape: error: no request was answered: ")
     assert told.endswith(f"nothing is lost, resume with: {resume_command(folder, 'auto-shape')}\n")
     assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew
+
+
+def test_rounds_race_and_the_final_evaluation_does_not(tmp_path, capsys):
+    words = [*QUICK, "--llm", "evolve", "--race", "race.rule=halving", "race.rungs=[2]", "--shapers_per_iter", 5]
+    folder = run(tmp_path / "search", *words, "--num_iters", 2)
+    archive = read_archive(folder / "archive.json")
+    stopped = [a for a in archive.attempts if a.stopped_at]
+    # of five in the first round three go on, of six with the best so far in the second also three
+    assert all(a.stopped_at == 2 for a in stopped) and len([a for a in stopped if a.round == 1]) == 2
+    assert archive.best() not in stopped
+    assert "stopped at" not in (folder / "final/results.csv").read_text()
+    final = json.loads((folder / "final/summary.json").read_text())
+    assert not final.get("race")
+    first, _, last = capsys.readouterr().err.rpartition("memory: about")  # the line with which each run begins
+    assert "rung" in first and last and "rung" not in last
+    page = (folder / "report.html").read_text()
+    assert "stopped at 2" in page

@@ -82,6 +82,19 @@ def test_names_and_parents_of_a_round():
     assert first.count("r1_00") > first.count("r1_01") + first.count("unshaped")
 
 
+def test_without_selection_all_with_a_fitness_are_parents_equally_often():
+    archive = Archive(
+        [Attempt("r1_00", 1, GOOD, fitness=0.9), Attempt("r1_01", 1, GOOD.replace("0.3", "0.1"), fitness=0.2)],
+        baselines("Cartpole", human=0.5, unshaped=0.1),
+    )
+    drawn = EvolveProposer(["compute_reward"], baselines=["unshaped"], selection=False).propose(archive, 2, 300)
+    first = [proposal.parents[0] for proposal in drawn]
+    assert set(first) == {"r1_00", "r1_01", "unshaped"}
+    for name in set(first):
+        assert 70 <= first.count(name) <= 130  # 100 is expected; the standard deviation is 8
+    assert not any("human" in proposal.parents for proposal in drawn)
+
+
 @pytest.mark.slow
 def test_unmeasured_attempts_are_not_parents():
     bad = [

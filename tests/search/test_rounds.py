@@ -4,8 +4,9 @@ import pytest
 
 from envcoder_bench.report.points import Point
 from envcoder_bench.report.results import FAILED as ROW_FAILED
-from envcoder_bench.report.results import Result
+from envcoder_bench.report.results import STOPPED, Result
 from envcoder_bench.run.config import compose_config
+from envcoder_bench.search.feedback import history_line, summary
 from envcoder_bench.search.folder import Round, SearchFolder
 from envcoder_bench.search.records import FAILED, FAILED_AT_LOAD, NO_CODE, OK, Archive, Attempt, Proposal
 from envcoder_bench.search.rounds import Checker, check_and_repair, record_round
@@ -100,6 +101,27 @@ def test_results_of_a_run_are_recorded():
     assert (after.find("r2_03").status, after.find("r2_03").error) == (NO_CODE, "declined")
     assert after.best().name == "r1_00"
     assert before.attempts == [best, other]
+
+
+def test_attempts_that_a_race_stopped_rank_last_and_are_no_reference():
+    human = Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2})
+    best = Attempt("r1_00", 1, "best", fitness=0.75, by_seed={0: 0.75})
+    rows = [
+        Result("human", 1, fitness=0.2, episode_length=1.0),
+        Result("r1_00", 1, STOPPED, fitness=0.3, episode_length=1.0, stopped_at=40, reason="rank 4 of 5"),
+        Result("r2_00", 1, fitness=0.4, episode_length=1.0),
+        Result("r2_01", 1, STOPPED, fitness=0.5, episode_length=1.0, stopped_at=40, reason="rank 5 of 5"),
+    ]
+    round = Round(2, [Proposal(name, name) for name in ("r2_00", "r2_01")], [])
+    after = record_round(Archive([best], {"human": human}), round, rows)
+    assert after.find("r1_00") == best  # what it reached in a whole training stays
+    assert (after.find("r2_01").stopped_at, after.find("r2_01").fitness) == (40, 0.5)
+    assert after.find("r2_01").outcome == "stopped at 40" and after.find("r2_00").outcome == "ok"
+    assert after.order() == ["r1_00", "r2_00", "human", "r2_01"]
+    # the median attempt, which is a further seed of each, is that of whole trainings: (0.55 + 0.2) / 2
+    assert after.merits()["r2_00"].score == pytest.approx((0.2 + (0.55 + 0.2) / 2) / 2)
+    assert "when stopped at iteration 40" in history_line(after.find("r2_01"), after)
+    assert "stopped at iteration 40" in summary(after.find("r2_01"), after)
 
 
 def test_a_round_without_any_run_is_recorded():

@@ -135,3 +135,28 @@ def test_a_ball_below_the_surface_is_pushed_out_through_it():
         _, dist, normals = warp_contacts(model, np.array([[*(on_surface - depth * up), 1.0, 0.0, 0.0, 0.0]]))
         assert dist.tolist() == pytest.approx([-depth - 0.03], abs=1e-5)
         np.testing.assert_allclose(normals[0], up, atol=1e-5)
+
+
+def test_the_ceiling_is_the_highest_node_ahead():
+    heights = rough(0.1)
+    model = mjw.put_model(model_of("sphere", heights, 0.1))
+    warp_height_fields.add_relief(model)
+    shape = (int(model.hfield_nrow.numpy()[0]), int(model.hfield_ncol.numpy()[0]))
+    nodes, ceiling = (a.numpy().reshape(shape) for a in (model.hfield_data, model.hfield_ceiling))
+    reach = warp_height_fields.SPAN + 1
+    assert all(ceiling[i, j] == nodes[i : i + reach, j : j + reach].max() for i, j in np.ndindex(shape))
+
+
+@pytest.mark.parametrize(
+    ("z", "bits"),  # of the middle node's edges: along x (columns), along y (rows), to the next node on both
+    [
+        (lambda x, y: 0.3 * x + 0.2 * y, 0),
+        (lambda x, y: -abs(y), 1),
+        (lambda x, y: -abs(x), 2),
+        (lambda x, y: -abs(x - y), 4),
+        (lambda x, y: abs(x) + abs(y) + abs(x - y), 0),
+    ],
+)
+def test_ridges_are_higher_than_both_sides(z, bits):
+    heights = np.array([[z(x, y) for x in (-1.0, 0.0, 1.0)] for y in (-1.0, 0.0, 1.0)])
+    assert warp_height_fields._ridges(heights)[1, 1] == bits

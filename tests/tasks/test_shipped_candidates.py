@@ -19,6 +19,8 @@ from envcoder_bench.tasks.registry import baseline_path, make_task, task_names
 FOLDER = project_folder("user_functions")
 FILES = {name: sorted((FOLDER / name).glob("*.py")) for name in task_names()}
 BASELINES = [(name, baseline_path(name, which)) for name in task_names() for which in ("human", "unshaped")]
+SPARSE = [(name, baseline_path(name, "sparse")) for name in ("Ant", "Humanoid")]
+ONE_TERM = ("001_cosine", "004_only_penalties", "sparse")  # rewards without components
 ALL = [(name, path) for name, paths in FILES.items() for path in paths]
 
 
@@ -50,7 +52,7 @@ def test_there_are_enough_and_the_number_in_a_name_is_its_position():
         assert [path.name[:4] for path in paths] == [f"{k:03d}_" for k in range(len(paths))]
 
 
-@pytest.mark.parametrize(("name", "path"), ALL, ids=[path.stem for _, path in ALL])
+@pytest.mark.parametrize(("name", "path"), ALL + SPARSE, ids=[f"{name}-{path.stem}" for name, path in ALL + SPARSE])
 @pytest.mark.parametrize("filler", ["human", "unshaped"])
 def test_it_passes_the_check_over_either_baseline(name, path, filler):
     task = on_the_move(name)
@@ -58,7 +60,7 @@ def test_it_passes_the_check_over_either_baseline(name, path, filler):
     shaping = check(assemble(functions, baseline(name, filler).candidate), dict(task.state), task.constants, task)
     assert shaping.obs_dim > 0
     assert all(f.random_line is None and f.stateful_line is None for f in functions.functions.values())
-    if "compute_reward" in functions.functions and path.stem != "001_cosine" and path.stem != "004_only_penalties":
+    if "compute_reward" in functions.functions and path.stem not in ONE_TERM:
         assert shaping.components, "a curve for each part of the reward"
 
 

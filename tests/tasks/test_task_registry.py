@@ -9,7 +9,7 @@ import pytest
 from envcoder_bench.core.folders import project_folder
 from envcoder_bench.tasks import registry
 
-TASKS = ["AllegroHand", "Ant", "Anymal", "Cartpole", "FrankaCubeStack", "Humanoid"]
+TASKS = ["AllegroHand", "Ant", "Anymal", "AnymalTerrain", "Cartpole", "FrankaCubeStack", "Humanoid", "SpotTerrain"]
 
 
 def test_every_task_has_its_files():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import math
 from typing import Any
 
 import gymnasium as gym
@@ -121,7 +122,7 @@ class StockEnv(IVecEnv):
 
 
 class StockAgent(A2CAgent):
-    """rl_games' agent, except that actions are sampled with recorded noise."""
+    """rl_games' agent, except that actions are sampled with recorded noise, and their deviation is bounded."""
 
     def __init__(self, params: dict[str, Any], env: Any, seed: int, folder: Any, dtype: torch.dtype) -> None:
         params = copy.deepcopy({k: v for k, v in params.items()})
@@ -140,6 +141,10 @@ class StockAgent(A2CAgent):
         for key, value in buffers.items():
             buffers[key] = value.to(dtype) if value.is_floating_point() else value
         self.obs = self.env_reset()
+        bound = params["network"]["space"]["continuous"].get("max_sigma")  # not a key of rl_games
+        if bound is not None:
+            sigma = self.model.a2c_network.sigma
+            self.optimizer.register_step_post_hook(lambda *_: sigma.data.clamp_(max=math.log(bound)))
 
     def get_action_values(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
         result = super().get_action_values(obs)

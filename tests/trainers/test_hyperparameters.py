@@ -77,6 +77,10 @@ REFUSED = [
     ({"network__space": {"discrete": None}}, "params.network.space: discrete .* use continuous"),
     ({"network__space": continuous(fixed_sigma=False)}, "space.continuous.fixed_sigma: False .* set it to True"),
     ({"network__space": continuous(mu_activation="x")}, "space.continuous.mu_activation: x .* use one of"),
+    (
+        {"network__space": continuous(max_sigma=1.0, sigma_activation="tanh")},
+        "space.continuous.max_sigma: with a sigma_activation .* set sigma_activation to None or delete max_sigma",
+    ),
 ]
 
 
@@ -114,6 +118,10 @@ OUT_OF_RANGE = [
     ({"normalize_input": "maybe"}, "params.config.normalize_input: must be True or False, got maybe"),
     ({"lr_schedule": "adptive"}, r"params.config.lr_schedule: must be .*, got adptive \(did you mean adaptive\?\)"),
     ({"reward_shaper": {"scale_value": "big"}}, "params.config.reward_shaper.scale_value: must be a number, got big"),
+    (
+        {"network__space": continuous(max_sigma=0)},
+        "space.continuous.max_sigma: must be a number above 0 or null, got 0",
+    ),
     ({"network__mlp": mlp(units=256)}, r"params.network.mlp.units: must be a list of whole numbers .*, got 256"),
     ({"network__mlp": mlp(units=[64, 0])}, "params.network.mlp.units: must be"),
     ({"network__mlp": mlp(initializer={"name": "zeros"})}, "network.mlp.initializer.name: must be one of default"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -80,6 +81,8 @@ def own_weights(learner: GroupedLearner, k: int, key: str) -> torch.Tensor:
     return weights[:columns, :rows].t() if key.endswith("weight") else weights[0, :columns]
 
 
+MAX_SIGMA = math.exp(-0.3) + 1e-3  # the entropy bonus of its case reaches it within a few updates
+SPACE = {"continuous": {**make_params()["network"]["space"]["continuous"], "max_sigma": MAX_SIGMA}}
 CASES: dict[str, dict[str, Any]] = {
     "shared": {},
     "separate": {"network__separate": True},
@@ -91,6 +94,7 @@ CASES: dict[str, dict[str, Any]] = {
     "no normalizers": {"normalize_input": False, "normalize_value": False, "normalize_advantage": False},
     "no value clip": {"clip_value": False, "value_bootstrap": False},
     "smooth clamp": {"use_smooth_clamp": True, "bound_loss_type": "regularisation"},
+    "bounded noise": {"entropy_coef": 0.5, "network__space": SPACE},
     "no surrogate": {"ppo": False, "bound_loss_type": "none"},
 }
 
@@ -115,6 +119,18 @@ def test_gradient_clip_and_value_clip_make_a_difference(tmp_path: Any) -> None:
     }
     for case in ("no gradient clip", "no value clip", "hard gradient clip"):
         assert not torch.allclose(losses["shared"], losses[case], rtol=1e-3), case
+
+
+@pytest.mark.slow
+def test_an_entropy_bonus_raises_the_noise_to_its_bound_and_no_further(tmp_path: Any) -> None:
+    bounded, free = (
+        compare(make_params(entropy_coef=0.5, **own), tmp_path, torch.float64)
+        for own in ({"network__space": SPACE}, {})
+    )
+    most = torch.tensor(ACTION_DIMS) * (0.5 + 0.5 * math.log(2.0 * math.pi) + math.log(MAX_SIGMA))
+    assert (free["entropy"][-1] > most).all()  # otherwise the bound would not matter
+    assert (bounded["entropy"] <= most + 1e-9).all()
+    torch.testing.assert_close(bounded["entropy"][-1], most.double(), rtol=0, atol=1e-3)
 
 
 def test_equals_stock_agents_in_float32(tmp_path: Any) -> None:

@@ -9,7 +9,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.search.providers.base import Provider
 from envcoder_bench.search.providers.prices import read_prices
 
-EVOLVE = "evolve"
+EVOLVE, RANDOM = WITHOUT_MODEL = ("evolve", "random")
 OPENAI = "openai"
 ANTHROPIC = "anthropic"
 REPLAY = "replay"
@@ -18,12 +18,13 @@ _PATTERNS = (
     (OPENAI, re.compile(r"gpt-.+|o\d.*|openai:.+")),
     (ANTHROPIC, re.compile(r"claude-.+|anthropic:.+")),
     (REPLAY, re.compile(r"replay:.+")),
-    (EVOLVE, re.compile(r"evolve")),
+    (EVOLVE, re.compile(EVOLVE)),
+    (RANDOM, re.compile(RANDOM)),
 )
 
 
 def kind_of(llm: str) -> str:
-    """Return the kind of a value of ``--llm``: ``openai``, ``anthropic``, ``replay`` or ``evolve``.
+    """Return the kind of a value of ``--llm``: ``openai``, ``anthropic``, ``replay``, ``evolve`` or ``random``.
 
     Raises:
         UserError: if it is none of them.
@@ -31,10 +32,10 @@ def kind_of(llm: str) -> str:
     for kind, pattern in _PATTERNS:
         if pattern.fullmatch(llm):
             return kind
-    known = [*read_prices(), EVOLVE, "openai:NAME", "anthropic:NAME", "replay:FILE"]
+    known = [*read_prices(), *WITHOUT_MODEL, "openai:NAME", "anthropic:NAME", "replay:FILE"]
     raise UserError(
         f"--llm {llm}: no such model{near_matches(llm.lower(), known)}; give gpt-*, o* (o3, o4-mini) or claude-*, "
-        "openai:NAME or anthropic:NAME (also for servers of your own, with --base_url), replay:FILE, or evolve"
+        "openai:NAME or anthropic:NAME (also for servers of your own, with --base_url), replay:FILE, evolve or random"
     )
 
 
@@ -50,8 +51,8 @@ def make_provider(llm: str, base_url: str | None = None, timeout: float = 600.0)
         UserError: for an unknown model, a missing key or package, an invalid URL, or an invalid transcript.
     """
     kind = kind_of(llm)
-    if kind == EVOLVE:
-        raise UserError("--llm evolve uses no model")
+    if kind in WITHOUT_MODEL:
+        raise UserError(f"--llm {kind} uses no model")
     if kind == REPLAY:
         if base_url:
             raise UserError(f"--base_url {base_url} cannot be used with --llm {llm}, which uses no server")

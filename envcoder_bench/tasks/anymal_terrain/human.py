@@ -1,8 +1,8 @@
 """ANYmal on rough ground, the human baseline: the shaping of IsaacGymEnvs' AnymalTerrain task.
 
 Source: IsaacGymEnvs, tasks/anymal_terrain.py and cfg/task/AnymalTerrain.yaml (NVIDIA, BSD-3-Clause). Differences: the
-reward sees the state after the physics step it evaluates; observations have no noise, robots are not pushed, and
-friction is not random. The action is IsaacGymEnvs', which is the task's own.
+reward sees the state after the physics step it evaluates, and landings after less than 0.06 s in the air do not count;
+observations have no noise, robots are not pushed, and friction is not random. The action is IsaacGymEnvs', which is the task's own.
 """
 
 import torch
@@ -20,7 +20,8 @@ def compute_reward(state_dict):
     ang_vel_error = torch.square(commands[:, 2] - base_ang_vel[:, 2])
     knees = torch.norm(forces[:, state_dict["knee_indices"], :], p=2, dim=2) > 1.0
     air_time = state_dict["feet_air_time"]
-    lands = (air_time > 0.0) & (forces[:, state_dict["feet_indices"], 2] > 1.0)
+    # less than 0.06 s in the air is a foot that trembles on the ground
+    lands = (air_time > 0.05) & (forces[:, state_dict["feet_indices"], 2] > 1.0)
     walks = torch.norm(commands[:, :2], p=2, dim=1) > 0.1
 
     components = {

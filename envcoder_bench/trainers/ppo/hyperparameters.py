@@ -57,6 +57,7 @@ class Hyperparameters:
     linear_steps: int  # epochs until a linear schedule ends; 0: it stays at the start
     schedule_entropy: bool
     clip_actions: bool  # to [-1, 1], before the environment takes them
+    max_sigma: float | None  # greatest standard deviation of the policy; None: no bound. A key that rl_games lacks
     matmul_precision: str  # of float32 products, as torch.set_float32_matmul_precision; rl_games' Runner says high
 
     @classmethod
@@ -98,6 +99,7 @@ class Hyperparameters:
             linear_steps=linear_steps,
             schedule_entropy=bool(config.get("schedule_entropy", False)),
             clip_actions=bool(config.get("clip_actions", True)),
+            max_sigma=params["network"]["space"]["continuous"].get("max_sigma"),
             matmul_precision=config.get("matmul_precision", "high"),
         )
 
@@ -138,6 +140,9 @@ def check_supported(params: Mapping[str, Any]) -> None:
     ):
         if name not in ACTIVATIONS:
             raise _unsupported(key, name, f"use one of {', '.join(ACTIVATIONS)}")
+    if space["continuous"].get("max_sigma") is not None and space["continuous"]["sigma_activation"] != "None":
+        key, remedy = "network.space.continuous.max_sigma", "set sigma_activation to None or delete max_sigma"
+        raise _unsupported(key, "with a sigma_activation", remedy)
 
 
 def _unsupported(key: str, value: Any, remedy: str) -> ValueError:

@@ -227,6 +227,8 @@ class GroupedLearner:
         d_log_sigma = sums.total(d_neglogp, keepdim=True) - sums.total(squares.mul_(d_neglogp), keepdim=True)
         grad = network.backward(work, output, d_log_sigma.sub_(self.entropy_coef))
         self.adam.step(grad, hp.grad_norm, alive)
+        if hp.max_sigma is not None:
+            network.bound_sigma(hp.max_sigma)
         stats["kl"].append(kl)
         stats["log_sigma"].append(log_sigma)
         stats["policy_loss"].append(sums.mean(policy_loss))

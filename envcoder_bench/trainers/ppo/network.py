@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 from dataclasses import dataclass
 from typing import Any, Mapping, NamedTuple, Sequence
 
@@ -192,6 +193,10 @@ class StackedActorCritic:
         log_sigma = self._sigma.clone()
         self._sigma_activation.forward(log_sigma, None)
         return log_sigma if self.action_mask is None else log_sigma.mul_(self.action_mask)
+
+    def bound_sigma(self, greatest: float) -> None:
+        """Set standard deviations above ``greatest`` to it; there is no activation of sigma."""
+        self._sigma.clamp_(max=math.log(greatest))
 
     def _mu(self, out: Tensor, kept: Tensor | None = None) -> Tensor:
         mu = out[..., : self.architecture.actions]

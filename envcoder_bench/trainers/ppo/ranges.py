@@ -90,6 +90,11 @@ def check_ranges(params: Mapping[str, Any]) -> None:
         if name not in INITIALIZERS:
             hint = near_matches(str(name), INITIALIZERS)
             raise ValueError(f"params.network.{place}.name: must be one of {', '.join(INITIALIZERS)}, got {name}{hint}")
+    bound = continuous.get("max_sigma")
+    known = isinstance(bound, (int, float)) and not isinstance(bound, bool) and _POSITIVE.holds(bound)
+    if bound is not None and not known:
+        key = "params.network.space.continuous.max_sigma"
+        raise ValueError(f"{key}: must be {_POSITIVE.text} or null, got {_shown(bound)}")
     units = network["mlp"]["units"]
     if not isinstance(units, (list, tuple)) or not all(type(unit) is int and unit >= 1 for unit in units):
         raise ValueError(
