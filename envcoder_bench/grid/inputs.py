@@ -91,9 +91,8 @@ def _load(robot: Robot, cfg: DictConfig, files: Mapping[str, str], wanted: Mappi
             raise UserError(
                 f"--layouts {name}={layout}: no such layout{near_matches(layout, known)}; there are {', '.join(known)}"
             )
-    joints = len(robot.dof_names)
-    tasks: Any = OmegaConf.to_container(cfg.task_layouts)
-    return [load_policy_file(name, file, known, wanted.get(name), joints, tasks) for name, file in files.items()]
+    settings = plain(cfg)
+    return [load_policy_file(name, file, known, wanted.get(name), robot, settings) for name, file in files.items()]
 
 
 def known_layouts(robot: Robot, cfg: DictConfig) -> dict[str, Layout]:
