@@ -163,6 +163,8 @@ class GroupedVecTask:
             self.progress_buf.masked_fill_(mask, 0)
             self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
             self.task.prepare_reset(mask)
+            if self.task.first_progress is not None:
+                self.progress_buf += self.task.first_progress * mask
             self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})
         if self.task.new_goal is not None:
             mask = mask | self.task.new_goal

@@ -92,6 +92,8 @@ class Task(ABC):
         regroups: whether every tensor of ``get_state`` has a row for each environment, so that races can regroup them.
         randomizes: whether the task changes policies' actions and observations, by ``randomize_actions`` and
             ``randomize_observations``.
+        first_progress: ``(num_envs,)`` int64, refreshed by ``prepare_reset``: the value of ``progress_buf`` with which
+            episodes begin, so that those of a new training do not all end at once; None for 0.
         step_count: the environment's counter, which it sets before it calls any of the task's methods: random numbers
             of the task's own depend on it, on the seed and on the lane.
     """
@@ -121,6 +123,7 @@ class Task(ABC):
     refusals: Mapping[str, str] = {}
     regroups: bool = True
     randomizes: bool = False
+    first_progress: Tensor | None = None
     step_count: int = 0
 
     @property

@@ -21,7 +21,7 @@ from envcoder_bench.terrain.grid import GridParams, TerrainGrid, make_grid
 from envcoder_bench.terrain.scan import HeightLookup, height_scan, scan_points
 from envcoder_bench.torch_utils import quat_rotate_inverse
 
-PURPOSE = 10  # of core.noise, beside the kinds of functions and the Isaac Gym tasks'
+LEVEL, PROGRESS_OF_FIRST = 10, 11  # purposes of core.noise, beside the kinds of functions' and the Isaac Gym tasks'
 TOUCH = 1.0  # N: a foot with a larger vertical force stands
 TERRAIN, START, HEADING = "env.terrain", "env.baseInitState", "env.control.heading"
 PLANE, FIELDS = "plane", ("trimesh", "heightfield")
@@ -39,11 +39,14 @@ class TerrainLocomotion(SimTask):
     curriculum: environments are spread evenly over types and levels. Level and type depend on the group's seed and on
     the lane, not on other groups.
 
+    The first episodes of a training begin late, at random, so that later ones do not all end in the same step.
+
     Attributes:
         legs: their names; a body is ``<leg>_<link>``.
         scan_x, scan_y: places of the height scan in the base's frame, m.
     """
 
+    first_progress: Tensor
     legs: tuple[str, ...]
     scan_x: tuple[float, ...]
     scan_y: tuple[float, ...]
@@ -105,6 +108,7 @@ class TerrainLocomotion(SimTask):
         self._acted = torch.zeros_like(self.state["last_actions"])
         self._begun = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._evaluates = False
+        self.first_progress = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         zeros = torch.zeros(self.num_envs, dtype=torch.int64, device=self.device)
         lanes = torch.arange(self.num_envs, device=self.device)
         self._groups = EnvGroups(zeros, lanes, self._acted, *[zeros.bool()] * 3)
@@ -139,16 +143,16 @@ class TerrainLocomotion(SimTask):
         self.state["terrain_levels"].copy_(rows)
         self._move(torch.ones_like(self._begun))
 
-    def _drawn(self, step: int, levels: int) -> Tensor:
-        """Draw a level below ``levels`` for every environment, by seed, step and lane."""
+    def _drawn(self, step: int, below: int, purpose: int = LEVEL) -> Tensor:
+        """Draw an integer from 0 for every environment, by seed, step and lane."""
         groups = self._groups
-        drawn = noise.integers(groups.seeds.unsqueeze(1), step, PURPOSE, groups.lanes, 1, 0, levels, self.device)
+        drawn = noise.integers(groups.seeds.unsqueeze(1), step, purpose, groups.lanes, 1, 0, below, self.device)
         return drawn[:, 0]
 
     def _move(self, mask: Tensor) -> None:
         """Update the origins where ``mask`` is True, from levels and types."""
         state, rows = self.state, mask.unsqueeze(1)
-        origins = self._origins[state["terrain_levels"].long(), state["terrain_types"].long()]
+        origins = self._origins[state["terrain_levels"].to(torch.int64), state["terrain_types"].to(torch.int64)]
         state["env_origins"].copy_(torch.where(rows, origins, state["env_origins"]))
         start = self._start.clone()
         start[:, :3] += state["env_origins"]
@@ -168,6 +172,8 @@ class TerrainLocomotion(SimTask):
             levels = torch.where(levels >= self._rows, anywhere, levels.clamp(min=0.0))
             state["terrain_levels"].copy_(torch.where(mask & self._begun, levels, state["terrain_levels"]))
             self._move(mask)
+        first = self._drawn(self.step_count, self.max_episode_length - 1, PROGRESS_OF_FIRST)
+        self.first_progress.copy_(first * ~(self._begun | self._evaluates))
         self._begun |= mask
 
     # a control step

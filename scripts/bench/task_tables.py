@@ -23,10 +23,13 @@ UNITS = {
     "Ant": "forward speed, m/s",
     "Humanoid": "forward speed, m/s",
     "Anymal": "velocity tracking, 0 to 1",
+    "AnymalTerrain": "velocity tracking over all terrains, 0 to 1",
+    "SpotTerrain": "velocity tracking over all terrains, 0 to 1",
     "FrankaCubeStack": "success rate",
     "AllegroHand": "consecutive successes",
 }
-FRACTIONS = ("Cartpole", "Anymal", "FrankaCubeStack")  # tasks whose fitness is one, from 0 to 1
+# tasks whose fitness is one, from 0 to 1
+FRACTIONS = ("Cartpole", "Anymal", "AnymalTerrain", "SpotTerrain", "FrankaCubeStack")
 # fitness in Isaac Gym with IsaacGymEnvs' rewards, by the same formulas (Eureka, Ma et al. 2023)
 PUBLISHED = {"isaacgymenvs:Ant": 6.8, "isaacgymenvs:Humanoid": 5.9, "isaacgymenvs:AllegroHand": 11.4}
 SIMULATORS = {"mujoco_warp": "MuJoCo Warp", "mujoco_cpu": "MuJoCo"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -24,9 +25,9 @@ def groups(count: int, envs: int, seeds=None) -> EnvGroups:
     return EnvGroups(seeds, torch.arange(envs).repeat(count), torch.zeros(n, 12), none, none, none)
 
 
-def begun(name: str, envs: int = 40):
+def begun(name: str, envs: int = 40) -> Any:
     """A fake task whose episodes have begun where they should."""
-    task = fake(name, envs)
+    task: Any = fake(name, envs)
     task.attach(groups(1, envs))
     everywhere = torch.ones(envs, dtype=torch.bool)
     task.prepare_reset(everywhere)
@@ -117,12 +118,27 @@ def test_evaluations_are_spread_evenly_without_a_curriculum(name):
     assert set(task.state["terrain_levels"].tolist()) == {0.0}
 
 
+def test_only_the_first_episodes_of_a_training_begin_late(name):
+    task: Any = fake(name, 400)
+    task.attach(groups(1, 400))
+    everywhere = torch.ones(400, dtype=torch.bool)
+    task.prepare_reset(everywhere)
+    first = task.first_progress.clone()
+    assert first.min() < 50 and first.max() > 900 and first.max() < task.max_episode_length - 1
+    task.prepare_reset(everywhere)
+    assert not task.first_progress.any()
+    task.step_count = EVALUATION_STEP
+    task.restart()
+    task.prepare_reset(everywhere)
+    assert not task.first_progress.any()
+
+
 def test_a_checkpoint_has_the_levels(name):
     task, everywhere = begun(name)
     walk(task, 4.5)
     task.prepare_reset(everywhere)
     task.reset(everywhere, task.default_state, {})
-    other = fake(name, 40)
+    other: Any = fake(name, 40)
     other.set_state(task.get_state())
     for one in (task, other):
         walk(one, 4.5)
@@ -187,7 +203,7 @@ def test_on_a_plane_there_are_no_heights_and_no_levels(name):
     cfg = shipped(name)
     cfg["env"]["terrain"]["terrainType"] = "plane"
     assert grid_of(cfg) is None
-    task = make_task(name, cfg, 3, "mujoco_cpu", "cpu")
+    task: Any = make_task(name, cfg, 3, "mujoco_cpu", "cpu")
     everywhere = torch.ones(3, dtype=torch.bool)
     for _ in range(3):
         task.prepare_reset(everywhere)
