@@ -25,6 +25,8 @@ examples:
   COMMAND --robot spot --policies rough=policy.pt flat=flat.onnx --terrains friction grass boulder stairs
   # a policy of a run, and a terrain of your own
   COMMAND --robot anymal_c --policies mine=runs/Anymal_x/candidates/a/policy.pth --terrains stairs my_arena.yaml
+  # all candidates of a run
+  COMMAND --robot spot --policies runs/SpotTerrain_20260101-120000 --terrains boulder stairs --episodes 20
   # a policy of Isaac Lab, whose joints are in another order
   COMMAND --robot spot --policies theirs=policy.pt --layouts theirs=flat_isaac --terrains friction
   # a short trial
@@ -50,8 +52,9 @@ def build_parser() -> Parser:
     what.add_argument(
         "--policies",
         nargs="+",
-        metavar="NAME=FILE",
-        help="TorchScript, ONNX, a policy.pth of a run folder, or a checkpoint of rsl_rl",
+        metavar="NAME=FILE|RUN",
+        help="TorchScript, ONNX, a policy.pth of a run folder, or a checkpoint of rsl_rl; or a run folder, for all its"
+        " candidates",
     )
     what.add_argument(
         "--layouts",
@@ -85,10 +88,11 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
-    return command(COMMAND, _main, sys.argv[1:] if argv is None else argv)
+    return command(COMMAND, run, sys.argv[1:] if argv is None else argv)
 
 
-def _main(words: list[str]) -> int:
+def run(words: list[str]) -> int:
+    """Run the command without its handling of errors; return the exit code."""
     # a policy is NAME=FILE, which would look like an override
     parser = build_parser()
     words, held = _hold(words, ("--policies", "--layouts"))

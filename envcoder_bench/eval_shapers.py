@@ -72,6 +72,8 @@ examples:
   COMMAND --task Cartpole --devices cpu:4
   # stop candidates that can no longer win before the end of the training
   COMMAND --task Anymal --race
+  # also rank the candidates on terrains
+  COMMAND --task SpotTerrain --terrains boulder stairs --terrain_episodes 20
   # resume a run that was stopped or killed
   COMMAND --resume runs/Anymal_20260101-120000
   # add a candidate, seeds or iterations to a complete run
@@ -139,6 +141,16 @@ def build_parser() -> Parser:
     add_num_envs(size)
     size.add_argument("--num_envs", type=int, metavar="TOTAL", help="total number of environments, divided evenly")
     add_training(effort)
+
+    ground = parser.add_argument_group("terrains")
+    ground.add_argument(
+        "--terrains",
+        nargs="+",
+        metavar="NAME|FILE",
+        help="also rank the candidates by eval-policies on these terrains, after the run: docs/eval_policies.md",
+    )
+    ground.add_argument("--terrain_episodes", type=int, metavar="N", help="of each candidate on each (default: 100)")
+    ground.add_argument("--terrain_seconds", type=float, metavar="S", help="limit of an episode (default: 600)")
 
     where = parser.add_argument_group("devices and files")
     add_where(where)
@@ -235,6 +247,32 @@ def _report(result: RunResult, code: int, videos: int | None) -> int:
     return code
 
 
+def _terrain_words(args: argparse.Namespace) -> list[str]:
+    """Return the words of eval-policies for ``--terrains``, but for policies and folder; check them before the run."""
+    from envcoder_bench.grid.robots import ROBOTS
+    from envcoder_bench.grid.settings import compose_settings
+    from envcoder_bench.grid.terrains import find_arenas
+
+    robot = next((own.name for own in ROBOTS.values() if args.task in own.tasks), None)
+    if robot is None:
+        tasks = ", ".join(task for own in ROBOTS.values() for task in own.tasks)
+        raise UserError(f"--terrains is for the tasks {tasks}, not {args.task}")
+    flags = {"episodes": args.terrain_episodes, "seconds": args.terrain_seconds}
+    find_arenas(args.terrains, compose_settings(as_words(flags)))
+    words = ["--robot", robot, "--terrains", *args.terrains]
+    words += [] if args.device is None else ["--device", args.device]
+    return words + [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+def _rank_on_terrains(words: list[str], result: RunResult) -> int:
+    """Run eval-policies with all candidates of a complete run, in its folder ``terrains``; return the exit code."""
+    from envcoder_bench import eval_policies
+
+    return eval_policies.run(
+        ["--policies", str(result.folder), *words, "--output_dir", str(result.folder / "terrains")]
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
     return command("eval-shapers", _main, sys.argv[1:] if argv is None else argv)
@@ -268,6 +306,7 @@ def _main(words: list[str]) -> int:
     from envcoder_bench.console import Console, finish, resumable
     from envcoder_bench.run import evaluate  # torch and the simulators load here, so that --help is instant
 
+    terrain_words = _terrain_words(args) if args.terrains else None
     if args.video is not None:
         os.environ[VIDEO_VARIABLE] = str(args.video)  # also for the processes of an isolated run
     gc.freeze()  # imported objects are permanent: exclude them from garbage collection
@@ -302,7 +341,10 @@ def _main(words: list[str]) -> int:
             reporter=console,
             stop=console.stop,
         )
-        return _report(result, finish(result), args.video)
+        code = _report(result, finish(result), args.video)
+        return (
+            code if terrain_words is None or code or not result.complete else _rank_on_terrains(terrain_words, result)
+        )
 
 
 if __name__ == "__main__":

@@ -223,7 +223,7 @@ def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["eval_shapers.py", "auto_shape.py"])
+@pytest.mark.parametrize("script", ["eval_shapers.py", "auto_shape.py", "eval_policies.py"])
 def test_the_scripts_of_a_checkout_are_the_commands(script, tmp_path):
     root = Path(eval_shapers.__file__).resolve().parents[1]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

@@ -17,8 +17,11 @@ from pathlib import Path
 
 import torch
 
-from envcoder_bench.eval_policies import main
+from envcoder_bench import eval_shapers
+from envcoder_bench.eval_policies import EPILOG, _hold, build_parser, main
+from envcoder_bench.grid.robots import ROBOTS
 from envcoder_bench.grid.run import read_episodes
+from envcoder_bench.grid.settings import compose_settings
 
 ROOT = Path(__file__).parents[1]
 GRID = "--robot spot --policies a={folder}/a.pt b={folder}/b.pt"
@@ -76,7 +79,7 @@ def folder(tmp_path_factory):
             "--robot spot --policies a={folder}/text.pt --terrains stairs",
             "text.pt cannot be read: it must be TorchScript",
         ),
-        ("--robot spot --policies {folder}/a.pt --terrains stairs", "--policies takes NAME=VALUE, got"),
+        ("--robot spot --policies {folder}/a.pt --terrains stairs", "--policies takes NAME=FILE, got"),
         ("--robot spot --policies a={folder}/a.pt a={folder}/b.pt --terrains stairs", "--policies: 'a' is given twice"),
         (f"{GRID} --terrains stairs --layouts a=ruff", "--layouts a=ruff: no such layout; there are flat, rough,"),
         (f"{GRID} --terrains stairs --device cuda:97", "cuda:97"),
@@ -99,6 +102,17 @@ def test_bad_input_is_one_message(folder, tmp_path, monkeypatch, capsys, words, 
     assert said.startswith("eval-policies: error: ") and message in said and "Traceback" not in said
     assert list(tmp_path.iterdir()) == []  # nothing was written
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_examples_of_the_help_are_commands() -> None:
+    lines = [line.strip() for line in EPILOG.splitlines() if line.strip().startswith("COMMAND ")]
+    assert len(lines) >= 8
+    for line in lines:
+        words, held = _hold(line.split()[1:], ("--policies", "--layouts"))
+        args = build_parser().parse(words)
+        assert args.resume or (args.robot in ROBOTS and args.terrains and held["--policies"])
+        compose_settings(args.overrides)
+        assert all("=" in word or word.startswith("runs/") for values in held.values() for word in values)
 
 
 SHORT = ("--episodes", "2", "--seconds", "10")
@@ -155,11 +169,14 @@ def test_a_grid_in_use_is_refused(evaluated, folder, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_grid_resumes_bitwise_on_two_workers(folder, tmp_path, evaluated) -> None:
-    out = tmp_path / "grid"
+def test_a_killed_grid_resumes_bitwise_on_two_workers(folder, tmp_path) -> None:
+    out, whole = tmp_path / "grid", tmp_path / "whole"
     policies = [f"a={folder}/a.pt", f"b={folder}/b.pt"]
-    words = ["--robot", "spot", "--policies", *policies, "--terrains", *ARENAS[:2], *SHORT, "--output_dir", str(out)]
-    command = [sys.executable, str(ROOT / "eval_policies.py"), *words, "--devices", "cpu:2", "checkpoint_minutes=0"]
+    words = ["--robot", "spot", "--policies", *policies, "--terrains", "friction", "boulder"]
+    words += ["--episodes", "2", "--seconds", "4"]
+    assert main([*words, "--output_dir", str(whole), "--device", "cpu"]) == 0
+    words += ["--output_dir", str(out), "--devices", "cpu:2", "checkpoint_minutes=0"]
+    command = [sys.executable, str(ROOT / "eval_policies.py"), *words]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     states = [out / "parts" / str(k) / "state.pt" for k in range(2)]
     while not all(state.exists() for state in states) and process.poll() is None:
@@ -170,8 +187,8 @@ def test_a_killed_grid_resumes_bitwise_on_two_workers(folder, tmp_path, evaluate
         assert process.returncode == 143 and "resume with: " in said
         assert main(["--resume", str(out), "--devices", "cpu:2"]) == 0
     key = lambda row: row["episode_id"]  # noqa: E731
-    own, other = (sorted(read_episodes(path / "episodes.jsonl"), key=key) for path in (out, evaluated))
-    assert own == [row for row in other if row["environment"] in ARENAS[:2]]
+    own, other = (sorted(read_episodes(path / "episodes.jsonl"), key=key) for path in (out, whole))
+    assert own == other
 
 
 @pytest.mark.slow
@@ -193,6 +210,29 @@ def test_a_terrain_of_ones_own(folder, tmp_path) -> None:
     rows = read_episodes(out / "episodes.jsonl")
     assert {row["environment"] for row in rows} == {"mine"} and len(rows[0]["zone_stability"]) == 2
     assert json.loads((out / "devices.json").read_text()) == 1
+
+
+def test_candidates_of_another_robot_are_not_ranked_on_terrains(capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert eval_shapers.main(["--task", "Ant", "--terrains", "stairs"]) == 2
+    assert "--terrains is for the tasks SpotTerrain, Anymal, AnymalTerrain, not Ant" in capsys.readouterr().err
+    assert eval_shapers.main(["--task", "SpotTerrain", "--terrains", "stars"]) == 2
+    assert "unknown terrain 'stars' (did you mean stairs?)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_candidates_are_ranked_on_terrains(tmp_path, capsys) -> None:
+    """The human baseline and a reward are evaluated; the unshaped baseline, whose actions are its own, is left out."""
+    (tmp_path / "a.py").write_text('def compute_reward(state_dict):\n    return state_dict["root_states"][:, 7]\n')
+    words = f"--task SpotTerrain --candidates {tmp_path}/a.py --learning_iterations 1 --num_envs_per_candidate 8"
+    words += f" --output_dir {tmp_path}/run --video 0 --device cpu evaluation.final_episodes=1 evaluation.num_envs=1"
+    words += " task.env.learn.episodeLength_s=0.4 --terrains boulder --terrain_episodes 1 --terrain_seconds 0.4"
+    assert eval_shapers.main(words.split()) == 0
+    said = capsys.readouterr()
+    assert "left out: policy unshaped" in said.err
+    with open(tmp_path / "run" / "terrains" / "ranking.csv", newline="") as file:
+        assert sorted(row["policy"] for row in csv.DictReader(file)) == ["a", "human"]
 
 
 @pytest.mark.slow

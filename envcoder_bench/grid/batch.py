@@ -23,7 +23,7 @@ from envcoder_bench.grid.rows import roll_pitch_yaw, rotate_inverse
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import ArenaLookup, Arenas
 
-_AROUND = [(0.1 * x, 0.1 * y) for x in range(-6, 7) for y in range(-4, 5)]  # m: the ground on which a robot starts
+_AROUND = [(0.1 * x, 0.1 * y) for x in range(-4, 5) for y in range(-3, 4)]  # m: the ground on which a robot starts
 _SMALLEST = 16  # robots of a simulation that is not replaced by a smaller one
 log = logging.getLogger(__name__)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -20,6 +21,7 @@ from envcoder_bench.grid.terrains import find_arenas
 from envcoder_bench.terrain.arenas import Arena, Zone
 
 CONFIG = "config.yaml"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def check_inputs(
     """Read and check the words of a command line.
 
     Args:
-        policies: ``NAME=FILE`` each.
+        policies: ``NAME=FILE`` each, or a run folder, for all its candidates.
         terrains: names or YAML files.
         overrides: ``key=value`` of cfg/eval_policies.yaml.
         layouts: ``NAME=LAYOUT`` each, for policies whose width does not tell their layout.
@@ -73,16 +75,60 @@ def check_inputs(
     """
     cfg = compose_settings(overrides)
     own = find_robot(robot)
-    files = _pairs("--policies", policies)
+    files, skippable = expand_runs(policies)
     wanted = _pairs("--layouts", layouts)
     for name in wanted:
         if name not in files:
             raise UserError(f"--layouts {name}: no such policy{near_matches(name, files)}; {', '.join(files)}")
     arenas = find_arenas(terrains, cfg)
-    return Inputs(own, plain(cfg), tuple(_load(own, cfg, files, wanted)), tuple(arenas))
+    return Inputs(own, plain(cfg), tuple(_load(own, cfg, files, wanted, skippable)), tuple(arenas))
 
 
-def _load(robot: Robot, cfg: DictConfig, files: Mapping[str, str], wanted: Mapping[str, str]) -> list[LoadedPolicy]:
+def expand_runs(words: Sequence[str]) -> tuple[dict[str, str], set[str]]:
+    """Replace run folders among ``NAME=FILE`` words by the policies of all their candidates.
+
+    Returns:
+        The files by name, and the names that come from run folders.
+
+    Raises:
+        UserError: a word is neither, or a name is given twice.
+    """
+    found: list[str] = []
+    expanded: set[str] = set()
+    for word in words:
+        folder = Path(word) / "candidates"
+        if not folder.is_dir():
+            found.append(word)
+            continue
+        policies = _policies_of(Path(word))
+        if not policies:
+            raise UserError(f"--policies {word}: no candidate of this run has a policy")
+        found += [f"{name}={path}" for name, path in sorted(policies.items())]
+        expanded |= set(policies)
+    return _pairs("--policies", found), expanded
+
+
+def _policies_of(folder: Path) -> dict[str, Path]:
+    """Return the policy of each candidate of a run, of its best seed; candidates without one are left out."""
+    from envcoder_bench.run.policies import find_policy, open_run
+
+    run = open_run(folder)
+    found = {}
+    for name in run.sources:
+        try:
+            found[name] = find_policy(run, name)[1]
+        except UserError as error:
+            log.warning("left out: %s", error)
+    return found
+
+
+def _load(
+    robot: Robot,
+    cfg: DictConfig,
+    files: Mapping[str, str],
+    wanted: Mapping[str, str],
+    skippable: Collection[str] = (),
+) -> list[LoadedPolicy]:
     if robot.name not in cfg.robots:
         raise UserError(f"robots.{robot.name} is missing in the settings")
     known = known_layouts(robot, cfg)
@@ -91,9 +137,18 @@ def _load(robot: Robot, cfg: DictConfig, files: Mapping[str, str], wanted: Mappi
             raise UserError(
                 f"--layouts {name}={layout}: no such layout{near_matches(layout, known)}; there are {', '.join(known)}"
             )
-    joints = len(robot.dof_names)
-    tasks: Any = OmegaConf.to_container(cfg.task_layouts)
-    return [load_policy_file(name, file, known, wanted.get(name), joints, tasks) for name, file in files.items()]
+    settings = plain(cfg)
+    loaded = []
+    for name, file in files.items():
+        try:
+            loaded.append(load_policy_file(name, file, known, wanted.get(name), robot, settings))
+        except UserError as error:
+            if name not in skippable:
+                raise
+            log.warning("left out: %s", error)
+    if not loaded:
+        raise UserError("no policy is left")
+    return loaded
 
 
 def known_layouts(robot: Robot, cfg: DictConfig) -> dict[str, Layout]:
@@ -116,7 +171,7 @@ def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, separator, value = word.partition("=")
         if not (separator and name and value):
-            raise UserError(f"{flag} takes NAME=VALUE, got '{word}'")
+            raise UserError(f"{flag} takes NAME={'FILE' if flag == '--policies' else 'LAYOUT'}, got '{word}'")
         if name in found:
             raise UserError(f"{flag}: '{name}' is given twice")
         if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.layouts import Layout
+from envcoder_bench.grid.robots import ROBOTS, Robot
 
 _RSL_LAYER = re.compile(r"(?:actor\.)?(?:mlp\.)?(\d+)\.weight")
 _ROWS = (64, 16, 4, 1)
@@ -70,8 +71,8 @@ def load_policy_file(
     path: str | Path,
     layouts: Mapping[str, Layout],
     layout: str | None,
-    joints: int,
-    of_task: Mapping[str, str] | None = None,
+    robot: Robot,
+    settings: Mapping[str, Any] | None = None,
 ) -> LoadedPolicy:
     """Read a policy.
 
@@ -80,8 +81,8 @@ def load_policy_file(
         path: the file, or a run folder's candidate with a ``policy.pth``.
         layouts: the known layouts by name.
         layout: one of them; None for the first whose width is that of the policy.
-        joints: width of its actions.
-        of_task: layouts of the policies of this package's runs, by task.
+        robot: the robot that it moves.
+        settings: those of the grid.
 
     Returns:
         The policy, on the CPU.
@@ -99,9 +100,8 @@ def load_policy_file(
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     found = _width(module, layouts)
-    if layout is None and isinstance(module, _OfRun):
-        usual = (of_task or {}).get(module.task, "")
-        layout = usual if usual in layouts and layouts[usual].width == found else None
+    if isinstance(module, OfRun):
+        layout = _layout_of_run(name, module, found, layouts, layout, robot, settings or {})
     chosen = _layout(name, path, found, layouts, layout)
     with torch.no_grad():
         try:
@@ -112,6 +112,7 @@ def load_policy_file(
                 f"policy {name}: {path} does not take the {chosen.width} observations of the layout {chosen.name}:"
                 f" {message}"
             ) from error
+    joints = len(robot.dof_names)
     if not isinstance(out, Tensor) or tuple(out.shape) != (1, joints):
         shape = tuple(out.shape)[1:] if isinstance(out, Tensor) else type(out).__name__
         raise UserError(f"policy {name}: {path} returns actions of width {shape}, and the robot has {joints} joints")
@@ -121,6 +122,34 @@ def load_policy_file(
 def digest(path: str | Path) -> str:
     """Return the SHA-256 of a file."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _layout_of_run(
+    name: str,
+    module: OfRun,
+    width: int | None,
+    layouts: Mapping[str, Layout],
+    wanted: str | None,
+    robot: Robot,
+    settings: Mapping[str, Any],
+) -> str | None:
+    """Return the layout of a policy of a run, if it is known; warn of drives that differ from those of its training."""
+    known = [task for other in ROBOTS.values() for task in other.tasks]
+    if module.task in known and module.task not in robot.tasks:
+        raise UserError(f"policy {name}: it is of the task {module.task}, and the robot is {robot.name}")
+    usual = settings.get("task_layouts", {}).get(module.task, "")
+    if wanted is None and module.observes:
+        raise UserError(
+            f"policy {name}: its candidate has a compute_observation of its own: give --layouts {name}=LAYOUT with a"
+            f" layout that is the same (the task's human baseline observes as {usual or 'no known layout'})"
+        )
+    own = settings.get("robots", {}).get(robot.name, {})
+    for key, setting in (("stiffness", "stiffness"), ("damping", "damping"), ("actionScale", "action_scale")):
+        value = module.control.get(key)
+        if value is not None and setting in own and float(value) != float(own[setting]):
+            place = f"robots.{robot.name}.{setting}"
+            log.warning("policy %s: it was trained with %s=%s, and the grid has %s", name, place, value, own[setting])
+    return usual if wanted is None and usual in layouts and layouts[usual].width == width else wanted
 
 
 def _layout(name: str, path: Path, width: int | None, layouts: Mapping[str, Layout], wanted: str | None) -> Layout:
@@ -171,7 +200,7 @@ def _own(name: str, path: Path) -> nn.Module:
     from envcoder_bench.export.module import ExportedPolicy
     from envcoder_bench.run.policies import load_policy, open_run
     from envcoder_bench.shaping.kinds import defined_types
-    from envcoder_bench.tasks.base import BASELINES
+    from envcoder_bench.tasks.base import HUMAN
 
     candidate = path.resolve().parent
     if candidate.parent.name != "candidates":
@@ -190,19 +219,24 @@ def _own(name: str, path: Path) -> nn.Module:
             f"policy {name}: the candidate {candidate.name} has an action function of its own, and a grid's robots have"
             " joint position targets: stance + action_scale * action"
         )
-    if "compute_observation" in defined and candidate.name not in BASELINES:
-        log.warning("policy %s: its layout must be the same as %s's compute_observation", name, candidate.name)
+    own = "compute_observation" in defined and candidate.name != HUMAN
     env = run.cfg.task.env
     limits = float(env.get("clipObservations", math.inf)), float(env.get("clipActions", math.inf))
-    return _OfRun(ExportedPolicy(policy.module, *limits), run.cfg.task.name)
+    return OfRun(ExportedPolicy(policy.module, *limits), run.cfg.task.name, dict(env.get("control", {})), own)
 
 
-class _OfRun(nn.Module):
-    """A policy of a run, and the name of its task."""
+class OfRun(nn.Module):
+    """A policy of a run.
 
-    def __init__(self, policy: nn.Module, task: str) -> None:
+    Attributes:
+        task: the name of its task.
+        control: the task's settings of the drives.
+        observes: whether its candidate has an observation function of its own.
+    """
+
+    def __init__(self, policy: nn.Module, task: str, control: Mapping[str, Any], observes: bool) -> None:
         super().__init__()
-        self.policy, self.task = policy, task
+        self.policy, self.task, self.control, self.observes = policy, task, control, observes
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.policy(obs)[0]

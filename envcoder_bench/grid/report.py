@@ -10,11 +10,19 @@ from envcoder_bench.core.files import write_atomic
 from envcoder_bench.grid.inputs import Inputs
 from envcoder_bench.grid.page import write_grid_page
 from envcoder_bench.grid.pictures import draw_pictures
-from envcoder_bench.grid.statistics import SUMMARY_COLUMNS, TEST_COLUMNS, as_csv, compare, summarize
+from envcoder_bench.grid.statistics import (
+    RANKING_COLUMNS,
+    SUMMARY_COLUMNS,
+    TEST_COLUMNS,
+    as_csv,
+    compare,
+    rank_policies,
+    summarize,
+)
 from envcoder_bench.grid.videos import record_videos
 from envcoder_bench.report.page import PAGE
 
-SUMMARY, TESTS = "summary.csv", "statistical_tests.csv"
+SUMMARY, RANKING, TESTS = "summary.csv", "ranking.csv", "statistical_tests.csv"
 log = logging.getLogger(__name__)
 
 
@@ -24,6 +32,7 @@ def write_report(
     """Write all files of a complete grid; return the page."""
     summary = summarize(rows)
     write_atomic(folder / SUMMARY, as_csv(SUMMARY_COLUMNS, summary))
+    write_atomic(folder / RANKING, as_csv(RANKING_COLUMNS, rank_policies(rows)))
     tests: list[dict[str, Any]] = []
     if len(inputs.policies) > 1:
         try:
@@ -55,9 +64,18 @@ def render_summary(rows: list[dict[str, Any]]) -> str:
         ]
         for row in summarize(rows)
     ]  # fmt: skip
-    widths = [max(len(line[k]) for line in [header, *lines]) for k in range(len(header))]
+    ranked = [[str(row["rank"]), row["policy"], f"{row['progress']:.1f}"] for row in rank_policies(rows)]
+    text = _columns([header, *lines], 2)
+    return text if len(ranked) < 3 else f"{text}\n\n" + _columns([["rank", "policy", "progress [m]"], *ranked], 2)
+
+
+def _columns(lines: list[list[str]], left: int) -> str:
+    """Align the cells of lines, the first ``left`` columns to the left."""
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     shown = [
-        "  ".join(cell.ljust(w) if k < 2 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths))).rstrip()
-        for line in [header, *lines]
+        "  ".join(
+            cell.ljust(w) if k < left else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths))
+        ).rstrip()
+        for line in lines
     ]
     return "\n".join(shown)

@@ -20,6 +20,7 @@ class Robot:
         legs, joints: names of its legs and of a leg's joints; a joint is ``<leg>_<joint>``.
         stance: for each leg the angles where the action is 0, rad.
         height: of the base in that stance on flat ground, m.
+        tasks: this package's tasks that have it.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Robot:
     joints: tuple[str, ...]
     stance: tuple[tuple[float, ...], ...]
     height: float
+    tasks: tuple[str, ...] = ()
 
     @property
     def dof_names(self) -> list[str]:
@@ -43,6 +45,7 @@ ROBOTS = {
         ("hx", "hy", "kn"),
         ((0.1, 0.9, -1.5), (-0.1, 0.9, -1.5), (0.1, 1.1, -1.5), (-0.1, 1.1, -1.5)),
         0.519,
+        ("SpotTerrain",),
     ),
     "anymal_c": Robot(
         "anymal_c",
@@ -51,6 +54,7 @@ ROBOTS = {
         ("HAA", "HFE", "KFE"),
         ((0.03, 0.4, -0.8), (0.03, -0.4, 0.8), (-0.03, 0.4, -0.8), (-0.03, -0.4, 0.8)),
         0.543,
+        ("Anymal", "AnymalTerrain"),
     ),
 }
 

@@ -18,6 +18,7 @@ SUMMARY_COLUMNS = (
     *(name for metric in METRICS for name in (f"{metric}_mean", f"{metric}_std")), "progress_median",
     "time_to_complete_mean",
 )  # fmt: skip
+RANKING_COLUMNS = ("rank", "policy", "progress", "completion_rate", "fall_rate")
 TEST_COLUMNS = (
     "environment", "metric", "policy_a", "policy_b", "a", "b", "test", "statistic", "degrees_of_freedom", "p", "p_holm",
     "cohens_d", "significant",
@@ -62,6 +63,26 @@ def summarize(rows: Sequence[Row]) -> list[dict[str, Any]]:
         row["time_to_complete_mean"] = float(np.mean(times)) if times else None
         table.append(row)
     return table
+
+
+def rank_policies(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return a row of RANKING_COLUMNS for each policy, best first.
+
+    The rank uses the mean over terrains of the mean progress of a pair, so that each terrain counts as much.
+    """
+    table: dict[str, list[dict[str, Any]]] = {}
+    for row in summarize(rows):
+        table.setdefault(row["policy"], []).append(row)
+
+    def mean(own: list[dict[str, Any]], key: str) -> float:
+        return sum(row[key] for row in own) / len(own)
+
+    keys = {"progress": "progress_mean", "completion_rate": "completion_rate", "fall_rate": "fall_rate"}
+    ranked = [
+        {"policy": policy, **{name: mean(own, key) for name, key in keys.items()}} for policy, own in table.items()
+    ]
+    ranked.sort(key=lambda row: (-row["progress"], -row["completion_rate"], row["policy"]))
+    return [{"rank": k + 1, **row} for k, row in enumerate(ranked)]
 
 
 def compare(rows: Sequence[Row], level: float = 0.05) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.render import Look, NoVideo, missing, render
 
 VIDEOS = "videos"
-_BOX = 6  # MuJoCo's number of the type
-_LIGHTER, _DARKER = (0.78, 0.80, 0.83, 1.0), (0.60, 0.63, 0.67, 1.0)
+_HEIGHT_FIELD, _BOX = 1, 6  # MuJoCo's numbers of the types
+_LIGHTER, _DARKER = (0.50, 0.52, 0.56, 1.0), (0.38, 0.41, 0.45, 1.0)
 log = logging.getLogger(__name__)
 
 
@@ -72,5 +72,6 @@ def _replay(scene: Scene, specs: list[Spec], inputs: Inputs, seconds: float) -> 
         model = brightened(source.model)
         boxes = np.flatnonzero(model.geom_type == _BOX)
         model.geom_rgba[boxes[::2]], model.geom_rgba[boxes[1::2]] = _LIGHTER, _DARKER  # so that steps can be seen
+        model.geom_rgba[model.geom_type == _HEIGHT_FIELD] = _LIGHTER
         save_model(model, path)
         return recording, path.read_bytes()

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from envcoder_bench.grid.statistics import as_csv, compare, holm, proportions, summarize, welch, wilson
+from envcoder_bench.grid.statistics import as_csv, compare, holm, proportions, rank_policies, summarize, welch, wilson
 
 
 def _row(policy="a", arena="stairs", progress=1.0, completion=False, fall=False, **more):
@@ -84,6 +84,14 @@ def test_policies_are_compared_on_each_arena() -> None:
     assert progress["significant"] and progress["cohens_d"] < -2 and progress["p_holm"] > progress["p"]
     assert next(row for row in table if row["metric"] == "completion")["significant"]
     assert next(row for row in table if row["metric"] == "total_energy")["p"] is None
+
+
+def test_policies_are_ranked_by_progress_over_all_terrains() -> None:
+    rows = [_row("a", "stairs", 10.0), _row("a", "stairs", 20.0), _row("a", "grass", 5.0)]
+    rows += [_row("b", "stairs", 1.0), _row("b", "grass", 40.0, completion=True)]
+    ranked = rank_policies(rows)
+    assert [(row["rank"], row["policy"], row["progress"]) for row in ranked] == [(1, "b", 20.5), (2, "a", 10.0)]
+    assert ranked[0]["completion_rate"] == 0.5
 
 
 def test_csv_has_empty_cells_for_none() -> None:

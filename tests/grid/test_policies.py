@@ -11,11 +11,12 @@ from grids import POINTS, SPOT, layouts, network
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.layouts import observe, read_layout
-from envcoder_bench.grid.policies import in_blocks, load_policy_file
+from envcoder_bench.grid.policies import OfRun, _layout_of_run, in_blocks, load_policy_file
+from envcoder_bench.grid.settings import compose_settings, plain
 
 
 def _load(path, layout=None, name="mine"):
-    return load_policy_file(name, path, layouts(), layout, 12)
+    return load_policy_file(name, path, layouts(), layout, SPOT)
 
 
 def _torchscript(net, path):
@@ -113,6 +114,42 @@ def test_a_bad_policy_is_named(tmp_path, make, layout, message) -> None:
     with pytest.raises(UserError) as error:
         _load(tmp_path / "policy.pt", layout)
     assert str(error.value).startswith("policy mine: ") and message in str(error.value)
+
+
+def _of_run(task="SpotTerrain", width=235, observes=False, **control):
+    return OfRun(network(width), task, control, observes)
+
+
+@pytest.mark.parametrize(
+    "module, wanted, layout",
+    [
+        (_of_run(), None, "rough"),
+        (_of_run(), "rough_isaac", "rough_isaac"),
+        (_of_run("Mine", 48), "flat", "flat"),
+        (_of_run("SpotTerrain", 48), None, None),  # the width decides
+    ],
+)
+def test_a_policy_of_a_run_has_the_layout_of_its_task(module, wanted, layout) -> None:
+    settings = plain(compose_settings())
+    width = module.policy[0].in_features
+    assert _layout_of_run("mine", module, width, layouts(), wanted, SPOT, settings) == layout
+
+
+def test_a_policy_of_another_robot_or_observation_is_refused() -> None:
+    settings = plain(compose_settings())
+    with pytest.raises(UserError, match="it is of the task Anymal, and the robot is spot"):
+        _layout_of_run("mine", _of_run("Anymal", 48), 48, layouts(), None, SPOT, settings)
+    with pytest.raises(UserError, match="compute_observation of its own: give --layouts mine=LAYOUT"):
+        _layout_of_run("mine", _of_run(observes=True), 235, layouts(), None, SPOT, settings)
+    assert _layout_of_run("mine", _of_run(observes=True), 235, layouts(), "rough", SPOT, settings) == "rough"
+
+
+def test_other_drives_than_those_of_the_training_are_named(caplog) -> None:
+    settings = plain(compose_settings())
+    _layout_of_run("mine", _of_run(stiffness=60.0, actionScale=0.2), 235, layouts(), None, SPOT, settings)
+    assert not caplog.records
+    _layout_of_run("mine", _of_run(stiffness=85.0), 235, layouts(), None, SPOT, settings)
+    assert "trained with robots.spot.stiffness=85.0, and the grid has 60.0" in caplog.text
 
 
 def test_actions_of_another_width_are_refused(tmp_path) -> None:
