@@ -86,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name, (envs, iterations) in sizes.items():
         option(name, "--envs", envs, "environments of each candidate and seed")
         option(name, "--iterations", iterations, "iterations")
-    for name, points in (("components", 8), ("lengths", 24), ("devices", 4)):
+    for name, points in (("components", 5), ("lengths", 16), ("devices", 4)):
         option(name, "--points", points, "evaluations")
         option(name, "--seeds", 5, "seeds")
     option("ranks", "--candidates", 100, "candidates")

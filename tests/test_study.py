@@ -119,7 +119,7 @@ def test_length_by_hand():
 
 def test_normalized_scores_have_the_sparse_reward_at_0_and_the_human_one_at_1():
     assert analysis.normalized([1.0, 3.0, None, 5.0], sparse=1.0, human=3.0) == [0.0, 1.0, 2.0]
-    assert analysis.normalized([1.0], 2.0, 2.0) == []
+    assert analysis.normalized([1.0], 2.0, 2.0) == [] == analysis.normalized([1.0], 2.0, 1.0)
 
 
 def test_distance_is_in_units_of_the_spread_of_seeds():

@@ -180,8 +180,11 @@ def cheapest(found: Sequence[Agreement]) -> Agreement | None:
 
 
 def normalized(scores: Iterable[float | None], sparse: float, human: float) -> Scores:
-    """Return scores on the scale on which the sparse reward has 0 and the human one 1, as in Eureka."""
-    return [(x - sparse) / (human - sparse) for x in known(scores)] if human != sparse else []
+    """Return scores on the scale on which the sparse reward has 0 and the human one 1, as in Eureka.
+
+    There is no such scale, and the result is empty, where the human reward is not the better one.
+    """
+    return [(x - sparse) / (human - sparse) for x in known(scores)] if human > sparse else []
 
 
 # devices

@@ -92,4 +92,5 @@ def components(study: Study) -> None:
         about = {"kind": "components", "task": task, "envs": args.envs, "iterations": args.iterations}
         settings = {"num_envs_per_candidate": args.envs, "learning_iterations": args.iterations}
         evaluation = {"evaluation.points": args.points, "evaluation.final_episodes": args.episodes}
+        evaluation["evaluation.point_steps"] = None  # full episodes, comparable with the last evaluation's
         study.train(about, texts, args.seeds, save_state=False, **settings, **evaluation)

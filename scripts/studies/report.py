@@ -225,6 +225,7 @@ def evolve(records: list[Record]) -> list[str]:
     searches = [r for r in records if r["kind"] == "evolve" and r["role"] == "search"]
     searches = [r for r in searches if r["task"] in references]
     rows: list[list[str]] = []
+    raw: dict[str, dict[str, list[float]]] = {}
     pooled: dict[str, dict[str, list[float]]] = {}
     for kinds in dict.fromkeys(r["kinds"] for r in searches):
         for task in dict.fromkeys(r["task"] for r in searches if r["kinds"] == kinds):
@@ -236,6 +237,7 @@ def evolve(records: list[Record]) -> list[str]:
                     continue
                 scores = [mean(known(r["fitness"][BEST])) for r in own if known(r["fitness"][BEST])]
                 scaled = analysis.normalized(scores, sparse, human)
+                raw.setdefault(f"{method}, {kinds}", {})[task] = scores
                 pooled.setdefault(f"{method}, {kinds}", {})[task] = scaled
                 size = f"{len(own)} x {own[0]['evaluations']}"
                 values = [shown(mean_interval(scores, bounds(task))), shown(mean_interval(scaled))]
@@ -245,21 +247,23 @@ def evolve(records: list[Record]) -> list[str]:
     head = ["task", "method", "searches x evaluations", "fitness of the best on held-out seeds",
             "human-normalized", "sparse", "human"]  # fmt: skip
     used = [references[task] for task in dict.fromkeys(row[0] for row in rows)]
-    return [*_origins([[r] for r in used]), *table(head, rows), "", *_pooled(pooled)]
+    return [*_origins([[r] for r in used]), *table(head, rows), "", *_pooled(raw, pooled)]
 
 
-def _pooled(scores: dict[str, dict[str, list[float]]]) -> list[str]:
+def _pooled(raw: dict[str, dict[str, list[float]]], scaled: dict[str, dict[str, list[float]]]) -> list[str]:
     """Return the interquartile mean of each method over its tasks, and the probabilities of improvement."""
-    full = {name: {task: x for task, x in own.items() if x} for name, own in scores.items()}
-    lines = [
-        f"- {name}: interquartile mean over {len(own)} task{'s' * (len(own) > 1)} {shown(bootstrap(pooled_iqm, own))}"
-        for name, own in full.items()
-        if own
-    ]
-    for first, second in combinations(full, 2):
-        both = [task for task in full[first] if task in full[second]]
-        if both:
-            x, y = ({task: full[name][task] for task in both} for name in (first, second))
+    lines = []
+    for name, scores in scaled.items():
+        own = {task: x for task, x in scores.items() if x}
+        if own:
+            tasks = f"{len(own)} task{'s' * (len(own) > 1)}"
+            lines.append(
+                f"- {name}: human-normalized interquartile mean over {tasks} {shown(bootstrap(pooled_iqm, own))}"
+            )
+    for first, second in combinations(raw, 2):
+        both = [task for task in raw[first] if raw[first][task] and raw[second].get(task)]
+        if both:  # of ranks alone, so that it needs no scale
+            x, y = ({task: raw[name][task] for task in both} for name in (first, second))
             chance = shown(bootstrap(probability_of_improvement, x, y))
             lines.append(f"- probability that a search by {first} ends better than one by {second}: {chance}")
     return lines
