@@ -44,7 +44,7 @@ def shell(folder, redirection, iterations=3, **environment):
     "redirection",
     ["2>&1 | head -n 1", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"],
 )
-def test_what_becomes_of_its_output_does_not_matter_to_a_run(tmp_path, redirection):
+def test_a_run_does_not_depend_on_its_output_streams(tmp_path, redirection):
     code, _ = shell(tmp_path, redirection)
     assert code == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
@@ -70,9 +70,16 @@ def test_an_encoding_without_the_characters_of_the_table_spells_them_out(tmp_pat
     assert b" +- " in told
 
 
-@pytest.mark.parametrize("redirection", ["| head -n 1", ">/dev/full", ">&-"])
-@pytest.mark.parametrize("flags", ["--help", "--task Anymal --describe"])
-def test_help_and_descriptions_need_no_reader(redirection, flags):
+@pytest.mark.parametrize(
+    ("flags", "redirection"),
+    [
+        ("--help", "| head -n 1"),
+        ("--help", ">/dev/full"),
+        ("--help", ">&-"),
+        ("--task Anymal --describe", ">/dev/full"),
+    ],
+)
+def test_help_and_descriptions_need_no_reader(flags, redirection):
     line = f"{sys.executable} {eval_shapers.__file__} {flags} {redirection}"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -1,6 +1,10 @@
+import shutil
+from unittest.mock import Mock
+
 import pytest
 
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.run import config
 from envcoder_bench.run.config import compose_config
 
 
@@ -31,3 +35,19 @@ def test_what_an_override_may_not_do(override, remedy):
 def test_a_malformed_override_is_explained():
     with pytest.raises(UserError, match="cannot read the overrides"):
         compose_config("Cartpole", ["seeds=[1,"])
+
+
+def test_a_config_is_composed_once_and_again_after_a_file_has_changed(tmp_path, monkeypatch):
+    folder = tmp_path / "cfg"
+    shutil.copytree(config.project_folder("cfg"), folder)
+    monkeypatch.setattr(config, "project_folder", lambda name: folder)
+    monkeypatch.setattr(config, "compose", counted := Mock(side_effect=config.compose))
+    first = compose_config("Cartpole", ["seeds=3"])
+    first.task.env.resetDist = 1.0  # of its own
+    assert compose_config("Cartpole", ["seeds=3"]).task.env.resetDist == 3.0
+    assert counted.call_count == 1
+    assert compose_config("Cartpole", ["seeds=4"]).seeds == 4
+    file = folder / "task" / "Cartpole.yaml"
+    file.write_text(file.read_text().replace("resetDist: 3.0", "resetDist: 2.0"))
+    assert compose_config("Cartpole", ["seeds=3"]).task.env.resetDist == 2.0
+    assert counted.call_count == 3
