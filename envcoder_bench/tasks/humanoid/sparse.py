@@ -2,6 +2,7 @@
 
 Source: Eureka (Ma et al., 2023), whose sparse reward is the task's metric, here the distance covered in a control step.
 It is the reward of unshaped.py times dt; learning may depend on the scale, because PPO clips and normalizes values.
+Its code has no sparse reward to compare with, and its published score was not reproduced here.
 """
 
 
