@@ -75,7 +75,9 @@ def _completion(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Seque
                 continue
             rate, low, high = (100.0 * row[f"completion_rate{end}"] for end in ("", "_low", "_high"))
             axes.bar(k + offset, rate, width, color=colour)
-            axes.errorbar(k + offset, rate, [[rate - low], [high - rate]], color=DARK, capsize=3, linewidth=1)
+            axes.errorbar(
+                k + offset, rate, [[max(0.0, rate - low)], [max(0.0, high - rate)]], color=DARK, capsize=3, linewidth=1
+            )
             axes.text(k + offset, high + 1.5, f"{rate:.0f}", ha="center", va="bottom", fontsize=8, color=DARK)
     axes.set_xticks(range(len(names)), names)
     axes.set_ylim(0, 108)
