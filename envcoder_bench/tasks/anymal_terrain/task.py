@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion, fields
+from envcoder_bench.tasks.terrain_fields import fields
+from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion
 
 LEGS = ("LF", "LH", "RF", "RH")  # Isaac Gym's order
 BODIES = ("base", *(f"{leg}_{link}" for leg in LEGS for link in ("HIP", "THIGH", "SHANK")))

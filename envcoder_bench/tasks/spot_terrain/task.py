@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion, fields
+from envcoder_bench.tasks.terrain_fields import fields
+from envcoder_bench.tasks.terrain_locomotion import TerrainLocomotion
 
 LEGS = ("fl", "fr", "hl", "hr")
 BODIES = ("body", *(f"{leg}_{link}" for leg in LEGS for link in ("hip", "uleg", "lleg")))
