@@ -42,7 +42,7 @@ def built_in(name: str, cfg: DictConfig) -> Arena:
         elif name == "boulder":
             zones = []
             for low, high, count in own.boulder.zones:
-                cell = min(own.boulder.cell, max(own.boulder.least_cell, 0.5 * low))
+                cell = min(own.boulder.cell, max(own.boulder.least_cell, 0.4 * low))
                 zones.append(Zone(BOULDERS, size, (float(low), float(high)), friction, count=int(count), cell=cell))
         else:
             tread, steps = float(own.stairs.tread), int(own.stairs.steps)

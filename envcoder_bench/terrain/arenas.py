@@ -89,11 +89,17 @@ class Arena:
 
 
 def place_boulders(zone: Zone, width: float, seed: int) -> np.ndarray:
-    """Draw the boulders of a zone: ``(count, 4)`` x, y, edge, m, and yaw, rad; x and y from the zone's corner."""
+    """Draw the boulders of a zone: ``(count, 4)`` x, y, edge, m, and yaw, rad; x and y from the zone's corner.
+
+    Boulders smaller than two cells of the height field lie on its nodes, so that none falls between them.
+    """
     generator = np.random.Generator(np.random.PCG64(seed))
     drawn = generator.random((zone.count or 0, 4))
     low, high = zone.difficulty
-    return drawn * [zone.size, width, high - low, 0.5 * math.pi] + [0.0, 0.0, low, 0.0]
+    boulders = drawn * [zone.size, width, high - low, 0.5 * math.pi] + [0.0, 0.0, low, 0.0]
+    if high < 2.0 * zone.cell:
+        boulders[:, :2] = np.round(boulders[:, :2] / zone.cell) * zone.cell
+    return boulders
 
 
 def boulder_heights(boulders: np.ndarray, size: float, width: float, cell: float) -> np.ndarray:

@@ -72,7 +72,7 @@ def test_stairs_have_the_risers_and_treads_asked_for(riser) -> None:
     assert arena.bases[-1] == pytest.approx(33 * riser)
 
 
-@pytest.mark.parametrize("low, high, cell", [(0.03, 0.05, 0.02), (0.10, 0.15, 0.05), (0.8, 1.2, 0.05)])
+@pytest.mark.parametrize("low, high, cell", [(0.03, 0.05, 0.05), (0.10, 0.15, 0.05), (0.8, 1.2, 0.1)])
 def test_a_boulder_is_as_high_and_wide_as_its_edge(low, high, cell) -> None:
     zone = Zone("boulders", 10.0, (low, high), count=1, cell=cell)
     arenas = Arenas([Arena("one", (zone,), 30.0)], seed=5)

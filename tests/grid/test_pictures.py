@@ -1,0 +1,24 @@
+"""Pictures of a grid are drawn for every rate and end."""
+
+from __future__ import annotations
+
+import pytest
+
+from envcoder_bench.grid.pictures import PICTURES, draw_pictures
+from envcoder_bench.terrain.arenas import Arena, Zone
+
+
+@pytest.mark.parametrize("complete", [0, 3, 10])
+def test_pictures_are_drawn_whatever_the_rate(tmp_path, complete) -> None:
+    rows = [
+        {
+            "policy": "p", "environment": "stairs", "completion": k < complete, "progress": float(k), "zone_reached": 1,
+            "fall_detected": k == 9, "flip_detected": False, "fall_location": [float(k), 3.0], "total_energy": 1.0,
+            "stability_score": 0.2, "mean_velocity": 0.1, "episode_length": 9, "time_to_complete": None,
+            "zone_stability": [0.1 * k, None],
+        }
+        for k in range(10)
+    ]  # fmt: skip
+    paths = draw_pictures(rows, [Arena("stairs", (Zone("flat"), Zone("flat")), 6.0)], tmp_path)
+    assert [path.name for path in paths] == list(PICTURES)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
