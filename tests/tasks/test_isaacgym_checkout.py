@@ -190,7 +190,8 @@ ALL_RANDOM = ("task.task.randomize=true", "task.task.randomization_params.freque
 @ISAAC
 @pytest.mark.parametrize("task", ["Ant", "Anymal", "ShadowHand", "ShadowHandTest", "AllegroHand", "Trifinger"])
 def test_a_randomized_task_of_isaacgymenvs_keeps_candidates_apart(task):
-    length = {"Anymal": "task.env.learn.episodeLength_s=0.5"}.get(task, "task.env.episodeLength=25")
+    lengths = {"Anymal": "task.env.learn.episodeLength_s=0.5", "ShadowHandTest": "task.env.resetTime=1.25"}
+    length = lengths.get(task, "task.env.episodeLength=25")
     cfg, (human, unshaped) = prepared(f"isaacgymenvs:{task}", length, *ALL_RANDOM)
     measured = measure_isolation(cfg, human, unshaped, steps=60, iterations=2)
     assert measured.clean and measured.episodes >= 32, str(measured)
