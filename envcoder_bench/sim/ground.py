@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Sequence
 
 import numpy as np
 
@@ -81,6 +82,40 @@ class Ground:
     def __post_init__(self) -> None:
         if not self.height_fields and not self.boxes:
             raise ValueError("a ground needs at least one height field or box")
+
+
+def crop(ground: Ground, low: Sequence[float], high: Sequence[float], most_nodes: int) -> Ground | None:
+    """Return the part of a ground within a rectangle, for pictures; None if there is none.
+
+    Args:
+        low, high: x and y of the rectangle's corners, m.
+        most_nodes: of a height field; a finer one is thinned out.
+    """
+    fields = [_crop_field(field, low, high, most_nodes) for field in ground.height_fields]
+    kept = tuple(field for field in fields if field is not None)
+    boxes = tuple(box for box in ground.boxes if _meets(box, low, high))
+    return Ground(kept, boxes) if kept or boxes else None
+
+
+def _crop_field(field: HeightField, low: Sequence[float], high: Sequence[float], most_nodes: int) -> HeightField | None:
+    ranges = []
+    for axis, count in enumerate(field.heights.shape):
+        first = max(0, math.floor((low[axis] - field.corner[axis]) / field.spacing))
+        last = min(count - 1, math.ceil((high[axis] - field.corner[axis]) / field.spacing))
+        if last - first < 1:
+            return None
+        ranges.append((first, last))
+    size = math.prod(last - first + 1 for first, last in ranges)
+    step = max(1, math.ceil(math.sqrt(size / most_nodes)))
+    step = min(step, *(last - first for first, last in ranges))
+    (x0, x1), (y0, y1) = ranges
+    corner = (field.corner[0] + x0 * field.spacing, field.corner[1] + y0 * field.spacing)
+    return HeightField(field.heights[x0 : x1 + 1 : step, y0 : y1 + 1 : step], step * field.spacing, corner)
+
+
+def _meets(box: Box, low: Sequence[float], high: Sequence[float]) -> bool:
+    reach = 0.5 * math.hypot(box.size[0], box.size[1])
+    return all(box.center[axis] + reach >= low[axis] and box.center[axis] - reach <= high[axis] for axis in (0, 1))
 
 
 def _check_positive(what: str, value: float) -> None:

@@ -12,11 +12,17 @@ from typing import Any, Sequence, Union
 import mujoco
 import numpy as np
 
+from envcoder_bench.sim.ground import Ground
+from envcoder_bench.sim.mujoco_ground import put_ground
+
 FLOOR_TILE = 1.0  # m, the edge of a tile of the checkered floor
 _SHADOW_SIZE = 1024  # texels of a shadow's edge; MuJoCo's default of 4096 takes most of the time without a GPU
 _SKY_TOP, _SKY_BOTTOM = (0.48, 0.62, 0.79), (0.93, 0.95, 0.97)
+_RELIEF = (0.62, 0.64, 0.67, 1.0)
+_EXTENT = 4.0  # m, of a scene with ground: MuJoCo leaves out what is nearer to the camera than 1 % of the whole ground
 _LIGHT, _LIGHT_PLACE = "video_light", (1.0, -1.5, 4.0)
-_PLANE, _FREE = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtJoint.mjJNT_FREE)
+_PLANE, _FIELD = int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD)
+_FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,14 @@ class Cube:
 Marker = Union[Arrow, Cube]
 
 
-def scenery(xml: Path) -> Any:
-    """Compile a model file with a sky, a checkered floor and a light; its qpos is that of the plain model."""
+def scenery(xml: Path, ground: Ground | None = None) -> Any:
+    """Compile a model file with a sky, a checkered floor and a light; its qpos is that of the plain model.
+
+    ``ground`` replaces the floor.
+    """
     spec = mujoco.MjSpec.from_file(str(xml))
+    if ground is not None:
+        put_ground(spec, ground)
     spec.add_texture(
         name="video_sky",
         type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
@@ -78,6 +89,10 @@ def scenery(xml: Path) -> Any:
     for geom in spec.geoms:
         if int(geom.type) == _PLANE and not geom.material and not any(geom.size[:2]):
             geom.material, geom.rgba = "video_floor", (1, 1, 1, 1)
+    if ground is not None:
+        for geom in spec.worldbody.geoms:  # of one colour, so that light and shadow show the relief
+            geom.rgba = _RELIEF
+        spec.stat.extent = _EXTENT
     for light in list(spec.lights):
         spec.delete(light)
     return _lit(spec)
@@ -106,8 +121,7 @@ def brightened(model: Any) -> Any:
     model.vis.headlight.ambient[:] = 0.6
     model.vis.headlight.diffuse[:] = 0.55
     model.vis.headlight.specular[:] = 0.1
-    grounds = model.geom_type == _PLANE
-    grounds |= model.geom_type == int(mujoco.mjtGeom.mjGEOM_HFIELD)
+    grounds = (model.geom_type == _PLANE) | (model.geom_type == _FIELD)
     plain = (np.abs(model.geom_rgba[:, :3] - 0.5) < 0.01).all(axis=1)  # MuJoCo's default colour
     model.geom_rgba[plain & ~grounds & (model.geom_matid < 0), :3] = (0.88, 0.5, 0.2)
     model.geom_rgba[grounds & (model.geom_matid < 0)] = (0.72, 0.74, 0.77, 1.0)
@@ -124,10 +138,16 @@ def is_floating(model: Any) -> bool:
     return bool(model.njnt and int(model.jnt_type[0]) == _FREE and int(model.jnt_bodyid[0]) == 1)
 
 
+def is_flat(model: Any) -> bool:
+    """Whether the ground is a plane."""
+    return bool((model.geom_type == _PLANE).any())
+
+
 def bounds(model: Any, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the lowest and highest corner, ``(3,)`` each, of the robot and objects in all ``poses`` ``(n, nq)``."""
     data, ids = mujoco.MjData(model), moving_geoms(model)
-    fixed = np.flatnonzero((model.geom_type != _PLANE) & (model.body_weldid[model.geom_bodyid] == 0))
+    ground = (model.geom_type == _PLANE) | (model.geom_type == _FIELD)
+    fixed = np.flatnonzero(~ground & (model.body_weldid[model.geom_bodyid] == 0))
     ids = np.concatenate([ids, fixed[model.geom_rbound[fixed] < 1.0]])
     low, high = np.full(3, np.inf), np.full(3, -np.inf)
     for qpos in poses:

@@ -105,7 +105,7 @@ def _play(args: argparse.Namespace, size: tuple[int, int], output: Path | None) 
     for episode in recording.episodes:
         ended = f", {episode.ended} after {episode.steps * recording.dt:.1f} s" if episode.ended else ""
         print(f"{episode.name} (seed {episode.seed}): fitness {recording.episode_fitness(episode):.3f}{ended}")
-    model = model_bytes(run.cfg, recording.model)
+    model = model_bytes(run.cfg, recording)
     if args.view:
         viewer.view(recording, model)
         return 0

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 
+from envcoder_bench.sim.ground import Ground, crop
 from envcoder_bench.sim.rendering import brightened, save_model, scenery
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.tasks.sim_task import SimTask
+from envcoder_bench.video.recording import Recording
+
+AROUND = 6.0  # m of ground around the paths of the robots
+MOST_NODES = 60_000  # of a height field: without a GPU more take seconds a frame
 
 
-def model_bytes(cfg: DictConfig, plain: Any = None) -> bytes:
+def model_bytes(cfg: DictConfig, recording: Recording) -> bytes:
     """Return the model of a run's task in MuJoCo's binary format.
 
     Args:
-        plain: the MjModel of the task's simulation, for tasks that have no model file.
+        recording: what is drawn: only the ground around its robots is part of the model. Tasks that have no model file
+            are drawn with its model.
     """
     spec = get_spec(cfg.task_source or cfg.task.name)
-    model = scenery(spec.model_path) if issubclass(spec.task_class, SimTask) else brightened(plain)
+    if issubclass(spec.task_class, SimTask):
+        model = scenery(spec.model_path, _ground_around(spec.task_class.ground(cfg.task), recording))
+    else:
+        model = brightened(recording.model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mjb"
         save_model(model, path)
         return path.read_bytes()
+
+
+def _ground_around(ground: Ground | None, recording: Recording) -> Ground | None:
+    if ground is None or not recording.episodes:
+        return None
+    places = np.concatenate([episode.qpos[:, :2] for episode in recording.episodes])
+    return crop(ground, places.min(axis=0) - AROUND, places.max(axis=0) + AROUND, MOST_NODES)

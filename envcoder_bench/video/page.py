@@ -102,7 +102,7 @@ def _made(run: OpenedRun, names: Sequence[str]) -> PageVideos:
         " go to its time."
     )
     try:
-        seconds = render(recording, model_bytes(run.cfg, recording.model), files, CLIP)
+        seconds = render(recording, model_bytes(run.cfg, recording), files, CLIP)
         note += f" Videos show the first {seconds:.0f} s."
     except NoVideo as error:
         seconds, files = 0.0, []

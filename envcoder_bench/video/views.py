@@ -32,7 +32,7 @@ class View:
     def __init__(self, model: Any, recording: Recording) -> None:
         self._recording = recording
         self._azimuth, self._elevation = DIRECTIONS.get(recording.task, DIRECTION)
-        self._follows = rendering.is_floating(model)
+        self._follows, self._flat = rendering.is_floating(model), rendering.is_flat(model)
         first = [episode.qpos[0] for episode in recording.episodes]
         low, high = rendering.bounds(model, np.stack(first[:1] if self._follows else self._samples()))
         self._centre, self._radius = (low + high) / 2, float(np.linalg.norm(high - low)) / 2
@@ -63,7 +63,8 @@ class View:
             for k in range(1, len(smooth)):
                 smooth[k] = keep * smooth[k - 1] + (1 - keep) * smooth[k]
             path = smooth[order]
-        path[:, 2] = 0.3 * path[:, 2] + 0.7 * episode.qpos[0, 2]  # jumps stay visible
+        if self._flat:
+            path[:, 2] = 0.3 * path[:, 2] + 0.7 * episode.qpos[0, 2]  # jumps stay visible
         return path
 
 

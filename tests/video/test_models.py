@@ -3,9 +3,15 @@
 import mujoco
 import numpy as np
 import pytest
+import torch
 
-from envcoder_bench.sim import rendering
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.sim import Box, Ground, HeightField, rendering
+from envcoder_bench.sim.ground import crop
 from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.terrain_locomotion import grid_of
+from envcoder_bench.terrain.scan import HeightLookup
+from envcoder_bench.video.models import MOST_NODES, model_bytes
 from envcoder_bench.video.recording import Episode, Recording
 from envcoder_bench.video.views import View
 
@@ -43,6 +49,46 @@ def test_the_camera_of_a_robot_that_stands_shows_all_of_the_episode():
                  (recording(model, "Cartpole", shift) for shift in (2.0, 0.0)))  # fmt: skip
     assert far.distance > near.distance
     assert far.lookat[1] == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.parametrize("level", [0, 4])
+def test_robots_on_terrain_are_drawn_on_it(tmp_path, level):
+    """Below the base is as much air as in the task, also where the picture's ground is only a part of it."""
+    cfg = compose_config("AnymalTerrain", ["task.env.terrain.numLevels=5", "task.env.terrain.numTerrains=4"])
+    task = get_spec("AnymalTerrain").task_class
+    grid = grid_of(cfg.task)
+    qpos = np.tile(mujoco.MjModel.from_xml_path(str(get_spec("AnymalTerrain").model_path)).qpos0, (2, 1))
+    start = grid.origins[level, 2]
+    qpos[:, :3] = start + np.array((0.0, 0.0, 0.62))
+    ones = np.ones(1, np.float32)
+    made = Recording("AnymalTerrain", 0.02, 50, False, episodes=[Episode("a", 0, qpos.astype(np.float32), ones, ones)])
+    path = tmp_path / "model.mjb"
+    path.write_bytes(model_bytes(cfg, made))
+    model = rendering.load_model(path)
+    data = mujoco.MjData(model)
+    data.qpos[:] = qpos[0]
+    mujoco.mj_kinematics(model, data)
+    own, down = np.zeros(1, np.int32), np.array([0.0, 0.0, -1.0])
+    distance = mujoco.mj_ray(model, data, qpos[0, :3], down, None, 1, 1, own)
+    while model.geom_bodyid[own[0]] != 0:  # the robot itself
+        origin = qpos[0, :3] + (distance + 1e-3) * down
+        distance += 1e-3 + mujoco.mj_ray(model, data, origin, down, None, 1, int(model.geom_bodyid[own[0]]), own)
+    lookup = HeightLookup(task.ground(cfg.task), torch.device("cpu"))
+    below = float(lookup.heights(torch.tensor(start[None, :2]))[0])
+    assert distance == pytest.approx(qpos[0, 2] - below, abs=0.01)
+    assert model.hfield_nrow[0] * model.hfield_ncol[0] <= MOST_NODES * 1.1
+
+
+def test_a_crop_has_the_heights_of_the_whole():
+    heights = np.arange(200.0).reshape(20, 10)
+    ground = Ground((HeightField(heights, 0.5, (-1.0, 2.0)),), (Box((0, 3, 0), (1, 1, 1)), Box((90, 0, 0), (1, 1, 1))))
+    part = crop(ground, (0.2, 2.9), (3.1, 4.2), 1000)
+    field = part.height_fields[0]
+    assert field.corner == (0.0, 2.5) and field.heights.shape == (8, 5) and len(part.boxes) == 1
+    np.testing.assert_array_equal(field.heights, heights[2:10, 1:6])
+    thin = crop(ground, (-1.0, 2.0), (9.0, 7.0), 60).height_fields[0]
+    assert thin.spacing == 1.0 and thin.heights[3, 2] == heights[6, 4]
+    assert crop(ground, (50.0, 50.0), (51.0, 51.0), 100) is None
 
 
 def test_markers_are_added_to_a_scene():

@@ -102,7 +102,7 @@ def test_videos(folder, recording, tmp_path, together):
 
     files = [tmp_path / f"{k}.mp4" for k in range(1 if together else 4)]
     look = Look(96, 64, fps=5, seconds=0.4, together=together, columns=3)
-    assert draw(recording, model_bytes(open_run(folder).cfg), files, look) == pytest.approx(0.6)
+    assert draw(recording, model_bytes(open_run(folder).cfg, recording), files, look) == pytest.approx(0.6)
     for file in files:
         with av.open(str(file)) as video:
             assert video.streams.video[0].codec_context.name == "h264"
@@ -128,7 +128,8 @@ def test_a_crash_of_the_renderer_is_an_error_of_its_own(folder, recording, tmp_p
     monkeypatch.setattr(render, "missing", lambda: "")
     monkeypatch.setattr(render, "backend", lambda: "no_such_backend")
     with pytest.raises(NoVideo, match="OpenGL does not work"):
-        draw(recording, model_bytes(open_run(folder).cfg), [tmp_path / f"{k}.mp4" for k in range(4)], Look(64, 64))
+        model = model_bytes(open_run(folder).cfg, recording)
+        draw(recording, model, [tmp_path / f"{k}.mp4" for k in range(4)], Look(64, 64))
     assert list(tmp_path.iterdir()) == []
 
 
