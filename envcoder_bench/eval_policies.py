@@ -120,21 +120,22 @@ def run(words: list[str]) -> int:
 def _hold(words: Sequence[str], flags: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     """Take the values of flags with NAME=VALUE out of the words, with which they remain as ``x``.
 
-    Values end at the next flag, or at a word whose name is a key of the settings.
+    Values end at the next flag, or at a second or later word that is an override of a key of the settings.
     """
     rest: list[str] = []
     held: dict[str, list[str]] = {}
     flag = ""
     keys = _top_keys()
     for word in words:
-        name = word.split("=")[0]
+        name, is_pair, value = word.partition("=")
+        override = is_pair and (name in keys or ("." in name and name.split(".")[0] in keys))
         if word.startswith("--"):
-            flag = word if word in flags else ""
-            rest.append(word)
+            flag = name if name in flags else ""
+            rest.append(flag or word)
             if flag:
-                held.setdefault(flag, [])
+                held.setdefault(flag, []).extend([value] if is_pair else [])
                 rest.append("x")
-        elif flag and not ("." in name and name.split(".")[0] in keys) and name not in keys:
+        elif flag and not (held[flag] and override):
             held[flag].append(word)
         else:
             flag = ""

@@ -291,6 +291,9 @@ def _main(words: list[str]) -> int:
                 f"{flag} takes no other flag but {', '.join(others[:-1])} and {others[-1]}: the settings are those of"
                 " the run's config.yaml"
             )
+    for flag in ("--terrain_episodes", "--terrain_seconds"):
+        if flag in given_flags(words) and not args.terrains:
+            raise UserError(f"{flag} is for --terrains, which is not given")
     if args.resume or args.extend:
         pass
     elif not args.task:

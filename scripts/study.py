@@ -19,7 +19,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PARTS = {  # subcommand: its module in studies/
@@ -37,25 +37,42 @@ def main(words: Sequence[str] | None = None) -> int:
     if args.command == "report":
         from studies.report import report
 
-        for path in report(args.records, args.page, args.images):
-            print(path)
-        return 0
-    from envcoder_bench.core.errors import UserError
+        return _checked(lambda: print(*report(args.records, args.page, args.images), sep="\n"))
+    from envcoder_bench.core.errors import user_input
+    from envcoder_bench.tasks.registry import get_spec
     from envcoder_bench.video import VIDEO_VARIABLE
 
     os.environ.setdefault(VIDEO_VARIABLE, "0")
     from studies.training import Study, stopping
 
-    study = Study(args)
-    try:
+    stopped = False
+
+    def run() -> None:
+        nonlocal stopped
+        with user_input():
+            for task in args.tasks or ():
+                get_spec(task)
+        study = Study(args)
         with stopping(study):
             getattr(import_module(f"studies.{PARTS[args.command]}"), args.command)(study)
-    except UserError as error:
-        print(f"study: error: {error}", file=sys.stderr)
-        return 2
-    if study.stop.by is not None:
+        stopped = study.stop.by is not None
+
+    code = _checked(run)
+    if stopped:
         print("stopped; the same command resumes", file=sys.stderr)
         return STOPPED
+    return code
+
+
+def _checked(run: Callable[[], None]) -> int:
+    """Run; return 0, or 2 with a message for bad input or a file that cannot be read."""
+    from envcoder_bench.core.errors import UserError
+
+    try:
+        run()
+    except (UserError, FileNotFoundError) as error:
+        print(f"study: error: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

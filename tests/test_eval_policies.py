@@ -65,7 +65,7 @@ def folder(tmp_path_factory):
         (f"{GRID} --terrains stairs --episodes 0", "episodes must be a whole number of at least 1, got 0"),
         (f"{GRID} --terrains stairs physics_hz=510", "physics_hz must be a multiple of control_hz = 50, got 510"),
         (f"{GRID} --terrains stairs command.vx=1", "unknown key 'command.vx' (did you mean commands.vx"),
-        (f"{GRID} --terrains stairs commands.vx=fast", "commands.vx must be a number, got fast"),
+        (f"{GRID} --terrains stairs commands.vx=fast", "commands.vx must be a finite number, got fast"),
         (
             "--robot spot --policies w={folder}/wide.pt --terrains stairs",
             "wide.pt takes 50 observations, and no layout has as many (layouts: flat 48, rough 235",
@@ -83,6 +83,18 @@ def folder(tmp_path_factory):
         ("--robot spot --policies a={folder}/a.pt a={folder}/b.pt --terrains stairs", "--policies: 'a' is given twice"),
         (f"{GRID} --terrains stairs --layouts a=ruff", "--layouts a=ruff: no such layout; there are flat, rough,"),
         (f"{GRID} --terrains stairs --device cuda:97", "cuda:97"),
+        (
+            f"{GRID} --terrains friction arenas.friction.zones=[[0.9]]",
+            "arenas.friction must be as in cfg/eval_policies.yaml",
+        ),
+        (
+            f"{GRID} --terrains friction arenas.friction.zones=[[-1,-1]]",
+            "arenas.friction: zones[0].friction must be at least 0",
+        ),
+        (f"{GRID} --terrains grass arenas.grass=[-10]", "arenas.grass: zones[0].drag must be at least 0"),
+        (f"{GRID} --terrains boulder arenas.boulder.zones=[[0.3,0.1,5]]", "arenas.boulder: zones[0].difficulty must"),
+        (f"{GRID} --terrains stairs arenas.stairs.zones=[-0.1]", "arenas.stairs: zones[0].difficulty must be greater"),
+        (f"{GRID} --terrains stairs start.x=.inf", "start.x must be a finite number"),
         (
             f"{GRID} --terrains stairs --devices many",
             "--devices must be all, GPU numbers such as 0,1, or cpu:N, got many",
@@ -102,6 +114,13 @@ def test_bad_input_is_one_message(folder, tmp_path, monkeypatch, capsys, words, 
     assert said.startswith("eval-policies: error: ") and message in said and "Traceback" not in said
     assert list(tmp_path.iterdir()) == []  # nothing was written
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("words", ["--policies seed=no.pt", "--policies=a=no.pt", "--policies a=no.pt seed=3"])
+def test_the_first_word_after_the_flag_is_a_policy(tmp_path, monkeypatch, capsys, words) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(f"--robot spot {words} --terrains stairs".split()) == 2
+    assert "there is no file no.pt" in capsys.readouterr().err
 
 
 def test_the_examples_of_the_help_are_commands() -> None:
@@ -218,6 +237,8 @@ def test_candidates_of_another_robot_are_not_ranked_on_terrains(capsys, tmp_path
     assert "--terrains is for the tasks SpotTerrain, Anymal, AnymalTerrain, not Ant" in capsys.readouterr().err
     assert eval_shapers.main(["--task", "SpotTerrain", "--terrains", "stars"]) == 2
     assert "unknown terrain 'stars' (did you mean stairs?)" in capsys.readouterr().err
+    assert eval_shapers.main(["--task", "SpotTerrain", "--terrain_episodes", "3"]) == 2
+    assert "--terrain_episodes is for --terrains" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

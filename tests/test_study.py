@@ -15,6 +15,7 @@ from bench import records  # noqa: E402
 from studies import analysis, components, ranks, report, training  # noqa: E402
 from studies.components import COMPONENTS, variants  # noqa: E402
 
+from envcoder_bench.core.errors import UserError  # noqa: E402
 from envcoder_bench.search.genome import Genome  # noqa: E402
 from envcoder_bench.shaping.kinds import SHAPER_TYPES  # noqa: E402
 from envcoder_bench.tasks.registry import baseline_path, task_names  # noqa: E402
@@ -218,10 +219,21 @@ def test_parts_without_records_stay_empty(tmp_path):
     (tmp_path / "study.jsonl").write_text(json.dumps({"kind": "other"}) + "\n")
     report.report([tmp_path / "study.jsonl"], out, tmp_path)
     assert out.read_text() == before
-    with pytest.raises(SystemExit, match="measure first"):
+    with pytest.raises(UserError, match="measure first"):
         report.report([tmp_path / "none.jsonl"], out, tmp_path)
 
 
 def test_bad_input_is_one_message(where, capsys):
-    assert script.main(["components", *where, "--tasks", "Cartpole", "seeds=none"]) == 2
-    assert capsys.readouterr().err.startswith("study: error: ")
+    for words in (["--tasks", "Cartpole", "seeds=none"], ["--tasks", "Cartpol"]):
+        assert script.main(["components", *where, *words]) == 2
+        assert capsys.readouterr().err.startswith("study: error: ")
+
+
+def test_records_and_pages_that_cannot_be_read_are_named(tmp_path, capsys):
+    records, none = tmp_path / "study.jsonl", tmp_path / "none.md"
+    records.write_text('{"kind": "other"}\n{"kind":\n')
+    assert script.main(["report", "--records", str(records)]) == 2
+    assert f"{records}:2: this is not a record" in capsys.readouterr().err
+    records.write_text('{"kind": "other"}\n')
+    assert script.main(["report", "--records", str(records), "--page", str(none)]) == 2
+    assert str(none) in capsys.readouterr().err

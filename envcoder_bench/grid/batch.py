@@ -19,7 +19,7 @@ from envcoder_bench.grid.layouts import observe
 from envcoder_bench.grid.policies import LoadedPolicy
 from envcoder_bench.grid.protocol import RUNNING, Episodes, Protocol, result
 from envcoder_bench.grid.robots import Robot
-from envcoder_bench.grid.rows import roll_pitch_yaw, rotate_inverse
+from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, rotate_inverse
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import ArenaLookup, Arenas
 
@@ -107,13 +107,13 @@ class Batch:
         lanes = torch.tensor([spec.number for spec in self.specs], dtype=torch.int64)
         joints = self._stance.shape[1]
         drawn = 2.0 * noise.uniform(self.scene.settings["seed"], 0, noise.CONTROL, lanes, 3 + joints) - 1.0
-        drawn = drawn.to(self.device)
         half_yaw = (0.5 * own["spread_yaw"]) * drawn[:, 2]
-        sine = half_yaw - half_yaw**3 / 6.0 + half_yaw**5 / 120.0  # of small angles, exactly rounded operations alone
+        sine, cosine = by_rows(torch.sin, half_yaw), by_rows(torch.cos, half_yaw)
+        drawn = drawn.to(self.device)
         root = torch.zeros(n, 13, device=self.device)
         root[:, 0] = own["x"] + own["spread_xy"] * drawn[:, 0]
         root[:, 1] = self._offset + self._middle + own["spread_xy"] * drawn[:, 1]
-        root[:, 5], root[:, 6] = sine, torch.sqrt(1.0 - sine * sine)
+        root[:, 5], root[:, 6] = sine, cosine
         highest = self._ground_around(root, self._around).amax(1)
         root[:, 2] = highest + self.scene.robot.height + own["clearance"]
         dof_pos = self._stance + own["spread_joints"] * drawn[:, 3:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence, Tuple
 
@@ -58,12 +59,17 @@ def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], p
         UserError: an unknown key, part or joint.
     """
     where = f"layouts.{name}"
+    if not isinstance(given, Mapping):
+        raise UserError(f"{where} must be a mapping with the keys {', '.join(_KEYS)}, got {given}")
     for key in given:
         if key not in _KEYS:
             raise UserError(
                 f"{where}: unknown key '{key}'{near_matches(str(key), _KEYS)}; there are {', '.join(_KEYS)}"
             )
-    parts = tuple(given.get("parts", ()))
+    parts = given.get("parts", ())
+    if not isinstance(parts, (list, tuple)):
+        raise UserError(f"{where}.parts must be a list of {', '.join(PARTS)}, got {parts}")
+    parts = tuple(parts)
     for part in parts:
         if part not in PARTS:
             known = ", ".join(PARTS)
@@ -71,11 +77,13 @@ def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], p
     if not parts:
         raise UserError(f"{where}.parts is empty; there are {', '.join(PARTS)}")
     scales = given.get("scales") or {}
+    if not isinstance(scales, Mapping):
+        raise UserError(f"{where}.scales must be a mapping of parts to factors, got {scales}")
     for part, scale in scales.items():
         if part not in parts:
             raise UserError(f"{where}.scales: '{part}' is not one of its parts, {', '.join(parts)}")
         several = scale if isinstance(scale, list) and part in VECTORS and len(scale) == 3 else [scale]
-        if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in several):
+        if not all(map(_is_number, several)):
             raise UserError(f"{where}.scales.{part} must be a number, or three for vectors, got {scale}")
     if "scan" in given:
         points = _own_points(where, given["scan"])
@@ -91,10 +99,14 @@ def _factor(scale: Any) -> float | tuple[float, ...]:
 
 def _own_points(where: str, given: Any) -> Points:
     numbers = [given.get(axis) for axis in ("x", "y")] if isinstance(given, Mapping) and len(given) == 2 else []
-    if not numbers or not all(isinstance(own, list) and own for own in numbers):
-        raise UserError(f"{where}.scan must have the lists x and y, m, got {given}")
+    if not numbers or not all(isinstance(own, list) and own and all(map(_is_number, own)) for own in numbers):
+        raise UserError(f"{where}.scan must have x and y, lists of numbers, m, got {given}")
     xs, ys = ([float(value) for value in own or ()] for own in numbers)
     return grid_points(xs, ys)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def grid_points(xs: Sequence[float], ys: Sequence[float], order: str = "xy") -> Points:
@@ -116,7 +128,7 @@ def joint_order(where: str, given: Any, dof_names: Sequence[str]) -> tuple[int, 
     if given == "by_kind":
         of_leg = count // 4
         return tuple(leg * of_leg + joint for joint in range(of_leg) for leg in range(4))
-    if isinstance(given, str) or sorted(given) != sorted(dof_names):
+    if not isinstance(given, (list, tuple)) or sorted(map(str, given)) != sorted(dof_names):
         known = ", ".join(dof_names)
         raise UserError(f"{where} must be by_leg, by_kind or a list of all of {known}, got {given}")
     return tuple(list(dof_names).index(name) for name in given)

@@ -103,9 +103,12 @@ def load_policy_file(
     if isinstance(module, OfRun):
         layout = _layout_of_run(name, module, found, layouts, layout, robot, settings or {})
     chosen = _layout(name, path, found, layouts, layout)
+    obs = torch.full((1, chosen.width), 0.5)
     with torch.no_grad():
         try:
-            out = _actions(module(torch.zeros(1, chosen.width)))
+            out = _actions(module(obs))
+            first = out.clone() if isinstance(out, Tensor) else None  # a module may write to what it returned
+            again = _actions(module(obs))
         except Exception as error:
             message = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
             raise UserError(
@@ -116,6 +119,11 @@ def load_policy_file(
     if not isinstance(out, Tensor) or tuple(out.shape) != (1, joints):
         shape = tuple(out.shape)[1:] if isinstance(out, Tensor) else type(out).__name__
         raise UserError(f"policy {name}: {path} returns actions of width {shape}, and the robot has {joints} joints")
+    if first is None or not torch.equal(first, again):
+        raise UserError(
+            f"policy {name}: {path} returns different actions for the same observation: policies with memory or noise"
+            " are not supported"
+        )
     return LoadedPolicy(name, str(path), kind, module, chosen, capturable, _rows(module, chosen.width))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Sequence
 
 from omegaconf import DictConfig, OmegaConf
@@ -59,9 +60,9 @@ def check_settings(cfg: DictConfig) -> None:
     """Raise UserError for a setting whose value has the wrong type or range."""
     for key, usual in dotted(OmegaConf.to_container(_defaults())).items():
         value = OmegaConf.select(cfg, key)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if isinstance(usual, (int, float)) and not number:
-            raise UserError(f"{key} must be a number, got {value}")
+            raise UserError(f"{key} must be a finite number, got {value}")
         if isinstance(usual, list) and not OmegaConf.is_list(value):
             raise UserError(f"{key} must be a list, got {value}")
     for key in (*_WHOLE, *_POSITIVE, *_AT_LEAST_0):

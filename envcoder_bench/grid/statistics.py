@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from itertools import combinations
 from typing import Any, Sequence
 
 import numpy as np
+
+from envcoder_bench.report.statistics import holm
 
 METRICS = ("progress", "zone_reached", "stability_score", "mean_velocity", "total_energy", "episode_length")
 RATES = {"completion": "completion_rate", "fall_detected": "fall_rate", "flip_detected": "flip_rate"}
@@ -108,9 +112,9 @@ def compare(rows: Sequence[Row], level: float = 0.05) -> list[dict[str, Any]]:
                 table.append(
                     {"environment": arena, "metric": metric, "policy_a": a, "policy_b": b, **proportions(*counts)}
                 )
-    for row, p in zip(table, holm([row["p"] for row in table])):
-        row["p_holm"] = p
-        row["significant"] = None if p is None else p < level
+    for row, p in zip(table, holm([math.nan if row["p"] is None else row["p"] for row in table])):
+        known = row["p"] is not None
+        row.update(p_holm=p if known else None, significant=p < level if known else None)
     return table
 
 
@@ -147,31 +151,17 @@ def proportions(successes_a: int, trials_a: int, successes_b: int, trials_b: int
     return row
 
 
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Return Holm's corrected p values; those that are None stay so and do not count (Holm, Scand. J. Stat. 1979)."""
-    known = sorted((p, k) for k, p in enumerate(values) if p is not None)
-    corrected: list[float | None] = [None] * len(values)
-    largest = 0.0
-    for rank, (p, k) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * p))
-        corrected[k] = largest
-    return corrected
-
-
 def as_csv(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     """Return a table as CSV; None is empty."""
 
     def cell(value: Any) -> str:
         if value is None:
             return ""
-        return (
-            f"{value:.6g}"
-            if isinstance(value, float)
-            else str(value).lower()
-            if isinstance(value, bool)
-            else str(value)
-        )
+        if isinstance(value, float):
+            return f"{value:.6g}"
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
-    return (
-        "\n".join(",".join(line) for line in [list(columns), *([cell(row[c]) for c in columns] for row in rows)]) + "\n"
-    )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([list(columns), *([cell(row[c]) for c in columns] for row in rows)])
+    return text.getvalue()

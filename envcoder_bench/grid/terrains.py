@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Sequence
 
@@ -9,7 +11,8 @@ import yaml
 from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
-from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena, Zone, read_arena
+from envcoder_bench.grid.settings import FILE
+from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena, read_arena
 
 BUILT_IN = ("friction", "grass", "boulder", "stairs")
 _SUFFIXES = (".yaml", ".yml")
@@ -32,28 +35,29 @@ def find_arenas(words: Sequence[str], cfg: DictConfig) -> list[Arena]:
 
 def built_in(name: str, cfg: DictConfig) -> Arena:
     """Return one of BUILT_IN, by the figures of the settings. Raises UserError for a bad figure."""
-    own, size, friction = cfg.arenas, float(cfg.arenas.zone), float(cfg.arenas.ground_friction)
+    own, size, friction = cfg.arenas, float(cfg.arenas.zone), cfg.arenas.ground_friction
+    where = f"arenas.{name}"
     try:
         if name == "friction":
             which = ("static", "dynamic").index(own.friction.use)
-            zones = [Zone(FLAT, size, friction=float(pair[which])) for pair in own.friction.zones]
+            zones = [{"type": FLAT, "friction": pair[which]} for pair in own.friction.zones]
         elif name == "grass":
-            zones = [Zone(FLAT, size, friction=friction, drag=float(drag)) for drag in own.grass]
+            zones = [{"type": FLAT, "friction": friction, "drag": drag} for drag in own.grass]
         elif name == "boulder":
             zones = []
             for low, high, count in own.boulder.zones:
                 cell = min(own.boulder.cell, max(own.boulder.least_cell, 0.4 * low))
-                zones.append(Zone(BOULDERS, size, (float(low), float(high)), friction, count=int(count), cell=cell))
+                cell = size / math.ceil(size / cell - 1e-6)  # a whole number of cells
+                boulders = {"type": BOULDERS, "difficulty": [low, high], "count": count, "cell": cell}
+                zones.append({**boulders, "friction": friction})
         else:
-            tread, steps = float(own.stairs.tread), int(own.stairs.steps)
-            zones = [
-                Zone(STAIRS, size, (float(riser),), friction, count=steps, tread=tread) for riser in own.stairs.zones
-            ]
-    except (TypeError, ValueError) as error:
-        raise UserError(f"arenas.{name}: {error}") from error
-    if not zones:
-        raise UserError(f"arenas.{name}: there are no zones")
-    return Arena(name, tuple(zones), float(own.width), float(own.apron))
+            steps = {"type": STAIRS, "friction": friction, "count": own.stairs.steps, "tread": own.stairs.tread}
+            zones = [{**steps, "difficulty": riser} for riser in own.stairs.zones]
+    except (TypeError, ValueError, IndexError) as error:
+        raise UserError(f"{where} must be as in {FILE}: {str(error).splitlines()[0]}") from error
+    data = {"zones": [{**zone, "size": size} for zone in zones]}
+    with user_input():
+        return replace(read_arena(where, data, float(own.width), float(own.apron)), name=name)
 
 
 def _read(word: str, cfg: DictConfig) -> Arena:
@@ -70,4 +74,4 @@ def _read(word: str, cfg: DictConfig) -> Arena:
         raise UserError(f"{path}: it is not YAML: {' '.join(str(error).split())}") from error
     with user_input():
         arena = read_arena(str(path), data, float(cfg.arenas.width), float(cfg.arenas.apron))
-    return Arena(path.stem, arena.zones, arena.width, arena.apron)
+    return replace(arena, name=path.stem)

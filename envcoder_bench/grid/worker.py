@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -15,12 +16,13 @@ def main(words: list[str]) -> int:
     """Run a worker's episodes; return 0, also after a stop."""
     folder, number, count, sim, device = Path(words[0]), int(words[1]), int(words[2]), words[3], words[4]
     stopped: list[int] = []
+    parent = os.getppid()  # another one means that the command was killed: a resumed one starts workers of its own
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     inputs = read_inputs(folder)
     specs = share_of(inputs.specs, number, count)
     own = folder / PARTS / str(number)
     if specs and (len(read_episodes(own / EPISODES)) < len(specs) or (own / STATE).exists()):
-        Part(inputs, specs, own, sim, device).run(lambda _: None, lambda: bool(stopped))
+        Part(inputs, specs, own, sim, device).run(lambda _: None, lambda: bool(stopped) or os.getppid() != parent)
     return 0
 
 

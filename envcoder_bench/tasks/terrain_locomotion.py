@@ -271,7 +271,7 @@ def grid_of(cfg: Mapping[str, Any]) -> TerrainGrid | None:
             terrains=int(read(cfg, f"{TERRAIN}.numTerrains")),
             length=float(read(cfg, f"{TERRAIN}.mapLength")),
             width=float(read(cfg, f"{TERRAIN}.mapWidth")),
-            spacing=float(read(cfg, f"{TERRAIN}.horizontalScale", 0.1)),
+            spacing=float(read(cfg, f"{TERRAIN}.horizontalScale", 0.05)),
             border=float(read(cfg, f"{TERRAIN}.borderSize", 20.0)),
             friction=float(read(cfg, f"{TERRAIN}.dynamicFriction")),
             seed=int(read(cfg, f"{TERRAIN}.seed", 0)),

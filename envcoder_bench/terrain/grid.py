@@ -53,6 +53,9 @@ class GridParams:
                 f"a grid needs tiles of at least {PLATFORM + 1:g} m, a spacing of up to 0.5 m and a border of at least "
                 f"0 m, not {self.length:g}, {self.width:g}, {self.spacing:g} and {self.border:g}"
             )
+        for side in (self.length, self.width):
+            if abs(side / self.spacing - round(side / self.spacing)) > 1e-6:
+                raise ValueError(f"a tile's sides must be multiples of the spacing {self.spacing:g} m, not {side:g} m")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from typing import Any, Dict
 
 import torch
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.run.provenance import device_name
 
 Record = Dict[str, Any]
@@ -57,10 +58,21 @@ def append(path: Path | None, record: Record) -> None:
 
 
 def read(path: Path) -> list[Record]:
-    """Return all records of a file in order; empty if there is no file."""
+    """Return all records of a file in order; empty if there is no file.
+
+    Raises:
+        UserError: a line is not a JSON object.
+    """
     if not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip():
+            try:
+                found.append(dict(json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise UserError(f"{path}:{number}: this is not a record, a JSON object; remove the line") from error
+    return found
 
 
 def latest(records: list[Record], kind: str, *keys: str) -> list[Record]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench import records
 
+from envcoder_bench.core.errors import user_input
 from envcoder_bench.sim import pick_simulator
 
 from .ranks import generated
@@ -13,7 +14,8 @@ from .training import Study
 def devices(study: Study) -> None:
     """Train both baselines on this device, with each number of neighbours."""
     args = study.args
-    _, device = pick_simulator(args.sim or "auto", args.device or "auto")
+    with user_input():
+        _, device = pick_simulator(args.sim or "auto", args.device or "auto")
     for task in args.tasks or ["Anymal"]:
         for neighbours in args.neighbours:
             about = {

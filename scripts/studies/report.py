@@ -12,6 +12,8 @@ from typing import Any, Callable, Sequence
 from bench.records import Record, read
 from bench.task_tables import UNITS, bounds
 
+from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.plots import GREY, new_figure, save_figure
 from envcoder_bench.report.statistics import (
     Interval,
@@ -37,9 +39,9 @@ def report(files: Sequence[Path], page: Path, images: Path) -> list[Path]:
     """Write the blocks of the page and the pictures; returns what was written. Parts without records stay empty."""
     records = [record for file in files for record in read(file)]
     if not records:
-        raise SystemExit("no records: measure first")
+        raise UserError(f"no records in {', '.join(map(str, files))}: measure first")
     text = page.read_text(encoding="utf-8")
-    page.write_text(BLOCK.sub(lambda m: m[1] + _block(PARTS[m[2]](records)) + m[3], text), encoding="utf-8")
+    write_atomic(page, BLOCK.sub(lambda m: m[1] + _block(PARTS[m[2]](records)) + m[3], text))
     drawn = [page]
     tasks = analysis.longest(analysis.trainings(records, "components"))
     if tasks:

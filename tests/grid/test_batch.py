@@ -110,6 +110,14 @@ class _Limp(torch.nn.Module):
         return torch.zeros(len(obs), 12)
 
 
+def test_starts_turn_by_the_whole_spread_of_yaw() -> None:
+    robots = batch(grid([policy("a", "flat")], ["friction"], "episodes=64", "start.spread_yaw=3.0"))
+    quat = robots.sim.root_states[:, 3:7]
+    yaw = 2.0 * torch.atan2(quat[:, 2], quat[:, 3])
+    assert yaw.abs().max() > 2.7
+    torch.testing.assert_close(quat.norm(dim=1), torch.ones(64))
+
+
 @pytest.mark.parametrize("drag", [0.5, 5.0, 20.0])
 def test_drag_decays_speed_as_the_formula_says(drag) -> None:
     """In the air nothing else slows the robot down: vx becomes vx / (1 + 0.1 drag) in each control step."""

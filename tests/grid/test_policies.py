@@ -116,6 +116,23 @@ def test_a_bad_policy_is_named(tmp_path, make, layout, message) -> None:
     assert str(error.value).startswith("policy mine: ") and message in str(error.value)
 
 
+class _Memory(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(1, 12))
+        self.last: torch.Tensor
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        self.last[:] = 0.5 * self.last + obs[:, :12]
+        return self.last
+
+
+def test_a_policy_with_memory_is_refused(tmp_path) -> None:
+    torch.jit.script(_Memory()).save(str(tmp_path / "policy.pt"))
+    with pytest.raises(UserError, match="different actions for the same observation"):
+        _load(tmp_path / "policy.pt", "flat")
+
+
 def _of_run(task="SpotTerrain", width=235, observes=False, **control):
     return OfRun(network(width), task, control, observes)
 
@@ -207,6 +224,11 @@ def test_order_scales_and_joints_are_configurable() -> None:
         ({"parts": ["lin_vl"]}, "layouts.mine.parts: unknown part 'lin_vl' (did you mean lin_vel"),
         ({"part": ["lin_vel"]}, "layouts.mine: unknown key 'part' (did you mean parts?)"),
         ({"parts": []}, "layouts.mine.parts is empty"),
+        (5, "layouts.mine must be a mapping with the keys parts, scales, joints, scan, got 5"),
+        ({"parts": 5}, "layouts.mine.parts must be a list of lin_vel"),
+        ({"parts": ["scan"], "scales": 5}, "layouts.mine.scales must be a mapping"),
+        ({"parts": ["scan"], "scan": {"x": ["a"], "y": [1]}}, "layouts.mine.scan must have x and y, lists of numbers"),
+        ({"parts": ["scan"], "joints": 5}, "layouts.mine.joints must be by_leg, by_kind or a list of all of"),
         ({"parts": ["scan"], "scales": {"gravity": 1.0}}, "layouts.mine.scales: 'gravity' is not one of its parts"),
         ({"parts": ["scan"], "joints": ["fl_hx"]}, "layouts.mine.joints must be by_leg, by_kind or a list of all of"),
     ],

@@ -128,7 +128,7 @@ def test_workers_of_a_killed_head_end_and_its_run_is_resumed(tmp_path, alone, fi
 
     def reached():
         saved = list((output / "jobs").glob("*.pth"))
-        if len(saved) == 2:
+        if len(saved) >= 2:
             # Ray's own agents take a minute to notice
             every = psutil.Process(head.pid).children(recursive=True)
             family[:] = [process for process in every if not process.name().endswith("Agent")]
@@ -138,7 +138,7 @@ def test_workers_of_a_killed_head_end_and_its_run_is_resumed(tmp_path, alone, fi
     gone, alive = psutil.wait_procs(family, timeout=60)
     assert not alive
     assert len(gone) > 4
-    assert len(RunFolder(output).load_checkpoint().jobs) == 2
+    assert len(RunFolder(output).load_checkpoint().jobs) >= 2
     assert eval_shapers.main(["--resume", str(output), "--devices", "cpu:3"]) == 0
     assert_alike(output, alone, ["human", "unshaped", "cosine", "kills"])
 

@@ -32,7 +32,7 @@ NO_KEY = "OPENAI_API_KEY"
         (f"{EVOLVE} --temperature -1", "temperature must be a number of at least 0, got -1"),
         (f"{EVOLVE} temperature=hot", "temperature must be a number of at least 0, got hot"),
         (f"{EVOLVE} replies_per_request=0", "replies_per_request must be a whole number of at least 1, got 0"),
-        (f"{EVOLVE} parents=[best]", r"parents must be a list of human and unshaped, got \['best'\]"),
+        (f"{EVOLVE} parents=[best]", "parents must be a list of human and unshaped, got ['best']"),
         (f"{EVOLVE} show_baseline=maybe", "show_baseline must be yes or no, got maybe"),
         (f"{EVOLVE} --show_baseline maybe", "argument --show_baseline: invalid choice: 'maybe'"),
         (f"{EVOLVE} prompt.max_char=9", "unknown key 'prompt.max_char' (did you mean prompt.max_chars"),

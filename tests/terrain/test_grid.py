@@ -93,6 +93,7 @@ def test_isaac_gyms_terrain_utils_are_the_same_generators():
         ({"proportions": (0.5, 0.6)}, "add up to at most 1, not 1.1"),
         ({"proportions": (-0.1,)}, "of at least 0"),
         ({"length": 2.0}, "tiles of at least 4 m"),
+        ({"spacing": 0.3}, "must be multiples of the spacing 0.3 m, not 8 m"),
         ({"spacing": 0.0}, "a spacing of up to 0.5 m"),
     ],
 )
