@@ -100,7 +100,7 @@ def test_tables(two):
     assert found.correlations == {"two": (pytest.approx(1.0), 3)}
     assert found.settings == {"learning_iterations": ["500", "7"]}
     text = render(found, 100)
-    assert "a          0.800 [0.00, 1.00]  +0.150 ± 0.635 *" in text
+    assert "a          0.800 [0.000, 1.000]  +0.150 ± 0.635 *" in text
     assert "the file of this name is another one" in text and "learning_iterations: 500 | 7" in text
     assert "Spearman's correlation +1.00 over 3 candidates" in text
 
