@@ -211,6 +211,8 @@ def _workers(args: argparse.Namespace) -> list[tuple[str, str]]:
             import torch
 
             numbers = [str(k) for k in range(torch.cuda.device_count())]
+            if not numbers:
+                raise UserError("--devices all: torch sees no CUDA device; for processes on the CPU give cpu:N")
         else:
             numbers = args.devices.split(",")
         if not numbers or not all(number.isdigit() for number in numbers):

@@ -6,6 +6,7 @@ import argparse
 import gc
 import logging
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -248,7 +249,7 @@ def _report(result: RunResult, code: int, videos: int | None) -> int:
 
 
 def _terrain_words(args: argparse.Namespace) -> list[str]:
-    """Return the words of eval-policies for ``--terrains``, but for policies and folder; check them before the run."""
+    """Check ``--terrains`` before the run; return the words of eval-policies without the policies and the folder."""
     from envcoder_bench.grid.robots import ROBOTS
     from envcoder_bench.grid.settings import compose_settings
     from envcoder_bench.grid.terrains import find_arenas
@@ -264,13 +265,19 @@ def _terrain_words(args: argparse.Namespace) -> list[str]:
     return words + [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
 
 
-def _rank_on_terrains(words: list[str], result: RunResult) -> int:
-    """Run eval-policies with all candidates of a complete run, in its folder ``terrains``; return the exit code."""
-    from envcoder_bench import eval_policies
+def _finish_with_terrains(words: list[str], result: RunResult, videos: int | None) -> int:
+    """Finish a run; if it is complete, run eval-policies with its candidates in its folder ``terrains``.
 
-    return eval_policies.run(
-        ["--policies", str(result.folder), *words, "--output_dir", str(result.folder / "terrains")]
-    )
+    If it is not, the command for later is printed, because a resumed run does not evaluate on terrains.
+    """
+    from envcoder_bench import eval_policies
+    from envcoder_bench.console import finish
+
+    words = ["--policies", str(result.folder), *words, "--output_dir", str(result.folder / "terrains")]
+    if not result.complete:
+        print(f"terrains, when the run is complete: eval-policies {shlex.join(words)}", file=sys.stderr)
+    code = _report(result, finish(result), videos)
+    return code if code or not result.complete else eval_policies.run(words)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -344,10 +351,9 @@ def _main(words: list[str]) -> int:
             reporter=console,
             stop=console.stop,
         )
-        code = _report(result, finish(result), args.video)
-        return (
-            code if terrain_words is None or code or not result.complete else _rank_on_terrains(terrain_words, result)
-        )
+        if terrain_words is not None:
+            return _finish_with_terrains(terrain_words, result, args.video)
+        return _report(result, finish(result), args.video)
 
 
 if __name__ == "__main__":

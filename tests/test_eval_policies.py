@@ -95,6 +95,7 @@ def folder(tmp_path_factory):
         (f"{GRID} --terrains boulder arenas.boulder.zones=[[0.3,0.1,5]]", "arenas.boulder: zones[0].difficulty must"),
         (f"{GRID} --terrains stairs arenas.stairs.zones=[-0.1]", "arenas.stairs: zones[0].difficulty must be greater"),
         (f"{GRID} --terrains stairs start.x=.inf", "start.x must be a finite number"),
+        (f"{GRID} --terrains stairs robots.spot.stiffness=-5", "robots.spot.stiffness must be at least 0, got -5"),
         (
             f"{GRID} --terrains stairs --devices many",
             "--devices must be all, GPU numbers such as 0,1, or cpu:N, got many",

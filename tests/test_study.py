@@ -116,6 +116,8 @@ def test_length_by_hand():
     assert found.gained[0] == pytest.approx(0.0)  # 0.1 up and 0.1 down since 30
     assert found.best[2] == 1.0  # within the bounds
     assert analysis.length(points, "unshaped", (0.0, 1.0)) is None
+    single = analysis.length(points[:1], "human", (0.0, 1.0))
+    assert single.last[0] == pytest.approx(0.2) and math.isnan(single.gained[0])  # no gain is known
 
 
 def test_normalized_scores_have_the_sparse_reward_at_0_and_the_human_one_at_1():

@@ -193,7 +193,7 @@ class Batch:
             sim.unstable,
         )
 
-    def _think(self) -> None:
+    def _after_step(self) -> None:
         self._account()
         self._decide()
 
@@ -207,13 +207,13 @@ class Batch:
                 if self._graph is not None:
                     self._graph.replay()
                 else:
-                    self._think()
+                    self._after_step()
                     if self.device.type == "cuda" and self._capturable:
                         self._capture()
                 self.step_count += 1
 
     def _capture(self) -> None:
-        """Record ``_think`` as a CUDA graph; nothing is computed while it is recorded."""
+        """Record ``_after_step`` as a CUDA graph; nothing is computed while it is recorded."""
         tensors = [*self.episodes.state.values(), self._actions, self._target, self._forces]
         kept = [tensor.clone() for tensor in tensors]
         stream = torch.cuda.Stream(self.device)
@@ -221,11 +221,11 @@ class Batch:
         try:
             with torch.cuda.stream(stream):
                 for _ in range(3):
-                    self._think()
+                    self._after_step()
             torch.cuda.current_stream(self.device).wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                self._think()
+                self._after_step()
             self._graph = graph
         except RuntimeError as error:
             log.warning("no CUDA graph, slower: %s", str(error).splitlines()[0])
@@ -285,8 +285,9 @@ class Batch:
         batch._reported = {spec for spec, end in zip(specs, ends) if end != RUNNING}
         return batch
 
-    def stop_at_limit(self) -> int:
-        """Return the control steps until the limit of all episodes."""
+    @property
+    def steps_left(self) -> int:
+        """Number of control steps until the limit of all episodes."""
         return self.protocol.steps - self.step_count
 
 

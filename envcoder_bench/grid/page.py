@@ -35,7 +35,7 @@ def render_grid_page(
         summary, tests: as ``statistics`` returns them.
         pictures: PNG files by name.
         videos: mp4 files by episode.
-        note: what is said about the videos.
+        note: about the videos.
     """
     sections = [
         ("summary", "Summary", _summary(summary)),

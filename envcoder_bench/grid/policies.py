@@ -100,7 +100,7 @@ def load_policy_file(
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     found = _width(module, layouts)
-    if isinstance(module, OfRun):
+    if isinstance(module, RunPolicy):
         layout = _layout_of_run(name, module, found, layouts, layout, robot, settings or {})
     chosen = _layout(name, path, found, layouts, layout)
     obs = torch.full((1, chosen.width), 0.5)
@@ -134,7 +134,7 @@ def digest(path: str | Path) -> str:
 
 def _layout_of_run(
     name: str,
-    module: OfRun,
+    module: RunPolicy,
     width: int | None,
     layouts: Mapping[str, Layout],
     wanted: str | None,
@@ -230,10 +230,10 @@ def _own(name: str, path: Path) -> nn.Module:
     own = "compute_observation" in defined and candidate.name != HUMAN
     env = run.cfg.task.env
     limits = float(env.get("clipObservations", math.inf)), float(env.get("clipActions", math.inf))
-    return OfRun(ExportedPolicy(policy.module, *limits), run.cfg.task.name, dict(env.get("control", {})), own)
+    return RunPolicy(ExportedPolicy(policy.module, *limits), run.cfg.task.name, dict(env.get("control", {})), own)
 
 
-class OfRun(nn.Module):
+class RunPolicy(nn.Module):
     """A policy of a run.
 
     Attributes:

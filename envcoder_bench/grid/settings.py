@@ -25,7 +25,8 @@ _AT_LEAST_0 = (
     "seed", "start.spread_xy", "start.spread_yaw", "start.spread_joints", "start.clearance", "commands.yaw_gain",
     "commands.max_wz", "commands.waypoint_reached", "ends.fall_height", "ends.finish_margin", "ends.completion_margin",
     "arenas.gap", "arenas.ground_friction", "compact_below", "checkpoint_minutes", "stability.height",
-    "stability.turning",
+    "stability.turning", "robots.spot.stiffness", "robots.spot.damping", "robots.anymal_c.stiffness",
+    "robots.anymal_c.damping",
 )  # fmt: skip
 
 

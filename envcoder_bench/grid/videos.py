@@ -25,7 +25,7 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
     """Write ``videos/<episode>.mp4`` of the first ``count`` episodes of each pair.
 
     Returns:
-        What is to be said about them, for instance why there are none.
+        A note for the page, e.g. the reason why there are no videos.
     """
     if count < 1:
         return ""

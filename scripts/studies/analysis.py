@@ -19,7 +19,7 @@ ENOUGH = 0.9  # Spearman's correlation with the reference
 
 
 def known(fitness: Iterable[float | None]) -> Scores:
-    """Without those that failed."""
+    """Return the numbers without the None of failed trainings."""
     return [x for x in fitness if x is not None]
 
 
@@ -96,7 +96,10 @@ class Length:
 
 
 def length(points: Sequence[Record], name: str, bounds: tuple[float, float]) -> Length | None:
-    """Return the length of one baseline; None if no seed was measured. ``gained`` is paired by seed."""
+    """Return the length of one baseline; None if no seed was measured.
+
+    ``gained`` is paired by seed, and NaN if the last quarter has only one evaluation.
+    """
     rows = [(p["env_steps"], p["fitness"].get(name, [])) for p in points]
     rows = [(steps, own) for steps, own in rows if known(own)]
     if not rows:
@@ -104,7 +107,8 @@ def length(points: Sequence[Record], name: str, bounds: tuple[float, float]) -> 
     best_steps, best = max(rows, key=lambda row: mean(known(row[1])))
     steps, last = rows[-1]
     before = next(own for at, own in rows if at >= 0.75 * steps)
-    gained = [y - x for x, y in zip(before, last) if x is not None and y is not None]
+    pairs = [] if before is last else zip(before, last)  # a single evaluation says nothing about the gain
+    gained = [y - x for x, y in pairs if x is not None and y is not None]
     return Length(
         mean_interval(known(best), bounds), best_steps, mean_interval(known(last), bounds), steps, mean_interval(gained)
     )

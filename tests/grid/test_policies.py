@@ -11,7 +11,7 @@ from grids import POINTS, SPOT, layouts, network
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.layouts import observe, read_layout
-from envcoder_bench.grid.policies import OfRun, _layout_of_run, in_blocks, load_policy_file
+from envcoder_bench.grid.policies import RunPolicy, _layout_of_run, in_blocks, load_policy_file
 from envcoder_bench.grid.settings import compose_settings, plain
 
 
@@ -134,7 +134,7 @@ def test_a_policy_with_memory_is_refused(tmp_path) -> None:
 
 
 def _of_run(task="SpotTerrain", width=235, observes=False, **control):
-    return OfRun(network(width), task, control, observes)
+    return RunPolicy(network(width), task, control, observes)
 
 
 @pytest.mark.parametrize(
