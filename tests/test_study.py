@@ -215,6 +215,18 @@ def test_every_part_gives_a_table(where, tmp_path, capsys):
     assert (tmp_path / "images" / report.HEAT_MAP).stat().st_size > 1000
 
 
+def test_only_searches_of_one_budget_are_compared():
+    about = {"kind": "evolve", "task": "Ant", "envs": 8, "iterations": 2, "overrides": [], "complete": True}
+    fitness = {"no_reward": [None], "human": [2.0]}  # the sparse reward failed: there is no scale
+    reference = {**about, "role": "reference", "iteration": 2, "seeds": 1, "fitness": fitness}
+    search = {**about, "role": "search", "method": "evolve", "kinds": "reward", "rounds": 3, "per_round": 4}
+    search.update(evaluations=12, fitness={"best": [1.0]})
+    others = [{**search, "envs": 16}, {**search, "rounds": 9}, {**search, "overrides": ["a=1"]}]
+    lines = report.evolve([reference, *others, search, search])
+    (row,) = (line for line in lines if line.startswith("| Ant"))
+    assert "| 2 x 12 |" in row and row.endswith("|  |  | 2.00 |")
+
+
 def test_parts_without_records_stay_empty(tmp_path):
     out = page(tmp_path)
     before = out.read_text()

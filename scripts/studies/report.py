@@ -32,6 +32,8 @@ from .lengths import SPARSE_REWARD
 
 BLOCK = re.compile(r"(<!-- study (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAT_MAP = "study_components.png"
+REFERENCE_SIZES = ("envs", "iterations", "overrides")
+SEARCH_SIZES = ("rounds", "per_round")
 TITLES = {SPARSE_REWARD: "human, sparse reward"}
 
 
@@ -225,14 +227,15 @@ def _setting(own: Agreement) -> str:
 def evolve(records: list[Record]) -> list[str]:
     references = {own[-1]["task"]: own[-1] for own in analysis.trainings(records, "evolve")}
     searches = [r for r in records if r["kind"] == "evolve" and r["role"] == "search"]
-    searches = [r for r in searches if r["task"] in references]
+    searches = _of_one_budget([r for r in searches if r["task"] in references], references)
     rows: list[list[str]] = []
     raw: dict[str, dict[str, list[float]]] = {}
     pooled: dict[str, dict[str, list[float]]] = {}
     for kinds in dict.fromkeys(r["kinds"] for r in searches):
         for task in dict.fromkeys(r["task"] for r in searches if r["kinds"] == kinds):
             fitness = references[task]["fitness"]
-            sparse, human = (mean(known(fitness[name])) for name in (SPARSE_REWARD, HUMAN))
+            ends = [known(fitness.get(name, [])) for name in (SPARSE_REWARD, HUMAN)]
+            sparse, human = (mean(own) if own else math.nan for own in ends)
             for method in dict.fromkeys(r["method"] for r in searches):
                 own = [r for r in searches if (r["kinds"], r["task"], r["method"]) == (kinds, task, method)]
                 if not own:
@@ -243,13 +246,28 @@ def evolve(records: list[Record]) -> list[str]:
                 pooled.setdefault(f"{method}, {kinds}", {})[task] = scaled
                 size = f"{len(own)} x {own[0]['evaluations']}"
                 values = [shown(mean_interval(scores, bounds(task))), shown(mean_interval(scaled))]
-                rows.append([task, f"{method}, {kinds}", size, *values, f"{sparse:.2f}", f"{human:.2f}"])
+                rows.append(
+                    [
+                        task,
+                        f"{method}, {kinds}",
+                        size,
+                        *values,
+                        *(f"{x:.2f}" if x == x else "" for x in (sparse, human)),
+                    ]
+                )
     if not rows:
         return []
     head = ["task", "method", "searches x evaluations", "fitness of the best on held-out seeds",
             "human-normalized", "sparse", "human"]  # fmt: skip
     used = [references[task] for task in dict.fromkeys(row[0] for row in rows)]
     return [*_origins([[r] for r in used]), *table(head, rows), "", *_pooled(raw, pooled)]
+
+
+def _of_one_budget(searches: list[Record], references: dict[str, Record]) -> list[Record]:
+    """Return the searches of each task with the sizes of its reference, and with the rounds of its last search."""
+    same = [r for r in searches if all(r.get(k) == references[r["task"]].get(k) for k in REFERENCE_SIZES)]
+    last = {(r["task"], r["kinds"]): [r.get(k) for k in SEARCH_SIZES] for r in same}
+    return [r for r in same if [r.get(k) for k in SEARCH_SIZES] == last[r["task"], r["kinds"]]]
 
 
 def _pooled(raw: dict[str, dict[str, list[float]]], scaled: dict[str, dict[str, list[float]]]) -> list[str]:
