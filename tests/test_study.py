@@ -1,8 +1,10 @@
 """scripts/study.py: the variants of shaping, the numbers by hand, and small parts of it from the command line."""
 
+import contextlib
 import json
 import math
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -213,6 +215,37 @@ def test_every_part_gives_a_table(where, tmp_path, capsys):
     alone = [line for line in text.splitlines() if "alone" in line and "among 2" in line]
     assert not alone or all(line.endswith("| +0.00 | 0.00 |") for line in alone)  # isolated on the CPU
     assert (tmp_path / "images" / report.HEAT_MAP).stat().st_size > 1000
+
+
+def test_a_training_with_other_settings_or_candidates_is_not_recorded(tmp_path, monkeypatch):
+    args = Namespace(out=tmp_path / "study.jsonl", work=tmp_path, limit=0, sim="auto", device="cpu", devices=None)
+    args.overrides = []
+    trained = []
+
+    def stop(*words, **more):
+        trained.append(more["output_dir"].name)
+        raise RuntimeError
+
+    monkeypatch.setattr(training, "evaluate", stop)
+
+    def train(texts, points):
+        study = training.Study(args)
+        with contextlib.suppress(RuntimeError):
+            return study.train({"kind": "x", "task": "Cartpole", "envs": 4}, texts, 2, **{"evaluation.points": points})
+
+    train({"a": "x = 1"}, 2), train({"a": "x = 1"}, 3), train({"a": "x = 2"}, 2)
+    assert len(set(trained)) == 3
+    about = {"kind": "x", "task": "Cartpole", "envs": 4, "seeds": 2, "first_seed": 0, "overrides": []}
+    sources = training._digest([["a", "x = 1"]])
+    records.append(args.out, {**about, "complete": True, "settings": {"evaluation.points": 2}, "sources": sources})
+    train({"a": "x = 1"}, 2)
+    assert len(trained) == 3  # the recorded one
+    train({"a": "x = 1"}, 3), train({"a": "x = 2"}, 2)
+    assert len(trained) == 5
+    args.out.unlink()
+    records.append(args.out, {**about, "complete": True})  # an older record
+    train({"a": "x = 1"}, 2)
+    assert len(trained) == 5
 
 
 def test_only_searches_of_one_budget_are_compared():

@@ -23,6 +23,7 @@ from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.run_result import RunResult
 
+LATER = ("settings", "sources")  # facts that older records do not have
 PARTIAL = ".partial"  # suffix of the file with the evaluations of a training that goes on
 
 
@@ -41,7 +42,7 @@ class Study:
 
     def recorded(self, about: Record) -> bool:
         """Return whether a complete training with the same facts is among the records."""
-        return any(r.get("complete") and all(r.get(key) == value for key, value in about.items()) for r in self.known)
+        return any(r.get("complete") and _same(r, about) for r in self.known)
 
     def overrides(self, **settings: Any) -> list[str]:
         """Return the overrides of a run: these settings, the device's, and last the command line's."""
@@ -60,6 +61,8 @@ class Study:
             settings: keys of cfg/config.yaml.
         """
         about = {**about, "seeds": seeds, "first_seed": first_seed, "overrides": list(self.args.overrides)}
+        # a training with other candidates or evaluations is another one
+        about.update(settings=json.loads(json.dumps(settings)), sources=_digest(sorted(candidates.items())))
         if self.recorded(about) or self.stop.by is not None:
             return None
         folder = self.args.work / folder_name(about)
@@ -162,9 +165,16 @@ def stopping(study: Study) -> Iterator[None]:
 
 def folder_name(about: Record) -> str:
     """Return a name that is different for different facts."""
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     words = [about[key] for key in ("kind", "task", "role", "method") if key in about]
-    return re.sub(r"\W+", "_", "_".join([*words, f"{about['envs']}", digest]))
+    return re.sub(r"\W+", "_", "_".join([*words, f"{about['envs']}", _digest(about)]))
+
+
+def _same(record: Record, about: Record) -> bool:
+    return all(record.get(key, value if key in LATER else None) == value for key, value in about.items())
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _number(value: float | None) -> float | None:
