@@ -22,6 +22,7 @@ from envcoder_bench.grid.robots import Robot
 from envcoder_bench.grid.rows import by_rows, roll_pitch_yaw, rotate_inverse
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.terrain.arenas import ArenaLookup, Arenas
+from envcoder_bench.terrain.scan import turned
 
 _AROUND = [(0.1 * x, 0.1 * y) for x in range(-4, 5) for y in range(-3, 4)]  # m: the ground on which a robot starts
 _SMALLEST = 16  # robots of a simulation that is not replaced by a smaller one
@@ -123,13 +124,8 @@ class Batch:
 
     def _ground_around(self, root: Tensor, points: Tensor) -> Tensor:
         """Return the ground's height ``(n, points)`` under points around the bases, which turn with their yaw."""
-        x, y, z, w = root[:, 3:7].unbind(1)
-        forward, left = w * w + x * x - y * y - z * z, 2.0 * (x * y + w * z)
-        norm = torch.sqrt(forward * forward + left * left).clamp(min=1e-9)
-        c, s = (forward / norm).unsqueeze(1), (left / norm).unsqueeze(1)
-        px, py = points[:, 0], points[:, 1]
-        local_y = root[:, 1:2] - self._offset.unsqueeze(1)
-        return self._lookup.heights(self._arena, root[:, :1] + c * px - s * py, local_y + s * px + c * py)
+        x, y = turned(root[:, 3:7], points)
+        return self._lookup.heights(self._arena, root[:, :1] + x, (root[:, 1:2] - self._offset.unsqueeze(1)) + y)
 
     def _decide(self) -> None:
         """Compute commands, observations, actions and forces from the present state."""

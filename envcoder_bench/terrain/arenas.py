@@ -16,6 +16,7 @@ from torch import Tensor
 
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.ground import Box, Ground, HeightField
+from envcoder_bench.terrain.scan import on_triangles
 
 FLAT, STAIRS, BOULDERS = "flat", "stairs", "boulders"
 TYPES = (FLAT, STAIRS, BOULDERS)
@@ -258,11 +259,7 @@ class ArenaLookup:
         j = torch.minimum(v.floor().clamp(min=0.0), (ny - 2).clamp(min=0).to(v.dtype))
         u, v = (u - i).clamp(0.0, 1.0) * smooth, (v - j).clamp(0.0, 1.0) * smooth
         node = self._first[table] + i.to(torch.int64) * ny + j.to(torch.int64)
-        low, high = self._heights[node], self._heights[node + ny + 1]
-        below = u >= v
-        side = self._heights[torch.where(below, node + ny, node + 1)]
-        along, across = torch.where(below, u, v), torch.where(below, v, u)
-        return low + along * (side - low) + across * (high - side)
+        return on_triangles(self._heights, node, ny, u, v)
 
     def drag(self, arena: Tensor, x: Tensor) -> Tensor:
         """Return the drag ``(n,)`` at local x ``(n,)``."""

@@ -83,12 +83,7 @@ class HeightLookup:
         index = cell.to(torch.int64)
         ny = self._ny[zone]
         node = self._first[zone] + index[..., 0] * ny + index[..., 1]
-        low, high = self._heights[node], self._heights[node + ny + 1]
-        # the diagonal divides the cell: below it lies the node along x, above it the one along y
-        below = u >= v
-        side = self._heights[torch.where(below, node + ny, node + 1)]
-        first, last = torch.where(below, u, v), torch.where(below, v, u)
-        return low + first * (side - low) + last * (high - side), zone, beyond
+        return on_triangles(self._heights, node, ny, u, v), zone, beyond
 
     def _on_boxes(self, points: Tensor) -> tuple[Tensor, Tensor]:
         offset = points.unsqueeze(-2) - self._center[:, :2]
@@ -97,6 +92,21 @@ class HeightLookup:
         inside = (x.abs() <= self._half[:, 0]) & (y.abs() <= self._half[:, 1])
         tops = torch.where(inside, self._center[:, 2] + self._half[:, 2], -torch.inf)
         return tops.max(-1)
+
+
+def on_triangles(heights: Tensor, node: Tensor, ny: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """Return heights on the two triangles of cells, which the diagonal from the node with the lowest x and y divides.
+
+    Args:
+        heights: of all nodes; y varies fastest.
+        node, ny: index of the cell's first node, and nodes along y.
+        u, v: place in the cell along x and y, 0 to 1.
+    """
+    low, high = heights[node], heights[node + ny + 1]
+    below = u >= v  # below the diagonal lies the node along x, above it the one along y
+    side = heights[torch.where(below, node + ny, node + 1)]
+    first, last = torch.where(below, u, v), torch.where(below, v, u)
+    return low + first * (side - low) + last * (high - side)
 
 
 def scan_points(xs: list[float], ys: list[float], device: torch.device | str = "cpu") -> Tensor:
@@ -114,11 +124,15 @@ def height_scan(lookup: HeightLookup, root_states: Tensor, points: Tensor) -> Te
     Args:
         root_states: ``(n, 13)`` of the bases, as ``Simulator`` has them.
     """
-    x, y, z, w = root_states[:, 3:7].unbind(-1)
+    return lookup.heights(torch.stack(turned(root_states[:, 3:7], points), dim=-1) + root_states[:, None, :2])
+
+
+def turned(quat: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Return x and y ``(n, points)`` of points ``(points, 2)`` that turn with the yaw of bases, quaternions xyzw."""
+    x, y, z, w = quat.unbind(-1)
     # the base's x axis in the horizontal plane
-    forward = torch.stack([w * w + x * x - y * y - z * z, 2.0 * (x * y + w * z)], dim=-1)
-    forward = forward / torch.sqrt(forward[:, :1] * forward[:, :1] + forward[:, 1:] * forward[:, 1:]).clamp(min=1e-9)
-    c, s = forward[:, :1], forward[:, 1:]
+    forward, left = w * w + x * x - y * y - z * z, 2.0 * (x * y + w * z)
+    norm = torch.sqrt(forward * forward + left * left).clamp(min=1e-9)
+    c, s = (forward / norm).unsqueeze(-1), (left / norm).unsqueeze(-1)
     px, py = points[:, 0], points[:, 1]
-    under = torch.stack([c * px - s * py, s * px + c * py], dim=-1) + root_states[:, None, :2]
-    return lookup.heights(under)
+    return c * px - s * py, s * px + c * py
