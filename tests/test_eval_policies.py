@@ -15,9 +15,11 @@ import subprocess
 import warnings
 from pathlib import Path
 
+import psutil
 import torch
 
 from envcoder_bench import eval_shapers
+from envcoder_bench.core.files import locked
 from envcoder_bench.eval_policies import EPILOG, _hold, build_parser, main
 from envcoder_bench.grid.robots import ROBOTS
 from envcoder_bench.grid.run import read_episodes
@@ -186,6 +188,37 @@ def test_a_grid_in_use_is_refused(evaluated, folder, capsys) -> None:
     words = f"{GRID} --terrains stairs --output_dir {evaluated}".format(folder=folder).split()
     assert main(words) == 2
     assert "already holds a grid; use --resume, or give a new folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_grid_that_another_process_runs_is_refused(evaluated, capsys) -> None:
+    with locked(evaluated, "grid"):
+        assert main(["--resume", str(evaluated)]) == 2
+    assert f"{evaluated}: another process is executing this grid" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_command_end_and_its_grid_is_resumed(folder, tmp_path) -> None:
+    out, whole = tmp_path / "grid", tmp_path / "whole"
+    words = ["--robot", "spot", "--policies", f"a={folder}/a.pt", "--terrains", "friction", "--episodes", "2"]
+    words += ["--seconds", "20"]
+    command = [sys.executable, str(ROOT / "eval_policies.py"), *words, "--output_dir", str(out), "--devices", "cpu:2"]
+    process = subprocess.Popen([*command, "checkpoint_minutes=0"], cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        while not all((out / "parts" / str(k) / "state.pt").exists() for k in range(2)):
+            assert process.poll() is None
+        workers = psutil.Process(process.pid).children()
+    finally:
+        process.kill()
+        process.wait()
+    assert len(workers) == 2
+    assert main(["--resume", str(out), "--devices", "cpu:2"]) == 0  # at once: it waits for them
+    assert not psutil.wait_procs(workers, timeout=60)[1]
+    assert main([*words, "--output_dir", str(whole), "--device", "cpu"]) == 0
+    own, other = (
+        sorted(read_episodes(path / "episodes.jsonl"), key=lambda row: row["episode_id"]) for path in (out, whole)
+    )
+    assert own == other
 
 
 @pytest.mark.slow

@@ -9,6 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
+from filelock import FileLock, Timeout  # torch's own dependency
+
+from envcoder_bench.core.errors import UserError
+
+LOCK = ".lock"  # file of a folder that one process at a time may write to
 # errors of a disk or a folder, which are not bugs of this program
 _SURROUNDINGS = frozenset(
     getattr(errno, name)
@@ -49,6 +54,30 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
         if temporary.exists():
             temporary.unlink()
         raise
+
+
+@contextmanager
+def locked(folder: Path, kind: str, wait: float = 0.0) -> Iterator[None]:
+    """Lock a folder against other processes; the operating system releases the lock of a killed process.
+
+    Args:
+        kind: what is in the folder, for the message.
+        wait: seconds to wait for another process.
+
+    Raises:
+        UserError: another process holds the lock.
+    """
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=wait)
+    except Timeout:
+        raise UserError(
+            f"{folder}: another process is executing this {kind}: wait until it ends, or stop it first"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def disk_trouble(error: OSError, folder: Path | None = None) -> str:

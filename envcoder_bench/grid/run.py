@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Sequence
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.core.files import write_atomic
+from envcoder_bench.core.files import locked, write_atomic
 from envcoder_bench.grid.batch import Spec
 from envcoder_bench.grid.inputs import Inputs, write_inputs
 from envcoder_bench.grid.part import EPISODES, STATE, Part, Progress
@@ -61,7 +61,18 @@ def run_grid(
         stop: called often; True stops with a checkpoint.
     """
     begin = time.perf_counter()
-    workers = _as_begun(folder, workers)
+    with locked(folder, "grid"):
+        return _run(inputs, folder, _as_begun(folder, workers), report, stop, begin)
+
+
+def _run(
+    inputs: Inputs,
+    folder: Path,
+    workers: Sequence[tuple[str, str]],
+    report: Callable[[Progress], None],
+    stop: Callable[[], bool],
+    begin: float,
+) -> GridResult:
     specs = inputs.specs
     rows = read_episodes(folder / EPISODES)
     if len(rows) < len(specs) or (folder / STATE).exists():

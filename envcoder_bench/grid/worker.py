@@ -7,9 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
+from envcoder_bench.core.files import locked
 from envcoder_bench.grid.inputs import read_inputs
 from envcoder_bench.grid.part import EPISODES, STATE, Part
 from envcoder_bench.grid.run import PARTS, read_episodes, share_of
+
+_WAIT = 120.0  # s
 
 
 def main(words: list[str]) -> int:
@@ -22,7 +25,8 @@ def main(words: list[str]) -> int:
     specs = share_of(inputs.specs, number, count)
     own = folder / PARTS / str(number)
     if specs and (len(read_episodes(own / EPISODES)) < len(specs) or (own / STATE).exists()):
-        Part(inputs, specs, own, sim, device).run(lambda _: None, lambda: bool(stopped) or os.getppid() != parent)
+        with locked(own, "grid", _WAIT):  # until a worker of a killed command has noticed
+            Part(inputs, specs, own, sim, device).run(lambda _: None, lambda: bool(stopped) or os.getppid() != parent)
     return 0
 
 

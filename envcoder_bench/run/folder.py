@@ -30,17 +30,16 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
-from filelock import FileLock, Timeout  # torch's own dependency
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from envcoder_bench.core.errors import UserError, user_input
-from envcoder_bench.core.files import disk_trouble, refuse_taken, write_atomic
+from envcoder_bench.core.files import LOCK, disk_trouble, locked, refuse_taken, write_atomic
 from envcoder_bench.report.logs import COMPONENTS, CURVES, EPISODES, POINTS, TENSORBOARD
 from envcoder_bench.run import checkpoint
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey
@@ -49,7 +48,6 @@ from envcoder_bench.run.provenance import FREE_KEYS, Provenance, changes, missin
 
 FITNESS_NAME = "(fitness)"  # name of the fitness file as a source, which is not a valid candidate name
 _BYTES = "surrogateescape"  # keeps bytes of a candidate file that are not UTF-8
-_LOCK = ".lock"
 
 
 class CandidateSource(NamedTuple):
@@ -147,31 +145,16 @@ class RunFolder:
                 raise ValueError(f"{flag} {path}: there is no run here (no config.yaml)")
         return folder
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the folder against other processes; the operating system releases the lock of a killed process.
-
-        Raises:
-            UserError: another process holds the lock.
-        """
-        lock = FileLock(self.path / _LOCK)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise UserError(
-                f"{self.path}: another process is executing this run: wait until it ends, or stop it first"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
+    def locked(self) -> AbstractContextManager[None]:
+        """Lock the folder against other processes, see ``core.files.locked``."""
+        return locked(self.path, "run")
 
     def in_progress(self) -> bool:
         """Return whether a process holds the lock; the folder is not changed."""
         try:
             import fcntl
 
-            with open(self.path / _LOCK, "rb") as file:
+            with open(self.path / LOCK, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released when it is closed
         except (FileNotFoundError, ImportError):  # Windows has no fcntl
             return False
