@@ -10,6 +10,8 @@ import math
 from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
+import pandas as pd
+from scipy.special import stdtr, stdtrit
 
 from envcoder_bench.report.episodes import Evaluation
 
@@ -24,31 +26,15 @@ Strata = Dict[str, List[float]]  # scores of the runs of each task
 
 
 def t_tail(t: float, freedom: int) -> float:
-    """Return the probability that Student's t is farther from 0 than ``t``.
-
-    The finite series for a whole number of degrees of freedom: Abramowitz and Stegun, Handbook of Mathematical
-    Functions, 26.7.3 and 26.7.4.
-    """
-    angle = math.atan2(abs(t), math.sqrt(freedom))
-    sine, square = math.sin(angle), math.cos(angle) ** 2
-    odd = freedom % 2
-    term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
-    for k in range(freedom // 2):
-        total += term
-        term *= square * (2 * k + 2) / (2 * k + 3) if odd else square * (2 * k + 1) / (2 * k + 2)
-    inside = 2.0 / math.pi * (angle + sine * total) if odd else sine * total
-    return min(max(1.0 - inside, 0.0), 1.0)
+    """Return the probability that Student's t is farther from 0 than ``t``."""
+    return float(2.0 * stdtr(freedom, -abs(t)))
 
 
 def t_95(degrees_of_freedom: int) -> float:
     """Return the two-sided 95 % point of Student's t. Raises ValueError for less than one degree of freedom."""
     if degrees_of_freedom < 1:
         raise ValueError("an interval needs at least two values")
-    low, high = 1.9, 12.8  # of infinitely many degrees, and of one
-    while high - low > 1e-10:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if t_tail(middle, degrees_of_freedom) > 0.05 else (low, middle)
-    return 0.5 * (low + high)
+    return float(stdtrit(degrees_of_freedom, 0.975))
 
 
 def mean_interval(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval:
@@ -216,12 +202,5 @@ def spearman(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     both = [name for name in first if name in second]
     if len(both) < 2:
         return NAN
-    ranks = []
-    for own in (first, second):
-        values = np.asarray([own[name] for name in both], float)
-        below = (values[:, None] > values[None, :]).sum(axis=1)
-        equal = (values[:, None] == values[None, :]).sum(axis=1)
-        ranks.append(below + 0.5 * (equal + 1))
-    x, y = (own - own.mean() for own in ranks)
-    scale = math.sqrt(float(x @ x) * float(y @ y))
-    return float(x @ y) / scale if scale else NAN
+    ranks = pd.DataFrame({"first": [first[name] for name in both], "second": [second[name] for name in both]}).rank()
+    return float(ranks.corr().iloc[0, 1])
