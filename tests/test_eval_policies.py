@@ -170,7 +170,6 @@ def test_the_whole_protocol_writes_all_files(evaluated) -> None:
     assert "Content-Security-Policy" in page and page.count("data:image/png") == 4
     for name in ("completion.png", "progress.png", "falls.png", "stability.png"):
         assert (evaluated / name).read_bytes().startswith(b"\x89PNG")
-    pytest.importorskip("scipy")
     with open(evaluated / "statistical_tests.csv", newline="") as file:
         assert {row["environment"] for row in csv.DictReader(file)} == set(ARENAS)
 

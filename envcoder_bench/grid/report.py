@@ -33,14 +33,9 @@ def write_report(
     summary = summarize(rows)
     write_atomic(folder / SUMMARY, as_csv(SUMMARY_COLUMNS, summary))
     write_atomic(folder / RANKING, as_csv(RANKING_COLUMNS, rank_policies(rows)))
-    tests: list[dict[str, Any]] = []
+    tests = compare(rows)
     if len(inputs.policies) > 1:
-        try:
-            tests = compare(rows)
-        except ImportError:
-            log.warning("%s needs the package scipy: pip install scipy, and resume", TESTS)
-        else:
-            write_atomic(folder / TESTS, as_csv(TEST_COLUMNS, tests))
+        write_atomic(folder / TESTS, as_csv(TEST_COLUMNS, tests))
     draw_pictures(rows, inputs.arenas, folder)
     note = ""
     try:

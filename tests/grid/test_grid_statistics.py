@@ -48,7 +48,6 @@ def test_the_summary_of_a_pair() -> None:
 
 def test_welchs_t_of_a_published_example() -> None:
     """Wikipedia, Welch's t-test, example 1: t = -2.46, degrees of freedom 25.0, p = 0.021."""
-    pytest.importorskip("scipy")
     a = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
     b = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4]
     found = welch(a, b)
@@ -62,13 +61,11 @@ def test_welchs_t_of_a_published_example() -> None:
 
 
 def test_samples_that_do_not_vary_have_no_p() -> None:
-    pytest.importorskip("scipy")
     assert welch([1.0, 1.0, 1.0], [1.0, 1.0, 1.0])["p"] is None
     assert proportions(0, 10, 0, 10)["p"] is None
 
 
 def test_the_two_proportion_z() -> None:
-    pytest.importorskip("scipy")
     found = proportions(60, 100, 45, 100)
     z = 0.15 / math.sqrt(0.525 * 0.475 * 0.02)
     assert found["statistic"] == pytest.approx(z)
@@ -76,7 +73,6 @@ def test_the_two_proportion_z() -> None:
 
 
 def test_policies_are_compared_on_each_arena() -> None:
-    pytest.importorskip("scipy")
     rows = [_row("a", arena, progress=k) for arena in ("stairs", "grass") for k in range(20)]
     rows += [_row("b", arena, progress=k + 15, completion=True) for arena in ("stairs", "grass") for k in range(20)]
     table = compare(rows)
