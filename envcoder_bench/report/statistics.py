@@ -10,7 +10,6 @@ import math
 from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
-import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from envcoder_bench.report.episodes import Evaluation
@@ -199,6 +198,8 @@ def chances_of_best(evaluation: Evaluation, names: Sequence[str], draws: int = D
 
 def spearman(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     """Return Spearman's rank correlation over the names that both have; NaN if it is undefined. Equals share ranks."""
+    import pandas as pd  # slow to import, and --check does not need it
+
     both = [name for name in first if name in second]
     if len(both) < 2:
         return NAN
