@@ -9,7 +9,19 @@ import pytest
 pytestmark = pytest.mark.slow
 
 # what takes long to import; torch._dynamo comes with rl_games' runner
-HEAVY = ["torch", "hydra", "rl_games", "torch._dynamo", "pandas", "matplotlib", "mujoco", "warp", "openai", "anthropic"]
+HEAVY = [
+    "torch",
+    "hydra",
+    "rl_games",
+    "torch._dynamo",
+    "pandas",
+    "scipy.special",
+    "matplotlib",
+    "mujoco",
+    "warp",
+    "openai",
+    "anthropic",
+]
 CODE = """
 import json, sys
 from envcoder_bench.{command} import main
@@ -42,4 +54,4 @@ def test_describe_imports_no_trainer():
 def test_check_imports_neither_the_compiler_of_torch_nor_tables_and_pictures():
     words = ["--task", "Cartpole", "--check", "--candidate_idx", "0", "--num_envs_per_candidate", "2"]
     code, found = loaded("eval_shapers", *words, "--sim", "mujoco_cpu", "--device", "cpu")
-    assert code == 0 and not {"torch._dynamo", "pandas", "matplotlib"}.intersection(found)
+    assert code == 0 and not {"torch._dynamo", "pandas", "scipy.special", "matplotlib"}.intersection(found)

@@ -10,7 +10,6 @@ import math
 from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from envcoder_bench.report.episodes import Evaluation
 
@@ -26,6 +25,8 @@ Strata = Dict[str, List[float]]  # scores of the runs of each task
 
 def t_tail(t: float, freedom: int) -> float:
     """Return the probability that Student's t is farther from 0 than ``t``."""
+    from scipy.special import stdtr  # slow to import, and --check does not need it
+
     return float(2.0 * stdtr(freedom, -abs(t)))
 
 
@@ -33,6 +34,8 @@ def t_95(degrees_of_freedom: int) -> float:
     """Return the two-sided 95 % point of Student's t. Raises ValueError for less than one degree of freedom."""
     if degrees_of_freedom < 1:
         raise ValueError("an interval needs at least two values")
+    from scipy.special import stdtrit
+
     return float(stdtrit(degrees_of_freedom, 0.975))
 
 
