@@ -42,7 +42,7 @@ def _policies(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(names)}
 
 
-def _grouped(count: int, groups: int) -> np.ndarray:
+def _grouped(count: int) -> np.ndarray:
     """Return offsets of ``count`` bars in a group."""
     width = min(0.8 / count, 0.3)
     return (np.arange(count) - 0.5 * (count - 1)) * width
@@ -65,7 +65,7 @@ def _completion(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Seque
     colours, names = _policies(rows), [arena.name for arena in arenas]
     figure = figure_class(figsize=(max(5.0, 1.6 * len(names) + 1.5), 3.6), layout="constrained")
     axes = figure.subplots()
-    offsets = _grouped(len(colours), len(names))
+    offsets = _grouped(len(colours))
     table = {(row["policy"], row["environment"]): row for row in summarize(rows)}
     width = 0.9 * min(0.8 / len(colours), 0.3)
     for offset, (policy, colour) in zip(offsets, colours.items()):
@@ -94,7 +94,7 @@ def _progress(figure_class: Any, rows: Sequence[dict[str, Any]], arenas: Sequenc
     figure = figure_class(figsize=(max(5.0, 1.6 * len(names) + 1.5), 3.6), layout="constrained")
     axes = figure.subplots()
     width = 0.85 * min(0.8 / len(colours), 0.3)
-    for offset, (policy, colour) in zip(_grouped(len(colours), len(names)), colours.items()):
+    for offset, (policy, colour) in zip(_grouped(len(colours)), colours.items()):
         for k, name in enumerate(names):
             values = [row["progress"] for row in pairs.get((policy, name), [])]
             if not values:

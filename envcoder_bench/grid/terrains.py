@@ -12,7 +12,8 @@ from omegaconf import DictConfig
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.grid.settings import FILE
-from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena, read_arena
+from envcoder_bench.terrain.arena_yaml import read_arena
+from envcoder_bench.terrain.arenas import BOULDERS, FLAT, STAIRS, Arena
 
 BUILT_IN = ("friction", "grass", "boulder", "stairs")
 _SUFFIXES = (".yaml", ".yml")

@@ -11,7 +11,7 @@ import numpy as np
 
 from envcoder_bench.isaacgym.layout import Layout
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
-from envcoder_bench.sim.mujoco_model import max_constraints, touching_pairs
+from envcoder_bench.sim.mujoco_buffers import max_constraints, touching_pairs
 
 _CONTACTS_OF_A_BODY = 4  # FrankaCabinet, with 16 boxes in a drawer, had 86 of its 31 moving bodies
 _FEWEST_CONTACTS = 16

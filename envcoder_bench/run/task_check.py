@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Iterator, Sequence
 
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
-from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.isolation import measure_isolation
-from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
-from envcoder_bench.shaping.assemble import assemble
-from envcoder_bench.shaping.binding import bind
-from envcoder_bench.shaping.contract import CandidateError, Shaping
-from envcoder_bench.shaping.kinds import TORQUE
-from envcoder_bench.shaping.loading import load_candidate
-from envcoder_bench.shaping.state import StateDict, own_constants
-from envcoder_bench.sim import pick_simulator
+from envcoder_bench.run.prepare import Group, build_task
+from envcoder_bench.run.task_probe import TaskProbe
+from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES, HUMAN, UNSHAPED, Task
 from envcoder_bench.tasks.contract import TaskContract
-from envcoder_bench.tasks.registry import baseline_path, get_spec, make_task
-from envcoder_bench.tasks.sim_task import SimTask
 
 OWN_KEYS = ("actions", "progress_buf")  # keys of the environment
-FREQUENCY = "task.task.randomization_params.frequency"  # of tasks of IsaacGymEnvs
 _STEP = ("obs", "reward", "terminated", "truncated")
 UNSTABLE = 0.001  # largest share of unstable steps with random actions
 
@@ -46,37 +35,15 @@ class TaskFaults(UserError):
         self.findings = list(findings)
 
 
-class TaskCheck:
+class TaskCheck(TaskProbe):
     """The checks of a task on a simulator, each a method that yields violations.
 
-    Args:
-        task: its name, its folder or ``module:Class``.
-        sim, device: as in cfg/config.yaml.
-        overrides: ``key=value`` for the config.
-
-    Raises:
-        UserError, ValueError, CandidateError: there is no such task, or its files are invalid.
+    Arguments and errors as of ``TaskProbe``.
     """
-
-    def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
-        self.spec = get_spec(str(task))
-        self.name = self.spec.name
-        self.cfg = compose_config(self.name, ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
-        self.cfg.sim, self.cfg.device = self.sim, self.device = pick_simulator(sim, device)
-        self.foreign = not issubclass(self.spec.task_class, SimTask)
-        frequency = OmegaConf.select(self.cfg, FREQUENCY)
-        if isinstance(frequency, (int, float)):  # domain randomization must occur within the checks' steps
-            OmegaConf.update(self.cfg, FREQUENCY, min(frequency, 20))
-        self.human = self._baseline(HUMAN)
-
-    def _baseline(self, which: str) -> Shaping:
-        path = baseline_path(self.name, which)
-        candidate = load_candidate(which, path.read_text(encoding="utf-8"), str(path))
-        return replace(assemble(candidate, candidate), action_dim=candidate.action_dim or 0)
 
     def fields(self) -> Iterator[str]:
         """Every key of the state and the constants is declared with its shape, and can be read by kernels."""
-        task = self._make(2)
+        task = self.make(2)
         keys = {**task.state, **task.constants}
         yield from (
             f"'{key}' is in the state, but fields does not declare it" for key in keys if key not in task.fields
@@ -105,8 +72,8 @@ class TaskCheck:
 
     def fitness(self) -> Iterator[str]:
         """Fitness is one finite number per environment and depends only on the state."""
-        task = self._begun(3)
-        for command in self._commands(task, 3):
+        task = self.begun(3)
+        for command in self.commands(task, 3):
             task.step(command)
         value = task.fitness(task.state)
         if tuple(value.shape) != (3,) or not value.is_floating_point():
@@ -120,23 +87,23 @@ class TaskCheck:
 
     def rollout(self) -> Iterator[str]:
         """Equal starts give equal rollouts."""
-        task, twin = self._begun(3), self._begun(3)
+        task, twin = self.begun(3), self.begun(3)
         before = _copied(task)
-        for step, command in enumerate(self._commands(task, 10)):
+        for step, command in enumerate(self.commands(task, 10)):
             task.step(command)
             twin.step(command)
-            yield from _once(self._differences(task, twin), f"after {step + 1} steps, two equal rollouts differ in")
+            yield from _once(self.differences(task, twin), f"after {step + 1} steps, two equal rollouts differ in")
         if all(torch.equal(x, task.state[key]) for key, x in before.items()):
             yield "10 steps of random actions do not change the state"
 
     def reset(self) -> Iterator[str]:
         """A reset forgets the past where its mask is True, changes nothing elsewhere, and replaces no tensor."""
-        task, twin, fresh = self._begun(4), self._begun(4), self._begun(4)
+        task, twin, fresh = self.begun(4), self.begun(4), self.begun(4)
         start = {key: fresh.state[key].clone() for key in fresh.default_state}
         goal = {key: fresh.state[key].clone() for key in fresh.goal_keys}
         places = {key: x.data_ptr() for key, x in task.state.items()}
         mask = torch.tensor([True, False, True, False], device=self.device)
-        for command in self._commands(task, 8):
+        for command in self.commands(task, 8):
             task.step(command)
             twin.step(command)
         for own in (start, goal):  # only the masked rows may be read
@@ -145,65 +112,63 @@ class TaskCheck:
         task.reset(mask, start, {})
         task.reset(mask, {}, goal)
         yield from _once(
-            self._differences(task, fresh, mask), "after a reset, the masked environments differ from new ones in"
+            self.differences(task, fresh, mask), "after a reset, the masked environments differ from new ones in"
         )
-        yield from _once(self._differences(task, twin, ~mask), "a reset changes environments that are not masked in")
-        for command in self._commands(task, 4, seed=1):
+        yield from _once(self.differences(task, twin, ~mask), "a reset changes environments that are not masked in")
+        for command in self.commands(task, 4, seed=1):
             for each in (task, twin, fresh):
                 each.step(command)
-            yield from _once(self._differences(task, fresh, mask), "a step after a reset depends on the past in")
-            yield from _once(self._differences(task, twin, ~mask), "after a reset, unmasked environments change in")
+            yield from _once(self.differences(task, fresh, mask), "a step after a reset depends on the past in")
+            yield from _once(self.differences(task, twin, ~mask), "after a reset, unmasked environments change in")
         moved = [key for key, place in places.items() if task.state[key].data_ptr() != place]
         if moved:
             yield f"step or reset replaces the tensors of {_listed(moved)}: change them in place, with copy_"
 
     def restore(self) -> Iterator[str]:
         """Another task continues bitwise from the result of get_state."""
-        task, other = self._begun(2), self._begun(2)
-        for command in self._commands(task, 6):
+        task, other = self.begun(2), self.begun(2)
+        for command in self.commands(task, 6):
             task.step(command)
         saved = task.get_state()
         kept = {key: x.clone() for key, x in saved.items()}
         other.set_state(saved)
-        yield from _once(self._differences(task, other), "set_state does not restore (see kept_keys)")
-        for command in self._commands(task, 4, seed=1):
+        yield from _once(self.differences(task, other), "set_state does not restore (see kept_keys)")
+        for command in self.commands(task, 4, seed=1):
             task.step(command)
             other.step(command)
-            yield from _once(self._differences(task, other), "a restored task continues differently (see kept_keys) in")
+            yield from _once(self.differences(task, other), "a restored task continues differently (see kept_keys) in")
         changed = [key for key, x in kept.items() if not torch.equal(saved[key], x)]
         if changed:
             yield f"the result of get_state changes with the next step: {_listed(changed)} must be copies"
 
     def paired(self) -> Iterator[str]:
         """An environment depends neither on the number of environments nor on its index, as paired noise requires."""
-        many, one = self._begun(7), self._make(1)
+        many, one = self.begun(7), self.make(1)
         start = {key: many.state[key][:1].clone() for key in many.default_state}
         goal = {key: many.state[key][:1].clone() for key in many.goal_keys}
         everywhere = torch.ones(1, dtype=torch.bool, device=self.device)
         one.reset(everywhere, start, {})
         one.reset(everywhere, {}, goal)
-        for command in self._commands(many, 10):
+        for command in self.commands(many, 10):
             many.step(command)
             one.step(command[:1])
         first = {key: x[:1] for key, x in many.state.items()}
-        yield from _once(self._unequal(one.state, first), "an environment alone differs from one among 7 in")
-        groups, faults = prepare(self.cfg, baseline_sources(self.name))
-        yield from (f"{name}.py: {error}" for name, error in faults.items())
-        if not faults:
-            n, unshaped = 4, next(group for group in groups if group.name == UNSHAPED)
+        yield from _once(self.unequal(one.state, first), "an environment alone differs from one among 7 in")
+        groups = yield from self.baselines()
+        if len(groups) == len(BASELINES):
+            n, unshaped = 4, groups[UNSHAPED].shaping
             task = build_task(self.cfg, 2 * n)
-            env = GroupedVecTask(task, GroupLayout(2, n), [unshaped.shaping] * 2, [0, 0])
+            env = GroupedVecTask(task, GroupLayout(2, n), [unshaped] * 2, [0, 0])
             env.reset()
             halves = [{key: x[rows] for key, x in task.state.items()} for rows in (slice(0, n), slice(n, 2 * n))]
-            yield from _once(self._unequal(*halves), "two groups of one candidate and seed begin differently in")
+            yield from _once(self.unequal(*halves), "two groups of one candidate and seed begin differently in")
 
     def random_actions(self, steps: int = 1000, baselines: Sequence[str] = BASELINES) -> Iterator[str]:
         """With random actions for ``steps`` steps, the training environment stays finite and stable."""
-        groups, faults = prepare(self.cfg, baseline_sources(self.name))
-        yield from (f"{name}.py: {error}" for name, error in faults.items())
-        groups = [group for group in groups if group.name in baselines]
-        if groups:
-            yield from self._played(groups, steps)
+        groups = yield from self.baselines()
+        chosen = [group for name, group in groups.items() if name in baselines]
+        if chosen:
+            yield from self._played(chosen, steps)
 
     def _played(self, groups: Sequence[Group], steps: int) -> Iterator[str]:
         layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
@@ -233,11 +198,9 @@ class TaskCheck:
         """A candidate beside others learns what it learns alone, bit by bit; measured on a CPU alone."""
         if self.device != "cpu":
             return
-        groups, faults = prepare(self.cfg, baseline_sources(self.name))
-        yield from (f"{name}.py: {error}" for name, error in faults.items())
-        if not faults:
-            own, other = (next(group for group in groups if group.name == name) for name in (HUMAN, UNSHAPED))
-            measured = measure_isolation(self.cfg, own, other)
+        groups = yield from self.baselines()
+        if len(groups) == len(BASELINES):
+            measured = measure_isolation(self.cfg, groups[HUMAN], groups[UNSHAPED])
             if not measured.clean:
                 yield f"{measured}: use --isolate process"
 
@@ -245,12 +208,11 @@ class TaskCheck:
         """A new environment continues bitwise from another one's checkpoint; measured on a CPU alone."""
         if self.device != "cpu":
             return
-        groups, faults = prepare(self.cfg, baseline_sources(self.name))
-        yield from (f"{name}.py: {error}" for name, error in faults.items())
-        if faults:
+        groups = yield from self.baselines()
+        if len(groups) < len(BASELINES):
             return
         layout = GroupLayout(len(groups), self.cfg.num_envs_per_candidate)
-        shapings, seeds = [group.shaping for group in groups], [0] * len(groups)
+        shapings, seeds = [group.shaping for group in groups.values()], [0] * len(groups)
         env, other = (GroupedVecTask(build_task(self.cfg, layout.num_envs), layout, shapings, seeds) for _ in "12")
         generator = torch.Generator().manual_seed(0)
         env.reset()
@@ -279,62 +241,6 @@ class TaskCheck:
             except (ValueError, RuntimeError, TypeError, KeyError, IndexError, AttributeError, UserError) as error:
                 found.append(f"{check.__name__}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
         return list(dict.fromkeys(found))
-
-    def _make(self, num_envs: int) -> Task:
-        task = make_task(self.name, self.cfg.task, num_envs, self.sim, self.device)
-        effort = self.human.functions.get("command") is not None and self.human.functions["command"].type == TORQUE
-        task.set_drive_mode(torch.full((num_envs,), effort, device=self.device))
-        return task
-
-    def _begun(self, num_envs: int) -> Task:
-        """Create a task and begin the human baseline's first episodes, with equal random numbers."""
-        task = self._make(num_envs)
-        everywhere = torch.ones(num_envs, dtype=torch.bool, device=self.device)
-        start = {key: x.clone() for key, x in task.default_state.items()}
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            start.update(self._called("initial_state", task))
-            task.reset(everywhere, start, {})
-            goal = self._called("goal", task)
-            if goal:
-                task.reset(everywhere, {}, goal)
-        return task
-
-    def _called(self, stage: str, task: Task) -> dict[str, Tensor]:
-        """Return the result of the human baseline's function; empty if it has none."""
-        function = self.human.functions.get(stage)
-        made: Any = {} if function is None else bind(function, self._given(task))()
-        return made
-
-    def _given(self, task: Task) -> StateDict:
-        n, width = task.num_envs, (task.fields["actions"].shape or (1,))[0]
-        own = {"actions": torch.zeros(n, width), "progress_buf": torch.zeros(n, dtype=torch.int64)}
-        own = {key: x.to(task.device) for key, x in own.items()}
-        return StateDict({**task.state, **own, **own_constants(task.constants, task.device)})
-
-    def _commands(self, task: Task, steps: int, seed: int = 0) -> Iterator[Any]:
-        """Yield random commands ``(num_envs, num_dofs)`` in the human baseline's action space."""
-        function, state = self.human.functions.get("command"), self._given(task)
-        width = self.human.action_dim or task.default_action_dim or state["actions"].shape[1]
-        generator = torch.Generator().manual_seed(seed)
-        for _ in range(steps):
-            action = (2.0 * torch.rand(task.num_envs, width, generator=generator) - 1.0).to(task.device)
-            if function is None:
-                yield task.default_dof_target(action, state)
-            else:
-                yield bind(function, state, action)()
-
-    def _differences(self, task: Task, other: Task, rows: Any = slice(None)) -> list[str]:
-        return self._unequal(
-            {key: x[rows] for key, x in task.state.items()}, {key: x[rows] for key, x in other.state.items()}
-        )
-
-    def _unequal(self, state: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> list[str]:
-        """Return the keys that differ: bitwise on the CPU; on CUDA contact forces are sums in varying order."""
-        close = 0.0 if self.device == "cpu" else 1e-2
-        missing = [key for key in state if key not in other]
-        both = [(key, x, other[key]) for key, x in state.items() if key in other]
-        return missing + [key for key, x, y in both if not torch.allclose(x, y, rtol=close, atol=close)]
 
 
 def check_task(task: str | Path, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:

@@ -19,11 +19,11 @@ from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
 from envcoder_bench.core.cpus import usable_cpus
-from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.mujoco_model import MAX_QPOS, MAX_QVEL, RobotModel
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.poses import PoseSource
 
 # MuJoCo's two counted warnings that contacts or constraint rows were dropped for lack of memory; they are adjacent
@@ -35,22 +35,11 @@ Rows = slice | np.ndarray  # of environments
 _ALL = slice(None)
 
 
-class MujocoCpu(Simulator):
+class MujocoCpu(MujocoTensors):
     """``num_envs`` robots in a ``mujoco.batch.Batch``."""
 
     def __init__(self, robot: RobotModel, num_envs: int, device: str = "cpu", num_threads: int | None = None) -> None:
-        self.num_envs = num_envs
-        self.device = torch.device(device)
-        self.dt = robot.dt
-        self.dof_names = robot.dof_names
-        self.body_names = robot.body_names
-        self.sensor_names = robot.sensor_names
-        self.object_names = robot.object_names
-        self.site_names = robot.sites.names
-        self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
-        self.effort_limits = robot.effort_limits
-        self.body_masses = torch.tensor(robot.mj_model.body_mass[1:], dtype=torch.float32)
-        self._robot = robot
+        super().__init__(robot, num_envs, device)
 
         self._batch = Batch(_for_batch(robot), num_envs, num_threads or usable_cpus())
         self._batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning if its count is 0
@@ -67,40 +56,15 @@ class MujocoCpu(Simulator):
         self._gainprm = self._batch.expand("actuator_gainprm")
         self._biasprm = self._batch.expand("actuator_biasprm")
 
-        dofs, bodies, sensors = len(robot.dof_names), len(robot.body_names), len(robot.sensor_bodies)
-        self.root_states = torch.from_numpy(np.tile(robot.default_root_state(), (num_envs, 1)))
-        self.dof_pos = torch.zeros(num_envs, dofs)
-        self.dof_vel = torch.zeros(num_envs, dofs)
-        self.dof_force = torch.zeros(num_envs, dofs)
-        self.contact_forces = torch.zeros(num_envs, bodies, 3)
-        self.sensor_forces = torch.zeros(num_envs, sensors, 6)
-        self.object_states = torch.zeros(num_envs, len(robot.object_names), 13)
-        self.unstable = torch.zeros(num_envs, dtype=torch.bool)
-        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32)
         self.engine_warnings: Counter[str] = Counter()
-        self._refused = torch.zeros(num_envs, dtype=torch.bool)  # by write, since the last step
-        self._effort = torch.zeros(num_envs, dtype=torch.bool)
-        self._saved: dict[str, Tensor] = {
-            "rows": torch.from_numpy(self._batch.state),
-            "effort": self._effort,
-            "root_states": self.root_states,
-            "dof_pos": self.dof_pos,
-            "dof_vel": self.dof_vel,
-            "dof_force": self.dof_force,
-            "contact_forces": self.contact_forces,
-            "sensor_forces": self.sensor_forces,
-            "object_states": self.object_states,
-            "unstable": self.unstable,
-            "refused": self._refused,
-            "contact_overflows": self.contact_overflows,
-        }
+        self._saved: dict[str, Tensor] = {"rows": torch.from_numpy(self._batch.state), **self._live()}
         self._root, self._pos, self._vel = self.root_states.numpy(), self.dof_pos.numpy(), self.dof_vel.numpy()
         self._force, self._unstable = self.dof_force.numpy(), self.unstable.numpy()
         self._overflows = self.contact_overflows.numpy()
-        self._contact = self.contact_forces.numpy().reshape(num_envs, 3 * bodies)
+        self._contact = self.contact_forces.numpy().reshape(num_envs, -1)
         self._sensor, self._objects = self.sensor_forces.numpy(), self.object_states.numpy()
-        self._joint_pos = slice(robot.first_qpos, robot.first_qpos + dofs)
-        self._joint_vel = slice(robot.first_qvel, robot.first_qvel + dofs)
+        self._joint_pos = slice(robot.first_qpos, robot.first_qpos + self.num_dofs)
+        self._joint_vel = slice(robot.first_qvel, robot.first_qvel + self.num_dofs)
         self._refresh_motion()
         self._sites = CpuSites(self._batch, robot)
         self.site_states = self._sites.states

@@ -4,8 +4,6 @@
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
@@ -18,7 +16,9 @@ from torch import Tensor
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.sim.ground import Ground
-from envcoder_bench.sim.mujoco_ground import MOST_FIELDS_AT_ONCE, put_ground
+from envcoder_bench.sim.mujoco_buffers import buffer_sizes
+from envcoder_bench.sim.mujoco_ground import put_ground
+from envcoder_bench.sim.mujoco_sites import SiteModel, find_sites
 
 # A state outside these limits is unstable: at 1,000 rad/s a joint turns by 5 rad in a substep of 5 ms. With MuJoCo's
 # own limit, 1e10, an unstable robot would go unnoticed for many control steps.
@@ -32,30 +32,7 @@ _CONTACT = mujoco.mjtSensor.mjSENS_CONTACT
 # MjModel's arrays hold plain integers, which are not equal to MuJoCo's enumerators
 _FREE = int(mujoco.mjtJoint.mjJNT_FREE)
 _HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
-_ON_HEIGHT_FIELDS = 2  # times the contacts on a plane, because a sphere there has one and here up to four
 _NO_BIAS, _AFFINE_BIAS = int(mujoco.mjtBias.mjBIAS_NONE), int(mujoco.mjtBias.mjBIAS_AFFINE)
-
-
-@dataclass(frozen=True)
-class SiteModel:
-    """The sites of a robot, and the one whose Jacobian is computed.
-
-    Attributes:
-        names: the names of the sites.
-        bodies, roots: for each site, the ids of its body and of the first body of that body's tree.
-        quats: for each site, its orientation in its body, wxyz.
-        jacobian: index of the site in ``names``, or None.
-        moves: for each joint, whether it moves that site.
-        inertia: ``(num_dofs, num_dofs)`` index of each entry of the mass matrix in MjData's ``M``; -1 where it is 0.
-    """
-
-    names: list[str]
-    bodies: np.ndarray
-    roots: np.ndarray
-    quats: np.ndarray
-    jacobian: int | None
-    moves: np.ndarray
-    inertia: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -278,12 +255,7 @@ def _describe(
     effort = np.zeros(len(dof_names))
     effort[actuated] = np.where(model.actuator_forcelimited.astype(bool), model.actuator_forcerange[:, 1], np.inf)
 
-    pairs = touching_pairs(model)
-    all_at_once = sum(pairs.values())
-    declared = [int(model.numeric(k).data[0]) for k in range(model.nnumeric) if model.numeric(k).name == "max_contacts"]
-    if model.nhfield:
-        declared = [_ON_HEIGHT_FIELDS * count for count in declared]
-    max_contacts = min([all_at_once, *declared])
+    room = buffer_sizes(model)
     return RobotModel(
         mj_model=model,
         substeps=substeps,
@@ -292,63 +264,17 @@ def _describe(
         body_names=[model.body(b).name for b in range(1, model.nbody)],
         sensor_bodies=np.array([model.body(name).id - 1 for name in sensor_names], dtype=np.int64),
         object_names=[model.body(model.jnt_bodyid[j]).name for j in range(end, model.njnt)],
-        sites=_find_sites(model, 6 * first, len(dof_names)),
+        sites=find_sites(model, 6 * first, len(dof_names)),
         dof_limits_lower=torch.tensor(lower, dtype=torch.float32),
         dof_limits_upper=torch.tensor(upper, dtype=torch.float32),
         effort_limits=torch.tensor(effort, dtype=torch.float32),
         actuated=actuated,
         stiffness=kp,
         damping=kd,
-        max_pairs=_pairs_at_once(model, pairs),
-        max_contacts=max_contacts,
-        max_constraints=max_constraints(model, pairs, max_contacts),
+        max_pairs=room.pairs,
+        max_contacts=room.contacts,
+        max_constraints=room.constraints,
     )
-
-
-def _find_sites(model: mujoco.MjModel, first_qvel: int, num_dofs: int) -> SiteModel:
-    """Look up the sites and, if the file names a Jacobian site, the data of the Jacobian."""
-    names = [model.site(k).name for k in range(model.nsite)]
-    if not all(names):
-        raise ValueError("a site has no name; name every site")
-    wanted, jacobian = _text(model, "jacobian"), None
-    if wanted is not None:
-        if wanted not in names:
-            raise ValueError(f"the text 'jacobian' names the site '{wanted}'; there are {', '.join(names) or 'none'}")
-        jacobian = names.index(wanted)
-    moves = np.zeros(num_dofs, dtype=bool)
-    inertia = np.full((num_dofs, num_dofs), -1, dtype=np.int64)
-    if jacobian is not None:
-        body = int(model.site_bodyid[jacobian])
-        while body:
-            first = int(model.body_dofadr[body]) - first_qvel
-            for dof in range(first, first + int(model.body_dofnum[body])):
-                if 0 <= dof < num_dofs:  # not the six of a free joint
-                    moves[dof] = True
-            body = int(model.body_parentid[body])
-        for row in range(num_dofs):
-            start = int(model.M_rowadr[first_qvel + row])
-            for place in range(start, start + int(model.M_rownnz[first_qvel + row])):
-                column = int(model.M_colind[place]) - first_qvel
-                if column >= 0:
-                    inertia[row, column] = inertia[column, row] = place
-    return SiteModel(
-        names=names,
-        bodies=model.site_bodyid.astype(np.int64),
-        roots=model.body_rootid[model.site_bodyid].astype(np.int64),
-        quats=model.site_quat.copy(),
-        jacobian=jacobian,
-        moves=moves,
-        inertia=inertia,
-    )
-
-
-def _text(model: mujoco.MjModel, name: str) -> str | None:
-    """A custom text of the file, or None."""
-    text = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_TEXT, name)
-    if text < 0:
-        return None
-    first = int(model.text_adr[text])
-    return model.text_data[first : first + int(model.text_size[text])].split(b"\0")[0].decode()
 
 
 def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:
@@ -370,49 +296,3 @@ def _actuated_joint(model: mujoco.MjModel, actuator: int) -> int:
         name = model.actuator(actuator).name or f"number {actuator}"
         raise ValueError(f"actuator {name}: use <position> or <motor> on a joint, with gear 1 and without ctrlrange")
     return joint
-
-
-def touching_pairs(model: mujoco.MjModel) -> dict[tuple[int, int], int]:
-    """Return the pairs of geoms that can touch by MuJoCo's collision filters, and the most contact points of each."""
-    contype, conaffinity, body = model.geom_contype, model.geom_conaffinity, model.geom_bodyid
-    weld = model.body_weldid
-    excluded = set(model.exclude_signature.tolist())
-    pairs = {tuple(sorted(p)) for p in zip(model.pair_geom1.tolist(), model.pair_geom2.tolist())}
-    moving = np.flatnonzero(weld[body]).tolist()
-    for g1 in range(model.ngeom):
-        fixed = weld[body[g1]] == 0  # a ground may have thousands of geoms, which do not touch each other
-        others = moving[bisect_right(moving, g1) :] if fixed else range(g1 + 1, model.ngeom)
-        for g2 in others:
-            b1, b2 = sorted((int(body[g1]), int(body[g2])))
-            w1, w2 = int(weld[b1]), int(weld[b2])
-            parent = {int(weld[model.body_parentid[w1]]), int(weld[model.body_parentid[w2]])}
-            related = w1 == w2 or (w1 != 0 and w2 != 0 and bool(parent & {w1, w2}))
-            meet = (contype[g1] & conaffinity[g2]) or (contype[g2] & conaffinity[g1])
-            if meet and not related and ((b1 << 16) + b2) not in excluded:
-                pairs.add((g1, g2))
-    return {(g1, g2): mujoco.mj_maxContact(model, g1, g2, -1) for g1, g2 in pairs}
-
-
-def _pairs_at_once(model: mujoco.MjModel, pairs: dict[tuple[int, int], int]) -> int:
-    """Return the number of ``pairs``, with ``MOST_FIELDS_AT_ONCE`` at most of a geom and the world's geoms."""
-    of_geom: Counter[int] = Counter()
-    count = 0
-    for g1, g2 in pairs:
-        fixed = [g for g in (g1, g2) if model.body_weldid[model.geom_bodyid[g]] == 0]
-        if len(fixed) == 1:
-            of_geom[g1 + g2 - fixed[0]] += 1
-        else:
-            count += 1
-    return count + sum(min(number, MOST_FIELDS_AT_ONCE) for number in of_geom.values())
-
-
-def max_constraints(model: mujoco.MjModel, pairs: dict[tuple[int, int], int], max_contacts: int) -> int:
-    """Return the most rows of the constraint solver that one robot can need."""
-    condims = [int(max(model.geom_condim[g1], model.geom_condim[g2])) for g1, g2 in pairs] + model.pair_dim.tolist()
-    condim = max(condims, default=0)
-    pyramidal = model.opt.cone == int(mujoco.mjtCone.mjCONE_PYRAMIDAL)
-    rows = 2 * (condim - 1) if pyramidal and condim > 1 else condim
-    limits = int(np.count_nonzero(model.jnt_limited) + np.count_nonzero(model.tendon_limited))
-    friction = int(np.count_nonzero(model.dof_frictionloss) + np.count_nonzero(model.tendon_frictionloss))
-    equality = 6 * model.neq  # a weld, the largest
-    return rows * max_contacts + limits + friction + equality

@@ -23,14 +23,15 @@ from torch import Tensor
 
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.sim import warp_height_fields
-from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
+from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import add_sensor_forces, load_command, publish, to_body_frame, write
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.poses import PoseSource
 from envcoder_bench.sim.torch_stream import TorchStream
 from envcoder_bench.sim.warp_contacts import ContactForces
+from envcoder_bench.sim.warp_height_relief import add_relief
 from envcoder_bench.sim.warp_order import RowOrder
 from envcoder_bench.sim.warp_order_kernels import add_sensor_forces_in_order
 
@@ -65,11 +66,11 @@ def put_model(host: mujoco.MjModel) -> mjw.Model:
     # better: it takes as many iterations, and saves a factorization, 1 to 9 % of a step.
     model.opt.run_qacc_smooth = False
     if model.nhfield:
-        warp_height_fields.add_relief(model)
+        add_relief(model)
     return model
 
 
-class MujocoWarp(Simulator):
+class MujocoWarp(MujocoTensors):
     """``num_envs`` worlds of one MuJoCo Warp model.
 
     The first one on a machine compiles Warp's kernels, a minute or so; Warp keeps them in its cache folder
@@ -77,38 +78,14 @@ class MujocoWarp(Simulator):
     """
 
     def __init__(self, robot: RobotModel, num_envs: int, device: str) -> None:
-        self.num_envs = num_envs
-        self.device = torch.device(device)
-        self.dt = robot.dt
-        self.dof_names = robot.dof_names
-        self.body_names = robot.body_names
-        self.sensor_names = robot.sensor_names
-        self.object_names = robot.object_names
-        self.site_names = robot.sites.names
-        self.dof_limits_lower, self.dof_limits_upper = robot.dof_limits_lower, robot.dof_limits_upper
-        self.effort_limits = robot.effort_limits
-        self.body_masses = torch.tensor(robot.mj_model.body_mass[1:], dtype=torch.float32)
-        self._robot = robot
+        super().__init__(robot, num_envs, device)
         self._ordered = is_deterministic()
         self._graph: Any | None = None
         self._site_graph: Any | None = None
 
-        dofs, bodies, sensors = len(robot.dof_names), len(robot.body_names), len(robot.sensor_bodies)
-        root = torch.from_numpy(robot.default_root_state()).to(self.device)
-        self.root_states = root.repeat(num_envs, 1)
-        self.dof_pos = torch.zeros(num_envs, dofs, device=self.device)
-        self.dof_vel = torch.zeros(num_envs, dofs, device=self.device)
-        self.dof_force = torch.zeros(num_envs, dofs, device=self.device)
-        self.contact_forces = torch.zeros(num_envs, bodies, 3, device=self.device)
-        self.sensor_forces = torch.zeros(num_envs, sensors, 6, device=self.device)
-        self.object_states = torch.from_numpy(robot.default_object_states()).to(self.device).repeat(num_envs, 1, 1)
-        self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
-        self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
         self.engine_warnings: dict[str, int] = {}  # MuJoCo Warp has no warnings
-        self._refused = torch.zeros(num_envs, dtype=torch.bool, device=self.device)  # in write, since the last step
         self._written = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
-        self._effort = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
-        self._command = torch.zeros(num_envs, dofs, device=self.device)
+        self._command = torch.zeros(num_envs, self.num_dofs, device=self.device)
 
         wp.init()
         self._on_torch_stream = TorchStream(self.device)
@@ -163,17 +140,7 @@ class MujocoWarp(Simulator):
             "qpos": wp.to_torch(self._data.qpos),
             "qvel": wp.to_torch(self._data.qvel),
             "qacc_warmstart": wp.to_torch(self._data.qacc_warmstart),
-            "effort": self._effort,
-            "root_states": self.root_states,
-            "dof_pos": self.dof_pos,
-            "dof_vel": self.dof_vel,
-            "dof_force": self.dof_force,
-            "contact_forces": self.contact_forces,
-            "sensor_forces": self.sensor_forces,
-            "object_states": self.object_states,
-            "unstable": self.unstable,
-            "refused": self._refused,
-            "contact_overflows": self.contact_overflows,
+            **self._live(),
         }
 
     def _warm_up(self) -> None:

@@ -17,9 +17,9 @@ from envcoder_bench.sim.base import Simulator
 from envcoder_bench.sim.ground import Ground
 from envcoder_bench.tasks.base import EnvGroups
 from envcoder_bench.tasks.sim_task import SimTask, read
+from envcoder_bench.tasks.velocity_tracking import velocity_tracking
 from envcoder_bench.terrain.grid import GridParams, TerrainGrid, make_grid
 from envcoder_bench.terrain.scan import HeightLookup, height_scan, scan_points
-from envcoder_bench.torch_utils import quat_rotate_inverse
 
 LEVEL, PROGRESS_OF_FIRST = 10, 11  # purposes of core.noise, beside the kinds of functions' and the Isaac Gym tasks'
 TOUCH = 1.0  # N: a foot with a larger vertical force stands
@@ -223,12 +223,7 @@ class TerrainLocomotion(SimTask):
         commands[:, 2] = (self.heading_gain * error).clamp(-self.most_yaw, self.most_yaw)
 
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
-        root, commands = state["root_states"], state["commands"]
-        lin_vel = quat_rotate_inverse(root[:, 3:7], root[:, 7:10])
-        ang_vel = quat_rotate_inverse(root[:, 3:7], root[:, 10:13])
-        lin_error = torch.sum(torch.square(commands[:, :2] - lin_vel[:, :2]), dim=1)
-        yaw_error = torch.square(commands[:, 2] - ang_vel[:, 2])
-        return (torch.exp(-lin_error / 0.25) + 0.5 * torch.exp(-yaw_error / 0.25)) / 1.5
+        return velocity_tracking(state)
 
     # checkpoints
 

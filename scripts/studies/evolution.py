@@ -16,7 +16,6 @@ from .lengths import SPARSE_REWARD
 from .training import Study, folder_name
 
 TASKS = ("Ant", "Humanoid", "Anymal", "AllegroHand")
-METHODS = ("evolve", "random")
 APART = 1000  # seeds between two searches
 REFERENCE_SEED = 500_000
 BEST = "best"

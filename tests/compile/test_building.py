@@ -51,7 +51,7 @@ def new_processes():
     return lambda: set(psutil.Process().children(recursive=True)) - before
 
 
-def test_each_fails_by_itself(monkeypatch, new_processes):
+def test_kernels_fail_to_compile_one_by_one(monkeypatch, new_processes):
     monkeypatch.setattr(building, "LIMIT", 4.0)
     hangs, crash, wrong, *fine = building.build([HANGS, CRASHES, WRONG, good(1), good(2)], "cpu")
     assert hangs.startswith("its compiler takes more than 4") and "processor time" in hangs
@@ -61,20 +61,20 @@ def test_each_fails_by_itself(monkeypatch, new_processes):
     assert not new_processes()
 
 
-def test_what_failed_is_not_tried_again(monkeypatch):
+def test_failed_compilations_are_not_repeated(monkeypatch):
     assert building.build([WRONG], "cpu")[0]
     monkeypatch.setattr(building, "_Building", None)  # nothing is built
     assert building.build([WRONG, WRONG], "cpu") == [building._failed[WRONG]] * 2
 
 
-def test_long_work_is_told(monkeypatch, caplog):
+def test_long_compilations_are_logged(monkeypatch, caplog):
     monkeypatch.setattr(building, "LIMIT", 3.0)
     monkeypatch.setattr(building, "TELL_AFTER", 0.5)
     building.build([HANGS], "cpu")
     assert "compiling candidate functions" in caplog.text and "0 of 1 kernels done" in caplog.text
 
 
-def test_ctrl_c_ends_it_and_its_processes(new_processes):
+def test_ctrl_c_ends_compilation_and_its_processes(new_processes):
     def interrupt():
         deadline = time.monotonic() + 60
         while not new_processes() and time.monotonic() < deadline:
@@ -89,7 +89,7 @@ def test_ctrl_c_ends_it_and_its_processes(new_processes):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux for it")
-def test_its_processes_die_with_their_parent():
+def test_compiler_processes_end_with_their_parent():
     code = f"from envcoder_bench.compile import building\nbuilding.build([{HANGS!r}], 'cpu')"
     parent = subprocess.Popen([sys.executable, "-c", code])
     children, deadline = [], time.monotonic() + 60

@@ -113,18 +113,18 @@ def test_a_change_of_this_package_is_seen(monkeypatch):
         "import importlib; importlib.import_module('x')",
     ],
 )  # fmt: skip
-def test_what_depends_on_more_than_its_text_does_not_stand_alone(line):
+def test_files_that_depend_on_other_files_are_not_cached(line):
     assert not stands_alone(f"{line}\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0]\n")
 
 
-def test_ordinary_files_stand_alone():
+def test_ordinary_files_are_cached():
     for line in ("import torch, math", "from typing import Dict", "import numpy as np", "import torch.nn as nn"):
         assert stands_alone(line)
     assert stands_alone("from envcoder_bench.tasks.ant.human import compute_reward")
     assert stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")
 
 
-def test_an_installed_isaac_gym_is_code_of_somebody_else(monkeypatch):
+def test_files_that_import_an_installed_isaac_gym_are_not_cached(monkeypatch):
     stands_alone.cache_clear()
     monkeypatch.setattr("envcoder_bench.shaping.redirect.helper_names", frozenset)
     assert not stands_alone("from isaacgymenvs.utils.torch_jit_utils import *")

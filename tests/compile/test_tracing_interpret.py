@@ -128,7 +128,7 @@ def test_numbers_beyond_whole_ones_are_cast_without_harm(kind, to, known):
 
 
 @pytest.mark.parametrize("kind, to", list(itertools.product(FLOATS, ("i64", "i32", "u8"))))
-def test_no_cast_in_c_is_beyond_what_c_defines(kind, to):
+def test_casts_in_c_have_defined_behaviour(kind, to):
     """Processors agree with the guard, so only the text tells; compilers may make anything of what is left open."""
     program = Program()
     program.outputs["value"] = Output([program.cast(program.add("load", kind, name="x"), to)], to)

@@ -66,7 +66,7 @@ def test_inverses_and_solutions_are_as_good_as_lapack_s(size, dtype):
 
 
 @pytest.mark.parametrize("size", (2, 3, 6, 7))
-def test_rows_change_places_where_the_diagonal_is_zero(size):
+def test_inverses_pivot_zero_diagonal_elements(size):
     a, b = rotated(size), torch.arange(1.0, N * size + 1, dtype=torch.float64).view(N, size)
     assert a.diagonal(dim1=1, dim2=2).abs().max() == 0
 
@@ -77,7 +77,7 @@ def test_rows_change_places_where_the_diagonal_is_zero(size):
     torch.testing.assert_close(got.floats, want.floats, rtol=1e-12, atol=1e-12)
 
 
-def test_small_pivots_are_passed_over():
+def test_inverses_pivot_small_diagonal_elements():
     a = torch.tensor([[1e-6, 1.0], [1.0, 1.0]]).repeat(4, 1, 1)  # without pivoting: 100 % off in float32
     got = compiled(lambda a: torch.inverse(a), a=a).floats.view(4, 2, 2)
     torch.testing.assert_close(got, torch.linalg.inv(a.double()), rtol=1e-6, atol=1e-6)
@@ -129,7 +129,7 @@ def test_singular_matrices_have_no_finite_inverse_and_their_neighbours_have_thei
 
 
 @pytest.mark.parametrize("place", [(0, 0), (2, 1), (1, 2)])
-def test_nan_is_not_lost(place):
+def test_nan_spreads_over_its_own_matrix_only(place):
     a = matrices(3)
     a[(5, *place)] = float("nan")
     got = compiled(lambda a: (torch.linalg.inv_ex(a)[0], torch.det(a)), a=a).floats
@@ -152,7 +152,7 @@ def test_cholesky_factors_read_one_triangle(size, dtype):
     torch.testing.assert_close(got.floats, want.floats, rtol=eps, atol=eps)
 
 
-def test_what_is_not_positive_definite_has_no_factor():
+def test_matrices_that_are_not_positive_definite_have_no_cholesky_factor():
     a = matrices(4, condition=2.0)
     a = a @ a.mT
     for i in range(4):
@@ -183,7 +183,7 @@ def test_what_is_not_positive_definite_has_no_factor():
         (lambda a: [torch.inverse(a + i) for i in range(40)], f"more than {MAX_NODES}"),
     ],
 )
-def test_what_is_too_large_or_has_no_end_is_refused(f, reason):
+def test_large_matrices_and_unsupported_operators_are_refused(f, reason):
     fault = record(f, dict(a=matrices(6)))
     assert not isinstance(fault, Program) and reason in fault[1], fault
 

@@ -129,7 +129,7 @@ def test_many_programs_are_several_kernels_and_order_does_not_matter():
         assert torch.equal(one.floats, two.floats)
 
 
-def test_only_what_is_wanted_is_computed():
+def test_unused_operations_are_not_in_the_kernel():
     made = c_code("v, w = x.sin(), y.exp()\nreturn v[:, :1]")
     assert made.statements.count("sinf(") == 1 and "expf" not in made.statements and made.state == (("x", "float"),)
     made = c_code("torch.sin(x) + torch.sin(x)")  # the same operation of the same numbers is computed once

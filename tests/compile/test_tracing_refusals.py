@@ -141,7 +141,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", list(REFUSED))
-def test_what_no_program_can_hold_is_refused_with_line_and_reason(name):
+def test_untraceable_operations_are_refused_with_line_and_reason(name):
     body, line, reason = REFUSED[name]
     before = "from isaacgym.torch_utils import torch_rand_float" if "rand_float" in body else ""
     own, refused = traced(reward(body, before))
@@ -165,13 +165,13 @@ UNUSED = {
 
 
 @pytest.mark.parametrize("name", list(UNUSED))
-def test_what_a_function_does_not_return_is_no_matter(name):
+def test_untraceable_operations_are_ignored_if_the_result_is_unused(name):
     own, refused = traced(reward(UNUSED[name]))
     assert not refused
     assert all(node.op != "unknown" for node in own.programs["reward"].nodes)
 
 
-def test_components_that_no_program_can_hold_may_be_left_out():
+def test_untraceable_components_may_be_left_out():
     code = reward("return dof_pos[:, 0], {'mean': dof_pos.mean(), 'part': dof_pos[:, 1], 'low': dof_pos.min()}")
     task = FakeTask(6)
     checked = shaping(code, task=task, n=6)
@@ -180,7 +180,7 @@ def test_components_that_no_program_can_hold_may_be_left_out():
     assert set(own.programs["reward"].outputs) == {"value", "component1"}
 
 
-def test_drawing_from_a_library_and_keeping_memory_are_seen_before():
+def test_library_random_numbers_and_memory_are_refused_before_tracing():
     for body, before, line, reason in [
         ("return dof_pos[:, 0] + torch.randperm(dof_pos.shape[0]) * 0", "", 11, "library's generator"),
         ("return dof_pos[:, 0] + torch.poisson(dof_pos[:, 0].abs()) * 0", "", 11, "library's generator"),
@@ -193,7 +193,7 @@ def test_drawing_from_a_library_and_keeping_memory_are_seen_before():
         assert reason in refused[0].reason and "reward" not in own.programs
 
 
-def test_what_one_function_keeps_bars_the_whole_file():
+def test_memory_of_one_function_prevents_tracing_of_the_whole_file():
     code = """
     last = None
     def compute_reward(dof_pos):
@@ -208,7 +208,7 @@ def test_what_one_function_keeps_bars_the_whole_file():
     assert set(own.programs) == {"command", "observation"}
 
 
-def test_numbers_of_each_environment_that_do_not_come_from_the_state():
+def test_numbers_per_environment_must_come_from_the_state():
     task = FakeTask(trace.ROWS)
     code = f"TABLE = torch.arange({trace.ROWS}.0)\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] + TABLE\n"
     own, refused = trace.trace(shaping(code, task=task, n=trace.ROWS), task.state, task.constants, task)
@@ -238,7 +238,7 @@ def test_the_limit_of_a_program(monkeypatch):
     assert "reward" in own.programs
 
 
-def test_a_change_of_a_tensor_that_outlives_the_call():
+def test_a_tensor_that_outlives_the_call_must_not_be_changed():
     for line in ("w *= 1.0", "w[0] = 1.0", "w.view(3)[1:].add_(0.0)", "torch.mul(w, 1.0, out=w)"):
         body = f"w = [WEIGHTS][0]\n{line}\nreturn (dof_pos * w).sum(-1)"
         _, refused = traced(reward(body, "WEIGHTS = torch.ones(3)"))

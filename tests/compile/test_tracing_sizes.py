@@ -83,12 +83,12 @@ def test_usual_numbers_of_environments_are_formulas(name, kind):
 
 @pytest.mark.parametrize("kind", ("i64", "f32"))
 @pytest.mark.parametrize("name", list(STRANGE))
-def test_others_are_no_program(name, kind):
+def test_other_uses_of_the_number_of_environments_are_refused(name, kind):
     made = sizes.for_any_size(programs(STRANGE[name], kind), trace.SIZES)
     assert not isinstance(made, Program) and "how many environments there are" in made[1]
 
 
-def test_programs_that_are_equal_are_told():
+def test_equal_programs_are_recognized():
     one, two, three = (programs(lambda n, x=x: x, "f32")[0] for x in (float("nan"), float("nan"), 0.0))
     assert sizes.equal(one, two) and not sizes.equal(one, three)
     other = programs(lambda n: 0.0, "f64")[0]

@@ -77,7 +77,7 @@ def x():
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_environment_s_numbers_depend_on_the_stream_and_its_lane_alone(name, x):
+def test_random_numbers_depend_only_on_the_stream_and_the_lane(name, x):
     call = CALLS[name][0]
     torch.manual_seed(0)
     first, generator = draw(call, x), torch.get_rng_state()
@@ -91,7 +91,7 @@ def test_an_environment_s_numbers_depend_on_the_stream_and_its_lane_alone(name, 
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_they_are_what_torch_gives_but_for_luck(name, x):
+def test_random_calls_have_torchs_shapes_dtypes_and_moments(name, x):
     call, mean, variance = CALLS[name]
     got, want = draw(call, x), call(x)
     assert got.shape == want.shape and got.dtype == want.dtype
@@ -105,26 +105,26 @@ def test_they_are_what_torch_gives_but_for_luck(name, x):
         assert set(got.unique().tolist()) == set(want.unique().tolist())
 
 
-def test_two_calls_differ(x):
+def test_two_random_calls_give_different_numbers(x):
     one, two = draw(lambda x: (torch.rand(len(x)), torch.rand(len(x))), x)
     assert not torch.equal(one, two)
 
 
-def test_weights_decide(x):
+def test_multinomial_follows_its_weights(x):
     shares = draw(lambda x: torch.multinomial(torch.tensor([1.0, 0.0, 3.0]), len(x), replacement=True), x)
     assert (torch.bincount(shares, minlength=3) / len(x)).tolist() == pytest.approx([0.25, 0.0, 0.75], abs=0.03)
     pairs = draw(lambda x: torch.multinomial(torch.ones_like(x), 2), x)
     assert (pairs[:, 0] != pairs[:, 1]).all()
 
 
-def test_whole_numbers_of_every_kind(x):
+def test_random_integers_cover_the_range_of_their_dtype(x):
     for kind in (torch.int32, torch.uint8, torch.int64, torch.float32):
         got = draw(lambda x, kind=kind: torch.empty(len(x), dtype=kind).random_(), x)
         highest = 2**24 if kind == torch.float32 else torch.iinfo(kind).max
         assert got.min() >= 0 and 0.9 * highest < got.double().max() <= highest
 
 
-def test_a_generator_of_one_s_own_is_left_alone(x):
+def test_an_explicit_generator_is_used_as_it_is(x):
     def call(x):
         return torch.rand(len(x), generator=torch.Generator().manual_seed(5))
 

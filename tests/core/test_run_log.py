@@ -16,7 +16,7 @@ def lines(folder):
     return [line.split(" ", 2)[2] for line in (folder / "run.log").read_text("utf-8").splitlines()]
 
 
-def test_it_has_what_was_said_before_the_folder_was_there(tmp_path):
+def test_the_log_has_messages_from_before_the_folder_existed(tmp_path):
     with run_log() as messages:
         log.warning("a.py:1: slow")
         assert log_path() is None
@@ -37,7 +37,7 @@ def test_it_has_what_was_said_before_the_folder_was_there(tmp_path):
     assert lines(tmp_path)[4:] == ["again"]
 
 
-def test_it_ends_with_the_error_that_ends_the_run(tmp_path):
+def test_the_log_ends_with_the_error_that_ends_the_run(tmp_path):
     for error, told in ((UserError("bad input"), "bad input"), (KeyboardInterrupt(), "KeyboardInterrupt")):
         with pytest.raises(type(error)), run_log() as messages:
             messages.open(tmp_path)

@@ -40,7 +40,7 @@ def test_settings_are_put_back_after_an_error_too():
     assert now() == before
 
 
-def test_of_blocks_that_overlap_the_last_one_puts_them_back():
+def test_the_last_of_overlapping_blocks_restores_the_settings():
     before, begun, end = now(), threading.Event(), threading.Event()
     seen = []
 

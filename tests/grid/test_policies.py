@@ -11,7 +11,8 @@ from grids import POINTS, SPOT, layouts, network
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.layouts import observe, read_layout
-from envcoder_bench.grid.policies import RunPolicy, _layout_of_run, in_blocks, load_policy_file
+from envcoder_bench.grid.policies import _layout_of_run, in_blocks, load_policy_file
+from envcoder_bench.grid.policy_files import RunPolicy
 from envcoder_bench.grid.settings import compose_settings, plain
 
 

@@ -61,7 +61,7 @@ def test_a_ball_falls_into_a_tub_that_is_decomposed(tmp_path, vhacdx):
     assert scene.root[1, 2].item() == pytest.approx(0.2, abs=2e-3)  # the floor's height, 0.1, and the radius
 
 
-def test_without_it_the_ball_stays_on_top_of_the_hull(tmp_path, monkeypatch):
+def test_without_decomposition_a_mesh_is_its_convex_hull(tmp_path, monkeypatch):
     tub(tmp_path)
     monkeypatch.setattr(decompose, "available", lambda: False)
     asset = load(tmp_path, TUB, **options())

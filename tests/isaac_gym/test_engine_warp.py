@@ -77,7 +77,7 @@ def run(scene, steps):
 
 @marked(on_warp)
 @pytest.mark.parametrize("alike", [True, False])
-def test_it_agrees_with_the_engine_on_the_cpu(tmp_path, monkeypatch, engine, alike):
+def test_the_warp_engine_agrees_with_the_cpu_engine(tmp_path, monkeypatch, engine, alike):
     scene = mixed_scene(tmp_path)
     if not alike:
         vary(scene)
@@ -244,7 +244,7 @@ def test_rows_choose_commands_and_those_of_no_actor_are_ignored(tmp_path, engine
 
 
 @marked(on_warp)
-def test_a_command_that_is_no_number_puts_its_environment_back(tmp_path, engine):
+def test_a_nan_command_resets_its_environment(tmp_path, engine):
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), gravity=0.0, num_envs=3)
     scene.step(2, effort=1.0)
     efforts = scene.dofs_full(1.0)

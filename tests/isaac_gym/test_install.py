@@ -151,7 +151,7 @@ def test_the_candidates_helpers_do_not_stand_in_the_way(tmp_path):
     assert done.returncode == 0 and done.stdout.startswith("envcoder_bench on MuJoCo"), done.stderr
 
 
-def test_numpy_is_as_it_was():
+def test_old_numpy_names_exist_only_within_the_block():
     from envcoder_bench.isaacgym.compat import old_code
 
     before = set(np.__dict__)

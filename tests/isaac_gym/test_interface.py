@@ -11,7 +11,7 @@ from envcoder_bench.isaacgym import gymapi, gymtorch, gymutil, torch_utils
 from envcoder_bench.isaacgym import params as params_module
 
 
-def test_a_method_that_is_not_there_says_its_name_when_called():
+def test_a_missing_method_raises_an_error_with_its_name():
     method = gym.attach_camera_to_body
     with pytest.raises(NotImplementedError, match=r"gym\.attach_camera_to_body"):
         method(1, 2)

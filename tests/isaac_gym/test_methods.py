@@ -80,7 +80,7 @@ def test_the_list_has_91_methods_and_a_colour():
 
 
 @pytest.mark.parametrize("name", [*TASKS, *LEGGED_GYM])
-def test_a_method_works_or_says_its_name(name):
+def test_a_method_works_or_raises_an_error_with_its_name(name):
     method = getattr(gymapi.Gym, name, None)
     if method is None:  # refused, by its name
         with pytest.raises(NotImplementedError, match=name):
@@ -90,18 +90,18 @@ def test_a_method_works_or_says_its_name(name):
 
 
 @pytest.mark.parametrize("name", VIEWER)
-def test_a_viewers_method_is_there_or_says_its_name(name):
+def test_a_viewer_method_exists_or_raises_an_error_with_its_name(name):
     if not hasattr(gymapi.Gym, name):
         with pytest.raises(NotImplementedError, match=name):
             getattr(gym, name)()
 
 
-def test_what_does_nothing_is_found():
+def test_methods_without_effect_are_recognized():
     assert does_nothing(gymapi.Gym.begin_aggregate) and not does_nothing(gymapi.Gym.simulate)
 
 
 @pytest.mark.skipif("ISAACGYMENVS_PATH" not in os.environ, reason="set ISAACGYMENVS_PATH to a checkout")
-def test_the_tasks_call_no_other_methods():
+def test_the_tasks_of_isaacgymenvs_call_only_listed_methods():
     folder = Path(os.environ["ISAACGYMENVS_PATH"]) / "isaacgymenvs"
     found = called(folder / "tasks") | called(folder / "utils")
     assert found and found - set(TASKS) - set(VIEWER) == set()
@@ -109,7 +109,7 @@ def test_the_tasks_call_no_other_methods():
 
 
 @pytest.mark.skipif("LEGGED_GYM_PATH" not in os.environ, reason="set LEGGED_GYM_PATH to a checkout")
-def test_legged_gym_calls_no_other_methods():
+def test_legged_gym_calls_only_listed_methods():
     found = called(Path(os.environ["LEGGED_GYM_PATH"]) / "legged_gym")
     assert found and found - set(TASKS) - set(VIEWER) - set(LEGGED_GYM) == set()
 

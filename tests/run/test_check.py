@@ -36,7 +36,7 @@ def checked(tmp_path_factory):
     return folder, by_name(check_candidates("Cartpole", SMALL, [folder]))
 
 
-def test_what_each_defines_and_its_widths(checked):
+def test_check_reports_functions_and_widths(checked):
     _, rows = checked
     assert list(rows) == ["human", "unshaped", *sorted(FILES)]
     assert rows["good"].defines == ("compute_reward",) and rows["sees"].defines == ("compute_observation",)
@@ -45,7 +45,7 @@ def test_what_each_defines_and_its_widths(checked):
     assert rows["human"].baseline and rows["human"].status == "ok" and not rows["good"].baseline
 
 
-def test_what_is_not_compiled_and_why(checked):
+def test_check_reports_functions_that_are_not_compiled_and_why(checked):
     folder, rows = checked
     (reason,) = rows["leaves"].not_compiled
     assert reason.startswith(f"{folder}/leaves.py:2: in compute_reward: takes numbers of the state out of torch")
@@ -74,7 +74,7 @@ def test_the_step_is_the_one_that_a_run_would_take(checked):
     assert alone["good"].reward == rows["good"].reward  # neighbours change nothing
 
 
-def test_a_step_in_parts_is_the_same(checked, monkeypatch):
+def test_a_check_in_several_parts_gives_the_same_rows(checked, monkeypatch):
     monkeypatch.setattr("envcoder_bench.run.check.MOST_ENVS", 12)
     again = by_name(check_candidates("Cartpole", SMALL, [checked[0]]))
     assert again == checked[1]

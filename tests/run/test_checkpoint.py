@@ -44,7 +44,7 @@ def same(one, other):
     assert one.training["failed_at"] == {1: 2}
 
 
-def test_what_is_saved_is_loaded(tmp_path):
+def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
     save_checkpoint(tmp_path / "checkpoint.pth", made())
     loaded = load_checkpoint(tmp_path / "checkpoint.pth")
     same(loaded, made())

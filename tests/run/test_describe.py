@@ -87,7 +87,7 @@ def test_an_unknown_task():
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_seen_enough_is_no_error():
+def test_a_closed_pipe_is_not_an_error():
     command = [sys.executable, "-m", "envcoder_bench.eval_shapers", "--task", "Ant", "--describe"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()

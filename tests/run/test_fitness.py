@@ -121,7 +121,7 @@ def test_it_does_not_depend_on_neighbours_to_the_last_bit(compiled):
     assert torch.equal(alone.fitness[0], among.fitness[1])
 
 
-def test_what_it_keeps_between_calls_is_each_groups_own(caplog):
+def test_memory_of_the_fitness_is_separate_for_each_group(caplog):
     counts = """
 '''Calls.'''
 calls = []
@@ -209,7 +209,7 @@ def test_a_run_that_lost_its_file_is_damaged(ranked_by_effort, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("compiled", ["true", "false"])
-def test_what_is_not_finite_later_fails_those_who_get_there(tmp_path, compiled):
+def test_fitness_that_becomes_non_finite_fails_only_the_candidates_concerned(tmp_path, compiled):
     source = '"""Slow."""\ndef compute_fitness(cart_vel):\n    return torch.sqrt(3.0 - cart_vel.abs())\n'
     push = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return torch.ones_like(dof_pos) * {}\n"
     words = ["--no_baselines", f"compile_shapers={compiled}", "--learning_iterations", 2, "evaluation.points=1"]
@@ -222,7 +222,7 @@ def test_what_is_not_finite_later_fails_those_who_get_there(tmp_path, compiled):
     assert "of an evaluation" in rows.loc["wild", "error"]
 
 
-def test_a_raise_later_names_the_line(tmp_path):
+def test_an_error_of_the_fitness_during_evaluation_names_its_line(tmp_path):
     source = '"""R."""\ndef compute_fitness(progress_buf):\n    if bool((progress_buf > 3).any()):\n'
     source += "        raise RuntimeError('on purpose')\n    return progress_buf * 0.0\n"
     output = command(tmp_path, source, expect=1)
@@ -286,7 +286,7 @@ def test_a_bad_file_is_refused_before_anything_is_written(tmp_path, monkeypatch,
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_folder_and_a_number_are_no_files(tmp_path, capsys):
+def test_fitness_must_be_a_file(tmp_path, capsys):
     for words, message in (
         (["--fitness", str(tmp_path)], f"--fitness {tmp_path} is a folder: give a file"),
         (["fitness=3"], "fitness must be a file with compute_fitness, got 3"),
@@ -323,12 +323,12 @@ def test_the_meaning_is_the_first_paragraph_of_the_file_or_of_the_function(tmp_p
         fitness_meaning(config(path))
 
 
-def test_without_a_file_it_is_the_tasks():
+def test_the_tasks_fitness_is_used_without_a_file():
     assert read_fitness(config()) is None
     assert fitness_meaning(config()) == get_spec("Cartpole").task_class.fitness_meaning
 
 
-def test_nothing_of_it_reaches_candidates():
+def test_candidates_cannot_read_the_fitness():
     looks = "def compute_reward(state_dict):\n    assert not any('fitness' in key for key in state_dict)\n"
     looks += "    return state_dict['pole_angle'] * 0.0\n"
     env = evaluation(OWN, {"looks": looks})

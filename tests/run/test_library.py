@@ -95,7 +95,7 @@ def test_the_numbers_are_those_of_the_command(result, of_command):
 
 
 @pytest.mark.slow
-def test_the_result_is_what_the_files_say(result):
+def test_the_result_equals_the_files(result):
     assert isinstance(result, RunResult) and result.complete and result.trained and result.stopped_by is None
     summary = json.loads((result.folder / "summary.json").read_text())
     assert result.summary == summary and result.fitness_meaning == summary["fitness_meaning"]
@@ -157,7 +157,7 @@ def surroundings():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("collecting", [True, False])
-def test_nothing_is_printed_and_nothing_outlives_it(tmp_path, capfd, collecting):
+def test_a_run_prints_nothing_and_restores_the_process(tmp_path, capfd, collecting):
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     torch.manual_seed(7)
@@ -194,7 +194,7 @@ assert made.complete and repr(torch.tensor([1e-9, 123.456789])) == text and torc
 
 
 @pytest.mark.slow
-def test_what_it_has_to_say_is_logged(tmp_path, caplog):
+def test_messages_of_a_run_are_logged(tmp_path, caplog):
     caplog.set_level(logging.INFO, "envcoder_bench")
     cartpole(tmp_path / "run", {name: TEXTS[name] for name in ("cosine", "breaks")}, baselines=False)
     assert caplog.messages[0].startswith("candidate breaks cannot be evaluated: breaks.py:1: in compute_reward: ")
@@ -225,7 +225,7 @@ class Heard(Reporter):
 
 
 @pytest.mark.slow
-def test_a_reporter_hears_how_far_it_is(tmp_path):
+def test_a_reporter_is_told_of_run_wave_iterations_and_end(tmp_path):
     heard = Heard()
     cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False, reporter=heard)
     run_began, wave, *iterations, end = heard.heard
@@ -237,7 +237,7 @@ def test_a_reporter_hears_how_far_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_another_thread_stops_goes_on_to_the_same_end(tmp_path, of_command):
+def test_a_run_stopped_by_another_thread_resumes_to_the_same_result(tmp_path, of_command):
     heard, stop = Heard(wait_at=2), StopRequest()
     join = in_thread(lambda: cartpole(tmp_path / "run", seeds=2, reporter=heard, stop=stop))
     assert heard.reached.wait(300)
@@ -269,7 +269,7 @@ def test_a_request_from_before_stops_it_before_the_first_iteration(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_runs_side_by_side_come_to_what_each_comes_to_alone(tmp_path, of_command):
+def test_two_concurrent_runs_give_the_results_of_single_runs(tmp_path, of_command):
     """The first stands still in the middle of its training while the second begins, trains and ends."""
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -290,7 +290,7 @@ def test_two_runs_side_by_side_come_to_what_each_comes_to_alone(tmp_path, of_com
 
 
 @pytest.mark.slow
-def test_ctrl_c_between_waves_tells_the_folder(tmp_path, monkeypatch):
+def test_ctrl_c_between_waves_names_the_run_folder(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -364,7 +364,7 @@ def test_bad_input_is_a_user_error_and_nothing_is_written(tmp_path, monkeypatch,
     assert [path.name for path in tmp_path.iterdir()] == ["taken"] and capfd.readouterr() == ("", "")
 
 
-def test_there_is_nothing_else_at_the_root():
+def test_the_package_exports_only_the_public_names():
     assert set(envcoder_bench.__all__) == set(envcoder_bench._WHERE)
     assert all(getattr(envcoder_bench, name) is not None for name in envcoder_bench.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'evaluat'"):

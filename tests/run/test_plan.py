@@ -36,7 +36,7 @@ def test_sizes(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "lots", "-3", "0", "0GiB", "1e3", "3 parsecs", "GiB", "nan", True, [1]])
-def test_what_is_no_size(text):
+def test_bad_sizes_are_refused(text):
     with pytest.raises(UserError, match=r"--max_memory must be a size such as 24GiB, 24000MB or 24 \(GiB\), got"):
         parse_size(text)
 

@@ -43,7 +43,7 @@ def test_a_checkout_has_a_commit_and_marks_changes(tmp_path):
 
 
 @pytest.mark.slow
-def test_going_on_with_the_same_software_says_nothing_and_with_other_says_what():
+def test_resuming_with_other_software_is_reported():
     record = Provenance.new("", "cpu", {})
     assert record.resumed("cpu") == "" and len(record.software) == 1
     record.software[0]["torch"] = "1.0"
@@ -67,7 +67,7 @@ def test_a_record_of_a_newer_format(tmp_path):
         read_provenance(tmp_path / "run.json")
 
 
-def test_changes_are_leaves_by_their_keys():
+def test_changes_lists_the_keys_of_differing_leaves():
     old = {"a": {"b": 1, "c": [1, 2]}, "d": None, "e": []}
     assert changes(old, {"a": {"b": 1, "c": [1, 2]}, "d": None, "e": []}) == []
     found = changes(old, {"a": {"b": True, "c": [1, 3, 4]}, "d": 0})

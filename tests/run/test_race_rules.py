@@ -93,7 +93,7 @@ def test_halving_keeps_the_best_share_and_at_least_three():
     assert names(decide(Rules(HALVING, keep=0.1), history, list("abcdefg"), 100, 3)) == ["c", "e", "a", "g"]
 
 
-def test_what_is_within_reach_of_the_third_best_goes_on():
+def test_candidates_within_reach_of_the_third_best_continue():
     # the third best gained 0.5 in 40 iterations; at a quarter of that pace it would gain 0.125 in the other 40
     now = evaluation({"a": 0.8, "b": 0.7, "c": 0.6, "d": 0.48, "e": 0.47, "f": 0.0})
     stops = decide(Rules(reach=0.25), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)
@@ -104,7 +104,7 @@ def test_what_is_within_reach_of_the_third_best_goes_on():
     assert names(decide(Rules(reach=0.0), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == ["d", "e", "f"]
 
 
-def test_nobody_is_stopped_before_anybody_has_learned():
+def test_no_candidate_is_stopped_before_one_has_learned():
     now = evaluation({"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.0, "e": 0.0})
     assert decide(Rules(), {10: BEFORE, 50: now}, list("abcde"), 90, 1) == []
     assert decide(Rules(), {50: evaluation(dict(zip("abcde", (5, 4, 3, 2, 1))))}, list("abcde"), 90, 1) == []

@@ -131,7 +131,7 @@ def test_survivors_are_bitwise_those_of_a_run_without_a_race(full, raced):
 
 
 @pytest.mark.slow
-def test_everything_is_accounted_for(full, raced, capsys):
+def test_a_race_reports_every_candidate(full, raced, capsys):
     assert eval_shapers.main(["--resume", str(raced)]) == 0
     told = capsys.readouterr().out
     assert "stopped at 2" in told and "below all that went on" in told

@@ -87,7 +87,7 @@ def test_select_by_position(tmp_path):
         "#a.py",
     ],
 )
-def test_names_that_are_no_folders_are_refused(tmp_path, name):
+def test_names_with_other_characters_are_refused(tmp_path, name):
     touch(tmp_path, name)
     allowed = "letters, digits, - _ . + = and single spaces"
     rule = f"a candidate's name consists of {allowed}, and must not begin with - or . or end with ."
@@ -123,7 +123,7 @@ def test_hidden_files_of_a_folder_are_skipped(tmp_path):
 
 
 @pytest.mark.parametrize("one, other", [("a.py", "A.py"), ("é.py", "e\u0301.py"), ("ﬁ.py", "fi.py")])
-def test_names_that_are_one_on_some_systems_are_refused(tmp_path, one, other):
+def test_names_that_are_equal_on_some_systems_are_refused(tmp_path, one, other):
     touch(tmp_path, f"one/{one}", f"other/{other}")
     first, second = tmp_path / "one" / one, tmp_path / "other" / other
     with pytest.raises(ValueError, match=r"(have the same name on some systems: rename one|rename it)"):
@@ -133,7 +133,7 @@ def test_names_that_are_one_on_some_systems_are_refused(tmp_path, one, other):
         find_candidates([tmp_path / "HUMAN.py"], "Ant", tmp_path)
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path):
+def test_only_regular_files_are_accepted(tmp_path):
     os.mkfifo(tmp_path / "pipe.py")
     with refuses(f"{tmp_path / 'pipe.py'} is not a candidate: it is not a regular file"):
         find_candidates([tmp_path / "pipe.py"], "Ant", tmp_path)

@@ -49,7 +49,7 @@ def test_no_two_stages_share_random_numbers():
     assert len(set(purposes)) == len(purposes) and all(0 <= x < noise.PURPOSES for x in purposes)
 
 
-def test_kinds_of_one_stage_differ_in_words_alone():
+def test_kinds_of_one_stage_have_equal_rules():
     own = ("name", "aliases", "returns", "effort")
     for kind in KINDS.values():
         of_first = asdict(STAGES[kind.stage])
@@ -65,7 +65,7 @@ def test_stages_are_in_the_order_of_a_control_step():
     assert sum(kind.components for kind in KINDS.values()) == 1
 
 
-def test_every_kind_takes_what_it_says_and_nothing_else():
+def test_every_kind_accepts_only_its_declared_results():
     task = FakeTask(4)
     for kind in KINDS.values():
         parts = kind.parts(task)

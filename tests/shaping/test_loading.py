@@ -19,7 +19,7 @@ def fault(code, **kwargs):
     return str(caught.value)
 
 
-def test_given_names_need_no_import():
+def test_predefined_names_need_no_import():
     candidate = load(
         """
         def compute_reward(state_dict: Dict[str, Tensor]) -> Tuple[Tensor, Optional[List[Tensor]]]:
@@ -62,14 +62,14 @@ def test_torchscript_functions_see_their_source():
 @pytest.mark.parametrize(
     "form", ["from {} import *", "from {} import quat_rotate", "import {} as t\nquat_rotate = t.quat_rotate"]
 )
-def test_helper_modules_resolve_to_ours(module, form):
+def test_isaac_gym_helper_modules_resolve_to_torch_utils(module, form):
     candidate = load(f"{form.format(module)}\ndef compute_reward(): return quat_rotate\n")
     assert candidate.functions["compute_reward"].call() is torch_utils.quat_rotate
     with pytest.raises(ImportError):
         __import__("isaacgym.gymapi")
 
 
-def test_an_installed_original_wins(tmp_path, monkeypatch):
+def test_an_installed_isaac_gym_is_preferred(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] in ("isaacgym", "isaacgymenvs")]:
         monkeypatch.delitem(sys.modules, name)
     (tmp_path / "isaacgym").mkdir()
@@ -239,7 +239,7 @@ def test_a_large_file_is_not_read_to_its_end(tmp_path, monkeypatch):
             assert "larger than 1 MiB" in fault(text)
 
 
-def test_what_misleads_a_reader_is_warned_of():
+def test_misleading_characters_give_a_warning():
     with pytest.warns(RuntimeWarning, match=r"mine.py:2: has the character U\+202E \(RIGHT-TO-LEFT OVERRIDE\)"):
         assert load("x = 1\ny = '\u202e'\ndef compute_reward(state): return 1\n")
 
@@ -253,14 +253,14 @@ def test_torchscript_finds_its_source_after_a_form_feed():
 
 
 @pytest.mark.parametrize("start", [b"", b"# -*- coding: utf-8 -*-\n", b"# -*- coding: klingon -*-\n", b"\n\n\n"])
-def test_what_is_no_text_is_refused_where_it_stands(tmp_path, start):
+def test_bytes_that_are_not_utf_8_are_refused_with_their_line(tmp_path, start):
     bad = tmp_path / "bad.py"
     bad.write_bytes(start + b"def compute_reward(state): return 1\n# \xff\xfe\n")
     line = start.count(b"\n") + 2
     assert fault(load_source(bad)) == f"mine.py:{line}: is no UTF-8 text from here on: save the file as UTF-8"
 
 
-def test_a_module_goes_with_the_last_of_its_functions():
+def test_a_module_is_unloaded_with_its_last_function():
     gc.collect()
     before = set(sys.modules)
     candidate = load("def compute_reward(state): return 1\ndef compute_goal(state): return 1\n")

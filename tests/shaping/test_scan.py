@@ -35,7 +35,7 @@ def scan(code):
         "f = lambda x: torch.rand(3)",
     ],
 )
-def test_sees_calls_of_a_librarys_generator(code):
+def test_finds_calls_of_a_librarys_generator(code):
     assert scan(code).random_line("f") is not None
 
 
@@ -78,7 +78,7 @@ def test_leaves_other_code_alone(code):
         "def f(x): torch.manual_seed(1); return x",
     ],
 )
-def test_sees_what_the_group_s_stream_cannot_give(code):
+def test_finds_random_calls_outside_the_groups_stream(code):
     assert scan(code).generator_line("f") is not None
 
 
@@ -91,7 +91,7 @@ def test_sees_what_the_group_s_stream_cannot_give(code):
         "draw = torch.normal\ndef f(x): return draw(x, 1.0)",
     ],
 )
-def test_sees_what_it_can_give(code):
+def test_finds_random_calls_of_the_groups_stream(code):
     assert scan(code).random_line("f") is not None and scan(code).generator_line("f") is None
 
 
@@ -119,7 +119,7 @@ def test_names_the_line():
         "def f(x):\n    torch.backends.flag = x\n    return x",
     ],
 )
-def test_sees_memory(code):
+def test_finds_memory_between_calls(code):
     assert scan(code).stateful_line("f") is not None
 
 
@@ -142,7 +142,7 @@ def test_sees_memory(code):
         "W = torch.ones(3)\nW.mul_(2)\ndef f(x): return x * W",
     ],
 )
-def test_sees_no_memory_where_there_is_none(code):
+def test_finds_no_memory_in_stateless_code(code):
     assert scan(code).stateful_line("f") is None
 
 
@@ -179,7 +179,7 @@ class Builder:
         "    return parts",
     ],
 )
-def test_what_a_call_makes_ends_with_it(code):
+def test_local_values_are_not_memory(code):
     assert scan(code).stateful_line("f") is None
 
 
@@ -214,7 +214,7 @@ def test_what_a_call_makes_ends_with_it(code):
         "def f(x): return TERMS[0](x)",
     ],
 )
-def test_what_outlives_a_call_is_seen(code):
+def test_values_that_outlive_a_call_are_memory(code):
     assert scan(code).stateful_line("f") is not None
 
 
@@ -231,7 +231,7 @@ def test_what_outlives_a_call_is_seen(code):
         "        return copy.copy(x)",
     ],
 )
-def test_ordinary_python_draws_nothing(code):
+def test_ordinary_python_has_no_random_calls(code):
     assert scan(code).random_line("f") is None and scan(code).generator_line("f") is None
 
 
@@ -249,7 +249,7 @@ def test_names_of_functions_that_draw_are_read(code):
     assert scan(code).random_line("f") is not None
 
 
-def test_a_module_that_is_not_there_draws_nothing():
+def test_a_missing_module_has_no_random_calls():
     code = "try:\n    import nowhere\nexcept ImportError:\n    nowhere = None\n"
     "def f(x): return x if nowhere is None else nowhere.a(x)"
     tree = ast.parse(code)

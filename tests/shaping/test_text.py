@@ -40,12 +40,12 @@ def test_other_encodings_are_refused_by_name(name, line):
     assert told.line == line.count("\n") + 1
 
 
-def test_latin_1_is_refused_where_it_makes_a_difference():
+def test_latin_1_is_refused_only_with_non_ascii_characters():
     assert unreadable("# coding: latin-1\nx = 'é'\n").line == 1
 
 
 @pytest.mark.parametrize("source", ["x = 1\ny = '\ud800'\n", "x = 1\n# \udcff\n"])
-def test_what_is_no_utf_8_is_refused_where_it_stands(source):
+def test_text_that_is_not_utf_8_is_refused_with_its_line(source):
     assert unreadable(source) == ("is no UTF-8 text from here on: save the file as UTF-8", 2)
 
 
@@ -55,7 +55,7 @@ def test_large_texts_are_refused(source):
 
 
 @pytest.mark.parametrize("source", ["#" * MAX_BYTES, "# " + "coding " * (MAX_BYTES // 8), "#coding:" + "a" * 900_000])
-def test_reading_takes_time_in_proportion(source):
+def test_reading_takes_linear_time(source):
     """These took minutes if it did not."""
     assert unreadable(source) is None and misleading(source) is None
 
@@ -63,17 +63,17 @@ def test_reading_takes_time_in_proportion(source):
 @pytest.mark.parametrize(
     "character", ["\x00", "\x08", "\x0b", "\x1b", "\x7f", "\x85", "\u200e", "\u2028", "\u202e", "\u2066", "\r"]
 )
-def test_what_hides_code_is_found(character):
+def test_characters_that_hide_code_are_found(character):
     told = misleading(f"x = 1\ny = 2  # {character} z\n")
     assert told.line == 2 and told.message.startswith(f"has the character U+{ord(character):04X} (")
 
 
 @pytest.mark.parametrize("source", ["x = 1\r\ny = 2\r\n", "x = 1\n\x0c\ty = 'ω → ² é ἀρχή 日本 👩\u200d💻'\n"])
-def test_what_hides_nothing_passes(source):
+def test_harmless_characters_pass(source):
     assert misleading(source) is None
 
 
-def test_python_obeys_no_declaration_in_a_text():
+def test_python_ignores_encoding_declarations_in_text():
     """Sources are given to the compiler as text, never as bytes."""
     for name in ("rot13", "utf-7", "unicode_escape", "klingon"):
         source = f"# coding: {name}\nx = '+AGE- \\\\x61'\n"

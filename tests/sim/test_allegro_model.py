@@ -127,7 +127,7 @@ def test_full_torque_drives_a_joint_to_the_speed_limit_and_no_faster(hand: mujoc
     assert max(speeds) == pytest.approx(0.5 / 0.08, rel=0.03)
 
 
-def test_what_touches(hand: mujoco.MjModel) -> None:
+def test_colliding_pairs_of_geoms(hand: mujoco.MjModel) -> None:
     touching = set()
     for a in range(hand.ngeom):
         for b in range(a):

@@ -321,7 +321,7 @@ def test_effort_limits_hold_in_both_modes(backend: Backend) -> None:
 
 @both
 @pytest.mark.parametrize("cause", ["a state that is not a number", "a wild speed", "a command that is not a number"])
-def test_blow_up_is_flagged_contained_and_put_back(backend: Backend, cause: str) -> None:
+def test_unstable_environments_are_flagged_and_reset_alone(backend: Backend, cause: str) -> None:
     sim, twin = backend.anymal(), backend.anymal()
     fresh = tensors(twin)
     for s in (sim, twin):

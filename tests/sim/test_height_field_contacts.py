@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from envcoder_bench.sim import Ground, HeightField, warp_height_fields
+from envcoder_bench.sim import Ground, HeightField, warp_height_fields, warp_height_relief
 from envcoder_bench.sim.mujoco_ground import put_ground
 
 pytestmark = pytest.mark.slow  # Warp compiles kernels
@@ -140,10 +140,10 @@ def test_a_ball_below_the_surface_is_pushed_out_through_it():
 def test_the_ceiling_is_the_highest_node_ahead():
     heights = rough(0.1)
     model = mjw.put_model(model_of("sphere", heights, 0.1))
-    warp_height_fields.add_relief(model)
+    warp_height_relief.add_relief(model)
     shape = (int(model.hfield_nrow.numpy()[0]), int(model.hfield_ncol.numpy()[0]))
     nodes, ceiling = (a.numpy().reshape(shape) for a in (model.hfield_data, model.hfield_ceiling))
-    reach = warp_height_fields.SPAN + 1
+    reach = warp_height_relief.SPAN + 1
     assert all(ceiling[i, j] == nodes[i : i + reach, j : j + reach].max() for i, j in np.ndindex(shape))
 
 
@@ -159,4 +159,4 @@ def test_the_ceiling_is_the_highest_node_ahead():
 )
 def test_ridges_are_higher_than_both_sides(z, bits):
     heights = np.array([[z(x, y) for x in (-1.0, 0.0, 1.0)] for y in (-1.0, 0.0, 1.0)])
-    assert warp_height_fields._ridges(heights)[1, 1] == bits
+    assert warp_height_relief._ridges(heights)[1, 1] == bits

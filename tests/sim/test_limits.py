@@ -156,7 +156,7 @@ def test_a_refusal_lasts_until_the_step_whatever_is_written_and_saved_before(bac
 
 
 @both
-def test_a_fixed_robots_root_is_not_looked_at(backend: Backend) -> None:
+def test_root_states_of_a_fixed_robot_are_not_checked(backend: Backend) -> None:
     sim = backend.cartpole(num_envs=1)
     nothing = torch.full((1, 13), torch.nan, device=sim.device)
     sim.write(everywhere(sim), root_states=nothing, dof_pos=backend.tensor([[0.5, 0.1]]))
@@ -174,7 +174,7 @@ def test_a_huge_command_is_cut_to_the_effort_limit(backend: Backend, size: float
 
 
 @both
-def test_a_blow_up_within_a_step_is_silent(backend: Backend, tmp_path, monkeypatch, capfd, recwarn) -> None:
+def test_an_unstable_step_prints_nothing(backend: Backend, tmp_path, monkeypatch, capfd, recwarn) -> None:
     """Joints at 1,000 rad/s deep in the ground: within the limits before the step, far beyond them after it."""
     monkeypatch.chdir(tmp_path)
     sim = backend.anymal(num_envs=3)

@@ -95,7 +95,7 @@ def test_warnings_of_blow_ups_are_counted_instead_of_printed_and_logged(
 
 
 @pytest.mark.parametrize("make", [CPU.anymal, partial(CPU.cartpole, substeps=8), CPU.ant])
-def test_whatever_mujoco_warns_of_by_environment_is_a_blow_up(make) -> None:
+def test_environments_with_mujoco_warnings_are_unstable(make) -> None:
     """So that the blow-ups, which are counted for each candidate, say whose the warnings are."""
     sim, random = make(num_envs=64), torch.Generator().manual_seed(0)
     sim.set_drive_mode(torch.ones(64, dtype=torch.bool))
@@ -148,7 +148,7 @@ def test_many_joints_move_as_with_a_dense_jacobian(tmp_path, option: str) -> Non
     assert data.ncon > 20 and sim.dof_vel.abs().max() > 0.5, "the test needs contacts and motion"
 
 
-def test_error_raised_inside_mujoco_is_one_environments_blow_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_mujoco_makes_only_its_environment_unstable(monkeypatch: pytest.MonkeyPatch) -> None:
     sim, twin = CPU.anymal(num_envs=3), CPU.anymal(num_envs=3)
     step = sim._batch.step
 

@@ -215,7 +215,7 @@ def test_a_restored_arm_and_its_objects_go_on_as_if_uninterrupted(backend: Backe
 
 
 @both
-def test_objects_that_blow_up_are_put_back(backend: Backend, tmp_path) -> None:
+def test_unstable_objects_are_reset(backend: Backend, tmp_path) -> None:
     sim = simulator(backend, tmp_path, FIXED)
     home = sim.object_states.clone()
     start(sim)

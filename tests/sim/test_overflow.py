@@ -53,7 +53,7 @@ def play(sim: Simulator, steps: int) -> None:
 
 
 @both
-def test_enough_room_counts_nothing(backend: Backend, tmp_path) -> None:
+def test_large_enough_buffers_count_no_overflow(backend: Backend, tmp_path) -> None:
     sim = scene(backend, tmp_path, small=False)
     lift(sim, [BOXES, 1, 0, BOXES])
     play(sim, 5)
@@ -62,7 +62,7 @@ def test_enough_room_counts_nothing(backend: Backend, tmp_path) -> None:
 
 
 @both
-def test_too_little_room_counts_steps_of_the_environments_it_is_too_little_for(backend: Backend, tmp_path) -> None:
+def test_too_small_buffers_count_steps_of_the_environments_concerned(backend: Backend, tmp_path) -> None:
     sim = scene(backend, tmp_path, small=True)
     lift(sim, [8, 1, 0, 1])  # 40 contacts: the pool of MuJoCo Warp holds 48, but no world may have 32
     play(sim, 5)
@@ -76,7 +76,7 @@ def test_too_little_room_counts_steps_of_the_environments_it_is_too_little_for(b
 
 
 @both
-def test_a_full_pool_is_every_environments(backend: Backend, tmp_path) -> None:
+def test_an_overflow_of_a_shared_pool_counts_in_every_environment(backend: Backend, tmp_path) -> None:
     sim = scene(backend, tmp_path, small=True)
     lift(sim, [BOXES, 1, 0, 1])  # 56 contacts
     play(sim, 4)
@@ -85,7 +85,7 @@ def test_a_full_pool_is_every_environments(backend: Backend, tmp_path) -> None:
 
 
 @both
-def test_what_blows_up_is_put_back_and_does_not_count(backend: Backend, tmp_path) -> None:
+def test_unstable_environments_are_reset_and_not_counted_as_overflows(backend: Backend, tmp_path) -> None:
     sim = scene(backend, tmp_path, small=True)
     lift(sim, [8, 0, 0, 0])
     sim.step(torch.full_like(sim.dof_pos, torch.nan))
@@ -103,7 +103,7 @@ def test_the_count_is_part_of_the_state(backend: Backend, tmp_path) -> None:
 
 
 @both
-def test_nothing_is_printed_but_counted(backend: Backend, tmp_path, monkeypatch, capfd) -> None:
+def test_overflows_are_counted_and_not_printed(backend: Backend, tmp_path, monkeypatch, capfd) -> None:
     sim = scene(backend, tmp_path, small=True)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
@@ -117,7 +117,7 @@ def test_nothing_is_printed_but_counted(backend: Backend, tmp_path, monkeypatch,
 @pytest.mark.slow
 @both
 @pytest.mark.parametrize("name", task_names())
-def test_the_shipped_robots_have_room_wherever_they_are_thrown(backend: Backend, name: str) -> None:
+def test_the_shipped_robots_never_overflow_their_buffers(backend: Backend, name: str) -> None:
     """In any pose, on the ground and up to half a metre above it, under torques that jump between their limits."""
     sim = make_simulator(backend.name, get_spec(name).model_path, 8, 1 / 60, 2, backend.device)
     random = torch.Generator().manual_seed(0)

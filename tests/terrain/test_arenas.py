@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from envcoder_bench.terrain.arenas import Arena, ArenaLookup, Arenas, Zone, boulder_heights, place_boulders, read_arena
+from envcoder_bench.terrain.arena_lookup import ArenaLookup
+from envcoder_bench.terrain.arena_yaml import read_arena
+from envcoder_bench.terrain.arenas import Arena, Arenas, Zone, boulder_heights, place_boulders
 
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)

@@ -69,7 +69,7 @@ def test_resumed_training_ends_bitwise_as_the_uninterrupted_one(tmp_path):
         Run([0]).trainer.load_state(state)
 
 
-def test_it_learns():
+def test_training_improves_the_return():
     run = Run([0, 2])
 
     def reward(iterations):

@@ -52,7 +52,7 @@ def test_padding_is_inert_even_where_it_is_not_zero(batches: torch.Tensor) -> No
     assert (dirty.running_mean[0, 2:] == 0).all() and (dirty.running_var[0, 2:] == 1).all()
 
 
-def test_frozen_group_keeps_its_statistics_and_spoils_no_other(batches: torch.Tensor) -> None:
+def test_a_frozen_group_keeps_its_statistics_and_does_not_affect_others(batches: torch.Tensor) -> None:
     free, frozen = (GroupedRunningMeanStd([2, 4, 3], CPU) for _ in range(2))
     alive = torch.tensor([True, False, True])
     for batch in batches:

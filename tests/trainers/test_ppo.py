@@ -95,7 +95,7 @@ def test_neglogp_and_entropy_equal_torch_distributions_and_ignore_padding() -> N
         torch.testing.assert_close(losses.entropy(log_sigma, widths)[k], normal.entropy().sum(-1).mean())
 
 
-def test_bound_loss_counts_what_lies_beyond_1_1() -> None:
+def test_bound_loss_penalizes_means_beyond_1_1() -> None:
     mu = torch.tensor([[[1.1, -1.1, 0.0], [1.6, 0.0, -2.1]]])
     torch.testing.assert_close(losses.bound_loss(mu, "bound")[0], torch.tensor([[0.0, 0.25 + 1.0]]))
     torch.testing.assert_close(losses.bound_loss(mu, "regularisation")[0], torch.tensor([[2.42, 2.56 + 4.41]]))

@@ -254,7 +254,7 @@ def test_equal_seeds_share_noise_and_start() -> None:
     assert_bitwise(own.weights(0), own.weights(1))
 
 
-def test_the_way_of_captured_graphs_gives_the_same_to_the_last_bit() -> None:
+def test_training_as_in_cuda_graphs_is_bitwise_equal_on_the_cpu() -> None:
     """On a device a graph counts the steps by itself and reads from fixed memory; that much also runs on a CPU."""
     plain, graphs = (Run(make_env([0, 1, 2], fails_at={1: 13})) for _ in range(2))
     graphs.trainer._pool = object()

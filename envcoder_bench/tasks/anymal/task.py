@@ -10,7 +10,7 @@ from torch import Tensor
 from envcoder_bench.sim.base import Simulator
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.sim_task import DT, MAX_EPISODE_LENGTH, PROGRESS, SimTask, actions, read
-from envcoder_bench.torch_utils import quat_rotate_inverse
+from envcoder_bench.tasks.velocity_tracking import velocity_tracking
 
 LEGS = ("LF", "LH", "RF", "RH")  # Isaac Gym's order
 START = "env.baseInitState"
@@ -114,9 +114,4 @@ class Anymal(SimTask):
         return self.action_scale * action + state["default_dof_pos"]
 
     def fitness(self, state: dict[str, Tensor]) -> Tensor:
-        root, commands = state["root_states"], state["commands"]
-        lin_vel = quat_rotate_inverse(root[:, 3:7], root[:, 7:10])
-        ang_vel = quat_rotate_inverse(root[:, 3:7], root[:, 10:13])
-        lin_error = torch.sum(torch.square(commands[:, :2] - lin_vel[:, :2]), dim=1)
-        yaw_error = torch.square(commands[:, 2] - ang_vel[:, 2])
-        return (torch.exp(-lin_error / 0.25) + 0.5 * torch.exp(-yaw_error / 0.25)) / 1.5
+        return velocity_tracking(state)

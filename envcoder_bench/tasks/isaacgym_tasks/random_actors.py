@@ -12,7 +12,7 @@ from envcoder_bench.core.errors import near_matches
 from envcoder_bench.tasks.isaacgym_tasks.random_params import KINDS, SCALE, Distribution, Params
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 
-_DOFS, _BODIES, _SHAPES, _TENDONS = KINDS
+_DOFS, _BODIES = KINDS[:2]
 _GETTERS = {kind: f"get_actor_{kind}" for kind in KINDS}
 _ROWS = "xyz"  # of a matrix of gymapi
 

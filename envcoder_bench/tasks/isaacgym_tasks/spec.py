@@ -37,7 +37,7 @@ def isaac_spec(task: str) -> TaskSpec:
     made = make_class(source, facts, score)
     digest = _digest(source, score)
     folder = cache_folder() / "isaacgym_tasks" / f"{source.name}-{digest}"
-    _write(folder, source, made, score)
+    _write(folder, source, score)
     train = folder / "train.yaml"
     return TaskSpec(folder, made, folder / "task.yaml", train if train.is_file() else None, source.address, digest)  # type: ignore[arg-type]
 
@@ -116,7 +116,7 @@ def _leaves(node: Any, prefix: str = "") -> list[str]:
     return found
 
 
-def _write(folder: Path, source: Source, made: type[IsaacTask], score: Path | None) -> None:
+def _write(folder: Path, source: Source, score: Path | None) -> None:
     """Write a task's folder: both baselines and the YAML files."""
     config = {**source.config, "name": source.name}
     text = None if score is None else score.read_text(encoding="utf-8")
