@@ -30,10 +30,11 @@ with contextlib.suppress(ImportError):
 
 # files that take longest, in this order: begun last, one would keep a core busy when the others are done
 _LONGEST = (
-    "test_ray_pool.py", "test_every_task.py", "test_outside_tasks.py", "test_auto_shape.py", "test_attacks.py",
-    "test_surroundings.py", "test_library.py", "test_ordinary.py", "test_three_ways.py", "test_isolation.py",
-    "test_waves.py", "test_parallel.py", "test_resume.py", "test_evolve.py", "test_damaged_runs.py",
-    "test_benchmark.py", "test_benchmark_tasks.py", "test_install.py", "test_checkouts.py", "test_fitness.py",
+    "test_every_task.py", "test_ray_pool.py", "test_auto_shape.py", "test_surroundings.py", "test_attacks.py",
+    "test_parallel.py", "test_evolve.py", "test_library.py", "test_racing.py", "test_extend.py",
+    "test_damaged_runs.py", "test_waves.py", "test_building.py", "test_training.py", "test_franka_physics.py",
+    "test_outside_tasks.py", "test_benchmark.py", "test_parallel_race.py", "test_resume.py", "test_ordinary.py",
+    "test_install.py", "test_fitness.py", "test_isaacgym_randomization.py", "test_tracing_operators.py",
 )  # fmt: skip
 
 
