@@ -12,6 +12,10 @@ import warnings
 import process_state
 import pytest
 import torch
+import warm_jail
+
+from envcoder_bench.jail import client
+from envcoder_bench.report import plots
 
 os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
 if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the folder: what one traces, all can use
@@ -26,10 +30,11 @@ with contextlib.suppress(ImportError):
 
 # files that take longest, in this order: begun last, one would keep a core busy when the others are done
 _LONGEST = (
-    "test_ray_pool.py", "test_every_task.py", "test_outside_tasks.py", "test_auto_shape.py", "test_attacks.py",
-    "test_surroundings.py", "test_library.py", "test_ordinary.py", "test_three_ways.py", "test_isolation.py",
-    "test_waves.py", "test_parallel.py", "test_resume.py", "test_evolve.py", "test_damaged_runs.py",
-    "test_benchmark.py", "test_benchmark_tasks.py", "test_install.py", "test_checkouts.py", "test_fitness.py",
+    "test_every_task.py", "test_ray_pool.py", "test_auto_shape.py", "test_surroundings.py", "test_attacks.py",
+    "test_parallel.py", "test_evolve.py", "test_library.py", "test_racing.py", "test_extend.py",
+    "test_damaged_runs.py", "test_waves.py", "test_building.py", "test_training.py", "test_franka_physics.py",
+    "test_outside_tasks.py", "test_benchmark.py", "test_parallel_race.py", "test_resume.py", "test_ordinary.py",
+    "test_install.py", "test_fitness.py", "test_isaacgym_randomization.py", "test_tracing_operators.py",
 )  # fmt: skip
 
 
@@ -39,6 +44,8 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
+_PICTURES = ("test_plots.py", "test_race.py", "test_search_report.py", "test_racing.py", "test_end_to_end.py")
+_CONFINEMENT = ("test_attacks.py", "test_confine.py", "test_training.py")  # these start jails as the package does
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
 _seen = []  # of them in the test that runs, if it is not marked slow
 _watching = False
@@ -66,6 +73,30 @@ def a_file_leaves_nothing_behind():
     before = process_state.snapshot()
     yield
     _restore(before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def jails_start_quickly(request):
+    """Fork the jail's servers from a process that has imported torch, except in the tests of its confinement."""
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.platform.startswith("linux") and request.path.name not in _CONFINEMENT:
+            patch.setattr(client, "_start", warm_jail.start)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def pictures_are_small(request):
+    """Draw all pictures with fewer pixels, except in the tests that look at them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name not in _PICTURES:
+            patch.setattr(plots, "DPI", 20)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_process_to_fork_is_left():
+    yield
+    warm_jail.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -93,7 +93,8 @@ def stopped_by(folder, number, times=1, ignored=False, iterations=20_000):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=(lambda: signal.signal(number, signal.SIG_IGN)) if ignored else None,
+        # as the shell may have left it for the tests is no matter: nohup, or & in a script
+        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL),
     )
     curves, deadline = output / "curves.csv", time.monotonic() + PATIENCE
     while time.monotonic() < deadline and not (curves.exists() and curves.read_bytes().count(b"\n") > 1):

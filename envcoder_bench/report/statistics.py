@@ -6,6 +6,7 @@ So differences are taken seed by seed, and the bootstrap draws the same seeds an
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
@@ -179,9 +180,14 @@ def chances_of_best(evaluation: Evaluation, names: Sequence[str], draws: int = D
         names: the candidates.
     """
     table = paired_table(evaluation, names)
-    count, seeds, episodes = table.shape
-    if not table.size:
-        return {}
+    return dict(zip(names, _shares_of_wins(table.tobytes(), table.shape, draws))) if table.size else {}
+
+
+@functools.lru_cache(maxsize=1)  # the end of a run ranks the same episodes several times
+def _shares_of_wins(content: bytes, shape: tuple[int, ...], draws: int) -> tuple[float, ...]:
+    """Return the share of the draws that each candidate of a ``paired_table`` wins."""
+    table = np.frombuffer(content).reshape(shape)
+    count, seeds, episodes = shape
     rng = np.random.default_rng(0)
     known = np.isfinite(table)
     values = np.where(known, table, 0.0)
@@ -196,7 +202,7 @@ def chances_of_best(evaluation: Evaluation, names: Sequence[str], draws: int = D
         means = np.where(number > 0, total / np.maximum(number, 1), -np.inf)
         first = means == means.max()
         wins += first / first.sum()
-    return {name: float(won / draws) for name, won in zip(names, wins)}
+    return tuple(float(won / draws) for won in wins)
 
 
 def spearman(first: Mapping[str, float], second: Mapping[str, float]) -> float:

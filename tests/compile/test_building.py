@@ -16,7 +16,7 @@ import torch
 from shaping_fakes import BASELINE, Groups
 from tracing_fakes import Compiled, eager, function, make_state, record
 
-from envcoder_bench.compile import building
+from envcoder_bench.compile import building, native
 from envcoder_bench.compile.program import Program
 
 pytestmark = pytest.mark.slow
@@ -52,9 +52,9 @@ def new_processes():
 
 
 def test_kernels_fail_to_compile_one_by_one(monkeypatch, new_processes):
-    monkeypatch.setattr(building, "LIMIT", 4.0)
+    monkeypatch.setattr(building, "LIMIT", 3.0)
     hangs, crash, wrong, *fine = building.build([HANGS, CRASHES, WRONG, good(1), good(2)], "cpu")
-    assert hangs.startswith("its compiler takes more than 4") and "processor time" in hangs
+    assert hangs.startswith("its compiler takes more than 3") and "processor time" in hangs
     assert crash == "its compiler crashes or takes too much memory"
     assert wrong and not wrong.startswith("its compiler")
     assert fine == ["", ""]
@@ -68,7 +68,7 @@ def test_failed_compilations_are_not_repeated(monkeypatch):
 
 
 def test_long_compilations_are_logged(monkeypatch, caplog):
-    monkeypatch.setattr(building, "LIMIT", 3.0)
+    monkeypatch.setattr(building, "LIMIT", 1.0)
     monkeypatch.setattr(building, "TELL_AFTER", 0.5)
     building.build([HANGS], "cpu")
     assert "compiling candidate functions" in caplog.text and "0 of 1 kernels done" in caplog.text
@@ -136,10 +136,15 @@ def no_tangent(monkeypatch):
     original = building.build
 
     def build(codes, target):
-        made = dict(zip(codes, original([code for code in codes if "tanf(" not in code], target)))
-        return [f"{building.BROKEN_OFF}takes years" if "tanf(" in code else made.get(code, "") for code in codes]
+        fine = [code for code in codes if not is_bomb(code)]
+        made = dict(zip(fine, original(fine, target)))
+        return [f"{building.BROKEN_OFF}takes years" if is_bomb(code) else made[code] for code in codes]
 
-    monkeypatch.setattr("envcoder_bench.compile.native.is_built", lambda *_: False)
+    def is_bomb(code):
+        return "tanf(" in code
+
+    missing = native._missing
+    monkeypatch.setattr(native, "_missing", lambda codes, on: [*missing(codes, on), *filter(is_bomb, codes)])
     monkeypatch.setattr(building, "build", build)
 
 

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -19,8 +20,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal
 _TEMPORARY = os.path.join(os.path.realpath(tempfile.gettempdir()), "pytest-of-")
 _CANDIDATES = "envcoder_candidate_"  # their modules go with their last function
 _TASKS = "isaacgym_task_"  # files of Isaac Gym tasks
-_LIBRARIES = ("PYTEST_CURRENT_TEST", "KINETO_LOG_LEVEL", "TORCHINDUCTOR_CACHE_DIR", "CRC32C_SW_MODE")
-# set where they are first used
+_MOUNTED = re.compile(r"envcoder_bench\.tasks\.[A-Z]")  # modules of outside tasks, which the registry forgets, too
+_LIBRARIES = (  # set where they are first used
+    "PYTEST_CURRENT_TEST", "KINETO_LOG_LEVEL", "TORCHINDUCTOR_CACHE_DIR", "CRC32C_SW_MODE", "WANDB_SERVICE",
+    "PYTHONBREAKPOINT",
+)  # fmt: skip
 
 
 def _environment() -> dict[str, str]:
@@ -92,8 +96,16 @@ def _put_logging(old: dict[str, tuple[Any, ...]]) -> None:
         logger.propagate, logger.disabled, logger.handlers[:] = propagate, disabled, handlers
 
 
+def _exception_hook() -> Any:
+    """Return the hook; in place of that of W&B, which stays once it is used, the one that it calls."""
+    owner = getattr(sys.excepthook, "__self__", None)
+    if type(owner).__module__.startswith("wandb."):
+        return getattr(owner, "_orig_excepthook", None) or sys.__excepthook__
+    return sys.excepthook
+
+
 def _hooks() -> dict[str, Any]:
-    return {"excepthook": sys.excepthook, "gc": gc.isenabled(), **{s.name: signal.getsignal(s) for s in _SIGNALS}}
+    return {"excepthook": _exception_hook(), "gc": gc.isenabled(), **{s.name: signal.getsignal(s) for s in _SIGNALS}}
 
 
 def _put_hooks(old: dict[str, Any]) -> None:
@@ -179,7 +191,7 @@ def _restore_modules(before: dict[str, Any]) -> list[str]:
 def _is_of_a_test(name: str) -> bool:
     if name.startswith(_CANDIDATES):
         return False
-    if name.split(".")[0] in ("isaacgym", "isaacgymenvs") or name.startswith(_TASKS):
+    if name.split(".")[0] in ("isaacgym", "isaacgymenvs") or name.startswith(_TASKS) or _MOUNTED.match(name):
         return True
     fields = getattr(sys.modules[name], "__dict__", {})
     places = [fields.get("__file__"), *(fields["__path__"] if isinstance(fields.get("__path__"), list) else ())]

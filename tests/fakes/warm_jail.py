@@ -1,0 +1,129 @@
+"""Start a jail's server process by a fork of one that has imported torch, instead of importing it each time.
+
+What the server does after its imports is the same; the tests of the jail's confinement start it as the package does.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, Sequence
+
+from envcoder_bench.jail import child, client
+
+_BOOT = "import sys; sys.path[:] = {path!r}; import warm_jail; warm_jail.serve({fd})"
+_FDS = 3  # of a request: control socket, standard input, standard error
+_own: tuple[Any, socket.socket, Sequence[str]] | None = None  # the process to fork, its socket and its import path
+_start = client._start
+
+
+class Forked:
+    """As much of subprocess.Popen as ``JailClient`` uses, for a process that is not a child of this one."""
+
+    def __init__(self, pid: int, stderr: int) -> None:
+        self.pid, self.stderr = pid, os.fdopen(stderr, "rb")
+        self._handle = os.pidfd_open(pid)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def wait(self) -> None:
+        select.select([self._handle], [], [])
+        os.close(self._handle)
+        self.stderr.close()
+
+
+def start(control: int, setup: bytes) -> Any:
+    """Replace ``client._start``."""
+    global _own
+    path = list(sys.path)
+    if _own is not None and _own[2] != path:  # another import path needs another process
+        stop()
+    if _own is None:
+        own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.ExitStack() as stack:
+            boot, client._BOOT = client._BOOT, _BOOT
+            stack.callback(setattr, client, "_BOOT", boot)
+            process = _start(theirs.fileno(), b"")
+        _own = process, own, path
+    else:
+        sys.audit("subprocess.Popen", "a jail", [], None, None)  # for the check of fast tests
+    (read, write), (error_read, error_write) = os.pipe(), os.pipe()
+    fds = array.array("i", [control, read, error_write])
+    _own[1].sendmsg([b"fork"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+    os.close(read)
+    os.close(error_write)
+    started = Forked(int(_own[1].recv(64)), error_read)
+    with contextlib.suppress(BrokenPipeError), os.fdopen(write, "wb") as stdin:
+        stdin.write(setup)
+    return started
+
+
+def stop() -> None:
+    """End the process to fork; its forks are killed by those who started them."""
+    global _own
+    if _own is not None:
+        _own[1].close()
+        _own[0].stderr.close()
+        _own[0].wait()
+        _own = None
+
+
+def serve(fd: int) -> None:
+    """Fork for every request until the socket is closed."""
+    import gc
+
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401, with SymPy, for torch.distributions
+
+    import envcoder_bench.jail.examiner
+    import envcoder_bench.jail.replacements
+    import envcoder_bench.tasks.contract
+    import envcoder_bench.tasks.outside  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+    requests = socket.socket(fileno=fd)
+    while True:
+        message, ancillary, _, _ = requests.recvmsg(64, socket.CMSG_SPACE(4 * _FDS))
+        if not message:
+            break
+        fds = array.array("i")
+        fds.frombytes(ancillary[0][2])
+        pid = os.fork()
+        if pid == 0:
+            _become_a_server(requests, *fds)
+        requests.send(str(pid).encode())
+        for each in fds:
+            os.close(each)
+        while _reaped():
+            pass
+
+
+def _reaped() -> bool:
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(-1, os.WNOHANG)[0] > 0
+    return False
+
+
+def _become_a_server(requests: socket.socket, control: int, stdin: int, stderr: int) -> None:
+    code = 1
+    try:
+        requests.close()
+        os.setsid()
+        for fd, standard in ((stdin, 0), (stderr, 2)):
+            os.dup2(fd, standard)
+            os.close(fd)
+        child.main(control)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
