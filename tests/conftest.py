@@ -5,6 +5,7 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -23,6 +24,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the fold
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["ENVCODER_BENCH_CACHE"] = folder
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as & of a shell's script leaves it: tests of Ctrl-C never end
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # tests are many small operations, and there is a process of tests per core
 platform.processor()  # starts uname, once in a process: not within a test, whichever comes first
 with contextlib.suppress(ImportError):
