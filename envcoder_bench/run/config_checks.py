@@ -151,7 +151,7 @@ def _check_race_values(cfg: DictConfig) -> None:
     if not isinstance(race, DictConfig) or not isinstance(race.get("enabled"), bool):
         raise UserError(f"race.enabled must be true or false, got race={race}")
     if race.rule not in RULES:
-        raise UserError(f"race.rule must be {' or '.join(RULES)}, got {race.rule}")
+        raise UserError(f"race.rule must be one of {', '.join(RULES)}, got {race.rule}")
     for key, most in (("keep", 1.0), ("level", 1.0)):
         if not _is_number(race[key]) or not 0 < race[key] < most:
             raise UserError(f"race.{key} must be a number between 0 and 1, both excluded, got {race[key]}")

@@ -155,8 +155,8 @@ def test_everything_is_accounted_for(full, raced, capsys):
     reached = replaying.replay(recording, Rules(HALVING, keep=0.6), RUNGS)
     stopped = {row.candidate: row.stopped_at for row in rows(raced).values() if row.status == STOPPED}
     assert {name: at for name, at in reached.items() if at < ITERATIONS} == stopped
-    kept, loss, wronged, share = replaying.judge(recording, reached)
-    assert 0 <= kept <= 3 and loss >= 0 and 0 <= wronged <= 3 and 0 < share < 1
+    outcome = replaying.judge(recording, reached)
+    assert 0 <= outcome.top <= 3 and outcome.loss >= 0 and 0 <= outcome.wronged <= 3 and 0 < outcome.share < 1
 
 
 class Crash(Exception):
@@ -242,7 +242,7 @@ def test_too_few_candidates_are_all_trained(tmp_path, capsys):
         (["race.keep=0"], "race.keep must be a number between 0 and 1"),
         (["race.level=-1"], "race.level must be"),
         (["race.reach=-1"], "race.reach must be"),
-        (["race.rule=best"], "race.rule must be confidence or halving, got best"),
+        (["race.rule=best"], "race.rule must be one of patient, confidence, halving, got best"),
         (["race.enabled=3"], "race.enabled must be true or false"),
         (["race=true"], "race"),
         (["--isolate", "process"], "--isolate"),
