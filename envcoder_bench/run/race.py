@@ -77,6 +77,12 @@ def plan_rungs(
     return sorted(planned - {iterations, ends[0] if rule != HALVING else iterations})
 
 
+def all_seeds(cfg: DictConfig) -> range:
+    """Return the seeds that may be trained: those of a run, and the further ones of its race."""
+    further = cfg.race.get("further_seeds", 0) if cfg.race.enabled else 0  # runs of older versions lack it
+    return range(cfg.seed, cfg.seed + cfg.seeds + further)
+
+
 def evaluation_iterations(total: int, points: int) -> set[int]:
     """Return ``points`` iterations spread evenly over ``total``, including the last one."""
     return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}
@@ -169,6 +175,16 @@ def _out_of_reach(evaluation: Evaluation, ranked: list[tuple[str, float]], margi
             reason = f"{ahead:.3g} behind the third best, surely {bounds[TOP - 1]:.3g}; within reach: {margin:.3g}"
             stops.append(Stop(name, fitness, place, reason))
     return stops
+
+
+def contenders(evaluation: Evaluation, names: Sequence[str], level: float) -> list[str]:
+    """Return the candidates than which the best is not surely better, best first, itself included."""
+    ranked = [name for name, _ in _ranked(evaluation, names)]
+    if len(ranked) < 2:
+        return ranked
+    episodes = paired_table(evaluation, ranked).reshape(len(ranked), -1)
+    bounds = lower_bounds(episodes[0] - episodes, level / (len(ranked) - 1))
+    return [name for name, bound in zip(ranked, bounds) if not bound > 0]
 
 
 def lower_bounds(differences: np.ndarray, level: float) -> list[float]:
