@@ -183,22 +183,27 @@ def draw(panels: dict[str, dict[str, list[tuple[float, float]]]], path: Path) ->
 
     from envcoder_bench.report.plots import BLACK, COLOURS, GREY, new_figure, save_figure
 
-    about = "each point: a rule with one setting; default: the third point of patient (keep 0.5)"
-    figure, axes, top = new_figure(
-        4.0 * len(panels) + 0.6, 4.4, "What a race saves and loses", about, columns=len(panels)
-    )
+    about = "a point is a rule with one setting; the default is the third point of patient (keep 0.5); dotted: the goal"
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    width, height = 3.6 * columns + 0.6, 3.0 * rows + 0.8
+    figure, axes, top = new_figure(width, height, "What a race saves and loses", about, rows, columns)
     for own, (title, lines) in zip(axes, panels.items()):
         for colour, (name, points) in zip(COLOURS, lines.items()):
             own.plot(*zip(*sorted(points)), ".-", color=colour, label=name)
         own.axvline(0.3, color=GREY, linewidth=0.8, linestyle=":")
         own.axhline(0.9, color=GREY, linewidth=0.8, linestyle=":")
-        own.set(xlim=(0, 1.02), ylim=(0, 1.04), xlabel="env-steps, of those without a race")
+        own.set(xlim=(0, 1.02), ylim=(0, 1.04))
         own.set_title(title, fontsize=9, color=BLACK)
+        own.set_xlabel("env-steps, of those without a race", fontsize=8)
+        own.set_ylabel("best kept, within its interval", fontsize=8)
         own.xaxis.set_major_formatter(PercentFormatter(1.0))
         own.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes[0].set_ylabel("races that keep the best, within its interval")
+    for own in axes[len(panels) :]:
+        own.set_visible(False)
     axes[0].legend(fontsize=8, loc="lower right", frameon=False)
-    figure.subplots_adjust(left=0.6 / len(panels) ** 0.8 / 4, right=0.98, bottom=0.13, top=top - 0.06, wspace=0.2)
+    bottom = 0.5 / height
+    figure.subplots_adjust(left=0.7 / width, right=0.98, bottom=bottom, top=top - 0.03, wspace=0.3, hspace=0.42)
     save_figure(figure, path)
 
 
