@@ -1,29 +1,43 @@
 """Replay races over recorded runs: what would each rule have kept, and what would it have cost?
 
     python scripts/race.py runs/FULL_RUN [runs/ANOTHER ...] [--until ITERATION] [--rungs 6,12 10,20]
+    python scripts/race.py runs/FULL_RUN --pools 20 --picture docs/images/racing.png
 
 A run is recorded without a race, with ``evaluation.record=true`` and about 20 ``evaluation.points``. For each rule and
-set of rungs a line says how often the best candidate at the end goes through, how many of the best three, what the best
-that goes through has less than the best, how many candidates are stopped that would have ended as good as the third
-best (``wronged``), and the share of the env-steps. Ties with the third best count as one of the best three.
+set of rungs a line says how often the best candidate at the end goes through, how often one that goes through is within
+the 95 % interval of the best, how many of the best three go through, what the best that goes through has less than the
+best, how many candidates are stopped that would have ended as good as the third best (``wronged``), and the share of
+the env-steps. Ties with the third best count as one of the best three. ``d3rb`` is the model selection of ORSO with the
+env-steps of the rule above it; what it names is judged by the fitness at the end of a whole training.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import statistics
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from random import Random
+from typing import Iterator, Sequence
+
+import race_d3rb
 
 from envcoder_bench.report.episodes import Evaluation, read_episodes
-from envcoder_bench.run.race import HALVING, TOP, Rules, decide, plan_rungs
+from envcoder_bench.report.statistics import mean_interval
+from envcoder_bench.run.race import CONFIDENCE, HALVING, SHARES, TOP, Rules, decide, plan_rungs
 from envcoder_bench.tasks.base import BASELINES
 
-SHARES = ((0.3, 0.5, 0.7), (0.2, 0.4, 0.6, 0.8), (0.25, 0.5), (0.5,), (0.5, 0.75), (0.1, 0.2, 0.4, 0.7))
+SETS = (SHARES, (0.3, 0.5, 0.7), (0.2, 0.4, 0.6, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8), (0.5,))
 RULES = (
-    *(Rules(reach=reach) for reach in (0.0, 0.1, 0.25, 0.5, 1.0)),
+    Rules(),
+    *(Rules(CONFIDENCE, reach=reach) for reach in (0.0, 0.25, 1.0)),
     *(Rules(HALVING, keep=keep) for keep in (0.3, 0.5, 0.7)),
 )
+D3RB_SCALE = 0.1  # of the fitness, as race_d3rb.select
+KEPT = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the picture
+REACHES = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 
 class Recording:
@@ -36,13 +50,39 @@ class Recording:
         self.names = [name for name in dict.fromkeys(name for name, _ in keys) if name not in BASELINES]
         rows = {name: [sum(x) / len(x) for (own, _), x in keys.items() if own == name] for name in self.names}
         self.final = {name: sum(own) / len(own) for name, own in rows.items()}
+        best = max(self.names, key=lambda name: self.final[name])
+        episodes = [x for (name, _), own in keys.items() if name == best for x in own]
+        self.low = mean_interval(rows[best] if len(rows[best]) > 1 else episodes)[1]  # as in the ranking
 
     def of_seed(self, seed: int) -> Recording:
         return Recording({k: {key: x for key, x in own.items() if key[1] == seed} for k, own in self.history.items()})
 
+    def of(self, names: set[str]) -> Recording:
+        return Recording({k: {key: x for key, x in own.items() if key[0] in names} for k, own in self.history.items()})
+
     @property
     def seeds(self) -> list[int]:
         return sorted({seed for _, seed in self.history[self.end]})
+
+    def curves(self) -> dict[str, list[float]]:
+        """Return the fitness of each candidate at each evaluation."""
+        rows: dict[str, list[float]] = {}
+        for name in self.names:
+            every = [[sum(x) / len(x) for (own, _), x in at.items() if own == name] for at in self.history.values()]
+            rows[name] = [sum(own) / len(own) if own else math.nan for own in every]
+        return rows
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a race keeps of the best candidates, and what it costs; NaN where there is no such number."""
+
+    best: bool
+    within: bool
+    top: float
+    loss: float
+    wronged: float
+    share: float
 
 
 def replay(recording: Recording, rules: Rules, rungs: Sequence[int]) -> dict[str, int]:
@@ -57,14 +97,114 @@ def replay(recording: Recording, rules: Rules, rungs: Sequence[int]) -> dict[str
     return reached
 
 
-def judge(recording: Recording, reached: dict[str, int]) -> tuple[int, float, int, float]:
-    """Return the kept of the best three, the loss of fitness, the number of wronged, and the share of env-steps."""
+def judge(recording: Recording, reached: dict[str, int]) -> Outcome:
+    """Compare what goes through with the best of the recording."""
     final = recording.final
     best = sorted(final.values(), reverse=True)
     through = [final[name] for name, iteration in reached.items() if iteration == recording.end]
     kept = sum(fitness >= best[TOP - 1] for fitness in through)
     wronged = sum(fitness >= best[TOP - 1] for fitness in final.values()) - kept
-    return min(kept, TOP), best[0] - max(through), wronged, sum(reached.values()) / (len(reached) * recording.end)
+    share = sum(reached.values()) / (len(reached) * recording.end)
+    winner = max(through)
+    return Outcome(winner >= best[0], winner >= recording.low, min(kept, TOP), best[0] - winner, wronged, share)
+
+
+def judge_d3rb(recording: Recording, share: float, seed: int = 0) -> Outcome:
+    """Judge what D3RB names with a share of the env-steps of all candidates."""
+    whole = len(recording.names) * recording.end
+    iterations = list(recording.history)
+    name, reached = race_d3rb.select(recording.curves(), iterations, share * whole, D3RB_SCALE, Random(seed))
+    named, best = recording.final[name], max(recording.final.values())
+    return Outcome(
+        named >= best, named >= recording.low, math.nan, best - named, math.nan, sum(reached.values()) / whole
+    )
+
+
+def rungs_of(recording: Recording, wanted: Sequence[float], rule: str) -> list[int]:
+    """Return the rungs of a race over the recording: shares of its iterations, or iterations."""
+    asked = sorted({max(1, round(x * recording.end)) if isinstance(x, float) else int(x) for x in wanted})
+    return plan_rungs([x for x in asked if x < recording.end], recording.end, recording.history, rule)
+
+
+def race(recording: Recording, rules: Rules, wanted: Sequence[float] = SHARES) -> Outcome:
+    return judge(recording, replay(recording, rules, rungs_of(recording, wanted, rules.rule)))
+
+
+def read(run: Path, untils: Sequence[int | None], pools: int) -> Iterator[Recording]:
+    """Yield the recordings of a run: to each iteration, each seed and all together, and random halves of each."""
+    history = read_episodes(run / "episodes.csv")
+    for until in untils:
+        whole = Recording(history, until)
+        for own in [whole.of_seed(seed) for seed in whole.seeds] + [whole] * (len(whole.seeds) > 1):
+            yield own
+            for k in range(pools):
+                yield own.of(set(Random(k).sample(own.names, (len(own.names) + 1) // 2)))
+
+
+def words(rules: Rules) -> str:
+    if rules.rule == CONFIDENCE:
+        return f"{rules.rule}, reach {rules.reach}"
+    return f"{rules.rule}, keep {rules.keep}"
+
+
+def line(label: str, rule: str, outcomes: Sequence[Outcome]) -> str:
+    best, within, top, losses, wronged, shares = zip(*(vars(own).values() for own in outcomes))
+    return (
+        (
+            f"{label:20} {rule:22} {statistics.mean(best):9.0%} {statistics.mean(within):15.0%}"
+            f" {statistics.mean(top) / TOP:10.0%} {statistics.mean(losses):9.3f} {max(losses):6.3f}"
+            f" {statistics.mean(wronged):7.1f} {statistics.mean(shares):9.0%}"
+        )
+        .replace("nan%", "   -")
+        .replace("nan", "  -")
+    )
+
+
+def curves(recordings: Sequence[Recording]) -> dict[str, list[tuple[float, float]]]:
+    """Return for each rule the share of env-steps and of races within the interval, over its setting."""
+
+    def point(outcomes: Sequence[Outcome]) -> tuple[float, float]:
+        return statistics.mean(x.share for x in outcomes), statistics.mean(x.within for x in outcomes)
+
+    families = {
+        "patient, by keep": [Rules(keep=keep) for keep in KEPT],
+        "halving, by keep": [Rules(HALVING, keep=keep) for keep in KEPT],
+        "confidence, by reach": [Rules(CONFIDENCE, reach=reach) for reach in REACHES],
+    }
+    found = {name: [point([race(own, x) for own in recordings]) for x in rules] for name, rules in families.items()}
+    shares = [k / 10 for k in range(1, 11)]
+    found["D3RB, by env-steps"] = [point([judge_d3rb(own, share) for own in recordings]) for share in shares]
+    return found
+
+
+def draw(panels: dict[str, dict[str, list[tuple[float, float]]]], path: Path) -> None:
+    """Draw a panel for each run."""
+    from matplotlib.ticker import PercentFormatter
+
+    from envcoder_bench.report.plots import BLACK, COLOURS, GREY, new_figure, save_figure
+
+    about = "a point is a rule with one setting; the default is the third point of patient (keep 0.5); dotted: the goal"
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    width, height = 3.6 * columns + 0.6, 3.0 * rows + 0.8
+    figure, axes, top = new_figure(width, height, "What a race saves and loses", about, rows, columns)
+    for own, (title, lines) in zip(axes, panels.items()):
+        for colour, (name, points) in zip(COLOURS, lines.items()):
+            own.plot(*zip(*sorted(points)), ".-", color=colour, label=name)
+        own.axvline(0.3, color=GREY, linewidth=0.8, linestyle=":")
+        own.axhline(0.9, color=GREY, linewidth=0.8, linestyle=":")
+        own.set(xlim=(0, 1.02), ylim=(0, 1.04))
+        own.set_title(title, fontsize=9, color=BLACK)
+        own.set_xlabel("env-steps, of those without a race", fontsize=8)
+        own.set_ylabel("best kept, within its interval", fontsize=8)
+        own.xaxis.set_major_formatter(PercentFormatter(1.0))
+        own.yaxis.set_major_formatter(PercentFormatter(1.0))
+    for own in axes[len(panels) :]:
+        own.set_visible(False)
+    axes[0].legend(fontsize=8, loc="lower right", frameon=False)
+    bottom = 0.5 / height
+    figure.subplots_adjust(left=0.7 / width, right=0.98, bottom=bottom, top=top - 0.03, wspace=0.3, hspace=0.42)
+    save_figure(figure, path)
 
 
 def main() -> None:
@@ -72,38 +212,35 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--until", nargs="+", type=int, help="iterations that stand for the end (default: the last)")
     parser.add_argument("--rungs", nargs="+", help="iterations of the rungs, such as 6,12 10,20 (default: shares)")
-    args = parser.parse_args()
-    recordings = []
-    for run in args.runs:
-        history = read_episodes(run / "episodes.csv")
-        for until in args.until or [None]:
-            whole = Recording(history, until)
-            recordings += [whole.of_seed(seed) for seed in whole.seeds]
-            recordings += [whole] * (len(whole.seeds) > 1)
-            print(
-                f"{run}: {len(whole.names)} candidates, seeds {whole.seeds}, {len(history)} evaluations to {whole.end}"
-            )
-    sets = [("rungs " + words, [int(x) for x in words.split(",")]) for words in args.rungs or ()]
-    sets = sets or [(" ".join(f"{share:.0%}" for share in shares), shares) for shares in SHARES]
-    print(f"\neach over {len(recordings)} recordings: one for each seed, and one for all seeds of a run together")
-    print(
-        f"{'rungs':20} {'rule':22} {'best kept':>9} {'top 3 kept':>10} {'loss mean':>9} {'max':>6} {'wronged':>7}"
-        f" {'env-steps':>9}"
+    parser.add_argument("--pools", type=int, default=0, help="also so many random halves of the candidates of each")
+    parser.add_argument(
+        "--picture", type=Path, help="draw what a race saves and loses to this file, instead of a table"
     )
-    for words, rungs in sets:
+    args = parser.parse_args()
+    recordings, panels = [], {}
+    for run in args.runs:
+        own = list(read(run, args.until or [None], args.pools))
+        recordings += own
+        names, ends = len(own[0].names), ", ".join(str(x) for x in dict.fromkeys(x.end for x in own))
+        print(f"{run}: {names} candidates, seeds {own[-1].seeds}, to {ends}: {len(own)} recordings")
+        if args.picture:
+            task = json.loads((run / "summary.json").read_text(encoding="utf-8"))["task"]
+            panels[f"{task}, {names} candidates, to iteration {ends}"] = curves(own)
+    if args.picture:
+        draw(panels, args.picture)
+        return
+    sets = [("rungs " + text, [int(x) for x in text.split(",")]) for text in args.rungs or ()]
+    sets = sets or [(" ".join(f"{share:.0%}" for share in shares), shares) for shares in SETS]
+    print(
+        f"\n{'rungs':20} {'rule':22} {'best kept':>9} {'within interval':>15} {'top 3 kept':>10} {'loss mean':>9}"
+        f" {'max':>6} {'wronged':>7} {'env-steps':>9}"
+    )
+    for label, wanted in sets:
         for rules in RULES:
-            rows = []
-            for recording in recordings:
-                asked = sorted({max(1, round(x * recording.end)) if isinstance(x, float) else x for x in rungs})
-                own = plan_rungs([x for x in asked if x < recording.end], recording.end, recording.history)
-                rows.append(judge(recording, replay(recording, rules, own)))
-            top, losses, wronged, shares = zip(*rows)
-            rule = f"halving, keep {rules.keep}" if rules.rule == HALVING else f"confidence, reach {rules.reach}"
-            print(
-                f"{words:20} {rule:22} {statistics.mean(x <= 0 for x in losses):9.0%}"
-                f" {statistics.mean(top) / TOP:10.0%} {statistics.mean(losses):9.3f} {max(losses):6.3f}"
-                f" {statistics.mean(wronged):7.1f} {statistics.mean(shares):9.0%}"
-            )
+            outcomes = [race(own, rules, wanted) for own in recordings]
+            print(line(label, words(rules), outcomes))
+            if wanted is sets[0][1]:
+                print(line("", "  d3rb", [judge_d3rb(x, own.share) for x, own in zip(recordings, outcomes)]))
 
 
 if __name__ == "__main__":

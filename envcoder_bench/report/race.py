@@ -26,17 +26,21 @@ NAMED_ROWS = 70  # with more candidates only those that were never stopped have 
 MOST_HEIGHT = 18.0  # inches
 
 
-def race_summary(rows: Sequence[Result], rule: str, rungs: Sequence[int], iterations: int) -> dict[str, Any]:
+def race_summary(
+    rows: Sequence[Result], seeds: Sequence[int], rule: str, rungs: Sequence[int], iterations: int
+) -> dict[str, Any]:
     """Return the race of a complete run for summary.json.
 
     ``alive`` are the candidates in training before the first rung and after each; ``env_steps_share`` is the share of
-    the env-steps of all candidates and baselines that a run without a race would have trained on.
+    the env-steps of all candidates and baselines that a run of ``seeds`` without a race would have trained on, in which
+    the env-steps of further seeds count.
     """
     began = {row.candidate: row.stopped_at for row in rows if row.env_steps and row.candidate not in BASELINES}
     alive = [sum(not at or at > rung for at in began.values()) for rung in (0, *rungs)]
     whole = max((row.env_steps for row in rows), default=0)
-    trained = [row.env_steps for row in rows if row.env_steps and row.status != FAILED]
-    share = sum(trained) / (whole * len(trained)) if whole else 1.0
+    trained = [row for row in rows if row.env_steps and row.status != FAILED]
+    groups = sum(row.seed in seeds for row in trained)
+    share = sum(row.env_steps for row in trained) / (whole * groups) if whole else 1.0
     return {
         "rule": rule,
         "rungs": list(rungs),

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.run.plan import parse_size
-from envcoder_bench.run.race import RULES, asked_rungs
+from envcoder_bench.run.race import RULES, all_seeds, asked_rungs
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.tasks.base import BASELINES
@@ -50,8 +50,6 @@ def check_values(cfg: DictConfig) -> None:
         value = OmegaConf.select(cfg, key)
         if type(value) is not int or value < least:
             raise UserError(f"{key} must be a whole number of at least {least}, got {value}")
-    if cfg.seed + cfg.seeds - 1 > _MOST_SEED:
-        raise UserError(f"seed: the last of {cfg.seeds} seeds must be at most {_MOST_SEED}, got seed={cfg.seed}")
     minutes = cfg.checkpoint_minutes
     if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes >= 0:
         raise UserError(f"checkpoint_minutes must be a number of at least 0, got {minutes}")
@@ -151,7 +149,7 @@ def _check_race_values(cfg: DictConfig) -> None:
     if not isinstance(race, DictConfig) or not isinstance(race.get("enabled"), bool):
         raise UserError(f"race.enabled must be true or false, got race={race}")
     if race.rule not in RULES:
-        raise UserError(f"race.rule must be {' or '.join(RULES)}, got {race.rule}")
+        raise UserError(f"race.rule must be one of {', '.join(RULES)}, got {race.rule}")
     for key, most in (("keep", 1.0), ("level", 1.0)):
         if not _is_number(race[key]) or not 0 < race[key] < most:
             raise UserError(f"race.{key} must be a number between 0 and 1, both excluded, got {race[key]}")
@@ -160,6 +158,12 @@ def _check_race_values(cfg: DictConfig) -> None:
     if race.rungs is not None and not isinstance(race.rungs, ListConfig):
         raise UserError(f"race.rungs must be a list of iterations, such as [100, 200], or null, got {race.rungs}")
     asked_rungs(cfg)
+    further = race.get("further_seeds", 0)
+    if type(further) is not int or further < 0:
+        raise UserError(f"race.further_seeds must be a whole number of at least 0, got {further}")
+    count = len(all_seeds(cfg))
+    if cfg.seed + count - 1 > _MOST_SEED:
+        raise UserError(f"seed: the last of {count} seeds must be at most {_MOST_SEED}, got seed={cfg.seed}")
 
 
 def check_race(cfg: DictConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -29,6 +30,7 @@ from envcoder_bench.run.parallel_waves import ParallelWaves
 from envcoder_bench.run.parked import ParkedGroups
 from envcoder_bench.run.plan import MemoryPlanner, Plan, release
 from envcoder_bench.run.prepare import baseline_sources, prepare
+from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.racing import Race, SequentialRung
 from envcoder_bench.run.run_result import RunResult, finished
 from envcoder_bench.run.tracking import check_tracking
@@ -155,7 +157,7 @@ def go_on(
                 check_training(cfg)
                 check_race(cfg)
                 check_tracking(cfg)
-                left = (len(sources) * cfg.seeds - len(saved.done)) or 1
+                left = max(1, len(sources) * cfg.seeds - len(saved.done))
                 head = _start_workers(workers, cfg, fitness, left)
                 planner = _planner(cfg, head)
         except UserError as error:
@@ -188,12 +190,12 @@ def _train(head: Head | None, planner: MemoryPlanner, plan: Plan, training: Trai
     training.devices = _device_names(head)
     if training.cfg.race.enabled:
         if head is None:
-            return training.run(plan, Race(training, planner, SequentialRung).train)
+            return training.run(plan, Race(training, planner, SequentialRung, plan.further).train)
 
         def on_devices(training: Training, parked: ParkedGroups, end: int) -> ParallelRung:
             return ParallelRung(training, head, parked, end)
 
-        return training.run(plan, Race(training, planner, on_devices, len(head.workers)).train)
+        return training.run(plan, Race(training, planner, on_devices, plan.further, len(head.workers)).train)
     waves = SequentialWaves(training) if head is None else ParallelWaves(training, head)
     return training.run(plan, waves.train)
 
@@ -244,7 +246,7 @@ def _prepare(
     Candidates that cannot be evaluated are added to the saved results.
     """
     done = saved.done
-    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in results.seeds(cfg))]
+    left = [s for s in sources if s.name in BASELINES or any((s.name, seed) not in done for seed in all_seeds(cfg))]
     groups: Sequence[Any]
     if head is None:
         groups, failed = prepare(cfg, left, fitness, planner.take_probe())
@@ -273,7 +275,9 @@ def _prepare(
         lost = sorted({name for wave in waves_begun for name, _ in wave} & set(failed))
         raise UserError(f"the run cannot be resumed: {', '.join(lost)} can no longer be loaded, see above")
     if cfg.race.enabled:  # it continues by itself from the states of the single groups
-        return planner.plan([group for key, group in known.items() if key not in done])
+        own = results.seeds(cfg)
+        plan = planner.plan([group for key, group in known.items() if key not in done and key[1] in own])
+        return replace(plan, further=[group for key, group in known.items() if key not in done and key[1] not in own])
     begun = done.union(*saved.waves_begun)
     devices = 1 if head is None else len(head.workers)
     return planner.plan([known[key] for key in known if key not in begun], interrupted, devices)

@@ -11,7 +11,6 @@ from typing import Any, Iterator, Sequence
 from omegaconf import DictConfig
 
 from envcoder_bench.core.cpus import usable_cpus
-from envcoder_bench.run import results
 from envcoder_bench.run.devices import Devices, requested_devices
 from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.head import Head, JobHandler
@@ -19,6 +18,7 @@ from envcoder_bench.run.jobs import Job
 from envcoder_bench.run.messages import Check, Checked, WorkerSetup
 from envcoder_bench.run.plan import GroupFacts, split
 from envcoder_bench.run.prepare import Faults
+from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.worker import code_digest
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import BASELINES
@@ -80,7 +80,7 @@ def check(head: Head, cfg: DictConfig, sources: Sequence[CandidateSource]) -> tu
     checking = _Checking(sources)
     head.run([Job(tuple(part), len(part)) for part in parts], checking)
     names, widths = [source.name for source in sources], checking.widths
-    groups = [GroupFacts(name, seed, widths[name]) for name in names if name in widths for seed in results.seeds(cfg)]
+    groups = [GroupFacts(name, seed, widths[name]) for name in names if name in widths for seed in all_seeds(cfg)]
     return groups, {name: checking.faults[name] for name in names if name in checking.faults}
 
 

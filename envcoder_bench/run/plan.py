@@ -54,6 +54,7 @@ class Plan:
         at_once: estimated bytes of all groups together.
         available: bytes that the run may use.
         wide: a line for each candidate whose width increases the memory of the others much.
+        further: groups of a race's further seeds, of which some may train after all waves.
     """
 
     waves: list[list[Any]]
@@ -61,6 +62,7 @@ class Plan:
     at_once: int
     available: int
     wide: tuple[str, ...] = ()
+    further: Sequence[Any] = ()
 
     def __str__(self) -> str:
         groups = _groups(sum(map(len, self.waves)))

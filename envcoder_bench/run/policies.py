@@ -18,6 +18,7 @@ from envcoder_bench.report.ranking import Ranked
 from envcoder_bench.report.results import Result, read_results
 from envcoder_bench.run.config import with_defaults
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.ranked import rank_run
 from envcoder_bench.tasks.registry import get_spec
 from envcoder_bench.trainers.registry import trainer_class
@@ -127,7 +128,7 @@ def find_policy(run: OpenedRun, candidate: str, seed: int | None = None) -> tupl
         UserError: there is no such candidate or seed, or its policy was not saved, with the reason.
     """
     run.source(candidate)
-    seeds = list(range(run.cfg.seed, run.cfg.seed + run.cfg.seeds))
+    seeds = list(all_seeds(run.cfg))
     if seed is not None and seed not in seeds:
         raise UserError(f"{run.folder.path}: no seed {seed}: the seeds of this run are {', '.join(map(str, seeds))}")
     own = run.folder.candidate(candidate)

@@ -23,6 +23,7 @@ from envcoder_bench.jail.probing import log_confinement
 from envcoder_bench.jail.results import examine
 from envcoder_bench.run.fitness import load_fitness
 from envcoder_bench.run.folder import CandidateSource
+from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.shaping import kinds
 from envcoder_bench.shaping.assemble import Shaping, assemble
@@ -177,8 +178,7 @@ def _groups(cfg: DictConfig, sources: Sequence[CandidateSource], context: Prepar
     for source in sources:
         try:
             shaping = check_and_trace(source, context, cfg.seed)
-            seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-            groups += [make_group(source, shaping, context.unshaped, context.files, seed) for seed in seeds]
+            groups += [make_group(source, shaping, context.unshaped, context.files, seed) for seed in all_seeds(cfg)]
         except CandidateError as error:
             faults[source.name] = error
         else:

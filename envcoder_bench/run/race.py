@@ -16,10 +16,11 @@ from envcoder_bench.core.errors import UserError
 from envcoder_bench.report.episodes import Evaluation
 from envcoder_bench.report.statistics import paired_table
 
-CONFIDENCE, HALVING = RULES = ("confidence", "halving")
+PATIENT, CONFIDENCE, HALVING = RULES = ("patient", "confidence", "halving")
 TOP = 3  # so many of the best candidates are what a race looks for
 LEAST = TOP + 1  # candidates of a race
-SHARES = (0.3, 0.5, 0.7)  # of the iterations: the rungs unless given
+SHARES = (0.1, 0.2, 0.4, 0.7)  # of the iterations: the rungs unless given
+ERRORS = 2.0  # standard errors by which the third best must have improved before ``patient`` halves
 EFFECT_PRECISION = 4.0  # of the mixture over effect sizes: narrow intervals for some 20 to 200 episodes
 
 
@@ -29,12 +30,14 @@ class Rules:
 
     Attributes:
         rule: one of RULES.
-        keep: of ``halving``, the share of the candidates that go on from each rung.
-        level: of ``confidence``, the largest probability that one of the best TOP is taken for worse, over all rungs.
-        reach: of ``confidence``, how fast a candidate may still learn: in units of the third best's pace so far.
+        keep: of ``patient`` and ``halving``, the share of the candidates that go on from each rung.
+        level: of ``patient`` and ``confidence``, the largest probability that one of the best TOP is taken for worse,
+            over all rungs.
+        reach: of ``patient`` and ``confidence``, how fast a candidate may still learn: in units of the third best's
+            pace so far.
     """
 
-    rule: str = CONFIDENCE
+    rule: str = PATIENT
     keep: float = 0.5
     level: float = 0.05
     reach: float = 0.25
@@ -50,8 +53,12 @@ class Stop:
     reason: str
 
 
-def plan_rungs(asked: Sequence[Any] | None, iterations: int, evaluations: Iterable[int]) -> list[int]:
+def plan_rungs(
+    asked: Sequence[Any] | None, iterations: int, evaluations: Iterable[int], rule: str = PATIENT
+) -> list[int]:
     """Return the iterations of the rungs: those asked for, or SHARES of all, at the next evaluation each.
+
+    The first evaluation is a rung of ``halving`` only: the other rules compare later ones with it.
 
     Raises:
         UserError: the rungs are not increasing whole numbers below ``iterations``.
@@ -67,7 +74,13 @@ def plan_rungs(asked: Sequence[Any] | None, iterations: int, evaluations: Iterab
         before = rung
     ends = sorted(evaluations)
     planned = {next(end for end in ends if end >= rung) for rung in asked}
-    return sorted(planned - {iterations})
+    return sorted(planned - {iterations, ends[0] if rule != HALVING else iterations})
+
+
+def all_seeds(cfg: DictConfig) -> range:
+    """Return the seeds that may be trained: those of a run, and the further ones of its race."""
+    further = cfg.race.get("further_seeds", 0) if cfg.race.enabled else 0  # runs of older versions lack it
+    return range(cfg.seed, cfg.seed + cfg.seeds + further)
 
 
 def evaluation_iterations(total: int, points: int) -> set[int]:
@@ -79,7 +92,7 @@ def asked_rungs(cfg: DictConfig) -> list[int]:
     """Return the rungs of a run's config. Raises UserError as ``plan_rungs``."""
     iterations, asked = cfg.learning_iterations, cfg.race.rungs
     planned = evaluation_iterations(iterations, cfg.evaluation.points)
-    return plan_rungs(None if asked is None else list(asked), iterations, planned)
+    return plan_rungs(None if asked is None else list(asked), iterations, planned, cfg.race.rule)
 
 
 def decide(
@@ -97,7 +110,7 @@ def decide(
     ranked = _ranked(history[now], candidates)
     if len(ranked) < LEAST:
         return []
-    if rules.rule == HALVING:
+    if rules.rule == HALVING or (rules.rule == PATIENT and _learned(history, candidates)):
         kept = max(TOP, math.ceil(rules.keep * len(ranked) - 1e-9))
         return [
             Stop(name, fitness, place, f"beyond the best {kept} of {len(ranked)}")
@@ -118,6 +131,20 @@ def _ranked(evaluation: Evaluation, candidates: Sequence[str]) -> list[tuple[str
     means = {name: math.fsum(rows[name]) / len(rows[name]) for name in candidates if name in rows}
     finite = [(name, mean) for name, mean in means.items() if math.isfinite(mean)]
     return sorted(finite, key=lambda pair: (-pair[1], pair[0]))
+
+
+def _learned(history: Mapping[int, Evaluation], candidates: Sequence[str]) -> bool:
+    """Whether the third best is better than the third best of the first evaluation was, beyond the noise of episodes.
+
+    Before that, who is ahead says little about who will be: the differences are those of untrained policies.
+    """
+    means, variances = [], []
+    for iteration in (max(history), min(history)):
+        third = _ranked(history[iteration], candidates)[TOP - 1][0]
+        episodes = np.concatenate([own for (name, _), own in history[iteration].items() if name == third])
+        means.append(float(np.mean(episodes)))
+        variances.append(float(np.var(episodes, ddof=1)) / len(episodes) if len(episodes) > 1 else math.inf)
+    return means[0] - means[1] > ERRORS * math.sqrt(sum(variances))
 
 
 def _margin(
@@ -148,6 +175,16 @@ def _out_of_reach(evaluation: Evaluation, ranked: list[tuple[str, float]], margi
             reason = f"{ahead:.3g} behind the third best, surely {bounds[TOP - 1]:.3g}; within reach: {margin:.3g}"
             stops.append(Stop(name, fitness, place, reason))
     return stops
+
+
+def contenders(evaluation: Evaluation, names: Sequence[str], level: float) -> list[str]:
+    """Return the candidates than which the best is not surely better, best first, itself included."""
+    ranked = [name for name, _ in _ranked(evaluation, names)]
+    if len(ranked) < 2:
+        return ranked
+    episodes = paired_table(evaluation, ranked).reshape(len(ranked), -1)
+    bounds = lower_bounds(episodes[0] - episodes, level / (len(ranked) - 1))
+    return [name for name, bound in zip(ranked, bounds) if not bound > 0]
 
 
 def lower_bounds(differences: np.ndarray, level: float) -> list[float]:

@@ -13,12 +13,12 @@ from typing import Any, Callable, Protocol, Sequence
 from envcoder_bench.core.run_log import note
 from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.report.logs import RunLogs
-from envcoder_bench.report.results import STOPPED
+from envcoder_bench.report.results import OK, STOPPED
 from envcoder_bench.run import results
 from envcoder_bench.run.checkpoint import GroupKey, load_job, packed, save_checkpoint
 from envcoder_bench.run.parked import ParkedGroups, rung_state
 from envcoder_bench.run.plan import MemoryPlanner, Planned, release, used_bytes
-from envcoder_bench.run.race import LEAST, Rules, Stop, asked_rungs, decide
+from envcoder_bench.run.race import LEAST, Rules, Stop, asked_rungs, contenders, decide
 from envcoder_bench.run.session import Session, Wave, open_session, trainer_of
 from envcoder_bench.run.training import ALONE, Training
 from envcoder_bench.tasks.base import BASELINES
@@ -41,6 +41,7 @@ class Race:
         training: the remaining part of a run.
         planner: divides the survivors of a rung into waves.
         make_trainer: returns the trainer of the waves to an iteration.
+        further: groups of further seeds, of all candidates.
         devices: number of devices that train at a time.
     """
 
@@ -49,8 +50,10 @@ class Race:
         training: Training,
         planner: MemoryPlanner,
         make_trainer: Callable[[Training, ParkedGroups, int], RungTrainer],
+        further: Sequence[Planned] = (),
         devices: int = 1,
     ) -> None:
+        self._further = further
         self._training, self._planner, self._make_trainer, self._devices = training, planner, make_trainer, devices
         self._folder, self._cfg, self._saved = training.folder, training.cfg, training.saved
         self._parked = ParkedGroups(training.folder, training.saved)
@@ -64,14 +67,39 @@ class Race:
             alive = [group for group in groups if _key(group) not in self._saved.done]
             names = {group.name for group in alive if group.name not in BASELINES}
             self._training.reporter.rung_began(number, len(ends), len(names), self._count(groups))
-            planned = self._waves(end, alive)
-            stopped_at = self._make_trainer(self._training, self._parked, end).train(planned) if planned else None
-            self._parked.drop_superseded()
+            stopped_at = self._train_to(end, alive)
             if stopped_at is not None:
                 return f"in rung {number} of {len(ends)} {stopped_at}" if rungs else stopped_at
             if end in rungs and end not in self._saved.decided:
                 self._decide(end, rungs, groups)
-        return None
+        stopped_at = self._train_to(ends[-1], self._afforded())
+        return None if stopped_at is None else f"in the further seeds {stopped_at}"
+
+    def _train_to(self, end: int, groups: Sequence[Planned]) -> str | None:
+        planned = self._waves(end, groups) if groups else []
+        stopped_at = self._make_trainer(self._training, self._parked, end).train(planned) if planned else None
+        self._parked.drop_superseded()
+        return stopped_at
+
+    def _afforded(self) -> list[Planned]:
+        """Return groups of as many further seeds as the race has saved env-steps for.
+
+        They are of the candidates that cannot be told from the best by the seeds of the run, so that a resumed race
+        finds the same ones.
+        """
+        cfg, seeds = self._cfg, results.seeds(self._cfg)
+        rows = [row for row in self._saved.results if row.seed in seeds and row.candidate not in BASELINES]
+        dropped = {row.candidate for row in rows if row.status != OK}
+        saved = sum(cfg.learning_iterations - row.stopped_at for row in rows if row.status == STOPPED)
+        names = list(dict.fromkeys(row.candidate for row in rows if row.candidate not in dropped))
+        if not self._further or not saved or not names:
+            return []
+        final = read_episodes(self._folder.episodes).get(cfg.learning_iterations, {})
+        own = contenders({key: x for key, x in final.items() if key[1] in seeds}, names, cfg.race.level)
+        count = min(cfg.race.further_seeds, saved // cfg.learning_iterations // len(own)) if len(own) > 1 else 0
+        log.info("%s candidates cannot be told from the best; further seeds of each: %s", len(own), count)
+        wanted = range(seeds.stop, seeds.stop + count)
+        return [x for x in self._further if x.name in own and x.seed in wanted and _key(x) not in self._saved.done]
 
     def _count(self, groups: Sequence[Planned]) -> int:
         """Return the number of candidates that began to train."""

@@ -20,6 +20,7 @@ from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, packed
 from envcoder_bench.run.fitness import fitness_bounds, fitness_meaning
 from envcoder_bench.run.folder import CandidateSource, RunFolder
+from envcoder_bench.run.race import all_seeds
 from envcoder_bench.run.ranked import rank_run
 from envcoder_bench.run.session import Session
 from envcoder_bench.shaping.contract import CandidateError, none_asked
@@ -97,7 +98,7 @@ def write_policies(
         if result.measured and (leader is None or result.fitness > leader.fitness):
             best[result.candidate] = result
     for (name, seed), policy in policies:
-        if cfg.seeds > 1:
+        if len(all_seeds(cfg)) > 1:
             write_atomic(folder.candidate(name) / f"policy_seed_{seed}.pth", policy)
         if best[name].seed == seed:
             write_atomic(folder.candidate(name) / "policy.pth", policy)
@@ -139,7 +140,7 @@ def finish(
         paths.update(learning_curves=LEARNING_CURVES, ranking=RANKING)
     race = None
     if cfg.race.enabled and saved.decided:
-        race = race_summary(results, cfg.race.rule, saved.decided, cfg.learning_iterations)
+        race = race_summary(results, seeds(cfg), cfg.race.rule, saved.decided, cfg.learning_iterations)
         plot_race(results, ranked, folder.path / RACE, task=cfg.task.name, **race)
         paths.update(race=RACE)
     sizes = {"available": available, "estimated": saved.needed, "measured": saved.peak}

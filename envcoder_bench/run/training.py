@@ -75,6 +75,7 @@ class Training:
             for line in (str(plan), *plan.wide):
                 log.info(line)
             saved.needed = max(saved.needed, plan.needed)
+        if plan.waves or plan.further:
             stopped_at = train(plan.waves)
         else:
             self.note_software()

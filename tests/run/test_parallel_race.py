@@ -14,14 +14,17 @@ from envcoder_bench.run.messages import JobCheckpoint, RungReached, Trained, Wor
 pytestmark = pytest.mark.slow
 
 ITERATIONS = 6
-RACE = {"learning_iterations": ITERATIONS, "race": {"enabled": True, "rule": "halving", "keep": 0.6, "rungs": [2, 4]}}
-FILES = {name: text for name, text in CANDIDATES.items() if name != "lazy"}
+RACE = {
+    "learning_iterations": ITERATIONS,
+    "race": {"enabled": True, "rule": "halving", "keep": 0.6, "rungs": [2, 4], "further_seeds": 1},
+}
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone") / "run"
-    envcoder_bench.evaluate("Cartpole", FILES, output_dir=folder, **{**settings(1), **RACE, "devices": None})
+    run = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=folder, **{**settings(1), **RACE, "devices": None})
+    assert len(set(run.results.seed)) > settings(1)["seeds"]  # further ones
     return folder
 
 
@@ -36,7 +39,7 @@ def test_a_race_on_several_workers(tmp_path, alone, threads, faults):  # noqa: F
             return WorkerLost("killed by the test")
 
     threads(fault)
-    result = envcoder_bench.evaluate("Cartpole", FILES, output_dir=tmp_path / "run", **{**settings(2), **RACE})
+    result = envcoder_bench.evaluate("Cartpole", CANDIDATES, output_dir=tmp_path / "run", **{**settings(2), **RACE})
     assert len(losses) == faults
     assert set(result.results.status) == {"ok", "failed", "stopped"}
     assert_alike(tmp_path / "run", alone)
@@ -47,7 +50,7 @@ def test_a_stopped_race_is_resumed_on_other_devices(tmp_path, alone, threads, fi
     output, reporter = tmp_path / "run", StopAt(3)
     asked = {**settings(1), **RACE, "devices": first}
     stopped = envcoder_bench.evaluate(
-        "Cartpole", FILES, output_dir=output, reporter=reporter, stop=reporter.stop, **asked
+        "Cartpole", CANDIDATES, output_dir=output, reporter=reporter, stop=reporter.stop, **asked
     )
     assert not stopped.complete and "in rung" in stopped.stopped_at
     assert envcoder_bench.resume(output, devices=then).complete

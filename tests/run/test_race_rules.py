@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from envcoder_bench.core.errors import UserError
-from envcoder_bench.run.race import HALVING, LEAST, TOP, Rules, decide, half_width, lower_bounds, plan_rungs
+from envcoder_bench.run.race import (
+    CONFIDENCE,
+    HALVING,
+    LEAST,
+    PATIENT,
+    TOP,
+    Rules,
+    decide,
+    half_width,
+    lower_bounds,
+    plan_rungs,
+)
 
 EVALUATIONS = range(5, 101, 5)
 
@@ -22,7 +33,7 @@ def names(stops):
 
 @pytest.mark.parametrize(
     "asked, planned",
-    [(None, [30, 50, 70]), ([20, 60], [20, 60]), ([21, 24, 61], [25, 65]), ([98], [])],
+    [(None, [10, 20, 40, 70]), ([20, 60], [20, 60]), ([21, 24, 61], [25, 65]), ([98], [])],
 )
 def test_rungs_are_at_evaluations(asked, planned):
     assert plan_rungs(asked, 100, EVALUATIONS) == planned
@@ -30,8 +41,14 @@ def test_rungs_are_at_evaluations(asked, planned):
 
 def test_rungs_of_short_runs():
     assert plan_rungs(None, 1, [1]) == []
-    assert plan_rungs(None, 2, [1, 2]) == [1]
+    assert plan_rungs(None, 2, [1, 2], HALVING) == [1]
     assert plan_rungs(None, 10, [10]) == []
+
+
+def test_the_first_evaluation_is_no_rung_of_rules_that_compare_with_it():
+    assert plan_rungs(None, 100, range(10, 101, 10), HALVING) == [10, 20, 40, 70]
+    assert plan_rungs(None, 100, range(10, 101, 10), PATIENT) == [20, 40, 70]
+    assert plan_rungs([5, 50], 100, range(10, 101, 10), CONFIDENCE) == [50]
 
 
 @pytest.mark.parametrize("asked", [[50, 20], [20, 20], [0, 5], [5, 100], [120], [0.3], ["x"], [True]])
@@ -93,39 +110,60 @@ def test_halving_keeps_the_best_share_and_at_least_three():
     assert names(decide(Rules(HALVING, keep=0.1), history, list("abcdefg"), 100, 3)) == ["c", "e", "a", "g"]
 
 
+def test_patience_halves_once_the_third_best_has_surely_learned():
+    before = evaluation({name: 0.1 for name in "abcdefgh"}, spread=0.08)  # standard error 0.02
+    means = {"a": 0.3, "b": 0.2, "d": 0.12, "e": 0.11, "f": 0.1, "g": 0.1, "h": 0.1}
+    waits = evaluation({**means, "c": 0.15}, spread=0.08)
+    halves = evaluation({**means, "c": 0.17}, spread=0.08)  # 0.07 beyond: more than 2 * sqrt(2) * 0.0207
+    rules = Rules(PATIENT, keep=0.5, reach=100.0)
+    assert decide(rules, {10: before, 50: waits}, list("abcdefgh"), 90, 1) == []
+    assert names(decide(rules, {10: before, 50: halves}, list("abcdefgh"), 90, 1)) == ["e", "f", "g", "h"]
+    assert names(decide(Rules(HALVING, keep=0.5), {10: before, 50: waits}, list("abcdefgh"), 90, 1)) == list("efgh")
+
+
+def test_before_that_patience_stops_what_confidence_stops():
+    """Half of the candidates fall below where all began; the others have learned too little to be told from noise."""
+    before = evaluation({name: 0.5 for name in "abcdefgh"}, spread=0.08)
+    now = evaluation({**dict.fromkeys("abcd", 0.51), **dict.fromkeys("efgh", 0.1)}, spread=0.08)
+    history, alive = {10: before, 50: now}, list("abcdefgh")
+    expected = decide(Rules(CONFIDENCE), history, alive, 90, 1)
+    assert names(expected) == list("efgh")
+    assert decide(Rules(PATIENT, keep=0.9), history, alive, 90, 1) == expected
+
+
 def test_candidates_within_reach_of_the_third_best_continue():
     # the third best gained 0.5 in 40 iterations; at a quarter of that pace it would gain 0.125 in the other 40
     now = evaluation({"a": 0.8, "b": 0.7, "c": 0.6, "d": 0.48, "e": 0.47, "f": 0.0})
-    stops = decide(Rules(reach=0.25), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)
+    stops = decide(Rules(CONFIDENCE, reach=0.25), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)
     assert names(stops) == ["e", "f"]
     assert stops[0].reason == "0.13 behind the third best, surely 0.13; within reach: 0.125"
     assert (stops[1].fitness, stops[1].rank) == (0.0, 6)
-    assert names(decide(Rules(reach=2.0), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == []
-    assert names(decide(Rules(reach=0.0), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == ["d", "e", "f"]
+    assert names(decide(Rules(CONFIDENCE, reach=2.0), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == []
+    assert names(decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == ["d", "e", "f"]
 
 
 def test_no_candidate_is_stopped_before_one_has_learned():
     now = evaluation({"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.0, "e": 0.0})
-    assert decide(Rules(), {10: BEFORE, 50: now}, list("abcde"), 90, 1) == []
-    assert decide(Rules(), {50: evaluation(dict(zip("abcde", (5, 4, 3, 2, 1))))}, list("abcde"), 90, 1) == []
+    assert decide(Rules(CONFIDENCE), {10: BEFORE, 50: now}, list("abcde"), 90, 1) == []
+    assert decide(Rules(CONFIDENCE), {50: evaluation(dict(zip("abcde", (5, 4, 3, 2, 1))))}, list("abcde"), 90, 1) == []
 
 
 def test_differences_are_paired():
     """Start states differ much, and every candidate meets the same."""
     hard = np.linspace(0.0, 0.6, 16)
     now = {(name, 0): tuple(gain + hard) for name, gain in (("a", 0.4), ("b", 0.39), ("c", 0.38), ("d", 0.3))}
-    assert names(decide(Rules(reach=0.0), {10: BEFORE, 50: now}, list("abcd"), 90, 1)) == ["d"]
+    assert names(decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: now}, list("abcd"), 90, 1)) == ["d"]
     shuffled = {**now, ("d", 0): tuple(0.3 + np.random.default_rng(0).permutation(hard))}
-    assert decide(Rules(reach=0.0), {10: BEFORE, 50: shuffled}, list("abcd"), 90, 1) == []
+    assert decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: shuffled}, list("abcd"), 90, 1) == []
 
 
 def test_a_failed_seed_is_left_out_and_baselines_are_no_rivals():
     means = {"human": 9.0, "a": 0.8, "b": 0.7, "c": 0.6, "d": 0.1}
     now = evaluation(means, seeds=(0, 1))
     del now["d", 1]
-    stops = decide(Rules(), {10: BEFORE, 50: now}, list("abcd"), 90, 1)
+    stops = decide(Rules(CONFIDENCE), {10: BEFORE, 50: now}, list("abcd"), 90, 1)
     assert names(stops) == ["d"] and stops[0].rank == 4
-    assert decide(Rules(), {10: BEFORE, 50: now}, list("abc"), 90, 1) == []
+    assert decide(Rules(CONFIDENCE), {10: BEFORE, 50: now}, list("abc"), 90, 1) == []
     assert LEAST == TOP + 1 == 4
 
 
@@ -149,7 +187,7 @@ def test_the_best_three_are_seldom_stopped(noise):
                 else:
                     episodes = np.where(rng.random(16) < truth[name], 1.0, 0.05)
                 history[rung][name, 0] = tuple(episodes)
-            for stop in decide(Rules(reach=0.0, level=level), history, alive, 100, 3):
+            for stop in decide(Rules(CONFIDENCE, reach=0.0, level=level), history, alive, 100, 3):
                 alive.remove(stop.candidate)
         wrong += any(name not in alive for name in candidates[:TOP])
         late += "c9" in alive

@@ -155,8 +155,8 @@ def test_a_race_reports_every_candidate(full, raced, capsys):
     reached = replaying.replay(recording, Rules(HALVING, keep=0.6), RUNGS)
     stopped = {row.candidate: row.stopped_at for row in rows(raced).values() if row.status == STOPPED}
     assert {name: at for name, at in reached.items() if at < ITERATIONS} == stopped
-    kept, loss, wronged, share = replaying.judge(recording, reached)
-    assert 0 <= kept <= 3 and loss >= 0 and 0 <= wronged <= 3 and 0 < share < 1
+    outcome = replaying.judge(recording, reached)
+    assert 0 <= outcome.top <= 3 and outcome.loss >= 0 and 0 <= outcome.wronged <= 3 and 0 < outcome.share < 1
 
 
 class Crash(Exception):
@@ -196,6 +196,64 @@ def test_a_race_that_is_interrupted_ends_as_if_uninterrupted(tmp_path, raced, in
         assert not result.complete and "rung" in result.stopped_at
     assert resume(tmp_path / "run").complete
     assert_alike(tmp_path / "run", raced)
+
+
+@pytest.fixture(scope="module")
+def further(tmp_path_factory, in_waves):
+    folder = tmp_path_factory.mktemp("further")
+    return run(folder / "run", *words(folder, *RACE, *in_waves, "race.further_seeds=2"))
+
+
+@pytest.mark.slow
+def test_further_seeds_of_those_that_cannot_be_told_from_the_best(tmp_path, raced, further):
+    """They are as of a run with these seeds and no race, and all other results as without them."""
+    own, before = rows(further), rows(raced)
+    assert own.keys() > before.keys()
+    assert all(own[key] == row for key, row in before.items() if not row.failed)  # errors name the folder
+    added = sorted(own.keys() - before.keys())
+    names = sorted({name for name, _ in added})
+    whole = {row.candidate for row in before.values() if row.status == "ok"} - {"human", "unshaped"}
+    assert len(names) >= 2 and set(names) <= whole
+    # 2 seeds saved 6, 6 and 4 iterations of 8: as much as 4 groups
+    assert added == [(name, 2) for name in names] and len(names) <= 4
+    files = [str(further.parent / "files" / f"{name}.py") for name in names]
+    expected = run(
+        tmp_path / "run", *WORDS, "--candidates", *files, "--seeds", 1, "--seed", 2, "--output_dir", tmp_path / "run"
+    )
+    for name, seed in added:
+        assert own[name, seed] == rows(expected)[name, seed]
+        models = [further / f"candidates/{name}/policy_seed_2.pth", expected / f"candidates/{name}/policy.pth"]
+        assert_same_weights(*(torch.load(model, weights_only=False)["model"] for model in models))
+    for name in LOGS:
+        found, alone = log_rows(further, name), log_rows(raced, name)
+        assert {key: found[key] for key in alone} == alone
+    summary = json.loads((further / "summary.json").read_text())
+    assert summary["seeds"] == [0, 1]
+    seeds = {row["candidate"]: row["seeds"] for row in summary["ranking"]}
+    assert all(seeds[name] == [0, 1, 2] for name in names) and seeds["human"] == [0, 1]
+    extra = len(names) * ITERATIONS / (8 * 2 * ITERATIONS)
+    shares = [json.loads((each / "summary.json").read_text())["race"]["env_steps_share"] for each in (further, raced)]
+    assert shares[0] == pytest.approx(shares[1] + extra, abs=2e-4) and shares[0] <= 1
+
+
+@pytest.mark.slow
+def test_further_seeds_that_are_interrupted_end_as_if_uninterrupted(tmp_path, further):
+    crash = words(tmp_path, *RACE, "race.further_seeds=2")
+    files = crash[crash.index("--candidates") + 1 : crash.index("--race")]
+    settings = {"num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "device": "cpu"}
+    settings.update({"race.enabled": True, "sim": "mujoco_cpu"})
+    overrides = [word for word in crash if "=" in word]
+    with pytest.raises(Crash):
+        evaluate(
+            "Cartpole",
+            files,
+            overrides=overrides,
+            output_dir=tmp_path / "run",
+            reporter=After(ITERATIONS + 3),
+            **settings,
+        )
+    assert resume(tmp_path / "run").complete
+    assert_alike(tmp_path / "run", further)
 
 
 @pytest.mark.slow
@@ -242,7 +300,9 @@ def test_too_few_candidates_are_all_trained(tmp_path, capsys):
         (["race.keep=0"], "race.keep must be a number between 0 and 1"),
         (["race.level=-1"], "race.level must be"),
         (["race.reach=-1"], "race.reach must be"),
-        (["race.rule=best"], "race.rule must be confidence or halving, got best"),
+        (["race.further_seeds=-1"], "race.further_seeds must be a whole number of at least 0, got -1"),
+        (["race.further_seeds=0.5"], "race.further_seeds must be"),
+        (["race.rule=best"], "race.rule must be one of patient, confidence, halving, got best"),
         (["race.enabled=3"], "race.enabled must be true or false"),
         (["race=true"], "race"),
         (["--isolate", "process"], "--isolate"),

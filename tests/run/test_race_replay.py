@@ -1,0 +1,64 @@
+"""Replays of races over recorded curves: what they judge, and D3RB beside them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from envcoder_bench.run.race import HALVING, Rules
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+import race
+import race_d3rb
+
+POINTS = range(1, 11)
+
+
+def recording(curves, seeds=1, episodes=4, spread=0.01):
+    """Episodes differ by ``spread`` around the curve."""
+    wave = [spread * (-1) ** k for k in range(episodes)]
+    keys = {(name, seed): own for name, own in curves.items() for seed in range(seeds)}
+    return race.Recording(
+        {t: {key: tuple(own[k] + x for x in wave) for key, own in keys.items()} for k, t in enumerate(POINTS)}
+    )
+
+
+def rising(slope):
+    return [slope * t for t in POINTS]
+
+
+def test_a_winner_counts_as_kept_within_the_interval_of_the_best():
+    """Halving takes the lead at the rung for the end; the late one ends first."""
+    early = {f"c{k}": rising(0.05 - 0.001 * k) for k in range(7)}
+    for ends_at, within in ((0.505, True), (0.6, False)):
+        own = recording({**early, "late": [0.0] * 9 + [ends_at]})
+        outcome = race.judge(own, race.replay(own, Rules(HALVING, keep=0.5), [5]))
+        assert (outcome.best, outcome.within, outcome.wronged) == (False, within, 1)
+        assert outcome.loss == pytest.approx(ends_at - 0.5)
+        assert outcome.share == pytest.approx((4 * 5 + 4 * 10) / 80)
+    of_seeds = recording({**early, "late": [0.0] * 9 + [0.505]}, seeds=2)
+    assert of_seeds.low == pytest.approx(0.505)  # both seeds alike
+
+
+def test_d3rb_trains_equals_equally_and_worse_ones_less():
+    equals = {name: [0.5] * 10 for name in "abcd"}
+    _, reached = race_d3rb.select(equals, POINTS, 20, 0.1, Random(0))
+    assert set(reached.values()) == {5}
+    fitness = {"bad": [0.0] * 10, "good": [0.9] * 10, "poor": [0.2] * 10}
+    name, reached = race_d3rb.select(fitness, POINTS, 15, 0.05, Random(0))
+    assert name == "good" and sum(reached.values()) == 15
+    assert reached["good"] > 2 * max(reached["bad"], reached["poor"]) > 0
+
+
+def test_d3rb_ends_when_all_are_trained():
+    fitness = {"a": rising(0.1), "b": rising(0.05)}
+    assert race_d3rb.select(fitness, POINTS, 1000, 0.1, Random(0)) == ("a", {"a": 10, "b": 10})
+
+
+def test_the_picture_has_a_panel_for_each_run(tmp_path):
+    own = recording({f"c{k}": rising(0.1 - 0.01 * k) for k in range(8)})
+    race.draw({"one": race.curves([own]), "two": race.curves([own])}, tmp_path / "race.png")
+    assert (tmp_path / "race.png").stat().st_size > 10_000

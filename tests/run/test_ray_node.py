@@ -1,0 +1,58 @@
+"""A machine of a Ray cluster that fails: two nodes on this machine, with a worker each, of which one is killed."""
+
+import contextlib
+
+import psutil
+import pytest
+from helpers import (
+    CANDIDATES,
+    QUICK,
+    TABLES,
+    assert_same_weights,
+    run,
+    start_process,
+    stop_at,
+    weights,
+    write_candidates,
+)
+
+from envcoder_bench.run import ray_cluster
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+
+WORDS = [
+    *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", 24,
+    "checkpoint_minutes=0", "task.env.episodeLength=40",
+]  # fmt: skip
+
+
+def test_a_node_that_is_lost_leaves_its_waves_to_the_others(tmp_path):
+    from ray.cluster_utils import Cluster
+
+    files = write_candidates(tmp_path / "files", {"cosine": CANDIDATES["cosine"]})
+    alone = run(tmp_path / "alone", *WORDS, "--device", "cpu", "--candidates", *files)
+    with ray_cluster._signal_handlers_kept():
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        raylet = psutil.Process(cluster.add_node(num_cpus=1).all_processes["raylet"][0].process.pid)
+    try:
+        words = ["--ray", cluster.address, "--devices", "cpu:2", "--candidates", *files]
+        head = start_process([*WORDS, *words], tmp_path / "run")
+
+        def lost():
+            if len(list((tmp_path / "run/jobs").glob("*.pth"))) < 2:
+                return False
+            for process in [raylet, *raylet.children(recursive=True)]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            return True
+
+        code, told = stop_at(head, lost, 0)  # the head itself gets no signal
+        assert code == 0, told
+        assert "lost a worker" in told and "is retried on another worker" in told
+    finally:
+        cluster.shutdown()
+    for name in TABLES:
+        assert (tmp_path / "run" / name).read_text() == (alone / name).read_text(), name
+    for name in ("human", "unshaped", "cosine"):
+        assert_same_weights(weights(tmp_path / "run", name), weights(alone, name))
