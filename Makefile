@@ -1,5 +1,5 @@
-# make demo   install, then rank the shipped candidates on Cartpole and Anymal (about 5 minutes on 2 CPU cores)
-# make demo-auto   install, then search for shaping without a language model on Cartpole (about 3 minutes)
+# make demo   install, then rank the shipped candidates on Cartpole and Anymal (4 minutes on 2 CPU cores)
+# make demo-auto   install, then search for shaping without a language model on Cartpole (2 to 4 minutes)
 # make test   install, then run all tests
 # make test-fast   install, then run the fast tests (under a minute on 2 cores), for daily work
 # make lint   ruff, pyright and the Python 3.8 check
@@ -21,6 +21,7 @@ $(VENV)/installed: requirements.txt requirements-no-deps.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-no-deps.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
+	@echo "installed into $(VENV); put its commands on the path with: . $(BIN)/activate"
 
 demo: install
 	$(BIN)/python scripts/demo.py

@@ -291,7 +291,7 @@ def _range(shown: Sequence[Ranked]) -> tuple[float, float]:
 
 
 def _colour_and_marker(row: Ranked) -> tuple[str, str]:
-    """Return colour and marker of a candidate, by whether its difference to human is significant."""
+    """Return colour and marker of a candidate, by whether its difference to human is significant, if it was tested."""
     if row.candidate == HUMAN:
         return BLACK, "s"
     if row.candidate == UNSHAPED:
@@ -299,7 +299,7 @@ def _colour_and_marker(row: Ranked) -> tuple[str, str]:
     if row.stopped_at:
         return GREY, "|"
     if math.isnan(row.vs_human_p):
-        return BETTER, "o"
+        return DARK, "o"
     return (DARK if not row.significant else BETTER if row.vs_human > 0 else WORSE), "o"
 
 

@@ -57,6 +57,21 @@ def check_wandb(mode: str | None) -> None:
         raise UserError("--wandb: nobody is logged in: run wandb login, or keep the data here with wandb.mode=offline")
 
 
+def _allow_open_files() -> None:
+    """Raise the process's limit of open files as far as the system allows.
+
+    Each W&B run keeps a file of this process open. Linux's usual limit of 1,024 is too small for a thousand candidates,
+    and at the limit the run could not write its own files either.
+    """
+    try:
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (ImportError, OSError, ValueError):  # Windows has no such limit; macOS refuses an unlimited one
+        pass
+
+
 class WandbLog:
     """Logs scalars live to a W&B run for each candidate and seed.
 
@@ -69,6 +84,7 @@ class WandbLog:
         self._settings, self._about = settings, about
         self._runs: dict[tuple[str, int], Any] = {}
         self._broken = False
+        _allow_open_files()
 
     def add(self, candidate: str, seed: int, env_steps: int, scalars: Mapping[str, float | None]) -> None:
         """Log scalars at ``env_steps``, without None and NaN."""

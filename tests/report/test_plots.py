@@ -170,3 +170,12 @@ def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
         line.get_xdata() for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2
     ]
     assert all(high > 1.5 for _, high in ends)
+
+
+def test_blue_and_orange_are_candidates_whose_difference_was_tested():
+    untested, _ = run(["human", "unshaped", "a", "b"], seeds=1)
+    colours = {row.candidate: plots._colour_and_marker(row)[0] for row in untested}
+    assert colours["a"] == colours["b"] == plots.DARK
+    tested, _ = run(["a", "human", "b"], seeds=3)
+    colours = {row.candidate: plots._colour_and_marker(row)[0] for row in tested}
+    assert (colours["a"], colours["b"]) == (plots.BETTER, plots.WORSE)

@@ -220,3 +220,16 @@ def test_many_candidates_need_no_threads(tmp_path):
     assert threading.active_count() <= threads
     log.end()
     assert len(sent(tmp_path)) == 12 and wandb_log.STEPS == "env_steps"
+
+
+def test_it_may_open_as_many_files_as_the_system_allows(tmp_path):
+    """Each W&B run keeps a file open."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft // 2, 256), hard))
+    try:
+        WandbLog(WandbSettings("mine", "group", tmp_path, "key", mode="offline"), lambda candidate, seed: {})
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
