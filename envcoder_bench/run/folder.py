@@ -124,7 +124,8 @@ class RunFolder:
             for made in path.iterdir() if there else [path]:  # leave it empty, as it was
                 shutil.rmtree(made, ignore_errors=True)
             if isinstance(error, OSError):
-                raise UserError(f"--output_dir {path} cannot be written: {disk_trouble(error, path)}") from error
+                reason = disk_trouble(error, path) or error.strerror  # the folder itself is no file in it
+                raise UserError(f"--output_dir {path} cannot be written: {reason}") from error
             raise
         return folder
 

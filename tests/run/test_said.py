@@ -76,3 +76,17 @@ def test_the_log_changes_no_result(said, tmp_path):
     assert (one / "run.log").exists() and not (other / "run.log").exists()
     assert results(one).equals(results(other))
     assert (one / "results.csv").read_bytes() == (other / "results.csv").read_bytes()
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path, capsys, monkeypatch):
+    files = write_candidates(tmp_path / "files", {"good": "def compute_reward(pole_angle):\n    return pole_angle\n"})
+    folder, make = tmp_path / "run", type(tmp_path).mkdir
+
+    def refuse(path, *words, **flags):
+        if path == folder:
+            raise FileNotFoundError(2, "No such file or directory", str(path))  # as /proc does
+        return make(path, *words, **flags)
+
+    monkeypatch.setattr(type(tmp_path), "mkdir", refuse)
+    assert main([str(word) for word in (*CARTPOLE_QUICK, *SIZE, "--candidates", *files, "--output_dir", folder)]) == 2
+    assert f"{folder} cannot be written: No such file or directory" in capsys.readouterr().err
