@@ -19,9 +19,9 @@ def compute_reward(state_dict):
     components = {
         "lin_vel_xy": 1.0 * torch.exp(-lin_vel_error / 0.25),
         "ang_vel_z": 0.5 * torch.exp(-ang_vel_error / 0.25),
-        "stumble": -0.3 * torch.sum((sideways > torch.abs(up)) & (sideways > 5.0), dim=1),
+        "stumble": -0.1 * torch.sum((sideways > torch.abs(up)) & (sideways > 5.0), dim=1),
         "slam": -0.001 * torch.sum(torch.clamp(up - 400.0, min=0.0), dim=1),  # N over three quarters of the weight
-        "wobble": -0.05 * torch.sum(torch.square(ang_vel[:, :2]), dim=1),
+        "wobble": -0.005 * torch.sum(torch.square(ang_vel[:, :2]), dim=1),
         "power": -0.0002 * power,
     }
     components = {name: dt * value for name, value in components.items()}

@@ -17,10 +17,10 @@ def compute_reward(state_dict):
     components = {
         "lin_vel_xy": worth * torch.exp(-lin_vel_error / 0.25),
         "ang_vel_z": 0.5 * worth * torch.exp(-ang_vel_error / 0.25),
-        "bounce": -2.0 * torch.square(lin_vel[:, 2]),
-        "wobble": -0.05 * torch.sum(torch.square(ang_vel[:, :2]), dim=1),
-        "torque": -0.00002 * torch.sum(torch.square(state_dict["torques"]), dim=1),
-        "action_rate": -0.01 * torch.sum(torch.square(rate), dim=1),
+        "bounce": -0.4 * torch.square(lin_vel[:, 2]),
+        "wobble": -0.005 * torch.sum(torch.square(ang_vel[:, :2]), dim=1),
+        "torque": -0.000002 * torch.sum(torch.square(state_dict["torques"]), dim=1),
+        "action_rate": -0.001 * torch.sum(torch.square(rate), dim=1),
     }
     components = {name: dt * value for name, value in components.items()}
     return torch.clamp(sum(components.values()), min=0.0), components

@@ -22,10 +22,10 @@ def compute_reward(state_dict):
         "lin_vel_xy": 1.0 * torch.exp(-lin_vel_error / 0.25),
         "ang_vel_z": 0.5 * torch.exp(-ang_vel_error / 0.25),
         "height": 0.3 * torch.exp(-torch.square(above - HEIGHT) / 0.01),
-        "tilt": -0.5 * torch.sum(torch.square(gravity[:, :2]), dim=1),
-        "wobble": -0.05 * torch.sum(torch.square(ang_vel[:, :2]), dim=1),
-        "torque": -0.00002 * torch.sum(torch.square(state_dict["torques"]), dim=1),
-        "action_rate": -0.01 * torch.sum(torch.square(rate), dim=1),
+        "tilt": -0.1 * torch.sum(torch.square(gravity[:, :2]), dim=1),
+        "wobble": -0.005 * torch.sum(torch.square(ang_vel[:, :2]), dim=1),
+        "torque": -0.000002 * torch.sum(torch.square(state_dict["torques"]), dim=1),
+        "action_rate": -0.001 * torch.sum(torch.square(rate), dim=1),
     }
     components = {name: dt * value for name, value in components.items()}
     return torch.clamp(sum(components.values()), min=0.0), components
