@@ -47,7 +47,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
-_PICTURES = ("test_plots.py", "test_race.py", "test_search_report.py", "test_racing.py", "test_end_to_end.py")
+_PICTURES = (
+    "test_plots.py",
+    "test_race.py",
+    "test_search_report.py",
+    "test_racing.py",
+    "test_end_to_end.py",
+    "test_race_replay.py",
+)
 _CONFINEMENT = ("test_attacks.py", "test_confine.py", "test_training.py")  # these start jails as the package does
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
 _seen = []  # of them in the test that runs, if it is not marked slow

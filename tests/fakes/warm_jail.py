@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 from typing import Any, Sequence
 
@@ -21,6 +22,7 @@ _BOOT = "import sys; sys.path[:] = {path!r}; import warm_jail; warm_jail.serve({
 _FDS = 3  # of a request: control socket, standard input, standard error
 _own: tuple[Any, socket.socket, Sequence[str]] | None = None  # the process to fork, its socket and its import path
 _start = client._start
+_lock = threading.Lock()  # some tests start jails in two threads
 
 
 class Forked:
@@ -42,6 +44,11 @@ class Forked:
 
 def start(control: int, setup: bytes) -> Any:
     """Replace ``client._start``."""
+    with _lock:
+        return _forked(control, setup)
+
+
+def _forked(control: int, setup: bytes) -> Any:
     global _own
     path = list(sys.path)
     if _own is not None and _own[2] != path:  # another import path needs another process
