@@ -35,7 +35,8 @@ def compute_reward(state_dict):
         "collision": -0.025 * dt * torch.sum(knees, dim=1),
         "action_rate": -0.001 * dt * torch.sum(torch.square(state_dict["last_actions"] - state_dict["actions"]), dim=1),
     }
-    return torch.clamp(sum(components.values()), min=0.0), components
+    total = sum(components.values(), torch.zeros_like(lin_vel_error))
+    return torch.clamp(total, min=0.0), components
 
 
 def compute_observation(state_dict):
