@@ -134,13 +134,16 @@ def _ranked(evaluation: Evaluation, candidates: Sequence[str]) -> list[tuple[str
 
 
 def _learned(history: Mapping[int, Evaluation], candidates: Sequence[str]) -> bool:
-    """Whether the third best is better than the third best of the first evaluation was, beyond the noise of episodes.
+    """Return whether the third best has improved on that of the first evaluation, beyond the noise of episodes.
 
-    Before that, who is ahead says little about who will be: the differences are those of untrained policies.
+    Before that, the current ranks predict the final ones badly: the differences are those of untrained policies.
     """
     means, variances = [], []
     for iteration in (max(history), min(history)):
-        third = _ranked(history[iteration], candidates)[TOP - 1][0]
+        ranked = _ranked(history[iteration], candidates)
+        if len(ranked) < TOP:  # the others had no finite fitness
+            return False
+        third = ranked[TOP - 1][0]
         episodes = np.concatenate([own for (name, _), own in history[iteration].items() if name == third])
         means.append(float(np.mean(episodes)))
         variances.append(float(np.var(episodes, ddof=1)) / len(episodes) if len(episodes) > 1 else math.inf)
@@ -178,7 +181,7 @@ def _out_of_reach(evaluation: Evaluation, ranked: list[tuple[str, float]], margi
 
 
 def contenders(evaluation: Evaluation, names: Sequence[str], level: float) -> list[str]:
-    """Return the candidates than which the best is not surely better, best first, itself included."""
+    """Return the best candidate and those that it does not surely beat, best first."""
     ranked = [name for name, _ in _ranked(evaluation, names)]
     if len(ranked) < 2:
         return ranked

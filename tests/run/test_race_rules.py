@@ -15,6 +15,7 @@ from envcoder_bench.run.race import (
     PATIENT,
     TOP,
     Rules,
+    contenders,
     decide,
     half_width,
     lower_bounds,
@@ -129,6 +130,21 @@ def test_before_that_patience_stops_what_confidence_stops():
     expected = decide(Rules(CONFIDENCE), history, alive, 90, 1)
     assert names(expected) == list("efgh")
     assert decide(Rules(PATIENT, keep=0.9), history, alive, 90, 1) == expected
+
+
+def test_patience_waits_if_fewer_than_three_had_a_finite_fitness_at_first():
+    before = evaluation({"a": 0.1, "b": 0.1, **dict.fromkeys("cde", math.nan)})
+    now = evaluation(dict(zip("abcde", (0.9, 0.8, 0.7, 0.6, 0.5))))
+    waits = decide(Rules(PATIENT, reach=100.0), {10: before, 50: now}, list("abcde"), 90, 1)
+    assert waits == [] and names(decide(Rules(HALVING), {10: before, 50: now}, list("abcde"), 90, 1)) == ["d", "e"]
+
+
+def test_contenders_are_the_best_and_those_that_it_does_not_surely_beat():
+    final = evaluation({"a": 0.5, "b": 0.52, "c": 0.1, "d": 0.51}, spread=0.08)
+    final["d", 0] = final["d", 0][::-1]  # other episodes are the good ones: differences vary
+    assert contenders(final, list("abcd"), 0.05)[0] == "b" and "c" not in contenders(final, list("abcd"), 0.05)
+    assert "d" in contenders(final, list("abcd"), 0.05)
+    assert contenders(final, ["c"], 0.05) == ["c"]
 
 
 def test_candidates_within_reach_of_the_third_best_continue():
