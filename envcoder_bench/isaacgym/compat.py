@@ -30,7 +30,8 @@ NUMPY_NAMES = {
 }
 # modules that few tasks import, at the top of their files
 OPTIONAL = (
-    "pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay", "tkinter"
+    "pysdf", "urdfpy", "trimesh", "termcolor", "imageio", "wandb", "scipy", "matplotlib", "pyvirtualdisplay", "tkinter",
+    "torchvision", "cv2", "pydelatin", "pyfqmr", "ipdb", "sklearn", "flask", "pytorch3d", "open3d"
 )  # fmt: skip
 
 
@@ -41,10 +42,17 @@ class Missing(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         module = self.__name__
+        told = f"{module}.{name} is used, and {module.split('.')[0]} is not installed"
 
-        class Unavailable:
+        class Parts(type):
+            def __getattr__(cls, part: str) -> Any:
+                if part.startswith("__"):
+                    raise AttributeError(part)
+                raise ImportError(told)
+
+        class Unavailable(metaclass=Parts):
             def __init__(self, *args: Any, **kwargs: Any) -> None:
-                raise ImportError(f"{module}.{name} is used, and {module.split('.')[0]} is not installed")
+                raise ImportError(told)
 
         return Unavailable
 

@@ -185,7 +185,7 @@ class CpuEngine(Engine):
         self._warmstart[written.any(axis=1)] = 0.0
 
     def read_roots(self, out: Tensor) -> None:
-        states = out.numpy().reshape(self.num_envs, self.num_actors, 13)
+        states = out.detach().numpy().reshape(self.num_envs, self.num_actors, 13)
         for k, place in enumerate(self._layout.places):
             if place.fixed and self._mocap is not None:
                 position, quat = self._mocap[0][:, place.mocap], self._mocap[1][:, place.mocap]
@@ -201,31 +201,31 @@ class CpuEngine(Engine):
             states[:, k, :3], states[:, k, 3:7] = position, quat[:, [1, 2, 3, 0]]
 
     def read_dofs(self, out: Tensor) -> None:
-        states = out.numpy().reshape(self.num_envs, self.num_dofs, 2)
+        states = out.detach().numpy().reshape(self.num_envs, self.num_dofs, 2)
         states[..., 0] = self._qpos[:, self._layout.dof_qpos]
         states[..., 1] = self._qvel[:, self._layout.dof_qvel]
 
     def read_bodies(self, out: Tensor) -> None:
         self._derive()
-        self._outputs.read_bodies(out.numpy().reshape(self.num_envs, self.num_bodies, 13))
+        self._outputs.read_bodies(out.detach().numpy().reshape(self.num_envs, self.num_bodies, 13))
 
     def read_contact_forces(self, out: Tensor) -> None:
-        out.numpy()[...] = self._outputs.contacts.reshape(-1, 3)
+        out.detach().numpy()[...] = self._outputs.contacts.reshape(-1, 3)
 
     def read_dof_forces(self, out: Tensor) -> None:
-        out.numpy()[...] = self._outputs.dof_forces.reshape(-1)
+        out.detach().numpy()[...] = self._outputs.dof_forces.reshape(-1)
 
     def read_force_sensors(self, out: Tensor) -> None:
         self._derive()
-        out.numpy()[...] = self._outputs.sensors.reshape(-1, 6)
+        out.detach().numpy()[...] = self._outputs.sensors.reshape(-1, 6)
 
     def read_jacobian(self, actor: int, out: Tensor) -> None:
         self._derive()
-        self._outputs.read_jacobian(actor, out.numpy())
+        self._outputs.read_jacobian(actor, out.detach().numpy())
 
     def read_mass_matrix(self, actor: int, out: Tensor) -> None:
         self._derive()
-        self._outputs.read_mass_matrix(actor, out.numpy())
+        self._outputs.read_mass_matrix(actor, out.detach().numpy())
 
     def _live(self) -> dict[str, np.ndarray]:
         """Return the arrays on which a step and the readers depend, without the state of the last step."""

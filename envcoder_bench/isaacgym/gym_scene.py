@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 
 import numpy as np
 import torch
@@ -90,6 +91,10 @@ class SceneMethods:
 
     def get_sim_time(self, sim: Simulation) -> float:
         return sim.frame * sim.params.dt
+
+    def get_elapsed_time(self, sim: Simulation) -> float:
+        """Return the time since the simulation was created, s, by the clock on the wall."""
+        return time.monotonic() - sim.created
 
     def get_sim_actor_count(self, sim: Simulation) -> int:
         return sum(len(env.actors) for env in sim.envs)
@@ -214,10 +219,22 @@ class SceneMethods:
 
     def find_actor_rigid_body_index(self, env: Env, actor: int, name: str, domain: int) -> int:
         body = find(env.actors[actor].asset.body_names, name)
-        if body < 0 or domain == DOMAIN_ACTOR:
+        return body if body < 0 else self.get_actor_rigid_body_index(env, actor, body, domain)
+
+    def get_actor_rigid_body_index(self, env: Env, actor: int, body: int, domain: int) -> int:
+        """Return the index of the actor's ``body`` among the bodies of ``domain``; -1 if it has not so many."""
+        if not 0 <= body < self.get_actor_rigid_body_count(env, actor):
+            return INVALID_HANDLE
+        if domain == DOMAIN_ACTOR:
             return body
         before = 0 if domain == DOMAIN_ENV else env.index * self.get_env_rigid_body_count(env.sim.envs[0])
         return before + env.first_body(actor) + body
+
+    def get_actor_rigid_body_handle(self, env: Env, actor: int, body: int) -> int:
+        return self.get_actor_rigid_body_index(env, actor, body, DOMAIN_ENV)
+
+    def get_actor_root_rigid_body_handle(self, env: Env, actor: int) -> int:
+        return self.get_actor_rigid_body_handle(env, actor, 0)
 
     def find_actor_dof_handle(self, env: Env, actor: int, name: str) -> int:
         return self.find_actor_dof_index(env, actor, name, DOMAIN_ENV)

@@ -1,10 +1,10 @@
-"""Methods of ``gym`` for viewers and colours, which do nothing: there is no viewer."""
+"""Methods of ``gym`` for viewers, colours and the placement of cameras, which do nothing: there are no pictures."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from envcoder_bench.isaacgym.params import tell_ignored
+from envcoder_bench.isaacgym.params import INVALID_HANDLE, tell_ignored
 from envcoder_bench.isaacgym.transforms import Transform
 
 NOTHING = (
@@ -12,6 +12,7 @@ NOTHING = (
     *("add_lines", "clear_lines", "draw_viewer", "step_graphics", "poll_viewer_events", "sync_frame_time"),
     *("subscribe_viewer_keyboard_event", "subscribe_viewer_mouse_event", "destroy_viewer"),
     *("write_viewer_image_to_file", "set_rigid_body_segmentation_id", "set_rigid_body_texture"),
+    *("set_camera_location", "set_camera_transform", "attach_camera_to_body", "destroy_camera_sensor"),
 )
 
 
@@ -20,6 +21,11 @@ class ViewerMethods:
 
     def create_viewer(self, sim: Any, properties: Any) -> None:
         tell_ignored("create_viewer", ["the viewer"])
+
+    def create_camera_sensor(self, env: Any, properties: Any) -> int:
+        """Return no camera, as Isaac Gym does without graphics; methods that take its pictures raise an error."""
+        tell_ignored("create_camera_sensor", ["the camera"])
+        return INVALID_HANDLE
 
     def query_viewer_has_closed(self, viewer: Any) -> bool:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import xml.etree.ElementTree as ET
-from typing import Any
+from typing import Any, Callable
 
 from envcoder_bench.isaacgym.params import SIM_FLEX, SIM_PHYSX, ContactCollection, SimParams
 from envcoder_bench.isaacgym.transforms import Vec3
@@ -107,3 +107,19 @@ def parse_arguments(
     args.use_gpu, args.use_gpu_pipeline = args.sim_device_type == "cuda", args.pipeline == "gpu"
     args.slices = args.slices or args.subscenes
     return args
+
+
+def _randomization(name: str) -> Callable[..., Any]:
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"gymutil.{name} is not supported by envcoder_bench.isaacgym: run the script without domain randomization"
+            " (task.task.randomize=False), or rank candidates with eval-shapers, whose adapter randomizes in its place"
+        )
+
+    return missing
+
+
+# tasks from before IsaacGymEnvs' own dr_utils import these at the top of vec_task.py
+for _name in ("get_property_setter_map", "get_property_getter_map", "get_default_setter_args", "apply_random_samples",
+              "check_buckets", "generate_random_samples"):  # fmt: skip
+    globals()[_name] = _randomization(_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
@@ -62,7 +63,7 @@ class Simulation:
         self.planes: list[PlaneParams] = []
         self.terrains: list[Terrain] = []
         self.envs: list[Env] = []
-        self.frame = 0
+        self.frame, self.created = 0, time.monotonic()
         self._layout: Layout | None = None
         self._engine: Engine | None = None
         self._tensors: dict[tuple, Tensor] = {}

@@ -94,7 +94,7 @@ def _grid(points: np.ndarray, faces: np.ndarray) -> Grid | None:
         if len(faces) != 2 * (rows - 1) * (columns - 1) or not ((reach == columns + 1) | (reach == columns)).all():
             continue
         nodes = points.reshape(rows, columns, 3)
-        dx, dy = np.median(np.diff(nodes[..., 0], axis=0)), np.median(np.diff(nodes[..., 1], axis=1))
+        dx, dy = _pitch(nodes[..., 0]), _pitch(nodes[..., 1].T)
         if not (dx > 0 and dy > 0):
             continue
         off = nodes[..., 0] - dx * np.arange(rows)[:, None], nodes[..., 1] - dy * np.arange(columns)
@@ -102,6 +102,17 @@ def _grid(points: np.ndarray, faces: np.ndarray) -> Grid | None:
         if all(np.abs(values - c).max() <= 1.01 * d for values, c, d in zip(off, corner, (dx, dy))):
             return nodes[..., 2].astype(np.float32), (float(dx), float(dy)), np.array(corner)
     return None
+
+
+def _pitch(x: np.ndarray) -> float:
+    """Return the distance between rows of coordinates, of which some may have been moved.
+
+    Rows far apart are compared: differences of neighbours are multiples of the coordinates' rounding, whose sum over a
+    large terrain is more than a cell.
+    """
+    rows = np.median(x, axis=1)
+    far = len(rows) // 2
+    return float(np.median(rows[far:] - rows[:-far])) / far
 
 
 def rasterize(points: np.ndarray, faces: np.ndarray, spacing: float = SPACING) -> Grid:

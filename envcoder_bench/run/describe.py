@@ -30,7 +30,7 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
     facts = task_contract(compose_config(name, overrides).task)
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
-        _wrap(f"fitness: {task.fitness_meaning} (--fitness FILE replaces it)", width, indent="  "),
+        _wrap(f"fitness: {_fitness(task)}", width, indent="  "),
         _wrap(f"timing: {timing(facts)}", width, indent="  "),
         "functions that a candidate may define, what they return for n environments, and what the baselines do",
         *_functions(name, task, width),
@@ -46,6 +46,11 @@ def timing(facts: TaskContract) -> str:
     return f"{1 / facts.dt:.4g} control steps a second; an episode lasts {steps} of them at most, {seconds} s"
 
 
+def _fitness(task: type[SimTask]) -> str:
+    meaning = task.fitness_meaning
+    return f"{meaning} (--fitness FILE replaces it)" if meaning else "none: give --fitness FILE to rank candidates"
+
+
 def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
     purposes = {baseline: function_docs(name, baseline) for baseline in BASELINES}
     sections: list[str] = []
@@ -56,7 +61,9 @@ def _functions(name: str, task: type[SimTask], width: int) -> list[str]:
                 lines.append(_wrap(f"    {baseline}: {own[function]}", width, indent="      "))
         sections.append("\n".join(lines))
     if task.default_action_dim is not None:
-        text = f"  without an action function: {task.default_action_dim} actions move the task's own position drives"
+        driven = "compute_dof_target" not in task.refusals
+        use = "move the task's own position drives" if driven else "are applied by the task itself"
+        text = f"  without an action function: {task.default_action_dim} actions {use}"
         sections.append(_wrap(text, width))
     return sections
 
@@ -68,7 +75,8 @@ def _returns(kind: Kind, task: type[SimTask]) -> str:
     keys = [f"{key} {_shape(task, key)}" for key in (kind.keys(task) if kind.keys else ()) if key in task.fields]
     if kind.keys is not None and not keys:
         return f"not called: this task has no {kind.stage.replace('_', ' ')}"
-    return Template(kind.returns).substitute(joints=_shape(task, "dof_pos"), keys=", ".join(keys))
+    joints = _shape(task, "dof_pos") if "dof_pos" in task.fields else "(n, 0)"  # a flying robot may have none
+    return Template(kind.returns).substitute(joints=joints, keys=", ".join(keys))
 
 
 def function_docs(name: str, baseline: str) -> dict[str, str]:

@@ -193,7 +193,7 @@ def _keys(kind: Kind, task: type[SimTask]) -> str:
 
 def _contract_values(task: type[SimTask], cfg: DictConfig) -> dict[str, object]:
     """Return this task's values for the placeholders in the contracts of all functions."""
-    joints = (task.fields["dof_pos"].shape or (0,))[0]
+    joints = (task.fields["dof_pos"].shape or (0,))[0] if "dof_pos" in task.fields else 0
     width = task.default_action_dim
     drives = ""
     if width is not None:

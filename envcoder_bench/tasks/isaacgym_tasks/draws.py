@@ -191,7 +191,7 @@ def drawing_methods(task_class: type) -> dict[str, tuple[str | None, bool]]:
             if drawn:
                 rows_at = next((p for p in inspect.signature(function).parameters if _ROWS.match(p)), None)
                 found[name] = (rows_at, any(_EVERYTHING.search(call) for call in drawn))
-    for name in ("step", "create_sim", "_create_envs", "apply_randomizations"):
+    for name in ("create_sim", "_create_envs", "apply_randomizations"):
         found.pop(name, None)
     return found
 
@@ -209,11 +209,15 @@ def _numpy_from_stream() -> Iterator[None]:
     def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
         if size is None and (np.ndim(low) or np.ndim(high)):
             size = np.broadcast_shapes(np.shape(low), np.shape(high))
+        if np.ndim(low) or np.ndim(high):
+            low, high = np.asarray(low), np.asarray(high)
         return low + (high - low) * made(stream.uniform(shape(size)), size)
 
     def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         if size is None and (np.ndim(loc) or np.ndim(scale)):
             size = np.broadcast_shapes(np.shape(loc), np.shape(scale))
+        if np.ndim(loc) or np.ndim(scale):
+            loc, scale = np.asarray(loc), np.asarray(scale)
         return loc + scale * made(stream.normal(shape(size)), size)
 
     def randint(low: int, high: int | None = None, size: Any = None, dtype: Any = int) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from typing import Any, Iterator
 
 import torch
@@ -45,7 +46,8 @@ class Driver:
 
     def _read_numbers(self) -> None:
         task = self.task
-        self.clip_actions, self.clip_observations = float(task.clip_actions), float(task.clip_obs)
+        self.clip_actions = float(getattr(task, "clip_actions", math.inf))
+        self.clip_observations = float(getattr(task, "clip_obs", math.inf))
         self.repeats = int(getattr(task, "control_freq_inv", 1))
         self.dt = float(task.sim_params.dt) * self.repeats
         length = getattr(task, "max_episode_length", None)
@@ -152,6 +154,43 @@ class Driver:
             own.update(before)
 
 
+class StepDriver(Driver):
+    """Driver of a task whose ``step`` does more than VecTask's, such as a controller between the simulation steps.
+
+    The task's ``step`` is called as it is. It computes rewards, too, so that it is called by ``judge``.
+    """
+
+    def _read_numbers(self) -> None:
+        super()._read_numbers()
+        self._actions: Tensor | None = None
+
+    def act(self, actions: Tensor) -> None:
+        self._actions = actions
+
+    def _judge(self) -> None:
+        if self._actions is not None:
+            self.task.step(self._actions)
+
+    def first(self) -> None:
+        before = self.gym.get_sim_time(self.task.sim)
+        everyone = torch.arange(self.num_envs, device=self.device)
+        self.reset(everyone)
+        self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
+        self.judge(torch.zeros_like(everyone))
+        self.dt = float(self.gym.get_sim_time(self.task.sim) - before)  # the number of simulation steps is the task's
+        super().first()
+
+
+# what VecTask's step calls; a step that calls other methods of its class is the task's own
+_USUAL = {"pre_physics_step", "post_physics_step", "render", "get_state"}
+
+
+def _has_own_step(task: Any) -> bool:
+    step = getattr(type(task), "step", None)
+    names = getattr(getattr(step, "__code__", None), "co_names", ())
+    return any(name not in _USUAL and inspect.isfunction(getattr(type(task), name, None)) for name in names)
+
+
 class LeggedDriver(Driver):
     """Driver of a LeggedRobot, whose ``step`` applies torques and simulates several times."""
 
@@ -182,15 +221,16 @@ class LeggedDriver(Driver):
     def observe(self) -> None:
         self.refresh()
         self._refresh_base()
-        if getattr(self.task.cfg.terrain, "measure_heights", False):
-            self.task.measured_heights = self.task._get_heights()
+        scan = getattr(self.task, "_get_heights", None)  # forks without terrain keep the setting, not the method
+        if scan is not None and getattr(self.task.cfg.terrain, "measure_heights", False):
+            self.task.measured_heights = scan()
         self.task.compute_observations()
 
 
 def make_driver(task: Any, gym: GymProxy) -> Driver:
     """Return the driver of a task. Raises ValueError if it is neither a VecTask nor a LeggedRobot."""
     if all(hasattr(task, name) for name in ("pre_physics_step", "post_physics_step", "reset_idx")):
-        return Driver(task, gym)
+        return StepDriver(task, gym) if _has_own_step(task) else Driver(task, gym)
     if all(hasattr(task, name) for name in ("_compute_torques", "post_physics_step", "reset_idx", "step")):
         return LeggedDriver(task, gym)
     missing = [name for name in ("pre_physics_step", "post_physics_step", "reset_idx") if not hasattr(task, name)]

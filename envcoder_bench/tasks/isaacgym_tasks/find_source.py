@@ -8,7 +8,15 @@ from pathlib import Path
 from envcoder_bench.core.errors import near_matches
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK, FILE, ISAACGYMENVS, LEGGED_GYM
-from envcoder_bench.tasks.isaacgym_tasks.importing import checkout, isaac_imports, load_file, one_line, pick
+from envcoder_bench.tasks.isaacgym_tasks.importing import (
+    checkout,
+    folder_above,
+    isaac_imports,
+    load_file,
+    one_line,
+    package_folders,
+    pick,
+)
 from envcoder_bench.tasks.isaacgym_tasks.legged_source import legged_file_source, legged_gym_source
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.vec_task_source import isaacgymenvs_source, vec_task
@@ -36,18 +44,23 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
     if not path.is_file():
         siblings = [one.name for one in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise ValueError(f"--task {path}:{name}: there is no such file{near_matches(path.name, siblings)}")
-    folders: tuple[Path, ...] = (path.parent,)
+    folders = package_folders(path)
     for package, variable in (("isaacgymenvs", "ISAACGYMENVS_PATH"), ("legged_gym", "LEGGED_GYM_PATH")):
         try:
             folder = checkout(package, variable, str(path))
         except ValueError:
             continue  # the file may not use the package
         folders += () if folder is None else (folder,)
-    with isaac_imports(*folders), settings_kept():
-        try:
-            module = load_file(path)
-        except Exception as error:
-            raise ValueError(f"--task {path}:{name}: {one_line(error, path.parent)}") from error
+    module = None
+    while module is None:
+        with isaac_imports(*folders), settings_kept():
+            try:
+                module = load_file(path)
+            except Exception as error:
+                more = folder_above(path, error) if isinstance(error, ModuleNotFoundError) else None
+                if more is None or more in folders:
+                    raise ValueError(f"--task {path}:{name}: {one_line(error, path.parent)}") from error
+                folders += (more,)  # a package of the same checkout
     classes = {key: value for key, value in vars(module).items() if isinstance(value, type)}
     classes = {key: own for key, own in classes.items() if own.__module__ == module.__name__} or classes
     task_class = pick(classes, name, str(path))

@@ -25,7 +25,8 @@ from envcoder_bench.isaacgym.install import install, uninstall
 log = logging.getLogger(__name__)
 # packages that exist only inside the block; candidates import this project's helpers under the first two names
 PACKAGES = ("isaacgym", "isaacgymenvs", "legged_gym", "rsl_rl")
-_kept: dict[str, ModuleType] = {}  # modules of PACKAGES, kept between blocks
+_packages: set[str] = set(PACKAGES)  # and those of forks with other names
+_kept: dict[str, ModuleType] = {}  # modules of these packages, kept between blocks
 _lock = threading.RLock()
 _logged: list[bool] = []  # not empty: the origin of isaacgym was logged
 
@@ -93,7 +94,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _covered(name: str) -> bool:
-    return name.split(".")[0] in PACKAGES
+    return name.split(".")[0] in _packages
 
 
 @contextlib.contextmanager
@@ -119,11 +120,9 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
     """
     given = os.environ.get(variable)
     if given:
-        for folder in (Path(given), Path(given) / package, Path(given) / "python"):
-            if (folder / package / "__init__.py").is_file():
-                return folder.resolve()
-            if folder.name == package and (folder / "__init__.py").is_file():
-                return folder.resolve().parent
+        found = folder_with(Path(given), package)
+        if found is not None:
+            return found
         raise ValueError(f"{variable}={given}: there is no {package}/__init__.py below it; name the checkout's folder")
     with _lock:
         outside = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}
@@ -138,6 +137,27 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
             f"    export {variable}=$PWD/{_REPOSITORIES[package].rpartition('/')[2]}"
         )
     return None
+
+
+def folder_with(given: Path, package: str) -> Path | None:
+    """Return the folder of a checkout from which ``package`` is imported; None if there is none."""
+    for folder in (given, given / package, given / "python"):
+        if (folder / package / "__init__.py").is_file():
+            return folder.resolve()
+        if folder.name == package and (folder / "__init__.py").is_file():
+            return folder.resolve().parent
+    return None
+
+
+def fork_package(given: Path) -> str | None:
+    """Return the package of a checkout that registers tasks as legged_gym does; None if it has not exactly one."""
+    given = given.resolve()
+    found = [folder for folder in (given, *given.glob("*/")) if (folder / "utils" / "task_registry.py").is_file()]
+    packages = [folder.name for folder in found if (folder / "envs" / "__init__.py").is_file()]
+    if len(packages) != 1 or packages[0] in PACKAGES:
+        return None
+    _packages.add(packages[0])
+    return packages[0]
 
 
 _REPOSITORIES = {
@@ -164,8 +184,41 @@ def one_line(error: BaseException, folder: Path | None = None) -> str:
     return f"{place}{type(error).__name__}: {reason}"
 
 
+def package_folders(path: Path) -> tuple[Path, ...]:
+    """Return the folders from which a file and its package may import: its own and those above, up to the package's.
+
+    Repositories import by the package's name, and, as scripts do, from a folder within the package.
+    """
+    found = [path.parent]
+    while (found[-1] / "__init__.py").is_file():
+        found.append(found[-1].parent)
+    return tuple(found)
+
+
+def folder_above(path: Path, error: ModuleNotFoundError) -> Path | None:
+    """Return the nearest folder above a file from which the module that it lacks can be imported; None if none can."""
+    name = (error.name or "").partition(".")[0]
+    found = (up for up in path.parents if (up / name / "__init__.py").is_file() or (up / f"{name}.py").is_file())
+    return next(found, None) if name else None
+
+
 def load_file(path: Path) -> ModuleType:
-    """Execute a Python file as a module. Exceptions of the file are not caught."""
+    """Execute a Python file as a module, with relative imports as a module of its package.
+
+    Exceptions of the file are not caught.
+    """
+    inside = package_folders(path)[1:]
+    if inside:
+        try:
+            return _execute(path)
+        except ImportError as error:
+            if "attempted relative import" not in str(error):
+                raise
+        return importlib.import_module(".".join(path.relative_to(inside[-1]).with_suffix("").parts))
+    return _execute(path)
+
+
+def _execute(path: Path) -> ModuleType:
     name = f"isaacgym_task_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None

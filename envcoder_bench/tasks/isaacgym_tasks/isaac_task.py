@@ -40,6 +40,7 @@ class IsaacTask(Task):
         source: the task's class and config.
         keys: keys of the state that are tensors of the task, and their places.
         rows: all tensors of the task that have rows for each environment.
+        histories: its lists and deques of such tensors.
         score: the fitness of one step, called with the keys of the state that its parameters name.
         once: whether an episode's fitness is 1 if ``score`` was ever above 0.
         config_keys, ignored_keys, only: of its YAML, as in ``SimTask``.
@@ -48,6 +49,7 @@ class IsaacTask(Task):
     source: ClassVar[Source]
     keys: ClassVar[dict[str, Place]]
     rows: ClassVar[dict[Place, Row]]
+    histories: ClassVar[tuple[str, ...]] = ()
     constant_names: ClassVar[tuple[str, ...]]
     score: ClassVar[Callable[..., Tensor] | None] = None
     once: ClassVar[bool] = False
@@ -88,7 +90,7 @@ class IsaacTask(Task):
         self._progress = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
         with user_input():
             self._mirror = Mirror(self.isaac, self.keys, self.rows, num_envs, self.device)
-        self._unmasked = tensors.Unmasked(self.isaac, self.rows)
+        self._unmasked = tensors.Unmasked(self.isaac, self.rows, self.histories)
         self.state: dict[str, Tensor] = self._mirror.state
         self.state.update({key: x.clone() for key, x in self.scene.read().items()})
         self.state["reset_buf"] = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
@@ -167,6 +169,9 @@ class IsaacTask(Task):
             if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
                 own = x.reshape(self.num_envs, row.repeats, *x.shape[1:])[lanes.to(x.device)]
                 x.copy_(own.reshape(x.shape))
+        for name in self.histories:
+            for x in getattr(self.isaac, name):
+                x.copy_(x[lanes.to(x.device)])
         self.driver.place(lanes)
         self.scene.make_alike(lanes)
         self._first = self.get_state()

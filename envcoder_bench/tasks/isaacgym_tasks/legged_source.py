@@ -5,31 +5,43 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import os
 from pathlib import Path
 from typing import Any, Callable
 
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.tasks.isaacgym_tasks.addresses import CONFIG_MARK
-from envcoder_bench.tasks.isaacgym_tasks.importing import checkout, isaac_imports, one_line, pick
+from envcoder_bench.tasks.isaacgym_tasks.importing import (
+    checkout,
+    folder_with,
+    fork_package,
+    isaac_imports,
+    one_line,
+    pick,
+)
 from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source
 from envcoder_bench.tasks.isaacgym_tasks.yaml_config import config_file, read_yaml
 
 
 def legged_gym_source(address: str, name: str) -> Source:
-    """Return a task that legged_gym, or a fork of it, registers."""
-    folder = checkout("legged_gym", "LEGGED_GYM_PATH", address)
+    """Return a task that legged_gym, or a fork of it, registers; a fork's package may have another name."""
+    given = os.environ.get("LEGGED_GYM_PATH", "")
+    fork = fork_package(Path(given)) if given and folder_with(Path(given), "legged_gym") is None else None
+    package = fork or "legged_gym"
+    folder = checkout(package, "LEGGED_GYM_PATH", address)
     folders = () if folder is None else (folder,)
     with isaac_imports(*folders), settings_kept():
         try:
-            importlib.import_module("legged_gym.envs")  # registers the tasks; its circular imports require it first
-            from legged_gym.utils import helpers  # type: ignore[import-not-found]
-            from legged_gym.utils.task_registry import task_registry  # type: ignore[import-not-found]
+            importlib.import_module(f"{package}.envs")  # registers the tasks; its circular imports require it first
+            helpers: Any = importlib.import_module(f"{package}.utils.helpers")
+            registry: Any = importlib.import_module(f"{package}.utils.task_registry").task_registry
         except Exception as error:
-            raise ValueError(f"--task {address}: legged_gym cannot be imported: {one_line(error)}") from error
-        task_class = pick(task_registry.task_classes, name, "legged_gym")
-        defaults = task_registry.env_cfgs[name]
+            raise ValueError(f"--task {address}: {package} cannot be imported: {one_line(error)}") from error
+        task_class = pick(registry.task_classes, name, package)
+        defaults = registry.env_cfgs[name]
         config = _plain(helpers.class_to_dict(defaults))
-        train = _plain(helpers.class_to_dict(task_registry.train_cfgs[name]))
+        learning = getattr(registry, "train_cfgs", {}).get(name)  # some forks register none
+        train = _plain(helpers.class_to_dict(learning)) if learning is not None else {}
         file = Path(inspect.getfile(task_class)).resolve()
     construct = _legged(task_class, defaults, helpers)
     return Source(address, f"legged_gym_{name}", task_class, config, rsl_rl_train(train), file, folders, construct)
@@ -40,12 +52,17 @@ def legged_file_source(
 ) -> Source:
     """Return a LeggedRobot of a file, with the config class ``<name>Cfg``, or the only one that the file defines."""
     found = {key: own for key, own in vars(module).items() if isinstance(own, type) and hasattr(own, "init_state")}
+    found = {key: own for key, own in found.items() if getattr(getattr(own, "asset", None), "file", "")}  # not the base
     own = [key for key, cls in found.items() if cls.__module__ == module.__name__] or list(found)
     chosen = f"{name}Cfg" if f"{name}Cfg" in found else own[0] if len(own) == 1 else None
     if chosen is None:
-        raise ValueError(f"--task {path}:{name} needs its config in the same file: a class named {name}Cfg")
+        raise ValueError(
+            f"--task {path}:{name} needs its config in the same file: a class named {name}Cfg; a task that its checkout"
+            " registers is --task legged_gym:NAME with LEGGED_GYM_PATH=CHECKOUT"
+        )
+    package = next((cls.__module__.partition(".")[0] for cls in task_class.__mro__ if cls.__name__ == "BaseTask"), "")
     with isaac_imports(*folders):
-        from legged_gym.utils import helpers  # type: ignore[import-not-found]
+        helpers: Any = importlib.import_module(f"{package or 'legged_gym'}.utils.helpers")
     defaults = found[chosen]()
     if config is not None:
         _update(defaults, read_yaml(config_file(path, name, config)))
@@ -86,23 +103,24 @@ def _instance(cls: type, defaults: Any) -> Any:
 
 
 def _update(own: Any, config: Config) -> None:
-    """Set the values of a config in nested objects."""
+    """Set the values of a config in nested objects, except those that are equal, which keep their types."""
     for key, value in config.items():
         node = getattr(own, key, None)
         if isinstance(value, dict) and hasattr(node, "__dict__"):
             _update(node, value)
-        elif key != "name":
+        elif key != "name" and not (hasattr(own, key) and _plain(node) == value):
             setattr(own, key, value)
 
 
 def _plain(value: Any) -> Any:
-    """Convert a config to types that YAML can hold."""
+    """Convert a config to types that YAML can hold; arrays and tensors become lists."""
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
-    if hasattr(value, "item"):
-        value = value.item()
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+        return _plain(value) if isinstance(value, list) else value
     return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
 
 

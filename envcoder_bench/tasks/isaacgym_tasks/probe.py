@@ -35,6 +35,7 @@ class Facts:
     constants: tuple[str, ...]
     goal_keys: tuple[str, ...]
     object_keys: tuple[str, ...]
+    histories: tuple[str, ...]
     num_actions: int
     refusals: dict[str, str]
 
@@ -74,7 +75,8 @@ def probe(source: Source) -> Facts:
     fields["actions"] = actions(driver.num_actions)
     fields["progress_buf"] = PROGRESS
     fields.update({key: Field(None, "-", texts.origin((key, ""))) for key in constants})
-    return Facts(keys, rows, fields, constants, goals, tuple(scene.objects), driver.num_actions, scene.refusals)
+    objects, histories = tuple(scene.objects), tensors.histories_of(task, NUM_ENVS)
+    return Facts(keys, rows, fields, constants, goals, objects, histories, driver.num_actions, scene.refusals)
 
 
 def _values(task: Any) -> dict[Place, Tensor]:

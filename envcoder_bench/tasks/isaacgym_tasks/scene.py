@@ -146,11 +146,13 @@ class Scene:
         self._set_drives(env, actor, rows)
 
     def make_alike(self, lanes: Tensor) -> None:
-        """Copy frictions and masses to every environment from the environment whose index is its lane."""
+        """Copy properties of shapes, bodies and DOFs to every environment from the one whose index is its lane."""
         gym, first = self._gym, lanes.tolist()
         for actor in self._actors:
             shapes = [[s.friction for s in gym.get_actor_rigid_shape_properties(env, actor)] for env in self._envs]
-            bodies = [[b.mass for b in gym.get_actor_rigid_body_properties(env, actor)] for env in self._envs]
+            bodies = [_mass_and_centre(gym.get_actor_rigid_body_properties(env, actor)) for env in self._envs]
+            driven = actor in self._properties
+            dofs = [gym.get_actor_dof_properties(env, actor) for env in self._envs] if driven else []
             for k, lane in enumerate(first):
                 if shapes[k] != shapes[lane]:
                     own = gym.get_actor_rigid_shape_properties(self._envs[lane], actor)
@@ -158,6 +160,8 @@ class Scene:
                 if bodies[k] != bodies[lane]:
                     own = gym.get_actor_rigid_body_properties(self._envs[lane], actor)
                     gym.set_actor_rigid_body_properties(self._envs[k], actor, own, False)
+                if driven and not np.array_equal(dofs[k], dofs[lane]):
+                    gym.set_actor_dof_properties(self._envs[k], actor, dofs[lane])
 
     def get_state(self) -> dict[str, Tensor]:
         """Return the simulation's state on the CPU; with NVIDIA's ``isaacgym``, only positions and velocities."""
@@ -177,6 +181,10 @@ class Scene:
         if self._dofs is not None:
             self._dofs.copy_(state["dofs"])
             self._gym.set_dof_state_tensor(self._sim, self._dofs)
+
+
+def _mass_and_centre(bodies: list[Any]) -> list[tuple[float, ...]]:
+    return [(b.mass, b.com.x, b.com.y, b.com.z) for b in bodies]
 
 
 def _torch(tensor: Any) -> Tensor:

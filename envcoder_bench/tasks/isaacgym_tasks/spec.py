@@ -72,6 +72,7 @@ def make_class(source: Source, facts: Facts, score: Path | None) -> type[IsaacTa
         "source": source,
         "keys": facts.keys,
         "rows": facts.rows,
+        "histories": facts.histories,
         "constant_names": facts.constants,
         "fields": fields,
         "goal_keys": facts.goal_keys,

@@ -48,6 +48,12 @@ def sequences_of(task: Any) -> Iterator[tuple[str, Sequence[Tensor]]]:
             yield name, value
 
 
+def histories_of(task: Any, num_envs: int) -> tuple[str, ...]:
+    """Return the names of ``sequences_of`` whose elements have rows for each environment; see ``rows_of``."""
+    found = sequences_of(task)
+    return tuple(name for name, own in found if all(x.dim() and x.numel() and x.shape[0] == num_envs for x in own))
+
+
 def read(task: Any, place: Place) -> Any:
     """Return the value at a place; None if it is missing."""
     value = getattr(task, place[0], None)
@@ -113,10 +119,17 @@ def copy_at_once(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 
 
 class Unmasked:
-    """Saved rows, to undo changes of environments that are not reset: task code may write to all rows."""
+    """Saved rows, to undo changes of environments that are not reset: task code may write to all rows.
 
-    def __init__(self, task: Any, rows: dict[Place, Row]) -> None:
-        self._task, self._rows = task, rows
+    Args:
+        task: the task.
+        rows: its tensors with rows for each environment.
+        histories: its lists and deques of such tensors, to which observing may append.
+    """
+
+    def __init__(self, task: Any, rows: dict[Place, Row], histories: Sequence[str] = ()) -> None:
+        self._task, self._rows, self._histories = task, rows, histories
+        self._past: dict[str, list[Tensor]] = {}
         self._before: dict[Place, tuple[Tensor, int | None]] = {}  # tensors and their versions
         self._saved: dict[Place, Tensor] = {}
         self._first: dict[int, Place] = {}  # the place of each tensor's copy, by its id
@@ -125,6 +138,7 @@ class Unmasked:
         """Save all rows."""
         self._before.clear()
         self._first.clear()
+        self._past = {name: [x.clone() for x in getattr(self._task, name, ())] for name in self._histories}
         targets, sources = [], []
         for place in self._rows:
             x = read(self._task, place)
@@ -143,6 +157,7 @@ class Unmasked:
 
     def restore(self, mask: Tensor) -> None:
         """Restore the rows where ``mask`` ``(num_envs,)`` is False, of the tensors that have changed since."""
+        self._restore_histories(mask)  # first, because their elements may also be attributes, written in place below
         done: set[int] = set()
         storages: set[int] = set()  # restored as a whole
         masks: dict[int, Tensor] = {1: mask}
@@ -174,6 +189,15 @@ class Unmasked:
                 write(self._task, place, before)
             elif whole and now.numel() * now.element_size() == storage.nbytes():
                 storages.add(storage.data_ptr())
+
+    def _restore_histories(self, mask: Tensor) -> None:
+        for name, past in self._past.items():
+            own = getattr(self._task, name, None)
+            if not isinstance(own, (list, deque)) or [x.shape for x in own] != [x.shape for x in past]:
+                continue
+            for k, (now, before) in enumerate(zip(list(own), past)):
+                rows = mask.view(-1, *[1] * (now.dim() - 1)).to(now.device)
+                own[k] = torch.where(rows, now, before)
 
 
 def _version(x: Tensor) -> int | None:

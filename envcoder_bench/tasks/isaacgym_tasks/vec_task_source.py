@@ -97,6 +97,7 @@ def vec_task(task_class: Any) -> Callable[[Config, int, str], Any]:
         if isinstance(config["sim"].get("physx"), dict):
             config["sim"]["physx"]["use_gpu"] = on_cuda
         config.setdefault("physics_engine", "physx")
+        config["rl_device"] = device  # some forks take it from here
         given = {
             **dict.fromkeys(("cfg", "config"), config),
             "rl_device": device,

@@ -33,15 +33,35 @@ def config_file(path: Path, name: str, config: str | None) -> Path:
 
 
 def read_yaml(file: Path) -> Config:
-    """Read a task's YAML; replace references to IsaacGymEnvs' main config by its defaults."""
+    """Read a task's YAML; replace references to IsaacGymEnvs' main config by its defaults.
+
+    Files of the same folder in its ``defaults`` are merged, as Hydra does.
+
+    Raises:
+        ValueError: it is not a YAML with keys and values, or a file of ``defaults`` is missing.
+    """
     try:
-        given = OmegaConf.to_container(OmegaConf.load(file))
-        own: Any = OmegaConf.to_container(OmegaConf.create(_without_references(given)), resolve=True)
+        own: Any = OmegaConf.to_container(OmegaConf.create(_without_references(_merged(file))), resolve=True)
     except (YAMLError, OmegaConfBaseException, UnicodeError) as error:
         raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
     if not isinstance(own, dict) or not own:
         raise ValueError(f"{file} is no YAML with keys and values")
     return own
+
+
+def _merged(file: Path) -> Any:
+    """Return the content of a YAML, merged with the files in its ``defaults``."""
+    given: Any = OmegaConf.to_container(OmegaConf.load(file))
+    if not isinstance(given, dict) or not isinstance(given.get("defaults"), list):
+        return given
+    names = given.pop("defaults")
+    made = OmegaConf.create({})
+    for name in names if "_self_" in names else [*names, "_self_"]:
+        own = file.parent / f"{name}.yaml"
+        if name != "_self_" and not own.is_file():
+            raise ValueError(f"{file}: its defaults name {name}, and {own} is not a file")
+        made = OmegaConf.merge(made, OmegaConf.create(given if name == "_self_" else _merged(own)))
+    return OmegaConf.to_container(made)
 
 
 _MAIN_CONFIG = {
