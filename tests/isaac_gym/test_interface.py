@@ -12,9 +12,49 @@ from envcoder_bench.isaacgym import params as params_module
 
 
 def test_a_missing_method_raises_an_error_with_its_name():
-    method = gym.attach_camera_to_body
-    with pytest.raises(NotImplementedError, match=r"gym\.attach_camera_to_body"):
+    method = gym.render_all_camera_sensors
+    with pytest.raises(NotImplementedError, match=r"gym\.render_all_camera_sensors"):
         method(1, 2)
+
+
+def test_a_camera_is_none_without_graphics_and_its_pictures_are_refused():
+    camera = gym.create_camera_sensor(None, gymapi.CameraProperties())
+    assert camera == gymapi.INVALID_HANDLE
+    gym.attach_camera_to_body(camera, None, 0, gymapi.Transform(), gymapi.FOLLOW_TRANSFORM)
+    with pytest.raises(NotImplementedError, match=r"gym\.get_camera_image_gpu_tensor"):
+        gym.get_camera_image_gpu_tensor(None, None, camera, gymapi.IMAGE_DEPTH)
+
+
+def test_keys_have_numbers_of_their_own():
+    names = ("KEY_V", "KEY_LEFT_BRACKET", "KEY_RIGHT_BRACKET", "KEY_NUMPAD_5", "KEY_F1", "KEY_ESCAPE")
+    assert len({getattr(gymapi, name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("name", ["apply_random_samples", "check_buckets", "get_property_setter_map"])
+def test_randomization_of_older_tasks_can_be_imported_and_says_what_to_do_instead(name):
+    with pytest.raises(NotImplementedError, match=rf"gymutil\.{name} .* run the script without"):
+        getattr(gymutil, name)(None)
+
+
+def test_signs_are_drawn_with_equal_probability():
+    drawn = torch_utils.torch_rand_sign((2000, 1), "cpu")
+    assert drawn.shape == (2000, 1) and set(drawn.flatten().tolist()) == {-1.0, 1.0} and abs(drawn.mean()) < 0.1
+
+
+def test_the_time_since_the_beginning_is_that_of_the_clock():
+    sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
+    first = gym.get_elapsed_time(sim)
+    assert 0.0 <= first <= gym.get_elapsed_time(sim)
+
+
+def test_tensors_that_a_task_has_made_require_gradients_are_refreshed(tmp_path):
+    scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), num_envs=2)
+    gym.prepare_sim(scene.sim)
+    forces, dofs = gym.acquire_net_contact_force_tensor(scene.sim), gym.acquire_dof_state_tensor(scene.sim)
+    for x, refresh in ((forces, gym.refresh_net_contact_force_tensor), (dofs, gym.refresh_dof_state_tensor)):
+        x.copy_(torch.ones(x.shape, requires_grad=True))
+        refresh(scene.sim)
+        assert x.requires_grad and float(x.detach().abs().max()) == 0.0
 
 
 def test_indices_by_domain(tmp_path):
@@ -25,6 +65,10 @@ def test_indices_by_domain(tmp_path):
     assert gym.find_actor_handle(env, "actor1") == 1 and gym.find_actor_handle(env, "nobody") == -1
     assert gym.find_actor_rigid_body_handle(env, 1, "lower") == 3
     assert gym.find_actor_rigid_body_index(env, 1, "lower", gymapi.DOMAIN_SIM) == 11
+    found = [gym.get_actor_rigid_body_index(env, 1, 2, d) for d in (gymapi.DOMAIN_ACTOR, gymapi.DOMAIN_ENV)]
+    assert found == [2, 3] and gym.get_actor_rigid_body_index(env, 1, 2, gymapi.DOMAIN_SIM) == 11
+    assert gym.get_actor_rigid_body_index(env, 1, 3, gymapi.DOMAIN_ENV) == gymapi.INVALID_HANDLE
+    assert gym.get_actor_root_rigid_body_handle(env, 1) == 1 and gym.get_actor_rigid_body_handle(env, 0, 0) == 0
     assert gym.find_actor_dof_handle(env, 1, "j2") == 1
     assert gym.find_actor_dof_index(env, 1, "j2", gymapi.DOMAIN_SIM) == 5
     assert gym.get_actor_joint_dict(env, 1) == {"j1": 0, "j2": 1}

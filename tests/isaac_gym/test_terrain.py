@@ -114,6 +114,16 @@ def test_a_mesh_of_a_height_field_is_that_field():
     assert list(of_mesh.pose.p) == pytest.approx(list(of_field.pose.p), abs=1e-6)
 
 
+def test_a_large_mesh_of_small_cells_is_its_height_field():
+    """Single precision rounds the distance of two rows 200 m away by more than a cell has room."""
+    raw = np.zeros((4001, 4), dtype=np.int16)
+    raw[2000:2010] = raw[3990:3995] = 100  # walls, whose vertices are moved by a cell
+    vertices, triangles = terrain_utils.convert_heightfield_to_trimesh(raw, 0.05, 0.005, slope_threshold=0.75)
+    found = terrain.from_triangles(*mesh(vertices, triangles))
+    assert found.heights.shape == raw.shape and found.spacing == pytest.approx((0.05, 0.05))
+    np.testing.assert_allclose(found.heights, raw * 0.005, atol=1e-6)
+
+
 def test_the_other_diagonal_makes_no_difference():
     raw = np.arange(30 * 20).reshape(30, 20).astype(np.int16)
     vertices, _ = terrain_utils.convert_heightfield_to_trimesh(raw, 0.1, 0.005)

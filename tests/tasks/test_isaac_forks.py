@@ -1,0 +1,154 @@
+"""Tasks as other repositories write them: what differs from IsaacGymEnvs and legged_gym themselves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
+from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.grouped_vec_task import GroupedVecTask
+from envcoder_bench.isaacgym.compat import Missing
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.run.describe import describe
+from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
+from envcoder_bench.tasks.isaacgym_tasks.yaml_config import read_yaml
+from envcoder_bench.tasks.registry import get_spec
+
+FOLDER = Path(__file__).parent / "isaac_task"
+CHECKOUT = FOLDER / "checkout"
+WALKER = "legged_gym:walker"
+SETTINGS = (
+    "num_envs_per_candidate=4", "compile_shapers=false", "device=cpu", "sim=mujoco_cpu",
+    "train.params.config.horizon_length=8", "train.params.config.num_minibatches=1",
+)  # fmt: skip
+
+
+@pytest.fixture
+def fork(monkeypatch):
+    monkeypatch.setenv("LEGGED_GYM_PATH", str(CHECKOUT))
+
+
+def environment(task, groups=1):
+    """An environment of groups with the human baseline and the same seed."""
+    cfg = compose_config(task, list(SETTINGS))
+    made, faults = prepare(cfg, baseline_sources(cfg.task.name)[:1])
+    assert not faults
+    layout = GroupLayout(groups, 4)
+    return GroupedVecTask(build_task(cfg, layout.num_envs), layout, [made[0].shaping] * groups, [0] * groups)
+
+
+def test_a_fork_of_legged_gym_is_found_under_the_name_of_its_own_package(fork):
+    task = get_spec(WALKER).task_class
+    assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
+    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are walker"):
+        find_source("legged_gym:run")
+
+
+def test_values_of_a_config_keep_their_types_unless_they_are_overridden(fork):
+    own = build_task(compose_config(WALKER, list(SETTINGS)), 3).isaac.cfg.init_state
+    assert isinstance(own.spread, np.ndarray) and own.signs == (1, -1)
+    own = build_task(compose_config(WALKER, [*SETTINGS, "task.init_state.signs=[1,1]"]), 3).isaac.cfg.init_state
+    assert list(own.signs) == [1, 1] and isinstance(own.spread, np.ndarray)
+
+
+def test_a_reset_adds_nothing_to_the_histories_of_the_other_environments(fork):
+    env = environment(WALKER)
+    env.reset()
+    for _ in range(5):
+        env.step(torch.zeros(env.actions.shape))
+    before = [frame.clone() for frame in env.task.isaac.history]
+    mask = torch.tensor([True, False, False, True])
+    env.begin_episodes(mask)
+    after = list(env.task.isaac.history)
+    for k in range(3):
+        assert torch.equal(after[k][~mask], before[k][~mask])
+    assert after[0][mask].abs().max() == 0 and after[1][mask].abs().max() == 0  # one frame of the new episode
+    assert torch.equal(after[2][mask, 0], env.task.state["dof_pos"][mask, 0])
+
+
+def test_groups_of_one_seed_meet_the_same_delays_frictions_and_centres_of_mass(fork):
+    env = environment(WALKER, groups=2)
+    env.reset()
+    for _ in range(10):
+        env.step(torch.ones(env.actions.shape))
+    first, second = env.layout.split(env.task.state["dof_pos"])
+    assert torch.equal(first, second) and len(set(first.flatten().tolist())) == 4
+    task = env.task.isaac
+    bodies = [task.gym.get_actor_rigid_body_properties(own, 0)[1].com.x for own in task.envs]
+    damping = [float(task.gym.get_actor_dof_properties(own, 0)["damping"][0]) for own in task.envs]
+    for drawn in (bodies, damping):
+        assert drawn[:4] == drawn[4:] and len(set(drawn)) == 4
+
+
+def test_a_task_that_computes_its_reward_in_step_is_stepped_by_its_own_step():
+    env = environment(f"{FOLDER}/flyer.py:Flyer")
+    assert env.task.dt == pytest.approx(4 * 0.02) and env.task.num_dofs == 0
+    env.reset()
+    for _ in range(3):
+        step = env.step(torch.full(env.actions.shape, 0.5))
+    time = 3 * env.task.dt
+    torch.testing.assert_close(step.reward, torch.full((4,), 5.0 + 0.5 * 0.5 * 9.81 * time**2), rtol=0.02, atol=0.0)
+    for _ in range(56):
+        step = env.step(torch.zeros(env.actions.shape))
+    assert bool(step.truncated.all()) and not bool(step.terminated.any())
+
+
+def test_a_controller_that_step_calls_between_simulation_steps_acts():
+    env = environment(f"{FOLDER}/flyer.py:Controlled@{FOLDER}/pendulum.yaml")
+    assert env.task.dt == pytest.approx(3 * 0.02)
+    env.reset()
+    for _ in range(20):
+        env.step(torch.full(env.actions.shape, 0.4))
+    assert (env.task.state["dof_pos"] - 0.4).abs().max() < 0.05
+
+
+def test_without_joints_or_fitness_a_task_is_described_and_says_what_is_missing():
+    told = describe(f"{FOLDER}/flyer.py:Flyer")
+    assert "fitness: none: give --fitness FILE" in told and "this task has no joints" in told
+    assert "1 actions are applied by the task itself" in told
+
+
+def test_a_file_of_a_package_imports_as_its_package_does(tmp_path):
+    inside = tmp_path / "hands" / "tasks"
+    inside.mkdir(parents=True)
+    (tmp_path / "hands" / "__init__.py").touch()
+    (inside / "__init__.py").touch()
+    (tmp_path / "hands_tools.py").write_text("LENGTH = 60\n")
+    (inside / "base.py").write_text((FOLDER / "vec_task.py").read_text())
+    text = (FOLDER / "pendulum.py").read_text().replace("from vec_task import", "from .base import")
+    (inside / "rod.py").write_text(text.replace("import torch\n", "import torch\nfrom hands_tools import LENGTH\n", 1))
+    (inside / "rod.yaml").write_text((FOLDER / "pendulum.yaml").read_text())
+    source = find_source(f"{inside}/rod.py:Rod")
+    assert source.task_class.__module__ == "hands.tasks.rod" and tmp_path in source.folders
+
+
+def test_a_robot_whose_config_is_in_another_file_is_not_given_the_base_config(tmp_path):
+    (tmp_path / "walk.py").write_text(
+        "class LeggedRobotCfg:\n    class init_state:\n        pass\n    class asset:\n        file = ''\n\n"
+        "class Walk:\n    def __init__(self, cfg, sim_params, physics_engine, sim_device, headless):\n        pass\n"
+        "    def post_physics_step(self):\n        pass\n"
+    )
+    with pytest.raises(ValueError, match=r"a class named WalkCfg; .*legged_gym:NAME with LEGGED_GYM_PATH"):
+        find_source(f"{tmp_path}/walk.py:Walk")
+
+
+def test_a_yaml_is_merged_with_its_defaults(tmp_path):
+    (tmp_path / "base.yaml").write_text("env: {length: 5, mass: 1.0}\nsim: {dt: 0.1}\n")
+    (tmp_path / "own.yaml").write_text("defaults:\n  - base\nenv: {mass: 2.0}\n")
+    assert read_yaml(tmp_path / "own.yaml") == {"env": {"length": 5, "mass": 2.0}, "sim": {"dt": 0.1}}
+    (tmp_path / "first.yaml").write_text("defaults:\n  - _self_\n  - base\nenv: {mass: 2.0}\n")
+    assert read_yaml(tmp_path / "first.yaml")["env"]["mass"] == 1.0
+    (tmp_path / "lost.yaml").write_text("defaults:\n  - gone\n")
+    with pytest.raises(ValueError, match=r"its defaults name gone, and .*gone\.yaml is not a file"):
+        read_yaml(tmp_path / "lost.yaml")
+
+
+def test_any_use_of_a_module_that_is_not_installed_names_it():
+    absent = Missing("absent")
+    with pytest.raises(ImportError, match=r"absent\.transforms is used, and absent is not installed"):
+        absent.transforms.Resize  # noqa: B018
+    with pytest.raises(ImportError, match=r"absent\.SDF is used, and absent is not installed"):
+        absent.SDF(1)
