@@ -54,7 +54,7 @@ def test_a_missing_script_is_bad_input(args, words, monkeypatch, capsys):
 
 FAULTS = {
     "load_asset(None, 'here', 'gone.urdf', None)": "gone.urdf: the asset does not exist",
-    "render_all_camera_sensors(1)": "gym.render_all_camera_sensors is not supported",
+    "get_camera_image(1)": "gym.get_camera_image is not supported",
     "create_sim(0, 0, gymapi.SIM_FLEX, gymapi.SimParams())": "SIM_FLEX is not supported",
 }
 
