@@ -43,7 +43,7 @@ def environment(task, groups=1):
 def test_a_fork_of_legged_gym_is_found_under_the_name_of_its_own_package(fork):
     task = get_spec(WALKER).task_class
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
-    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are walker"):
+    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are settler, walker"):
         find_source("legged_gym:run")
 
 
@@ -67,6 +67,29 @@ def test_a_reset_adds_nothing_to_the_histories_of_the_other_environments(fork):
         assert torch.equal(after[k][~mask], before[k][~mask])
     assert after[0][mask].abs().max() == 0 and after[1][mask].abs().max() == 0  # one frame of the new episode
     assert torch.equal(after[2][mask, 0], env.task.state["dof_pos"][mask, 0])
+
+
+def test_a_reset_that_simulates_does_not_advance_the_other_environments(fork):
+    env = environment("legged_gym:settler")
+    env.reset()
+    for _ in range(5):
+        env.step(torch.ones(env.actions.shape))
+    task = env.task.isaac
+    before = task.dof_state.clone()
+    mask = torch.tensor([True, False, False, True])
+    env.begin_episodes(mask)
+    task.gym.simulate(task.sim)
+    task.gym.refresh_dof_state_tensor(task.sim)
+    after = task.dof_state.clone()
+    other = environment("legged_gym:settler")  # the same, without a reset
+    other.reset()
+    for _ in range(5):
+        other.step(torch.ones(other.actions.shape))
+    task = other.task.isaac
+    assert torch.equal(task.dof_state, before)
+    task.gym.simulate(task.sim)
+    task.gym.refresh_dof_state_tensor(task.sim)
+    assert torch.equal(after[~mask], task.dof_state[~mask]) and not torch.equal(after[mask], task.dof_state[mask])
 
 
 def test_groups_of_one_seed_meet_the_same_delays_frictions_and_centres_of_mass(fork):

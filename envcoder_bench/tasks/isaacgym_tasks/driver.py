@@ -30,6 +30,7 @@ class Driver:
     Attributes:
         num_actions, clip_actions, clip_observations, max_episode_length: as in the task.
         dt: time of a control step, s.
+        advances: whether a reset has simulated, which advances all environments.
     """
 
     clock = "progress_buf"
@@ -39,7 +40,7 @@ class Driver:
         self.num_envs, self.repeats = int(task.num_envs), 1
         self.num_actions = int(task.num_actions)
         self.device = torch.device(task.device)
-        self._reset_idx = task.reset_idx
+        self._reset_idx, self.advances = task.reset_idx, False
         if not hasattr(task, "actions"):  # some tasks create it with the first action, but observe it before
             task.actions = torch.zeros(self.num_envs, self.num_actions, device=self.device)
         self._read_numbers()
@@ -93,7 +94,9 @@ class Driver:
         none = env_ids[:0]
         # hands also take environments that need a new goal, which get it with their next action
         more = [none for p in parameters[1:] if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+        steps = self.gym.steps
         moved = self._reset_idx(env_ids, *more)
+        self.advances = self.advances or self.gym.steps > steps
         if isinstance(moved, Tensor) and moved.dtype == torch.int32:  # actors whose states the caller must set
             roots = self.gym.acquire_actor_root_state_tensor(self.task.sim)
             self.gym.set_actor_root_state_tensor_indexed(self.task.sim, roots, moved, len(moved))

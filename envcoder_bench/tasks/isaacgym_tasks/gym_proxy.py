@@ -31,6 +31,7 @@ class GymProxy:
         command: ``(num_envs, num_dofs)``.
         blown: ``(num_envs,)`` bool, environments whose physics failed since it was cleared.
         acquired: names of the methods that refresh the acquired tensors.
+        steps: how often ``simulate`` was called.
     """
 
     def __init__(self, gym: Any) -> None:
@@ -44,6 +45,7 @@ class GymProxy:
         self.command: Tensor | None = None
         self.blown: Tensor | None = None
         self.acquired: list[str] = []
+        self.steps = 0
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._gym, name)
@@ -128,6 +130,7 @@ class GymProxy:
             if self.targeted:
                 self._gym.set_dof_position_target_tensor(sim, self._merged(_or(self._targets, zeros), False))
         self._efforts = None
+        self.steps += 1
         self.changed()
         made = self._gym.simulate(sim)
         blown = getattr(getattr(sim, "engine", None), "blown", None)

@@ -276,8 +276,12 @@ class IsaacTask(Task):
 
     def _reset(self, env_ids: Tensor) -> None:
         self._draws.begin_step(-1 - self.step_count)  # negative, so that draws differ from those of the step
+        before = self.scene.get_state() if self.driver.advances and self.device.type == "cpu" else None
         with self._draws.call("reset", env_ids, True):
             self.driver.reset(env_ids)
+        if before is not None:
+            self.scene.undo_others(env_ids, before)
+            self._gym.changed()
 
     def reset(self, mask: Tensor, initial: dict[str, Tensor], goal: dict[str, Tensor]) -> None:
         if initial:

@@ -171,6 +171,18 @@ class Scene:
         own = {"roots": self._roots.to("cpu", copy=True)}
         return own if self._dofs is None else {**own, "dofs": self._dofs.to("cpu", copy=True)}
 
+    def undo_others(self, env_ids: Tensor, state: dict[str, Tensor]) -> None:
+        """Restore the rows of ``state``, from ``get_state``, except those of the environments ``env_ids``."""
+        kept = torch.zeros(self._num_envs, 1, dtype=torch.bool)
+        kept[env_ids.cpu()] = True
+        now = self.get_state()
+        for key, x in now.items():
+            if x.dim() and "roots" not in state:
+                rows = (self._num_envs, -1)
+                now[key] = torch.where(kept, x.reshape(rows), state[key].reshape(rows)).reshape(x.shape)
+        if "roots" not in state:  # NVIDIA's simulations cannot be restored in part
+            self.set_state(now)
+
     def set_state(self, state: dict[str, Tensor]) -> None:
         """Restore what ``get_state`` returned."""
         if "roots" not in state:

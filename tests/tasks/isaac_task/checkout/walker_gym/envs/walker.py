@@ -110,3 +110,12 @@ class Walker(BaseTask):
     def compute_observations(self):
         self.history.append(torch.cat((self.dof_pos, self.dof_vel), dim=1))
         self.obs_buf = torch.cat(list(self.history), dim=1)
+
+
+class Settler(Walker):
+    """Simulates in its reset, which advances every environment."""
+
+    def reset_idx(self, env_ids):
+        super().reset_idx(env_ids)
+        if len(env_ids):
+            self.gym.simulate(self.sim)
