@@ -154,6 +154,9 @@ def test_a_robot_whose_config_is_in_another_file_is_not_given_the_base_config(tm
         "class Walk:\n    def __init__(self, cfg, sim_params, physics_engine, sim_device, headless):\n        pass\n"
         "    def post_physics_step(self):\n        pass\n"
     )
+    with pytest.raises(ValueError, match=r"needs legged_gym\.utils\.helpers of legged_gym: No module named"):
+        (tmp_path / "own.py").write_text((tmp_path / "walk.py").read_text().replace("file = ''", "file = 'a.urdf'"))
+        find_source(f"{tmp_path}/own.py:Walk")
     with pytest.raises(ValueError, match=r"a class named WalkCfg; .*legged_gym:NAME with LEGGED_GYM_PATH"):
         find_source(f"{tmp_path}/walk.py:Walk")
 

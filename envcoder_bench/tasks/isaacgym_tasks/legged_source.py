@@ -60,9 +60,13 @@ def legged_file_source(
             f"--task {path}:{name} needs its config in the same file: a class named {name}Cfg; a task that its checkout"
             " registers is --task legged_gym:NAME with LEGGED_GYM_PATH=CHECKOUT"
         )
-    package = next((cls.__module__.partition(".")[0] for cls in task_class.__mro__ if cls.__name__ == "BaseTask"), "")
+    homes = [cls.__module__.partition(".")[0] for cls in task_class.__mro__ if cls.__name__ == "BaseTask"]
+    package = homes[0] if homes else "legged_gym"
     with isaac_imports(*folders):
-        helpers: Any = importlib.import_module(f"{package or 'legged_gym'}.utils.helpers")
+        try:
+            helpers: Any = importlib.import_module(f"{package}.utils.helpers")
+        except ImportError as error:
+            raise ValueError(f"--task {path}:{name} needs {package}.utils.helpers of legged_gym: {error}") from error
     defaults = found[chosen]()
     if config is not None:
         _update(defaults, read_yaml(config_file(path, name, config)))
