@@ -27,6 +27,7 @@ MEASUREMENTS = {
     "run": ("startup", "a whole run"),
     "devices": ("devices", "a run on several devices, beside one"),
     "learning": ("learning", "how a task's baselines learn, over env-steps and time, several seeds at once"),
+    "crossings": ("terrain", "which types and levels of terrain a policy crosses"),
     "finer": ("finer", "what policies are worth with finer physics steps, or another integrator, than in training"),
 }
 
@@ -115,6 +116,13 @@ def build_parser() -> argparse.ArgumentParser:
     option("learning", "--episodes", 64, "episodes of each policy in an evaluation")
     added["learning"].add_argument("--run", type=Path, metavar="FOLDER", help="where the policies are written")
     added["learning"].add_argument("--transfer", action="store_true", help="score the policies in the other simulator")
+    added["crossings"].add_argument("--task", default="AnymalTerrain", help="or SpotTerrain (default: %(default)s)")
+    text = "a policy.pth of a run, or of learning --run"
+    added["crossings"].add_argument("--policy", type=Path, required=True, metavar="FILE", help=text)
+    option("crossings", "--candidate", "human", "the baseline, or the file, that it was trained with")
+    option("crossings", "--episodes", 1000, "robots, spread evenly over types and levels")
+    option("crossings", "--speed", 0.8, "commanded velocity forward, m/s")
+    option("crossings", "--seconds", 15.0, "within which a tile must be crossed")
     added["finer"].add_argument("--task", required=True, help="e.g. Ant")
     text = "a run's policy.pth, one for each seed"
     added["finer"].add_argument("--policy", type=Path, required=True, nargs="+", metavar="FILE", help=text)
@@ -130,7 +138,10 @@ def build_parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="write the tables and pictures of docs/ and README.md")
     report.add_argument("--records", type=Path, default=DOCS / "benchmarks.jsonl", help="default: %(default)s")
-    pages = [DOCS / "benchmarks.md", DOCS / "results.md", DOCS / "isaacgym.md", DOCS.parent / "README.md"]
+    pages = [
+        *(DOCS / f"{name}.md" for name in ("benchmarks", "results", "isaacgym", "terrain")),
+        DOCS.parent / "README.md",
+    ]
     report.add_argument("--pages", type=Path, nargs="+", default=pages, help="default: docs/ and README.md")
     report.add_argument("--images", type=Path, default=DOCS / "images", help="default: %(default)s")
     return parser

@@ -101,6 +101,9 @@ class Batch:
         self._slices = list(_slices([spec.policy for spec in specs]))
         scanned = {own.layout.points for own in scene.policies if own.layout.scans}
         self._points = {points: torch.tensor(points, dtype=torch.float32, device=device) for points in scanned}
+        of_robot = cfg["robots"][scene.robot.name]["action_scale"]
+        scales = [of_robot if own.action_scale is None else own.action_scale for own in scene.policies]
+        self._action_scale = torch.tensor([[scales[spec.policy]] for spec in specs], dtype=torch.float32, device=device)
         self._capturable = all(scene.policies[policy].capturable for policy, _ in self._slices)
 
     def _place(self) -> None:
@@ -161,8 +164,7 @@ class Batch:
             actions = own_policy.act(obs)
             for column, joint in enumerate(own_policy.layout.joints):
                 self._actions[rows, joint] = actions[:, column]
-        scale = scene.settings["robots"][scene.robot.name]["action_scale"]
-        self._target.copy_(self._stance + scale * self._actions)
+        self._target.copy_(self._stance + self._action_scale * self._actions)
         if self._drags:
             slower = 1.0 - 1.0 / (1.0 + 0.1 * self._lookup.drag(self._arena, x))
             # the whole robot's velocity along x changes by this share in the step

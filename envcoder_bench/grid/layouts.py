@@ -1,4 +1,4 @@
-"""Observation layouts: which numbers a policy observes, in which order and scale."""
+"""Layouts: which numbers a policy observes, in which order and scale, and the scale of its actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VECTORS = ("lin_vel", "ang_vel", "gravity", "gravity_turned", "commands")  # of 
 JOINTS = ("joint_pos", "joint_angles", "joint_vel", "actions")  # a number for each joint
 SCAN = "scan"
 PARTS = (*VECTORS, *JOINTS, SCAN)
-_KEYS = ("parts", "scales", "joints", "scan")
+_KEYS = ("parts", "scales", "joints", "scan", "action_scale")
 Points = Tuple[Tuple[float, float], ...]
 
 
@@ -29,6 +29,7 @@ class Layout:
         joints: index in the simulator's order of the policy's joints, in the policy's order; of actions, too.
         widths: columns of each part.
         points: x and y of the scan's points in the base's frame, m.
+        action_scale: joint target = stance + action_scale * action, rad; None for that of the policy's run or the robot.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Layout:
     joints: tuple[int, ...]
     widths: tuple[int, ...]
     points: Points = ()
+    action_scale: float | None = None
 
     @property
     def width(self) -> int:
@@ -87,10 +89,14 @@ def read_layout(name: str, given: Mapping[str, Any], dof_names: Sequence[str], p
             raise UserError(f"{where}.scales.{part} must be a number, or three for vectors, got {scale}")
     if "scan" in given:
         points = _own_points(where, given["scan"])
+    action_scale = given.get("action_scale")
+    if action_scale is not None and not (_is_number(action_scale) and action_scale > 0):
+        raise UserError(f"{where}.action_scale must be a number over 0, rad, got {action_scale}")
     joints = joint_order(f"{where}.joints", given.get("joints", "by_leg"), dof_names)
     widths = {**dict.fromkeys(VECTORS, 3), **dict.fromkeys(JOINTS, len(joints)), SCAN: len(points)}
     factors = tuple(_factor(scales.get(part, 1.0)) for part in parts)
-    return Layout(name, parts, factors, joints, tuple(widths[part] for part in parts), points)
+    of_parts = tuple(widths[part] for part in parts)
+    return Layout(name, parts, factors, joints, of_parts, points, None if action_scale is None else float(action_scale))
 
 
 def _factor(scale: Any) -> float | tuple[float, ...]:

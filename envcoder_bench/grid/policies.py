@@ -32,6 +32,7 @@ class LoadedPolicy:
         layout: what it observes.
         capturable: whether it can be part of a CUDA graph.
         rows: rows of a call on the CPU, with which a row's bits do not depend on the others.
+        action_scale: joint target = stance + action_scale * action, rad; None for the robot's.
     """
 
     name: str
@@ -41,6 +42,7 @@ class LoadedPolicy:
     layout: Layout
     capturable: bool
     rows: int
+    action_scale: float | None = None
 
     @torch.no_grad()
     def act(self, obs: Tensor) -> Tensor:
@@ -119,7 +121,15 @@ def load_policy_file(
             f"policy {name}: {path} returns different actions for the same observation: policies with memory or noise"
             " are not supported"
         )
-    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, _rows(module, chosen.width))
+    scale = _action_scale(module, chosen)
+    return LoadedPolicy(name, str(path), kind, module, chosen, capturable, _rows(module, chosen.width), scale)
+
+
+def _action_scale(module: nn.Module, layout: Layout) -> float | None:
+    """Return the scale of a policy's actions: that of its layout, or of its run's task; None if neither says it."""
+    if layout.action_scale is None and isinstance(module, RunPolicy) and module.control.get("actionScale") is not None:
+        return float(module.control["actionScale"])
+    return layout.action_scale
 
 
 def digest(path: str | Path) -> str:
@@ -147,11 +157,11 @@ def _layout_of_run(
             f" layout that is the same (the task's human baseline observes as {usual or 'no known layout'})"
         )
     own = settings.get("robots", {}).get(robot.name, {})
-    for key, setting in (("stiffness", "stiffness"), ("damping", "damping"), ("actionScale", "action_scale")):
+    for key in ("stiffness", "damping"):
         value = module.control.get(key)
-        if value is not None and setting in own and float(value) != float(own[setting]):
-            place = f"robots.{robot.name}.{setting}"
-            log.warning("policy %s: it was trained with %s=%s, and the grid has %s", name, place, value, own[setting])
+        if value is not None and key in own and float(value) != float(own[key]):
+            place = f"robots.{robot.name}.{key}"
+            log.warning("policy %s: it was trained with %s=%s, and the grid has %s", name, place, value, own[key])
     return usual if wanted is None and usual in layouts and layouts[usual].width == width else wanted
 
 

@@ -35,7 +35,7 @@ from envcoder_bench.search.providers.replay import ReplayProvider
 from envcoder_bench.search.providers.transcript import Transcript
 from envcoder_bench.search.records import Proposer
 from envcoder_bench.search.screen import View
-from envcoder_bench.search.settings import compose_settings, with_defaults
+from envcoder_bench.search.settings import compose_settings, explain_unknown, with_defaults
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.tasks.registry import get_spec
@@ -179,7 +179,11 @@ def start(
         load_templates(None if settings.prompt.dir is None else Path(settings.prompt.dir)),
         _read_starts(task, candidates),
     )
-    cfg, provider = spec.run_config(), spec.provider()
+    try:
+        cfg = spec.run_config()
+    except UserError as error:
+        raise explain_unknown(error) from error
+    provider = spec.provider()
     if task_description is None and isinstance(provider, ReplayProvider):
         spec = replace(spec, task_description=provider.meta.get("task_description", DESCRIPTION))
     spec.check(cfg, provider)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Sequence
 
@@ -53,6 +54,17 @@ def compose_settings(words: Sequence[str]) -> tuple[DictConfig, list[str]]:
             raise UserError(f"cannot read the override {word}: {str(error).splitlines()[0]}") from error
     check_settings(settings)
     return settings, others
+
+
+def explain_unknown(error: UserError) -> UserError:
+    """Add the search's keys to a run's message about an unknown key, because a search takes the keys of both."""
+    found = re.match(r"unknown key '([^']+)'", str(error))
+    if not found:
+        return error
+    key, known = found[1], config_keys(_defaults())
+    same = [name for name in known if name.endswith(f".{key}")]
+    hint = f" (did you mean {' or '.join(same)}?)" if same else near_matches(key, known)
+    return UserError(f"{error}; those of the search are in cfg/auto_shape.yaml{hint}")
 
 
 def with_defaults(settings: DictConfig) -> DictConfig:

@@ -43,7 +43,7 @@ def finer(args: Namespace) -> Iterator[Record]:
         groups, failed = prepare(cfg, [s for s in baseline_sources(args.task) if s.name == args.candidate])
         if failed:
             sys.exit("\n".join(f"{name} failed: {error}" for name, error in failed.items()))
-        yield from score(cfg, groups, args.episodes, lambda env, cfg=cfg: _players(cfg, env, args.policy))
+        yield from score(cfg, groups, args.episodes, lambda env, cfg=cfg: players(cfg, env, args.policy))
 
 
 def score(
@@ -73,11 +73,11 @@ def score(
     release(cfg.device)
 
 
-def _players(cfg: Any, env: GroupedVecTask, policies: Sequence[Path]) -> Policy:
+def players(cfg: Any, env: GroupedVecTask, policies: Sequence[Path]) -> Policy:
     """Return a function from the observations of all environments to the actions of their groups' policies."""
-    players = [_player(cfg, env, policy) for policy in policies]
+    each = [_player(cfg, env, policy) for policy in policies]
     layout = env.layout
-    return lambda obs: torch.cat([play(obs[layout.slice(g)]) for g, play in enumerate(players)])
+    return lambda obs: torch.cat([play(obs[layout.slice(g)]) for g, play in enumerate(each)])
 
 
 def _player(cfg: Any, env: GroupedVecTask, policy: Path) -> Policy:

@@ -19,19 +19,16 @@ from envcoder_bench.env.evaluation import Episodes, run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.checkpoint import save_state
 from envcoder_bench.run.fitness import read_fitness
-from envcoder_bench.run.folder import CandidateSource
 from envcoder_bench.run.plan import release
-from envcoder_bench.run.prepare import Group, baseline_sources, build_task, prepare
-from envcoder_bench.shaping.loading import load_source
+from envcoder_bench.run.prepare import Group, build_task, prepare
 from envcoder_bench.sim import SIMULATORS, pick_simulator
-from envcoder_bench.tasks.base import SPARSE
-from envcoder_bench.tasks.registry import get_spec
 
 from . import records
 from .finer import score
 from .records import Record
-from .session import Session, make_config
+from .session import Session, find_sources, make_config
 from .settings import finer_than, with_physics
+from .terrain import levels_of
 
 
 def learning(args: Namespace) -> Iterator[Record]:
@@ -40,7 +37,7 @@ def learning(args: Namespace) -> Iterator[Record]:
     With ``--run FOLDER`` the best policies are written there at the end. ``--physics`` and ``--finer`` score all
     policies with other settings of the physics than those of the training.
     """
-    sources = _sources(args)
+    sources = find_sources(args.task, args.candidates)
     session = Session.build(args, sources, args.envs, seeds=args.seeds)
     evaluation = _evaluation(session.cfg, session.groups, args.episodes)
     about, began = records.describe(session.cfg.device), time.strftime("%Y-%m-%d %H:%M:%S")
@@ -63,8 +60,12 @@ def learning(args: Namespace) -> Iterator[Record]:
             number += 1
             when = {"run": began, "point": number, "seconds": seconds, "iteration": iteration}
             when["env_steps"] = iteration * args.envs * session.trainer.horizon
+            levels = levels_of(session.env.task, session.env.layout)
             for name in dict.fromkeys(group.name for group in session.groups):
-                scores = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
+                scores: Record = {key: _by_seed(session, name, getattr(episodes, key)) for key in ("fitness", "length")}
+                if levels is not None:
+                    own = [g for g, group in enumerate(session.groups) if group.name == name]
+                    scores["levels"] = {kind: [means[g] for g in own] for kind, means in levels.items()}
                 yield {"kind": "learning", "candidate": name, **size, **when, **scores, **about}
     _export(args, session, episodes)
     if args.transfer:
@@ -74,18 +75,6 @@ def learning(args: Namespace) -> Iterator[Record]:
         cfg = make_config(with_physics(args, physics), num_envs_per_candidate=args.episodes, seeds=args.seeds)
         for record in score(cfg, session.groups, args.episodes, lambda env: session.trainer.policy(env.layout)):
             yield {**record, "trained_with": list(args.overrides)}
-
-
-def _sources(args: Namespace) -> list[CandidateSource]:
-    """Return the baselines and files of ``--candidates``; exit if one is neither."""
-    baselines = {source.name: source for source in baseline_sources(args.task)}
-    sparse = get_spec(args.task).folder / f"{SPARSE}.py"
-    if sparse.is_file():
-        baselines[SPARSE] = CandidateSource(SPARSE, str(sparse), load_source(sparse))
-    missing = [x for x in args.candidates if x not in baselines and not Path(x).is_file()]
-    if missing:
-        sys.exit(f"--candidates {missing[0]}: there is no such file, and the baselines are {', '.join(baselines)}")
-    return [baselines.get(x) or CandidateSource(Path(x).stem, x, load_source(Path(x))) for x in args.candidates]
 
 
 def warm_up(session: Session) -> None:
@@ -147,7 +136,7 @@ def _transfer(args: Namespace, session: Session, episodes: Episodes, about: Reco
     other = make_config(args, num_envs_per_candidate=args.episodes, seeds=args.seeds)
     other.sim = next(sim for sim in SIMULATORS if sim != cfg.sim)
     other.sim, other.device = pick_simulator(other.sim, "cpu" if other.sim == "mujoco_cpu" else args.device)
-    groups, failed = prepare(other, _sources(args), read_fitness(other))
+    groups, failed = prepare(other, find_sources(args.task, args.candidates), read_fitness(other))
     if failed:
         sys.exit("\n".join(f"{name} failed in {other.sim}: {error}" for name, error in failed.items()))
     env = _evaluation(other, groups, args.episodes)

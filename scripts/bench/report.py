@@ -11,6 +11,8 @@ from .plots import file_name, pictures, plot_learning, plot_memory, plot_outside
 from .records import Record, read
 from .tables import select, table
 from .task_tables import is_outside
+from .terrain_report import climbs, plot_terrain
+from .terrain_report import file_name as terrain_name
 
 CORES = re.compile(r", \d+ CPU cores")  # on a GPU, learning does not depend on them
 BLOCK = re.compile(r"(<!-- (\w+) (cuda|cpu) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -26,6 +28,7 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
         raise SystemExit(f"{records} holds no records: measure first, with --out {records}")
     images.mkdir(parents=True, exist_ok=True)
     drawn = [*plot_learning([r for r in measured if not is_outside(r)], images), *plot_outside(measured, images)]
+    drawn += plot_terrain(measured, images)
     for page in pages:
         text = page.read_text(encoding="utf-8")
         page.write_text(BLOCK.sub(lambda m: m[1] + _block(measured, m[2], m[3]) + m[4], text), encoding="utf-8")
@@ -37,7 +40,7 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
 
 
 def _block(measured: list[Record], kind: str, device: str) -> str:
-    """Return a table for each machine and day with its commands; for ``curves``, the plots.
+    """Return a table for each machine and day with its commands; for ``curves`` and ``climbs``, the plots.
 
     ``gap`` is a part of ``learning`` for the README, without the commands.
     """
@@ -45,6 +48,11 @@ def _block(measured: list[Record], kind: str, device: str) -> str:
         measured = [r for r in measured if not is_outside(r)]
         tasks = [task for task, own in pictures(measured).items() if own[0][0]["device"] == device]
         return "".join(f"\n![how the baselines of {task} learn](images/{file_name(task)})\n" for task in tasks)
+    if kind == "climbs":
+        own = [task for task, points in climbs(measured).items() if points[0]["device"] == device]
+        return "".join(
+            f"\n![levels of {task} in training, and crossings](images/{terrain_name(task)})\n" for task in own
+        )
     if kind != "outside":
         measured = [r for r in measured if not is_outside(r)]
     rows = [row for row in select(kind, measured) if row["device"] == device]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any, Callable, Sequence, Tuple
 
-from . import task_tables
+from . import task_tables, terrain_report
 from .records import Record, latest
 
 KINDS = ("action", "reward", "terminal", "initial_state", "goal", "observation")
@@ -89,7 +89,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
 
 def table(kind: str, rows: Sequence[Record]) -> list[str]:
     """Return Markdown lines, a row per record; two for ``dispatch``."""
-    columns = COLUMNS.get(kind) or task_tables.COLUMNS[kind]
+    columns = {**COLUMNS, **task_tables.COLUMNS, **terrain_report.COLUMNS}[kind]
     lines = [" | ".join(name for name, _ in columns), "|".join("---" for _ in columns)]
     for record in rows:
         for row in _both_ways(record) if kind == "dispatch" else [record]:
@@ -99,8 +99,9 @@ def table(kind: str, rows: Sequence[Record]) -> list[str]:
 
 def select(kind: str, records: list[Record], known: Sequence[Record] = ()) -> list[Record]:
     """Return the latest record of every measurement of a kind; ``known`` scaling is compared with processes."""
-    if kind in task_tables.ROWS:
-        return task_tables.ROWS[kind](records)
+    of_tasks = {**task_tables.ROWS, **terrain_report.ROWS}
+    if kind in of_tasks:
+        return of_tasks[kind](records)
     rows = latest(records, kind, *IDENTITY[kind])
     if kind == "processes":
         tools = latest([*known, *records], "scaling", "envs", "candidates")

@@ -10,6 +10,7 @@ if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
 import math
+from dataclasses import replace
 
 import torch
 from grids import SPOT, batch, grid, network, part, policy
@@ -61,6 +62,15 @@ def test_a_stopped_part_resumes_bitwise(inputs, complete, tmp_path, stop_at) -> 
     assert part(inputs, folder=tmp_path).run(lambda _: None, lambda: False)
     assert (tmp_path / EPISODES).read_bytes() == complete
     assert not (tmp_path / STATE).exists()
+
+
+def test_each_policys_actions_have_its_own_scale() -> None:
+    first, second = _two()
+    both = batch(grid([replace(first, action_scale=0.4), second], ["friction"], *SHORT))
+    both.advance(2)
+    moved, actions = both._target - both._stance, both._actions
+    assert actions.abs().amin() > 0
+    assert torch.allclose(moved[:3], 0.4 * actions[:3]) and torch.allclose(moved[3:], 0.2 * actions[3:])
 
 
 def test_waves_give_the_same_episodes(inputs, complete, tmp_path) -> None:

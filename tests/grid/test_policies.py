@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from grids import POINTS, SPOT, layouts, network
 
 from envcoder_bench.core.errors import UserError
 from envcoder_bench.grid.layouts import observe, read_layout
-from envcoder_bench.grid.policies import _layout_of_run, in_blocks, load_policy_file
+from envcoder_bench.grid.policies import _action_scale, _layout_of_run, in_blocks, load_policy_file
 from envcoder_bench.grid.policy_files import RunPolicy
 from envcoder_bench.grid.settings import compose_settings, plain
 
@@ -164,10 +165,19 @@ def test_a_policy_of_another_robot_or_observation_is_refused() -> None:
 
 def test_other_drives_than_those_of_the_training_are_named(caplog) -> None:
     settings = plain(compose_settings())
-    _layout_of_run("mine", _of_run(stiffness=60.0, actionScale=0.2), 235, layouts(), None, SPOT, settings)
+    _layout_of_run("mine", _of_run(stiffness=60.0, actionScale=0.5), 235, layouts(), None, SPOT, settings)
     assert not caplog.records
     _layout_of_run("mine", _of_run(stiffness=85.0), 235, layouts(), None, SPOT, settings)
     assert "trained with robots.spot.stiffness=85.0, and the grid has 60.0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "own, of_layout, scale", [(0.5, None, 0.5), (0.5, 0.3, 0.3), (None, 0.3, 0.3), (None, None, None)]
+)
+def test_the_scale_of_the_actions_is_that_of_the_layout_or_of_the_run(own, of_layout, scale) -> None:
+    control = {} if own is None else {"actionScale": own}
+    layout = replace(layouts()["rough"], action_scale=of_layout)
+    assert _action_scale(_of_run(**control), layout) == scale
 
 
 def test_actions_of_another_width_are_refused(tmp_path) -> None:
@@ -225,7 +235,8 @@ def test_order_scales_and_joints_are_configurable() -> None:
         ({"parts": ["lin_vl"]}, "layouts.mine.parts: unknown part 'lin_vl' (did you mean lin_vel"),
         ({"part": ["lin_vel"]}, "layouts.mine: unknown key 'part' (did you mean parts?)"),
         ({"parts": []}, "layouts.mine.parts is empty"),
-        (5, "layouts.mine must be a mapping with the keys parts, scales, joints, scan, got 5"),
+        (5, "layouts.mine must be a mapping with the keys parts, scales, joints, scan, action_scale, got 5"),
+        ({"parts": ["scan"], "action_scale": 0}, "layouts.mine.action_scale must be a number over 0, rad, got 0"),
         ({"parts": 5}, "layouts.mine.parts must be a list of lin_vel"),
         ({"parts": ["scan"], "scales": 5}, "layouts.mine.scales must be a mapping"),
         ({"parts": ["scan"], "scan": {"x": ["a"], "y": [1]}}, "layouts.mine.scan must have x and y, lists of numbers"),

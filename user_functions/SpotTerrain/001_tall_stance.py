@@ -9,6 +9,6 @@ LOAD = 0.25  # rad, of the knee drives' position error under the robot's weight
 
 
 def compute_dof_target(action, state_dict):
-    target = state_dict["default_dof_pos"] + 0.2 * action
+    target = state_dict["default_dof_pos"] + 0.5 * action
     hx, hy, kn = target[:, 0::3], target[:, 1::3], target[:, 2::3]
     return torch.stack((hx, hy, kn + LOAD), dim=2).flatten(1)  # leg by leg
