@@ -29,7 +29,7 @@ class Layout:
         joints: index in the simulator's order of the policy's joints, in the policy's order; of actions, too.
         widths: columns of each part.
         points: x and y of the scan's points in the base's frame, m.
-        action_scale: joint target = stance + action_scale * action, rad; None for that of the policy's run or the robot.
+        action_scale: joint target = stance + action_scale * action, rad; None for the run's or the robot's.
     """
 
     name: str

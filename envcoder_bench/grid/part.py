@@ -176,4 +176,5 @@ class Part:
             batch = Batch.resumed(self.scene, specs, state["rows"], state["step_count"])
             return state["wave"], batch, state["length"]
         except (OSError, RuntimeError, KeyError, TypeError, ValueError, EOFError) as error:
-            raise UserError(f"{path} is damaged, or of another simulator: {error}; give --sim, or remove it to run all episodes again") from error
+            remedy = "give --sim, or remove it to run all episodes again"
+            raise UserError(f"{path} is damaged, or of another simulator: {error}; {remedy}") from error
