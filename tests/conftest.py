@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import gc
 import os
 import platform
 import shutil
@@ -45,6 +46,16 @@ def pytest_collection_modifyitems(items):
     """Begin with the files that take longest (for pytest-xdist's --no-loadscope-reorder)."""
     place = {name: k for k, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """Collect tests without garbage collection, and exempt what collection leaves from it: a million objects."""
+    gc.disable()
+    yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 _PICTURES = (
