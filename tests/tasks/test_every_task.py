@@ -18,7 +18,7 @@ if sys.version_info < (3, 11):
 # all kinds of tiles, of two levels, are built in a fraction of the time of the shipped terrain; the fields and the
 # training on mujoco_cpu are those of the shipped one
 SMALL_TERRAIN = [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSize=3")]
-# fewer physics steps per control step, which take long with MuJoCo Warp on the CPU; what is checked holds for any number
+# fewer physics steps per control step: they take long with MuJoCo Warp on the CPU, and the checks hold for any number
 FEW_SUBSTEPS = ["task.env.control.decimation=2"]
 SLOW = pytest.mark.slow
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
