@@ -169,7 +169,6 @@ def test_baseline_can_be_hidden(tmp_path):
     server = LLMServer(max_replies=128)
     server.script.extend(answer(text) for text in (cosine(0.1), cosine(0.2)))
     words = [*QUICK, "--num_iters", 2, "--shapers_per_iter", 1, "--final_seeds", 1, "--show_baseline", "no"]
-    words.append("compile_shapers=false")
     folder = run(tmp_path / "search", *words, *served(server))
     server.close()
     asked = "".join(message["content"] for body in server.bodies for message in body["messages"])
@@ -269,7 +268,7 @@ def test_budget_ends_the_search(tmp_path, capsys):
     text = '"""How little the cart moves."""\n\n\ndef compute_fitness(cart_vel):\n    return 1 / (1.5 + cart_vel**2)\n'
     fitness.write_text(text)
     words = [*QUICK, "--shapers_per_iter", 1, "--final_seeds", 1, "--fitness", fitness]
-    words += ["--max_tokens", 30_000, "--max_output_tokens", 1000, "compile_shapers=false", *served(server)]
+    words += ["--max_tokens", 30_000, "--max_output_tokens", 1000, *served(server)]
     folder = run(tmp_path / "search", *words)
     archive = read_archive(folder / "archive.json")
     assert len(archive.attempts) == len(server.bodies) == 1
@@ -311,7 +310,7 @@ def _a_spent_budget_is_raised(folder, server, capsys):
 def test_evolve_from_a_users_candidate(tmp_path):
     start = tmp_path / "mine.py"
     start.write_text('"""Mine."""\n\n\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n')
-    folder = run(tmp_path / "search", *QUICK, "compile_shapers=false", "--llm", "evolve", "--candidates", start)
+    folder = run(tmp_path / "search", *QUICK, "--llm", "evolve", "--candidates", start)
     archive = read_archive(folder / "archive.json")
     assert [len(archive.of_round(number)) for number in (1, 2, 3)] == [3, 3, 3]
     assert archive.find("r1_00").origin == "start: mine"
@@ -350,7 +349,6 @@ def test_unanswered_requests_end_the_search_for_now(tmp_path, capsys, monkeypatc
 
 def test_rounds_race_and_the_final_evaluation_does_not(tmp_path, capsys):
     words = [*QUICK, "--llm", "evolve", "--race", "race.rule=halving", "race.rungs=[2]", "--shapers_per_iter", 5]
-    words.append("compile_shapers=false")
     folder = run(tmp_path / "search", *words, "--num_iters", 2)
     archive = read_archive(folder / "archive.json")
     stopped = [a for a in archive.attempts if a.stopped_at]
