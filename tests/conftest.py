@@ -1,7 +1,9 @@
 """What all tests share: a cache folder, one thread for torch, and checks of what a test starts and leaves behind."""
 
 import atexit
+import base64
 import contextlib
+import gc
 import os
 import platform
 import shutil
@@ -9,14 +11,17 @@ import signal
 import sys
 import tempfile
 import warnings
+from pathlib import Path
 
 import process_state
 import pytest
 import torch
 import warm_jail
 
+from envcoder_bench.core.files import write_atomic
 from envcoder_bench.jail import client
-from envcoder_bench.report import plots
+from envcoder_bench.report import plots, race
+from envcoder_bench.search import report_plot
 
 os.environ["ENVCODER_BENCH_VIDEO"] = "0"  # videos take seconds; tests/video makes some
 if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the folder: what one traces, all can use
@@ -47,6 +52,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection():
+    """Collect tests without garbage collection, and exempt what collection leaves from it: a million objects."""
+    gc.disable()
+    yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
 _PICTURES = (
     "test_plots.py",
     "test_race.py",
@@ -54,6 +69,9 @@ _PICTURES = (
     "test_racing.py",
     "test_end_to_end.py",
     "test_race_replay.py",
+)
+_PIXEL = base64.b64decode(  # a PNG
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 _CONFINEMENT = ("test_attacks.py", "test_confine.py", "test_training.py")  # these start jails as the package does
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
@@ -94,12 +112,19 @@ def jails_start_quickly(request):
         yield
 
 
+def _save_pixel(figure, path):
+    write_atomic(path, _PIXEL)
+    return Path(path)
+
+
 @pytest.fixture(autouse=True, scope="module")
-def pictures_are_small(request):
-    """Draw all pictures with fewer pixels, except in the tests that look at them."""
+def pictures_are_one_pixel(request):
+    """Compose all pictures, but write one pixel for each, except in the tests that look at them."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name not in _PICTURES:
             patch.setattr(plots, "DPI", 20)
+            for module in (plots, race, report_plot):
+                patch.setattr(module, "save_figure", _save_pixel)
         yield
 
 

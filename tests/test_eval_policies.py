@@ -12,6 +12,7 @@ if sys.version_info < (3, 11):
 import csv
 import json
 import subprocess
+import time
 import warnings
 from pathlib import Path
 
@@ -196,51 +197,55 @@ def test_a_grid_that_another_process_runs_is_refused(evaluated, capsys) -> None:
     assert f"{evaluated}: another process is executing this grid" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_workers_of_a_killed_command_end_and_its_grid_is_resumed(folder, tmp_path) -> None:
-    out, whole = tmp_path / "grid", tmp_path / "whole"
-    words = ["--robot", "spot", "--policies", f"a={folder}/a.pt", "--terrains", "friction", "--episodes", "2"]
-    words += ["--seconds", "20"]
+@pytest.fixture(scope="module")
+def long_grid(folder, tmp_path_factory):
+    """A grid that takes long enough to be stopped: the words of its command, and its rows in one process."""
+    out = tmp_path_factory.mktemp("grids") / "whole"
+    words = ["--robot", "spot", "--policies", f"a={folder}/a.pt", f"b={folder}/b.pt", "--terrains", "friction"]
+    words += ["--episodes", "2", "--seconds", "12"]
+    assert main([*words, "--output_dir", str(out), "--device", "cpu"]) == 0
+    return words, rows_of(out)
+
+
+def rows_of(out):
+    return sorted(read_episodes(out / "episodes.jsonl"), key=lambda row: row["episode_id"])
+
+
+def begun_on_two_workers(words, out):
+    """A process that executes a grid, once both of its workers have saved their states."""
     command = [sys.executable, str(ROOT / "eval_policies.py"), *words, "--output_dir", str(out), "--devices", "cpu:2"]
-    process = subprocess.Popen([*command, "checkpoint_minutes=0"], cwd=ROOT, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "checkpoint_minutes=0"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    states = [out / "parts" / str(k) / "state.pt" for k in range(2)]
+    while not all(state.exists() for state in states) and process.poll() is None:
+        time.sleep(0.01)
+    return process
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_command_end_and_its_grid_is_resumed(long_grid, tmp_path) -> None:
+    words, whole = long_grid
+    process = begun_on_two_workers(words, tmp_path / "grid")
     try:
-        while not all((out / "parts" / str(k) / "state.pt").exists() for k in range(2)):
-            assert process.poll() is None
+        assert process.poll() is None
         workers = psutil.Process(process.pid).children()
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     assert len(workers) == 2
-    assert main(["--resume", str(out), "--devices", "cpu:2"]) == 0  # at once: it waits for them
+    assert main(["--resume", str(tmp_path / "grid"), "--devices", "cpu:2"]) == 0  # at once: it waits for them
     assert not psutil.wait_procs(workers, timeout=60)[1]
-    assert main([*words, "--output_dir", str(whole), "--device", "cpu"]) == 0
-    own, other = (
-        sorted(read_episodes(path / "episodes.jsonl"), key=lambda row: row["episode_id"]) for path in (out, whole)
-    )
-    assert own == other
+    assert rows_of(tmp_path / "grid") == whole
 
 
 @pytest.mark.slow
-def test_a_killed_grid_resumes_bitwise_on_two_workers(folder, tmp_path) -> None:
-    out, whole = tmp_path / "grid", tmp_path / "whole"
-    policies = [f"a={folder}/a.pt", f"b={folder}/b.pt"]
-    words = ["--robot", "spot", "--policies", *policies, "--terrains", "friction", "boulder"]
-    words += ["--episodes", "2", "--seconds", "4"]
-    assert main([*words, "--output_dir", str(whole), "--device", "cpu"]) == 0
-    words += ["--output_dir", str(out), "--devices", "cpu:2", "checkpoint_minutes=0"]
-    command = [sys.executable, str(ROOT / "eval_policies.py"), *words]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    states = [out / "parts" / str(k) / "state.pt" for k in range(2)]
-    while not all(state.exists() for state in states) and process.poll() is None:
-        pass
+def test_a_terminated_grid_says_how_to_resume_and_resumes_bitwise_in_one_process(long_grid, tmp_path) -> None:
+    words, whole = long_grid
+    process = begun_on_two_workers(words, tmp_path / "grid")
     process.terminate()
     said = process.communicate(timeout=120)[1]
-    if process.returncode:  # it may have been faster
-        assert process.returncode == 143 and "resume with: " in said
-        assert main(["--resume", str(out), "--devices", "cpu:2"]) == 0
-    key = lambda row: row["episode_id"]  # noqa: E731
-    own, other = (sorted(read_episodes(path / "episodes.jsonl"), key=key) for path in (out, whole))
-    assert own == other
+    assert process.returncode == 143 and "resume with: " in said
+    assert main(["--resume", str(tmp_path / "grid"), "--device", "cpu"]) == 0
+    assert rows_of(tmp_path / "grid") == whole
 
 
 @pytest.mark.slow

