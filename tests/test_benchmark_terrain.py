@@ -138,6 +138,8 @@ def test_tables_and_pictures_of_the_latest_training_and_crossing(trained, tmp_pa
     records = tmp_path / "records.jsonl"
     records.write_text("".join(f"{json.dumps(r)}\n" for r in (older, later, point, crossed)))
     assert [p["point"] for p in terrain_report.climbs([older, later, point])["SpotTerrain"]] == [1, 2]
+    assert [r["type"] for r in terrain_report.crossings_beside([crossed], point)] == ["stairs up"]
+    assert terrain_report.crossings_beside([{**crossed, "device": "cpu"}], point) == []
     rows = table("crossings", select("crossings", [crossed]))
     assert rows[2] == "| SpotTerrain, human | stairs up | 8 | 100 | 25 |  |  |  |  |  |  |  |  | 25 |"
     page = tmp_path / "page.md"

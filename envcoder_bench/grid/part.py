@@ -70,6 +70,8 @@ class Part:
         """Build a simulator of the grid's robot on its arenas."""
         cfg, robot = self._inputs.settings, self._inputs.robot
         own = cfg["robots"][robot.name]
+        # a grid that an earlier version began does not have the key
+        options = {"iterations": cfg["solver_iterations"]} if "solver_iterations" in cfg else None
         return make_simulator(
             self._sim,
             robot.model,
@@ -79,6 +81,7 @@ class Part:
             self._device,
             stiffness=own["stiffness"],
             damping=own["damping"],
+            options=options,
             ground=self._arenas.ground,
         )
 

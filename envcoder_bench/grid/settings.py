@@ -15,7 +15,10 @@ from envcoder_bench.core.folders import project_folder
 
 FILE = "cfg/eval_policies.yaml"
 _OPEN = ("layouts", "robots", "task_layouts")  # mappings to which overrides may add
-_WHOLE = ("episodes", "control_hz", "physics_hz", "max_robots", "check_every", "arenas.stairs.steps", "video.fps")
+_WHOLE = (
+    "episodes", "control_hz", "physics_hz", "solver_iterations", "max_robots", "check_every", "arenas.stairs.steps",
+    "video.fps",
+)  # fmt: skip
 _POSITIVE = (
     "seconds", "commands.waypoint_spacing", "ends.flip_angle", "arenas.width", "arenas.zone", "arenas.apron",
     "arenas.boulder.cell", "arenas.boulder.least_cell", "arenas.stairs.tread", "scan.length", "scan.width",

@@ -59,11 +59,17 @@ def climbs(records: Sequence[Record]) -> dict[str, list[Record]]:
     return {task: sorted(own, key=lambda r: r["point"]) for task, own in found.items()}
 
 
+def crossings_beside(records: Sequence[Record], point: Record) -> list[Record]:
+    """Return the rows of a training's policy, measured on the device of the training, where simulators differ."""
+    keys = ("task", "candidate", "device")
+    return [row for row in crossings_rows(records) if all(row[key] == point[key] for key in keys)]
+
+
 def plot_terrain(records: Sequence[Record], images: Path) -> list[Path]:
     """Draw a picture for each task: levels over env-steps, and the share of robots that cross each level."""
     drawn = []
     for task, points in climbs(records).items():
-        crossed = [r for r in crossings_rows(records) if r["task"] == task and r["candidate"] == points[0]["candidate"]]
+        crossed = crossings_beside(records, points[0])
         about = (
             f"{points[0]['label']}, {points[0]['envs']:,} environments of each policy, {points[0]['candidate']};"
             " crossing: the latest policy at each level"

@@ -73,6 +73,19 @@ def test_each_policys_actions_have_its_own_scale() -> None:
     assert torch.allclose(moved[:3], 0.4 * actions[:3]) and torch.allclose(moved[3:], 0.2 * actions[3:])
 
 
+def test_the_solver_converges_on_ice() -> None:
+    """Robots that struggle on ice move alike with more iterations; with the model's own six they do not."""
+    ice = Arena("ice", (Zone("flat", 6.0, friction=0.02),), 6.0)
+    moved = {}
+    for iterations in (6, 40, 200):
+        struggling = policy("rough", "rough", network(235, size=20.0))
+        words = ("episodes=12", f"solver_iterations={iterations}", "robots.spot.action_scale=0.5")
+        robots = batch(grid([struggling], [ice], *words))
+        robots.advance(60)
+        moved[iterations] = robots.sim.root_states
+    assert torch.equal(moved[40], moved[200]) and not torch.equal(moved[6], moved[200])
+
+
 def test_waves_give_the_same_episodes(inputs, complete, tmp_path) -> None:
     waves = grid(inputs.policies, inputs.arenas, *SHORT, "max_robots=7")
     assert part(waves, folder=tmp_path).run(lambda _: None, lambda: False)
