@@ -17,7 +17,7 @@ import benchmark as script  # noqa: E402
 from bench import finer, learning, plots, records, scaling, task_tables  # noqa: E402
 from bench.motion import depths  # noqa: E402
 from bench.report import report  # noqa: E402
-from bench.session import Session, make_config  # noqa: E402
+from bench.session import Session, find_sources, make_config  # noqa: E402
 from bench.settings import Physics, engine_model  # noqa: E402
 from bench.tables import table  # noqa: E402
 
@@ -254,14 +254,10 @@ def test_the_gap_of_one_kind_of_gpu_is_one_table(tmp_path):
 def test_files_are_trained_like_baselines(tmp_path):
     own = tmp_path / "mine.py"
     own.write_text("def compute_reward(pole_angle):\n    return -pole_angle.abs()\n")
-    args = script.build_parser().parse_args(["learning", "--task", "Cartpole", "--candidates", "human", str(own)])
-    assert [(x.name, x.source == own.read_text()) for x in learning._sources(args)] == [
-        ("human", False),
-        ("mine", True),
-    ]
-    args.candidates = ["humann"]
+    found = find_sources("Cartpole", ["human", str(own)])
+    assert [(x.name, x.source == own.read_text()) for x in found] == [("human", False), ("mine", True)]
     with pytest.raises(SystemExit, match="--candidates humann: there is no such file, and the baselines are human"):
-        learning._sources(args)
+        find_sources("Cartpole", ["humann"])
 
 
 def test_an_outside_task_is_compared_with_the_native_one_after_as_many_env_steps(tmp_path):
