@@ -21,8 +21,9 @@ from envcoder_bench.run import ray_cluster
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
+# long enough that both waves still train when the node is killed
 WORDS = [
-    *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", 24,
+    *QUICK[4:], "--task", "Cartpole", "--num_envs_per_candidate", 8, "--learning_iterations", 120,
     "checkpoint_minutes=0", "task.env.episodeLength=40",
 ]  # fmt: skip
 
