@@ -4,11 +4,14 @@ MuJoCo Warp 4.0.0 finds them by GJK and EPA on a prism under each triangle. On r
 foot come out wrong, by up to the height of the relief, and throw robots into the air. Here the nearest points of the
 surface's triangles are computed directly: a contact has the depth and the normal of the surface, and the edges between
 cells of one slope give no contacts of their own. Other shapes stay with MuJoCo Warp.
+
+A block of threads shares a pair of geoms: one thread alone takes 0.6 ms for a robot that lies among boulders.
 """
 
 # MuJoCo's bindings and Warp's kernels carry no types
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportIndexIssue=false, reportOperatorIssue=false
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportInvalidTypeForm=false, reportReturnType=false
+# pyright: reportAssignmentType=false
 from __future__ import annotations
 
 from typing import Any
@@ -27,6 +30,8 @@ from envcoder_bench.sim.warp_height_surface import Surface
 CAPSULE = wp.constant(int(GeomType.CAPSULE))
 HFIELD = wp.constant(int(GeomType.HFIELD))
 SPHERE = wp.constant(int(GeomType.SPHERE))
+_THREADS = 32  # of a block
+_MOST_BLOCKS = 1 << 14  # of a launch, each of which takes every n-th pair
 _PAIRS = ((GeomType.HFIELD, GeomType.SPHERE), (GeomType.HFIELD, GeomType.CAPSULE))
 
 
@@ -63,6 +68,7 @@ def height_field_contacts(
     # of the state
     geom_xpos: wp.array2d[wp.vec3],
     geom_xmat: wp.array2d[wp.mat33],
+    blocks: int,
     naconmax: int,
     ncollision: wp.array[int],
     collision_pair: wp.array[wp.vec2i],
@@ -87,104 +93,103 @@ def height_field_contacts(
     nacon: wp.array[int],
 ):
     """Write the contacts of a pair of the broad phase, if it is a height field and a sphere or capsule."""
-    pair = wp.tid()
-    if pair >= ncollision[0]:
-        return
-    geoms = collision_pair[pair]
-    field, shape = geoms[0], geoms[1]
-    kind = geom_type[shape]
-    if geom_type[field] != HFIELD or (kind != SPHERE and kind != CAPSULE):
-        return
-    world = collision_worldid[pair]
-    ground = geom_dataid[world % geom_dataid.shape[0], field]
-    extent = hfield_size[ground]
-    frame = geom_xmat[world, field]
-    origin = geom_xpos[world, field]
-    center = wp.transpose(frame) @ (geom_xpos[world, shape] - origin)
-    size = geom_size[world % geom_size.shape[0], shape]
-    axis = wp.vec3(0.0, 0.0, 0.0)
-    if kind == CAPSULE:
-        turned = wp.transpose(frame) @ geom_xmat[world, shape]
-        axis = size[1] * wp.vec3(turned[0, 2], turned[1, 2], turned[2, 2])
-    _, margin, gap, condim, friction, solref, solreffriction, solimp, adhesion = contact_params(
-        geom_condim,
-        geom_priority,
-        geom_solmix,
-        geom_solref,
-        geom_solimp,
-        geom_friction,
-        geom_margin,
-        geom_gap,
-        geom_adhesion,
-        pair_dim,
-        pair_solref,
-        pair_solreffriction,
-        pair_solimp,
-        pair_margin,
-        pair_gap,
-        pair_adhesion,
-        pair_friction,
-        collision_pair,
-        collision_pairid,
-        pair,
-        world,
-    )
-    radius, reach = size[0], margin + gap
-    if center[2] - wp.abs(axis[2]) - radius - reach > extent[2]:
-        return
-    s = Surface()
-    s.heights = hfield_data
-    s.ceiling = hfield_ceiling
-    s.ridges = hfield_ridges
-    s.first = hfield_adr[ground]
-    s.rows = hfield_nrow[ground]
-    s.columns = hfield_ncol[ground]
-    s.corner = wp.vec2(-extent[0], -extent[1])
-    s.cell = wp.vec2(2.0 * extent[0] / float(s.columns - 1), 2.0 * extent[1] / float(s.rows - 1))
-    s.scale = extent[2]
+    block, lane = wp.tid()
+    for pair in range(block, wp.min(ncollision[0], naconmax), blocks):
+        geoms = collision_pair[pair]
+        field, shape = geoms[0], geoms[1]
+        kind = geom_type[shape]
+        if geom_type[field] != HFIELD or (kind != SPHERE and kind != CAPSULE):
+            continue
+        world = collision_worldid[pair]
+        ground = geom_dataid[world % geom_dataid.shape[0], field]
+        extent = hfield_size[ground]
+        frame = geom_xmat[world, field]
+        origin = geom_xpos[world, field]
+        center = wp.transpose(frame) @ (geom_xpos[world, shape] - origin)
+        size = geom_size[world % geom_size.shape[0], shape]
+        axis = wp.vec3(0.0, 0.0, 0.0)
+        if kind == CAPSULE:
+            turned = wp.transpose(frame) @ geom_xmat[world, shape]
+            axis = size[1] * wp.vec3(turned[0, 2], turned[1, 2], turned[2, 2])
+        _, margin, gap, condim, friction, solref, solreffriction, solimp, adhesion = contact_params(
+            geom_condim,
+            geom_priority,
+            geom_solmix,
+            geom_solref,
+            geom_solimp,
+            geom_friction,
+            geom_margin,
+            geom_gap,
+            geom_adhesion,
+            pair_dim,
+            pair_solref,
+            pair_solreffriction,
+            pair_solimp,
+            pair_margin,
+            pair_gap,
+            pair_adhesion,
+            pair_friction,
+            collision_pair,
+            collision_pairid,
+            pair,
+            world,
+        )
+        radius, reach = size[0], margin + gap
+        if center[2] - wp.abs(axis[2]) - radius - reach > extent[2]:
+            continue
+        s = Surface()
+        s.heights = hfield_data
+        s.ceiling = hfield_ceiling
+        s.ridges = hfield_ridges
+        s.first = hfield_adr[ground]
+        s.rows = hfield_nrow[ground]
+        s.columns = hfield_ncol[ground]
+        s.corner = wp.vec2(-extent[0], -extent[1])
+        s.cell = wp.vec2(2.0 * extent[0] / float(s.columns - 1), 2.0 * extent[1] / float(s.rows - 1))
+        s.scale = extent[2]
 
-    found = ShapeContacts()
-    if kind == SPHERE:
-        found = contacts_of_sphere(s, center, radius, reach)
-    else:
-        found = contacts_of_capsule(s, center, axis, radius, reach)
-    for k in range(found.count):
-        if found.dist[k] < reach:
-            position = found.point[k] - found.normal[k] * (radius + 0.5 * found.dist[k])
-            write_contact(
-                naconmax,
-                k,
-                found.dist[k],
-                frame @ position + origin,
-                make_frame(frame @ found.normal[k]),
-                margin,
-                gap,
-                condim,
-                friction,
-                solref,
-                solreffriction,
-                solimp,
-                adhesion,
-                geoms,
-                collision_pairid[pair],
-                world,
-                contact_dist,
-                contact_pos,
-                contact_frame,
-                contact_includemargin,
-                contact_friction,
-                contact_solref,
-                contact_solreffriction,
-                contact_solimp,
-                contact_dim,
-                contact_geom,
-                contact_efc_address,
-                contact_worldid,
-                contact_type,
-                contact_geomcollisionid,
-                contact_adhesion,
-                nacon,
-            )
+        found = ShapeContacts()
+        if kind == SPHERE:
+            found = contacts_of_sphere(s, center, radius, reach, lane)
+        else:
+            found = contacts_of_capsule(s, center, axis, radius, reach, lane)
+        for k in range(found.count):
+            if lane == 0 and found.dist[k] < reach:
+                position = found.point[k] - found.normal[k] * (radius + 0.5 * found.dist[k])
+                write_contact(
+                    naconmax,
+                    k,
+                    found.dist[k],
+                    frame @ position + origin,
+                    make_frame(frame @ found.normal[k]),
+                    margin,
+                    gap,
+                    condim,
+                    friction,
+                    solref,
+                    solreffriction,
+                    solimp,
+                    adhesion,
+                    geoms,
+                    collision_pairid[pair],
+                    world,
+                    contact_dist,
+                    contact_pos,
+                    contact_frame,
+                    contact_includemargin,
+                    contact_friction,
+                    contact_solref,
+                    contact_solreffriction,
+                    contact_solimp,
+                    contact_dim,
+                    contact_geom,
+                    contact_efc_address,
+                    contact_worldid,
+                    contact_type,
+                    contact_geomcollisionid,
+                    contact_adhesion,
+                    nacon,
+                )
 
 
 _MODEL = (
@@ -205,10 +210,11 @@ def convex_narrowphase(model: mjw.Model, data: mjw.Data, context: Any, table: li
     if model.nhfield:
         if not hasattr(model, "hfield_ceiling"):
             add_relief(model)
-        inputs = [*(getattr(model, name) for name in _MODEL), data.geom_xpos, data.geom_xmat, data.naconmax]
+        blocks = min(data.naconmax, _MOST_BLOCKS)
+        inputs = [*(getattr(model, name) for name in _MODEL), data.geom_xpos, data.geom_xmat, blocks, data.naconmax]
         inputs += [data.ncollision, context.collision_pair, context.collision_pairid, context.collision_worldid]
         outputs = [*(getattr(data.contact, name) for name in _CONTACT), data.nacon]
-        wp.launch(height_field_contacts, dim=data.naconmax, inputs=inputs, outputs=outputs)
+        wp.launch_tiled(height_field_contacts, dim=[blocks], inputs=inputs, outputs=outputs, block_dim=_THREADS)
         table = [pair for pair in table if pair not in _PAIRS]
     collision_convex.convex_narrowphase(model, data, context, table)
 

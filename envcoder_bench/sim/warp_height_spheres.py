@@ -1,9 +1,11 @@
-"""The contacts of a sphere with a height field's surface, in the field's frame."""
+"""The contacts of a sphere with a height field's surface, in the field's frame.
+
+The threads of a block search for them together: each examines every n-th triangle, and all of them get the result.
+"""
 # Warp compiles these functions; they are Python in their syntax alone, and a type checker for Python misreads them.
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false, reportReturnType=false
 # pyright: reportInvalidTypeForm=false
-# ruff: noqa: RUF046, UP018 - int(0) declares a variable of a kernel, which a literal would make a constant
 
 import warp as wp
 
@@ -11,6 +13,7 @@ from envcoder_bench.sim.warp_height_surface import (
     FAR,
     Surface,
     cell_range,
+    cells_in,
     depth_in_column,
     lies_below,
     nearest_on_triangle,
@@ -19,6 +22,8 @@ from envcoder_bench.sim.warp_height_surface import (
 
 SAME_FACE = wp.constant(0.995)  # cosine between normals of faces that count as one
 SAME_EDGE = wp.constant(0.8)  # cosine between normals below which an edge beside a deeper contact counts
+MOST = wp.constant(4)  # contacts of a sphere
+NONE = wp.constant(2147483647)
 
 
 @wp.struct
@@ -31,54 +36,83 @@ class Contacts:
     faces: wp.vec4i
 
 
+@wp.struct
+class Touch:
+    """Where a triangle is nearest: distance, FAR if it is out of reach, normal, and 1 if inside the triangle."""
+
+    dist: float
+    normal: wp.vec3
+    face: int
+
+
 @wp.func
-def kept(found: Contacts, dist: float, normal: wp.vec3, face: int) -> Contacts:
-    """Return the contacts with one more: of two equal ones the deeper stays, of more than four the shallowest goes."""
-    same, shallowest = int(-1), int(0)
-    for k in range(found.count):
-        limit = wp.where(face + found.faces[k] == 2, SAME_FACE, SAME_EDGE)
-        if wp.dot(found.normal[k], normal) > limit:
-            same = k
-        if found.dist[k] > found.dist[shallowest]:
-            shallowest = k
-    place = same
-    if same < 0:
-        if found.count < 4:
-            place = found.count
-            found.count += 1
-            found.dist[place] = FAR
-        else:
-            place = shallowest
-    if dist < found.dist[place]:
-        found.dist[place] = dist
-        found.normal[place] = normal
-        found.faces[place] = face
+def touch(s: Surface, p: wp.vec3, radius: float, around: float, inside: bool, corner: wp.vec2i, half: int) -> Touch:
+    """Examine one triangle of a cell, whose lowest row and column are ``corner``.
+
+    Args:
+        around: the distance of ``p`` within which it counts.
+        inside: whether ``p`` lies in the ground; then the face above it counts alone.
+        half: 0 for the triangle along x, 1 for the other.
+    """
+    found = Touch()
+    found.dist = FAR
+    row, column = corner[0], corner[1]
+    a, d = node(s, row, column), node(s, row + 1, column + 1)
+    b = node(s, row, column + 1)  # along x first: counter-clockwise from above
+    c = d
+    if half == 1:
+        b = d
+        c = node(s, row + 1, column)
+    normal = wp.normalize(wp.cross(b - a, c - a))
+    if inside:
+        across = (p[0] - a[0]) * s.cell[1] - (p[1] - a[1]) * s.cell[0]
+        if (across >= 0.0) == (half == 0):
+            found.dist = wp.dot(p - a, normal) - radius
+            found.normal = normal
+            found.face = 1
+    elif wp.max(a[2], wp.max(b[2], c[2])) > p[2] - around:
+        nearest, within = nearest_on_triangle(p, a, b, c)
+        offset = p - nearest
+        dist = wp.length(offset)
+        if dist < around and (within or dist > 1.0e-6):
+            if within:
+                found.dist = wp.abs(wp.dot(p - a, normal)) - radius
+                found.normal = normal
+                found.face = 1
+            else:
+                found.dist = dist - radius
+                found.normal = offset / dist
     return found
 
 
 @wp.func
-def pruned(found: Contacts) -> Contacts:
-    """Return the contacts without those at edges whose normal is near that of a deeper contact."""
-    out = Contacts()
+def is_new(found: Contacts, new: Touch) -> bool:
+    """Return whether no deeper contact stands for this one: a similar face, or one beside an edge."""
     for k in range(found.count):
-        keep = bool(True)
-        for other in range(found.count):
-            near = wp.dot(found.normal[k], found.normal[other]) > SAME_EDGE
-            deeper = found.dist[other] < found.dist[k] or (found.dist[other] == found.dist[k] and other < k)
-            if other != k and found.faces[k] == 0 and near and deeper:
-                keep = False
-        if keep:
-            place = out.count
-            out.count += 1
-            out.dist[place] = found.dist[k]
-            out.normal[place] = found.normal[k]
-            out.faces[place] = found.faces[k]
-    return out
+        limit = wp.where(new.face + found.faces[k] == 2, SAME_FACE, SAME_EDGE)
+        if wp.dot(found.normal[k], new.normal) > limit:
+            return False
+    return True
 
 
 @wp.func
-def sphere_contacts(s: Surface, p: wp.vec3, radius: float, reach: float) -> Contacts:
-    """Return the contacts of a sphere with distances less than ``reach``; the normal points out of the ground."""
+def first_of_least(value: float, number: int) -> int:
+    """Return the number that belongs to the least value of all threads, the smallest of equal ones; NONE above FAR."""
+    least = wp.tile_min(wp.tile(value))[0]
+    mine = wp.where(value <= least and value < FAR, number, NONE)
+    return wp.tile_min(wp.tile(mine))[0]
+
+
+@wp.func
+def sphere_contacts(s: Surface, p: wp.vec3, radius: float, reach: float, most: int, lane: int) -> Contacts:
+    """Return the deepest contacts with distances less than ``reach``, the deepest first.
+
+    The normals point out of the ground. A face or an edge beside a deeper contact of about the same normal is none.
+
+    Args:
+        most: contacts to look for, up to four.
+        lane: of this thread in its block.
+    """
     found = Contacts()
     below = depth_in_column(s, p)
     around = radius + reach
@@ -86,30 +120,28 @@ def sphere_contacts(s: Surface, p: wp.vec3, radius: float, reach: float) -> Cont
     rows = cell_range(p[1] - around, p[1] + around, s.corner[1], s.cell[1], s.rows)
     if below < 0.0 and lies_below(s, rows, columns, p[2] - around):
         return found
-    if below >= 0.0:  # the centre is in the ground: out through the face above it
+    inside = below >= 0.0
+    if inside:  # out through the face above the centre
         columns = cell_range(p[0], p[0], s.corner[0], s.cell[0], s.columns)
         rows = cell_range(p[1], p[1], s.corner[1], s.cell[1], s.rows)
-    for row in range(rows[0], rows[1] + 1):
-        for column in range(columns[0], columns[1] + 1):
-            a, d = node(s, row, column), node(s, row + 1, column + 1)
-            for half in range(2):
-                b = node(s, row, column + 1)  # along x first: counter-clockwise from above
-                c = d
-                if half == 1:
-                    b = d
-                    c = node(s, row + 1, column)
-                normal = wp.normalize(wp.cross(b - a, c - a))
-                if below >= 0.0:
-                    across = (p[0] - a[0]) * s.cell[1] - (p[1] - a[1]) * s.cell[0]
-                    if (across >= 0.0) == (half == 0):
-                        found = kept(found, wp.dot(p - a, normal) - radius, normal, 1)
-                elif wp.max(a[2], wp.max(b[2], c[2])) > p[2] - around:
-                    nearest, inside = nearest_on_triangle(p, a, b, c)
-                    offset = p - nearest
-                    dist = wp.length(offset)
-                    if dist < around and (inside or dist > 1.0e-6):
-                        if inside:
-                            found = kept(found, wp.abs(wp.dot(p - a, normal)) - radius, normal, 1)
-                        else:
-                            found = kept(found, dist - radius, offset / dist, 0)
-    return pruned(found)
+    triangles = 2 * cells_in(rows, columns)
+    wide = columns[1] - columns[0] + 1
+    for _ in range(most):
+        best = float(FAR)
+        best_number = int(NONE)
+        for number in range(lane, triangles, wp.block_dim()):
+            corner = wp.vec2i(rows[0] + number / 2 / wide, columns[0] + number / 2 % wide)
+            here = touch(s, p, radius, around, inside, corner, number % 2)
+            if here.dist < best and is_new(found, here):
+                best = here.dist
+                best_number = number
+        number = first_of_least(best, best_number)
+        if number == NONE:
+            break
+        corner = wp.vec2i(rows[0] + number / 2 / wide, columns[0] + number / 2 % wide)
+        here = touch(s, p, radius, around, inside, corner, number % 2)
+        found.dist[found.count] = here.dist
+        found.normal[found.count] = here.normal
+        found.faces[found.count] = here.face
+        found.count += 1
+    return found

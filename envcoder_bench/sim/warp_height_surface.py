@@ -44,6 +44,12 @@ def cell_range(low: float, high: float, corner: float, cell: float, nodes: int) 
 
 
 @wp.func
+def cells_in(rows: wp.vec2i, columns: wp.vec2i) -> int:
+    """Return the number of cells of two ranges."""
+    return wp.max(0, rows[1] - rows[0] + 1) * wp.max(0, columns[1] - columns[0] + 1)
+
+
+@wp.func
 def lies_below(s: Surface, rows: wp.vec2i, columns: wp.vec2i, height: float) -> bool:
     """Return whether all nodes of these cells are lower than a height, so that most shapes need not examine cells."""
     for row in range(rows[0], rows[1] + 1, SPAN):

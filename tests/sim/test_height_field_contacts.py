@@ -105,6 +105,18 @@ def test_every_contact_is_as_deep_as_mujocos(kind, make, spacing):
     assert np.bincount(world).max() <= 4
 
 
+@pytest.mark.parametrize("kind", SHAPES)
+def test_contacts_do_not_depend_on_the_threads_of_a_block(kind, monkeypatch):
+    """On CUDA 32 threads search together; here Warp runs them on the CPU."""
+    model = model_of(kind, rough(0.1), 0.1)
+    poses, _ = touching_poses(model, 100)
+    alone = warp_contacts(model, poses)
+    monkeypatch.setattr(wp.config, "enable_cpu_blocks", True)
+    together = warp_contacts(model, poses)
+    for one, other in zip(alone, together):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_cells_of_one_slope_have_no_edges():
     """One contact, with the slope's normal; MuJoCo adds the edges nearby, whose normals are inclined."""
     model = model_of("sphere", slope(0.05), 0.05)
