@@ -8,6 +8,7 @@ import torch
 
 import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.isaacgym.compat import Missing
 from envcoder_bench.run.config import compose_config
@@ -43,7 +44,7 @@ def environment(task, groups=1):
 def test_a_fork_of_legged_gym_is_found_under_the_name_of_its_own_package(fork):
     task = get_spec(WALKER).task_class
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
-    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are settler, walker"):
+    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, settler, walker"):
         find_source("legged_gym:run")
 
 
@@ -67,6 +68,36 @@ def test_a_reset_adds_nothing_to_the_histories_of_the_other_environments(fork):
         assert torch.equal(after[k][~mask], before[k][~mask])
     assert after[0][mask].abs().max() == 0 and after[1][mask].abs().max() == 0  # one frame of the new episode
     assert torch.equal(after[2][mask, 0], env.task.state["dof_pos"][mask, 0])
+
+
+def test_a_robot_with_a_divided_step_acts_by_it(fork):
+    env = environment("legged_gym:courser")
+    env.reset()
+    before = env.task.state["dof_vel"].clone()
+    env.step(torch.ones(env.actions.shape))
+    assert bool((env.task.state["dof_vel"] > before).all()) and env.task.dt == 0.02
+    env.task.isaac.dof_pos.fill_(2.0)
+    env.task.isaac.gym.set_dof_state_tensor(env.task.isaac.sim, env.task.isaac.dof_state)
+    env.step(torch.ones(env.actions.shape))
+    assert env.task.isaac.obs_buf.max() == 0.5  # step clips after it has observed
+
+
+def test_an_end_that_the_task_calls_a_time_out_is_a_truncation_and_its_reset_reads_so(fork):
+    env = environment("legged_gym:courser")
+    env.reset()
+    env.task.isaac.levels.zero_()
+    for k in range(1, 100):
+        step = env.step(torch.zeros(env.actions.shape))
+        own, others = step.truncated[[0, 2]], step.truncated[[1, 3]]
+        assert bool(own.all() if k % 6 == 0 else not own.any()) and not bool(step.terminated.any())
+        assert bool(others.all() if k == 99 else not others.any())
+    assert env.task.isaac.levels.tolist() == [16, 1, 16, 1]  # 99 // 6, and the environment's own time-out
+
+
+def test_an_evaluation_goes_on_where_the_task_cuts_an_episode_short(fork):
+    env = environment("legged_gym:courser")
+    played = run_episodes(env, lambda obs: torch.zeros(env.actions.shape), 1, 0)
+    assert played.length.flatten().tolist() == [99.0] * 4 and env.task.isaac.levels[0] - env.task.isaac.levels[1] == 16
 
 
 def test_a_reset_that_simulates_does_not_advance_the_other_environments(fork):

@@ -84,6 +84,7 @@ class IsaacTask(Task):
         self.refusals = self.scene.refusals
 
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self.timed_out = self.driver.timed_out
         self._gym.blown = torch.zeros_like(self.unstable)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
         self.engine_warnings: dict[str, int] = {}
