@@ -64,12 +64,12 @@ def test_constants_are_members_of_enumerations_too(tmp_path):
     assert gymapi.DofDriveMode.DOF_MODE_EFFORT == gymapi.DOF_MODE_EFFORT
     scene = Scene((gym.create_sphere(None, 0.1, options(density=1000.0)), pose(0, 0, 5)), gravity=0.0)
     mass = gym.get_actor_rigid_body_properties(scene.envs[0], 0)[0].mass
-    force = torch.tensor([[[0.0, mass, 0.0]]])
+    force = torch.tensor([[[0.0, mass, 0.0]]]).repeat(2, 1, 1)
     gym.apply_rigid_body_force_tensors(scene.sim, forceTensor=force, space=gymapi.CoordinateSpace.GLOBAL_SPACE)
     gym.simulate(scene.sim)
     gym.refresh_actor_root_state_tensor(scene.sim)
     expected = gym.get_sim_params(scene.sim).dt
-    assert float(scene.roots[0, 8]) == pytest.approx(expected, rel=1e-3)
+    assert float(scene.root[0, 8]) == pytest.approx(expected, rel=1e-3)
 
 
 def test_indices_by_domain(tmp_path):

@@ -100,6 +100,34 @@ def test_an_evaluation_goes_on_where_the_task_cuts_an_episode_short(fork):
     assert played.length.flatten().tolist() == [99.0] * 4 and env.task.isaac.levels[0] - env.task.isaac.levels[1] == 16
 
 
+def test_properties_that_resets_change_are_in_checkpoints(fork):
+    env = environment("legged_gym:courser")
+    env.reset()
+    first = env.task.get_state()
+    for _ in range(7):  # two environments have begun their second episode
+        env.step(torch.ones(env.actions.shape))
+    saved, counter = env.get_state(), env.step_count
+    other = environment("legged_gym:courser")
+    other.set_state(saved)
+    assert other.step_count == counter and _properties(other) == _properties(env)
+    for _ in range(7):
+        expected, step = env.step(torch.ones(env.actions.shape)), other.step(torch.ones(env.actions.shape))
+        assert torch.equal(step.obs, expected.obs) and torch.equal(step.reward, expected.reward)
+    now = _properties(env)
+    assert len({damping for damping, _ in now}) == 4
+    env.task.set_state(first)
+    fresh = environment("legged_gym:courser")
+    fresh.reset()
+    assert _properties(env) == _properties(fresh) != now
+
+
+def _properties(env):
+    gym, envs = env.task.isaac.gym, env.task.isaac.envs
+    bodies = [gym.get_actor_rigid_body_properties(own, 0)[1] for own in envs]
+    damping = [float(gym.get_actor_dof_properties(own, 0)["damping"][0]) for own in envs]
+    return [(drag, (body.mass, body.inertia.x.x)) for drag, body in zip(damping, bodies)]
+
+
 def test_a_reset_that_simulates_does_not_advance_the_other_environments(fork):
     env = environment("legged_gym:settler")
     env.reset()

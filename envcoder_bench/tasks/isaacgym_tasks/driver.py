@@ -31,7 +31,7 @@ class Driver:
         num_actions, clip_actions, clip_observations, max_episode_length: as in the task.
         dt: time of a control step, s.
         advances: whether a reset has simulated, which advances all environments.
-        timed_out: ``(num_envs,)`` bool, environments whose episode the task itself ended as a time-out in the last step,
+        timed_out: ``(num_envs,)`` bool, environments whose episode the task ended as a time-out in the last step,
             such as robots that have reached the end of their course.
     """
 

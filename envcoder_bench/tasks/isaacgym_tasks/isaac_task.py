@@ -226,7 +226,7 @@ class IsaacTask(Task):
             self.state[SOLVED].copy_(torch.maximum(self.state[SOLVED], self._score(self._known(self.state))))
         self._gym.blown.zero_()  # type: ignore[union-attr]
         self._draws.begin_step(self.step_count)
-        with self._task_code():
+        with self._task_code(), self.scene.own_properties.watched():
             self.driver.act(actions)
             ends = self.driver.judge(self._progress)
         self._progress += 1
@@ -278,7 +278,7 @@ class IsaacTask(Task):
     def _reset(self, env_ids: Tensor) -> None:
         self._draws.begin_step(-1 - self.step_count)  # negative, so that draws differ from those of the step
         before = self.scene.get_state() if self.driver.advances and self.device.type == "cpu" else None
-        with self._draws.call("reset", env_ids, True):
+        with self._draws.call("reset", env_ids, True), self.scene.own_properties.watched():
             self.driver.reset(env_ids)
         if before is not None:
             self.scene.undo_others(env_ids, before)
@@ -339,6 +339,7 @@ class IsaacTask(Task):
     def get_state(self) -> dict[str, Tensor]:
         saved = save_task(self.isaac)
         saved.update({f"sim.{key}": x for key, x in self.scene.get_state().items()})
+        saved.update({f"own.{key}": x for key, x in self.scene.own_properties.get_state().items()})
         for kind, live in self._checkpointed().items():
             saved.update({f"{kind}.{key}": x.to("cpu", copy=True) for key, x in live.items()})
         if self._randomizer is not None:
@@ -353,6 +354,8 @@ class IsaacTask(Task):
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore a state, except the randomization."""
+        own = {key[len("own.") :]: x for key, x in state.items() if key.startswith("own.")}
+        self.scene.own_properties.set_state(own)  # first, because the scene computes poses from properties
         self.scene.set_state({key[4:]: x for key, x in state.items() if key.startswith("sim.")})
         self._gym.changed()
         restore_task(self.isaac, state, self.device)

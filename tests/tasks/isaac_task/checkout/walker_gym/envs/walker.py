@@ -122,7 +122,7 @@ class Settler(Walker):
 
 
 class Courser(Walker):
-    """Has the end of a course, which is a time-out; divides ``step``, and unpacks what ``post_physics_step`` returns."""
+    """Has an end of a course, which is a time-out; divides ``step``, and unpacks what ``post_physics_step`` returns."""
 
     def _create_envs(self):
         super()._create_envs()
@@ -159,3 +159,11 @@ class Courser(Walker):
         super().reset_idx(env_ids)
         self.levels[env_ids] += self.time_out_buf[env_ids]
         self.walked[env_ids] = 0
+        drawn = torch.rand(len(env_ids), 2)
+        for (drag, share), k in zip(drawn.tolist(), env_ids.tolist()):  # a new damping and mass in every episode
+            properties = self.gym.get_actor_dof_properties(self.envs[k], 0)
+            properties["damping"].fill(0.1 + drag)
+            self.gym.set_actor_dof_properties(self.envs[k], 0, properties)
+            bodies = self.gym.get_actor_rigid_body_properties(self.envs[k], 0)
+            bodies[1].mass = 1.0 + share
+            self.gym.set_actor_rigid_body_properties(self.envs[k], 0, bodies, recomputeInertia=True)
