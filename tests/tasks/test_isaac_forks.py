@@ -15,6 +15,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.describe import describe
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
+from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.yaml_config import read_yaml
 from envcoder_bench.tasks.registry import get_spec
 
@@ -165,6 +166,12 @@ def test_groups_of_one_seed_meet_the_same_delays_frictions_and_centres_of_mass(f
         assert drawn[:4] == drawn[4:] and len(set(drawn)) == 4
 
 
+def test_rows_drawn_after_a_loop_over_environments_do_not_depend_on_the_number_of_groups(fork):
+    alone, beside = environment("legged_gym:courser"), environment("legged_gym:courser", groups=3)
+    strength = alone.task.state["strength"]
+    assert torch.equal(beside.task.state["strength"], strength.repeat(3, 1)) and len(set(strength.flatten().tolist())) == 4
+
+
 def test_a_task_that_computes_its_reward_in_step_is_stepped_by_its_own_step():
     env = environment(f"{FOLDER}/flyer.py:Flyer")
     assert env.task.dt == pytest.approx(4 * 0.02) and env.task.num_dofs == 0
@@ -218,6 +225,30 @@ def test_a_robot_whose_config_is_in_another_file_is_not_given_the_base_config(tm
         find_source(f"{tmp_path}/own.py:Walk")
     with pytest.raises(ValueError, match=r"a class named WalkCfg; .*legged_gym:NAME with LEGGED_GYM_PATH"):
         find_source(f"{tmp_path}/walk.py:Walk")
+
+
+def test_a_task_from_before_isaacgymenvs_is_refused_by_its_constructor(tmp_path):
+    (tmp_path / "ase" / "env" / "tasks").mkdir(parents=True)  # "env" has no __init__.py
+    tasks = tmp_path / "ase" / "env" / "tasks"
+    (tasks / "__init__.py").touch()
+    (tasks / "base.py").write_text("class Base:\n    def post_physics_step(self):\n        pass\n")
+    (tasks / "old.py").write_text(
+        "from env.tasks.base import Base\nclass Old(Base):\n"
+        "    def __init__(self, cfg, sim_params, physics_engine, device_type, device_id, headless):\n        pass\n"
+    )
+    told = r"Old\(cfg, sim_params, physics_engine, device_type, device_id, headless\) is a task of Isaac Gym before"
+    with pytest.raises(ValueError, match=told):
+        find_source(f"{tasks}/old.py:Old")
+
+
+def test_checkouts_without_init_py_are_found_after_those_with_one(tmp_path):
+    (tmp_path / "fork" / "isaacgymenvs" / "tasks").mkdir(parents=True)
+    (tmp_path / "fork" / "isaacgymenvs" / "tasks" / "__init__.py").touch()
+    assert folder_with(tmp_path / "fork", "isaacgymenvs") == tmp_path / "fork"
+    (tmp_path / "legged_gym" / "legged_gym").mkdir(parents=True)  # the repository, and its package
+    (tmp_path / "legged_gym" / "legged_gym" / "__init__.py").touch()
+    assert folder_with(tmp_path, "legged_gym") == tmp_path / "legged_gym"
+    assert folder_with(tmp_path / "fork", "legged_gym") is None
 
 
 def test_a_yaml_is_merged_with_its_defaults(tmp_path):

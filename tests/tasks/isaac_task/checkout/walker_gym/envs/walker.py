@@ -126,6 +126,7 @@ class Courser(Walker):
 
     def _create_envs(self):
         super()._create_envs()
+        self.strength = torch_rand_float(0.5, 1.5, (self.num_envs, 1), self.device)  # after draws in a loop
         self.walked, self.levels = (torch.zeros(self.num_envs, dtype=torch.long) for _ in range(2))
         self.course = torch.where(torch.arange(self.num_envs) % 2 == 0, 6, 1000)
 
