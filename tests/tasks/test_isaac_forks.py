@@ -45,7 +45,7 @@ def environment(task, groups=1):
 def test_a_fork_of_legged_gym_is_found_under_the_name_of_its_own_package(fork):
     task = get_spec(WALKER).task_class
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
-    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, settler, walker"):
+    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, settler, sharer, walker"):
         find_source("legged_gym:run")
 
 
@@ -164,6 +164,15 @@ def test_groups_of_one_seed_meet_the_same_delays_frictions_and_centres_of_mass(f
     damping = [float(task.gym.get_actor_dof_properties(own, 0)["damping"][0]) for own in task.envs]
     for drawn in (bodies, damping):
         assert drawn[:4] == drawn[4:] and len(set(drawn)) == 4
+
+
+def test_candidates_that_do_not_begin_alike_are_told(fork, caplog):
+    environment(WALKER, groups=2).reset()
+    environment("legged_gym:sharer").reset()
+    assert "begin with different" not in caplog.text
+    environment("legged_gym:sharer", groups=2).reset()
+    assert "legged_gym:sharer: candidates of one seed begin with different commands:" in caplog.text
+    assert "--isolate process" in caplog.text
 
 
 def test_rows_drawn_after_a_loop_over_environments_do_not_depend_on_the_number_of_groups(fork):

@@ -17,6 +17,7 @@ from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.checkpoint import restore_task, save_task
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
+from envcoder_bench.tasks.isaacgym_tasks.fairness import tell_unequal_beginnings
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.isaacgym_tasks.making import as_dict, make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.mirror import Mirror
@@ -143,6 +144,7 @@ class IsaacTask(Task):
     def attach(self, groups: EnvGroups) -> None:
         self._groups = groups
         self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
+        self._compared = False
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)
         # asked once here, because each step would wait for the device
@@ -262,6 +264,10 @@ class IsaacTask(Task):
         if self.once:
             self.state[SOLVED].masked_fill_(mask, 0.0)
         tensors.copy_all(list(self.default_state.values()), [self.state[key] for key in self.default_state])
+        if not self._compared and len(env_ids) == self.num_envs:
+            self._compared = True
+            own = {key: self.state[key] for key in ("commands", "obs_buf", *self.scene.keys) if key in self.state}
+            tell_unequal_beginnings(self.source.address, own, self._groups.seeds, self._groups.lanes)
 
     def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
         """Return the environments to reset in each call of the task's code.

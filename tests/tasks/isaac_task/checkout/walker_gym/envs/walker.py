@@ -168,3 +168,11 @@ class Courser(Walker):
             bodies = self.gym.get_actor_rigid_body_properties(self.envs[k], 0)
             bodies[1].mass = 1.0 + share
             self.gym.set_actor_rigid_body_properties(self.envs[k], 0, bodies, recomputeInertia=True)
+
+
+class Sharer(Walker):
+    """Commands speed in the first half of all environments, whatever groups they belong to."""
+
+    def reset_idx(self, env_ids):
+        super().reset_idx(env_ids)
+        self.commands[env_ids, 0] = (env_ids < 0.5 * self.num_envs).float()
