@@ -187,9 +187,9 @@ class StepDriver(Driver):
             self.task.step(self._actions)
 
     def first(self) -> None:
-        before = self.gym.get_sim_time(self.task.sim)
         everyone = torch.arange(self.num_envs, device=self.device)
-        self.reset(everyone)
+        self.reset(everyone)  # some resets simulate
+        before = self.gym.get_sim_time(self.task.sim)
         self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
         self.judge(torch.zeros_like(everyone))
         self.dt = float(self.gym.get_sim_time(self.task.sim) - before)  # the number of simulation steps is the task's
