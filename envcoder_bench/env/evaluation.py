@@ -83,7 +83,9 @@ def _one_round(
         ask = env.device.type == "cpu" or t % 50 == 49  # a sync with a CUDA device is expensive, so do it rarely
         if t == steps - 1 or (ask and not bool(active.any())):
             break
-        env.begin_episodes(ended)  # states after the end are not observed, in training or here
+        # states after the end are not observed, in training or here; where the task cuts an episode short, the next one
+        # is counted as its continuation
+        env.begin_episodes(env.cut_short(ended))
         obs = env.observe(active)
     if has_mean_fitness(env):  # an episode that ended early is known in full, the others are taken to go on like this
         fitness = fitness / torch.where(active, steps, env.full_episode)

@@ -93,7 +93,7 @@ class GroupedVecTask:
         # unstable states were replaced by the default state, whose reward must not count
         reward = self.dispatch.reward(self.step_count) * ~self.task.unstable
         terminated = self.dispatch.terminal(self.step_count) | self.task.unstable
-        truncated = (self.progress_buf >= self.full_episode) & ~terminated
+        truncated = self.cut_short(self.progress_buf >= self.full_episode) & ~terminated
         done = terminated | truncated
         self.stats.add(reward, done, self.task.unstable)
         self.step_count += 1
@@ -105,6 +105,10 @@ class GroupedVecTask:
         return EnvStep(obs, reward, terminated, truncated, last)
 
     # the parts of a step, for training here and for evaluation
+
+    def cut_short(self, ended: Tensor) -> Tensor:
+        """Return ``ended`` ``(num_envs,)``, and True where the task itself cuts the episode short."""
+        return ended if self.task.timed_out is None else ended | self.task.timed_out
 
     @property
     def full_episode(self) -> int:

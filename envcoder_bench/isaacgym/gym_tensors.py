@@ -142,15 +142,16 @@ class TensorMethods:
         return _command(sim, sim.engine.efforts, efforts, rows)
 
     def apply_rigid_body_force_tensors(
-        self, sim: Simulation, forces: Tensor | None = None, torques: Tensor | None = None, space: int = ENV_SPACE
-    ) -> bool:
-        """Apply forces at the centres of mass, and torques, in the next ``simulate``."""
+        self, sim: Simulation, forceTensor: Tensor | None = None, torqueTensor: Tensor | None = None,
+        space: int = ENV_SPACE,
+    ) -> bool:  # fmt: skip
+        """Apply forces at the centres of mass, and torques, in the next ``simulate``; tasks use these keywords."""
         engine = sim.engine
         bodies = None
         if space == LOCAL_SPACE:
             bodies = torch.zeros(engine.num_envs * engine.num_bodies, 13, device=engine.device)
             engine.read_bodies(bodies)
-        for columns, given in ((slice(0, 3), forces), (slice(3, 6), torques)):
+        for columns, given in ((slice(0, 3), forceTensor), (slice(3, 6), torqueTensor)):
             if given is None:
                 continue
             vectors = given.reshape(-1, 3)

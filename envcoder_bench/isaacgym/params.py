@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from enum import IntEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +25,14 @@ DOF_ROTATION, DOF_TRANSLATION = 0, 1
 IMAGE_COLOR, IMAGE_DEPTH, IMAGE_SEGMENTATION, IMAGE_OPTICAL_FLOW = 0, 1, 2, 3
 INVALID_HANDLE = -1
 FOLLOW_TRANSFORM, FOLLOW_POSITION = 0, 1
+# the enumerations whose members are also constants above
+SimType = IntEnum("SimType", {"SIM_FLEX": SIM_FLEX, "SIM_PHYSX": SIM_PHYSX})
+UpAxis = IntEnum("UpAxis", {"UP_AXIS_Y": UP_AXIS_Y, "UP_AXIS_Z": UP_AXIS_Z})
+DofDriveMode = IntEnum(
+    "DofDriveMode", ["DOF_MODE_NONE", "DOF_MODE_POS", "DOF_MODE_VEL", "DOF_MODE_EFFORT"], start=DOF_MODE_NONE
+)
+IndexDomain = IntEnum("IndexDomain", ["DOMAIN_ACTOR", "DOMAIN_ENV", "DOMAIN_SIM"], start=DOMAIN_ACTOR)
+CoordinateSpace = IntEnum("CoordinateSpace", ["ENV_SPACE", "LOCAL_SPACE", "GLOBAL_SPACE"], start=ENV_SPACE)
 _NAMED_KEYS = (
     "ESCAPE SPACE ENTER TAB BACKSPACE UP DOWN LEFT RIGHT INSERT DEL HOME END PAGE_UP PAGE_DOWN LEFT_BRACKET"
     " RIGHT_BRACKET LEFT_SHIFT RIGHT_SHIFT LEFT_CONTROL RIGHT_CONTROL LEFT_ALT RIGHT_ALT COMMA PERIOD SLASH SEMICOLON"

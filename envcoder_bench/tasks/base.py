@@ -85,6 +85,8 @@ class Task(ABC):
             after an early end count 0), ``sum`` if it is their sum, for events that are counted.
         unstable: ``(num_envs,)`` bool, environments whose physics became unstable in the last step and that need a
             reset. An initial state beyond the simulator's limits makes the episode's first step unstable.
+        timed_out: ``(num_envs,)`` bool, refreshed in place by ``step``: environments whose episode the task itself cuts
+            short, as a time-out; None if only ``max_episode_length`` does.
         contact_overflows: ``(num_envs,)`` int32, number of control steps in which the simulator dropped contacts or
             constraints of an environment; ``step`` adds to it, and the reader may reset it to 0.
         engine_warnings: number of the simulator's warnings in all environments, by text.
@@ -118,6 +120,7 @@ class Task(ABC):
     clip_actions: float
     clip_observations: float
     unstable: Tensor
+    timed_out: Tensor | None = None
     contact_overflows: Tensor
     engine_warnings: dict[str, int]
     refusals: Mapping[str, str] = {}

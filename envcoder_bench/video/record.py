@@ -154,7 +154,7 @@ def _play(env: GroupedVecTask, players: Sequence[Player], steps: int | None) -> 
         env.step_count += 1
         if not bool(active.any()):
             break
-        env.begin_episodes(over)
+        env.begin_episodes(env.cut_short(over))
         obs = env.observe(active)
     episodes = [_episode(*own) for own in zip(players, frames, values, ended)]
     same = all(np.array_equal(e.qpos[0], episodes[0].qpos[0]) for e in episodes)

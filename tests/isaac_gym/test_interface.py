@@ -58,6 +58,20 @@ def test_tensors_that_a_task_has_made_require_gradients_are_refreshed(tmp_path):
         assert x.requires_grad and float(x.detach().abs().max()) == 0.0
 
 
+def test_constants_are_members_of_enumerations_too(tmp_path):
+    assert gymapi.CoordinateSpace.LOCAL_SPACE == gymapi.LOCAL_SPACE and gymapi.UpAxis(1) == gymapi.UP_AXIS_Z
+    assert gymapi.IndexDomain.DOMAIN_SIM == gymapi.DOMAIN_SIM and gymapi.SimType.SIM_PHYSX == gymapi.SIM_PHYSX
+    assert gymapi.DofDriveMode.DOF_MODE_EFFORT == gymapi.DOF_MODE_EFFORT
+    scene = Scene((gym.create_sphere(None, 0.1, options(density=1000.0)), pose(0, 0, 5)), gravity=0.0)
+    mass = gym.get_actor_rigid_body_properties(scene.envs[0], 0)[0].mass
+    force = torch.tensor([[[0.0, mass, 0.0]]]).repeat(2, 1, 1)
+    gym.apply_rigid_body_force_tensors(scene.sim, forceTensor=force, space=gymapi.CoordinateSpace.GLOBAL_SPACE)
+    gym.simulate(scene.sim)
+    gym.refresh_actor_root_state_tensor(scene.sim)
+    expected = gym.get_sim_params(scene.sim).dt
+    assert float(scene.root[0, 8]) == pytest.approx(expected, rel=1e-3)
+
+
 def test_indices_by_domain(tmp_path):
     arm, ball = load(tmp_path, ARM, fix_base_link=True), gym.create_sphere(None, 0.1, options())
     scene = Scene((ball, pose(0, 0, 5)), (arm, pose()), num_envs=3)

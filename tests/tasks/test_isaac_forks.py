@@ -8,12 +8,14 @@ import torch
 
 import envcoder_bench.isaacgym.gymapi  # noqa: F401  MuJoCo starts a process where it is first imported
 from envcoder_bench.core.groups import GroupLayout
+from envcoder_bench.env.evaluation import run_episodes
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.isaacgym.compat import Missing
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.describe import describe
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
+from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.yaml_config import read_yaml
 from envcoder_bench.tasks.registry import get_spec
 
@@ -43,7 +45,7 @@ def environment(task, groups=1):
 def test_a_fork_of_legged_gym_is_found_under_the_name_of_its_own_package(fork):
     task = get_spec(WALKER).task_class
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
-    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are settler, walker"):
+    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, settler, sharer"):
         find_source("legged_gym:run")
 
 
@@ -67,6 +69,64 @@ def test_a_reset_adds_nothing_to_the_histories_of_the_other_environments(fork):
         assert torch.equal(after[k][~mask], before[k][~mask])
     assert after[0][mask].abs().max() == 0 and after[1][mask].abs().max() == 0  # one frame of the new episode
     assert torch.equal(after[2][mask, 0], env.task.state["dof_pos"][mask, 0])
+
+
+def test_a_robot_with_a_divided_step_acts_by_it(fork):
+    env = environment("legged_gym:courser")
+    env.reset()
+    before = env.task.state["dof_vel"].clone()
+    env.step(torch.ones(env.actions.shape))
+    assert bool((env.task.state["dof_vel"] > before).all()) and env.task.dt == 0.02
+    env.task.isaac.dof_pos.fill_(2.0)
+    env.task.isaac.gym.set_dof_state_tensor(env.task.isaac.sim, env.task.isaac.dof_state)
+    env.step(torch.ones(env.actions.shape))
+    assert env.task.isaac.obs_buf.max() == 0.5  # step clips after it has observed
+
+
+def test_an_end_that_the_task_calls_a_time_out_is_a_truncation_and_its_reset_reads_so(fork):
+    env = environment("legged_gym:courser")
+    env.reset()
+    env.task.isaac.levels.zero_()
+    for k in range(1, 100):
+        step = env.step(torch.zeros(env.actions.shape))
+        own, others = step.truncated[[0, 2]], step.truncated[[1, 3]]
+        assert bool(own.all() if k % 6 == 0 else not own.any()) and not bool(step.terminated.any())
+        assert bool(others.all() if k == 99 else not others.any())
+    assert env.task.isaac.levels.tolist() == [16, 1, 16, 1]  # 99 // 6, and the environment's own time-out
+
+
+def test_an_evaluation_goes_on_where_the_task_cuts_an_episode_short(fork):
+    env = environment("legged_gym:courser")
+    played = run_episodes(env, lambda obs: torch.zeros(env.actions.shape), 1, 0)
+    assert played.length.flatten().tolist() == [99.0] * 4 and env.task.isaac.levels[0] - env.task.isaac.levels[1] == 16
+
+
+def test_properties_that_resets_change_are_in_checkpoints(fork):
+    env = environment("legged_gym:courser")
+    env.reset()
+    first = env.task.get_state()
+    for _ in range(7):  # two environments have begun their second episode
+        env.step(torch.ones(env.actions.shape))
+    saved, counter = env.get_state(), env.step_count
+    other = environment("legged_gym:courser")
+    other.set_state(saved)
+    assert other.step_count == counter and _properties(other) == _properties(env)
+    for _ in range(7):
+        expected, step = env.step(torch.ones(env.actions.shape)), other.step(torch.ones(env.actions.shape))
+        assert torch.equal(step.obs, expected.obs) and torch.equal(step.reward, expected.reward)
+    now = _properties(env)
+    assert len({damping for damping, _ in now}) == 4
+    env.task.set_state(first)
+    fresh = environment("legged_gym:courser")
+    fresh.reset()
+    assert _properties(env) == _properties(fresh) != now
+
+
+def _properties(env):
+    gym, envs = env.task.isaac.gym, env.task.isaac.envs
+    bodies = [gym.get_actor_rigid_body_properties(own, 0)[1] for own in envs]
+    damping = [float(gym.get_actor_dof_properties(own, 0)["damping"][0]) for own in envs]
+    return [(drag, (body.mass, body.inertia.x.x)) for drag, body in zip(damping, bodies)]
 
 
 def test_a_reset_that_simulates_does_not_advance_the_other_environments(fork):
@@ -106,6 +166,21 @@ def test_groups_of_one_seed_meet_the_same_delays_frictions_and_centres_of_mass(f
         assert drawn[:4] == drawn[4:] and len(set(drawn)) == 4
 
 
+def test_candidates_that_do_not_begin_alike_are_told(fork, caplog):
+    environment(WALKER, groups=2).reset()
+    environment("legged_gym:sharer").reset()
+    assert "begin with different" not in caplog.text
+    environment("legged_gym:sharer", groups=2).reset()
+    assert "legged_gym:sharer: candidates of one seed begin with different commands:" in caplog.text
+    assert "--isolate process" in caplog.text
+
+
+def test_rows_drawn_after_a_loop_over_environments_do_not_depend_on_the_number_of_groups(fork):
+    alone, beside = environment("legged_gym:courser"), environment("legged_gym:courser", groups=3)
+    strength = alone.task.state["strength"]
+    assert torch.equal(beside.task.state["strength"], strength.repeat(3, 1)) and len(set(strength[:, 0].tolist())) == 4
+
+
 def test_a_task_that_computes_its_reward_in_step_is_stepped_by_its_own_step():
     env = environment(f"{FOLDER}/flyer.py:Flyer")
     assert env.task.dt == pytest.approx(4 * 0.02) and env.task.num_dofs == 0
@@ -117,6 +192,10 @@ def test_a_task_that_computes_its_reward_in_step_is_stepped_by_its_own_step():
     for _ in range(56):
         step = env.step(torch.zeros(env.actions.shape))
     assert bool(step.truncated.all()) and not bool(step.terminated.any())
+
+
+def test_a_reset_that_simulates_is_not_a_part_of_the_control_step():
+    assert environment(f"{FOLDER}/flyer.py:Dropped@{FOLDER}/flyer.yaml").task.dt == pytest.approx(4 * 0.02)
 
 
 def test_a_controller_that_step_calls_between_simulation_steps_acts():
@@ -159,6 +238,30 @@ def test_a_robot_whose_config_is_in_another_file_is_not_given_the_base_config(tm
         find_source(f"{tmp_path}/own.py:Walk")
     with pytest.raises(ValueError, match=r"a class named WalkCfg; .*legged_gym:NAME with LEGGED_GYM_PATH"):
         find_source(f"{tmp_path}/walk.py:Walk")
+
+
+def test_a_task_from_before_isaacgymenvs_is_refused_by_its_constructor(tmp_path):
+    (tmp_path / "ase" / "env" / "tasks").mkdir(parents=True)  # "env" has no __init__.py
+    tasks = tmp_path / "ase" / "env" / "tasks"
+    (tasks / "__init__.py").touch()
+    (tasks / "base.py").write_text("class Base:\n    def post_physics_step(self):\n        pass\n")
+    (tasks / "old.py").write_text(
+        "from env.tasks.base import Base\nclass Old(Base):\n"
+        "    def __init__(self, cfg, sim_params, physics_engine, device_type, device_id, headless):\n        pass\n"
+    )
+    told = r"Old\(cfg, sim_params, physics_engine, device_type, device_id, headless\) is a task of Isaac Gym before"
+    with pytest.raises(ValueError, match=told):
+        find_source(f"{tasks}/old.py:Old")
+
+
+def test_checkouts_without_init_py_are_found_after_those_with_one(tmp_path):
+    (tmp_path / "fork" / "isaacgymenvs" / "tasks").mkdir(parents=True)
+    (tmp_path / "fork" / "isaacgymenvs" / "tasks" / "__init__.py").touch()
+    assert folder_with(tmp_path / "fork", "isaacgymenvs") == tmp_path / "fork"
+    (tmp_path / "legged_gym" / "legged_gym").mkdir(parents=True)  # the repository, and its package
+    (tmp_path / "legged_gym" / "legged_gym" / "__init__.py").touch()
+    assert folder_with(tmp_path, "legged_gym") == tmp_path / "legged_gym"
+    assert folder_with(tmp_path / "fork", "legged_gym") is None
 
 
 def test_a_yaml_is_merged_with_its_defaults(tmp_path):

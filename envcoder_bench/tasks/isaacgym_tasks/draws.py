@@ -36,13 +36,16 @@ _ROWS = re.compile(r".*env.*(ids|idx|indices|idxs|indexes)$|^(ids|idx|idxs)$")
 
 
 class _Rows(stream.use):
-    """A stream of draws for some environments, one row each."""
+    """A stream of draws for some environments, one row each.
 
-    __slots__ = ("_lanes", "found", "key", "owner", "rows")
+    Draws with rows are counted apart from others, which code makes in loops over environments.
+    """
+
+    __slots__ = ("_lanes", "found", "key", "owner", "row_calls", "rows")
 
     def __init__(self, owner: Draws, rows: Tensor | None, key: int) -> None:
         super().__init__(key, owner.step, PURPOSE)
-        self.owner, self.rows, self.key = owner, rows, key
+        self.owner, self.rows, self.key, self.row_calls = owner, rows, key, 0
         self.found: Tensor | None = None  # the environments that the last nonzero has found
         self._lanes: tuple[Tensor | None, Tensor, Tensor] | None = None  # of the last draw: rows, offsets, lanes
 
@@ -54,7 +57,6 @@ class _Rows(stream.use):
             self.found = indices.flatten()
 
     def next(self, rows: int, device: str | torch.device) -> tuple[noise.Counter, noise.Lanes]:
-        seed = self.next_seed()
         own = None  # all environments
         if self.rows is not None and rows == len(self.rows):
             own = self.rows
@@ -63,7 +65,9 @@ class _Rows(stream.use):
         elif rows != len(self.owner.lanes):
             self.owner.shared.add(self.owner.inside[-1])
             first = 0 if self.rows is None or not len(self.rows) else int(self.rows[0])
-            return _signed(int(seed) + int(self.owner.seeds[first]) * _SPREAD), rows
+            return _signed(int(self.next_seed()) + int(self.owner.seeds[first]) * _SPREAD), rows
+        self.row_calls += 1
+        seed = _signed(self.key + self.row_calls * _ROW_CALL)
         if self._lanes is None or self._lanes[0] is not own or self._lanes[2].device != torch.device(device):
             seeds, lanes = self.owner.seeds, self.owner.lanes
             if own is not None:
@@ -88,6 +92,7 @@ class _FromRows(FromStream):
 
 
 _SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
+_ROW_CALL = 0x2545F4914F6CDD1D  # another one than a stream's own, so that no two calls have the same seed
 
 
 def _signed(x: int) -> int:

@@ -31,6 +31,8 @@ class Driver:
         num_actions, clip_actions, clip_observations, max_episode_length: as in the task.
         dt: time of a control step, s.
         advances: whether a reset has simulated, which advances all environments.
+        timed_out: ``(num_envs,)`` bool, environments whose episode the task ended as a time-out in the last step,
+            such as robots that have reached the end of their course.
     """
 
     clock = "progress_buf"
@@ -41,6 +43,7 @@ class Driver:
         self.num_actions = int(task.num_actions)
         self.device = torch.device(task.device)
         self._reset_idx, self.advances = task.reset_idx, False
+        self.timed_out = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         if not hasattr(task, "actions"):  # some tasks create it with the first action, but observe it before
             task.actions = torch.zeros(self.num_envs, self.num_actions, device=self.device)
         self._read_numbers()
@@ -78,9 +81,10 @@ class Driver:
         with self._without("reset_idx"):
             self._judge()
         ends = self.task.reset_buf != 0
-        timed_out = getattr(self.task, "time_out_buf", None)
-        if isinstance(timed_out, Tensor) and timed_out.shape == ends.shape:
-            ends = ends & ~timed_out.bool()
+        noted = self._time_outs()
+        if noted is not None:
+            torch.logical_and(ends, noted, out=self.timed_out)
+            ends = ends & ~self.timed_out
         getattr(self.task, self.clock).copy_(progress + 1)
         self.task.reset_buf = torch.zeros_like(self.task.reset_buf)
         return ends
@@ -88,8 +92,16 @@ class Driver:
     def _judge(self) -> None:
         self.task.post_physics_step()
 
+    def _time_outs(self) -> Tensor | None:
+        """Return the tensor in which a task notes which episodes have timed out; None if it has none."""
+        noted = getattr(self.task, "time_out_buf", None)
+        return noted if isinstance(noted, Tensor) and noted.shape == self.timed_out.shape else None
+
     def reset(self, env_ids: Tensor) -> None:
         """Begin episodes as the task does."""
+        noted = self._time_outs()
+        if noted is not None:  # curriculums read it; the environment's own time-outs are not in it
+            noted[env_ids] |= (getattr(self.task, self.clock)[env_ids] >= self.max_episode_length - 1).to(noted.dtype)
         parameters = list(inspect.signature(self._reset_idx).parameters.values())
         none = env_ids[:0]
         # hands also take environments that need a new goal, which get it with their next action
@@ -175,9 +187,9 @@ class StepDriver(Driver):
             self.task.step(self._actions)
 
     def first(self) -> None:
-        before = self.gym.get_sim_time(self.task.sim)
         everyone = torch.arange(self.num_envs, device=self.device)
-        self.reset(everyone)
+        self.reset(everyone)  # some resets simulate
+        before = self.gym.get_sim_time(self.task.sim)
         self.act(torch.zeros(self.num_envs, self.num_actions, device=self.device))
         self.judge(torch.zeros_like(everyone))
         self.dt = float(self.gym.get_sim_time(self.task.sim) - before)  # the number of simulation steps is the task's
@@ -194,13 +206,14 @@ def _has_own_step(task: Any) -> bool:
     return any(name not in _USUAL and inspect.isfunction(getattr(type(task), name, None)) for name in names)
 
 
-class LeggedDriver(Driver):
-    """Driver of a LeggedRobot, whose ``step`` applies torques and simulates several times."""
+class LeggedDriver(StepDriver):
+    """Driver of a LeggedRobot, whose ``step`` applies torques, simulates several times, and computes rewards."""
 
     clock = "episode_length_buf"
 
     def _read_numbers(self) -> None:
         task = self.task
+        self._actions = None
         numbers = task.cfg.normalization
         self.clip_actions, self.clip_observations = float(numbers.clip_actions), float(numbers.clip_observations)
         self.dt, self.max_episode_length = float(task.dt), int(task.max_episode_length)
@@ -217,9 +230,8 @@ class LeggedDriver(Driver):
             task.root_states[:, :3] += origins - task.env_origins  # the curriculum measures distances from the origins
             task.env_origins.copy_(origins)
 
-    def act(self, actions: Tensor) -> None:
-        with self._without("reset_idx", "post_physics_step"):
-            self.task.step(actions)
+    def first(self) -> None:
+        Driver.first(self)  # the task knows the time of its control step
 
     def observe(self) -> None:
         self.refresh()
@@ -232,9 +244,10 @@ class LeggedDriver(Driver):
 
 def make_driver(task: Any, gym: GymProxy) -> Driver:
     """Return the driver of a task. Raises ValueError if it is neither a VecTask nor a LeggedRobot."""
+    legged = all(hasattr(task, name) for name in ("_compute_torques", "post_physics_step", "reset_idx", "step"))
+    if legged and hasattr(task, LeggedDriver.clock):  # also forks that divide step, and have a pre_physics_step
+        return LeggedDriver(task, gym)
     if all(hasattr(task, name) for name in ("pre_physics_step", "post_physics_step", "reset_idx")):
         return StepDriver(task, gym) if _has_own_step(task) else Driver(task, gym)
-    if all(hasattr(task, name) for name in ("_compute_torques", "post_physics_step", "reset_idx", "step")):
-        return LeggedDriver(task, gym)
     missing = [name for name in ("pre_physics_step", "post_physics_step", "reset_idx") if not hasattr(task, name)]
     raise ValueError(f"{type(task).__name__} lacks {', '.join(missing)}: it is neither a VecTask nor a LeggedRobot")

@@ -69,7 +69,14 @@ def _file_source(path: Path, name: str, config: str | None) -> Source:
             f"--task {path}:{name}: {name} has neither pre_physics_step nor post_physics_step: it is not a task of"
             " Isaac Gym; a task of EnvCoderBench is named module:Class or by its folder"
         )
-    if "sim_params" in inspect.signature(task_class).parameters:
+    parameters = inspect.signature(task_class).parameters
+    if "device_type" in parameters:
+        raise ValueError(
+            f"--task {path}:{name}: {name}({', '.join(parameters)}) is a task of Isaac Gym before IsaacGymEnvs, as in"
+            " ASE, which is not supported: constructors must be those of IsaacGymEnvs' VecTask (cfg, rl_device, ...) or"
+            " of a LeggedRobot (cfg, sim_params, physics_engine, sim_device, headless)"
+        )
+    if "sim_params" in parameters:
         return legged_file_source(path, name, task_class, module, config, folders)
     file = config_file(path, name, config)
     address = f"{path}:{name}{CONFIG_MARK}{file}"

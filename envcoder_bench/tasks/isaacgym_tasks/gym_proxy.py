@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from envcoder_bench.core.torch_settings import settings_kept
+from envcoder_bench.tasks.isaacgym_tasks.own_properties import OwnProperties
 
 _STATES = ("refresh_actor_root_state_tensor", "refresh_dof_state_tensor")
 # what they set acts on other tensors in the next simulate
@@ -32,6 +33,7 @@ class GymProxy:
         blown: ``(num_envs,)`` bool, environments whose physics failed since it was cleared.
         acquired: names of the methods that refresh the acquired tensors.
         steps: how often ``simulate`` was called.
+        own_properties: what the task's code sets is noted there.
     """
 
     def __init__(self, gym: Any) -> None:
@@ -46,6 +48,7 @@ class GymProxy:
         self.blown: Tensor | None = None
         self.acquired: list[str] = []
         self.steps = 0
+        self.own_properties: OwnProperties | None = None
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._gym, name)
@@ -98,6 +101,8 @@ class GymProxy:
         def forward(*args: Any, **kwargs: Any) -> Any:
             if not reads:
                 self.changed(state_only=writes)
+                if self.own_properties is not None:
+                    self.own_properties.note(name, args)
             with _outside_modes():
                 return method(*args, **kwargs)
 

@@ -123,7 +123,7 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
         found = folder_with(Path(given), package)
         if found is not None:
             return found
-        raise ValueError(f"{variable}={given}: there is no {package}/__init__.py below it; name the checkout's folder")
+        raise ValueError(f"{variable}={given}: there is no package {package} in it; name the checkout's folder")
     with _lock:
         outside = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == package}
         try:
@@ -141,12 +141,17 @@ def checkout(package: str, variable: str, address: str) -> Path | None:
 
 def folder_with(given: Path, package: str) -> Path | None:
     """Return the folder of a checkout from which ``package`` is imported; None if there is none."""
-    for folder in (given, given / package, given / "python"):
-        if (folder / package / "__init__.py").is_file():
-            return folder.resolve()
-        if folder.name == package and (folder / "__init__.py").is_file():
-            return folder.resolve().parent
+    for file in _PACKAGES_FILES:
+        for folder in (given, given / package, given / "python"):
+            if any((folder / package).glob(file)):
+                return folder.resolve()
+            if folder.name == package and any(folder.glob(file)):
+                return folder.resolve().parent
     return None
+
+
+# of a package, and of one without a file of its own that has packages in it, as in some forks
+_PACKAGES_FILES = ("__init__.py", "*/__init__.py")
 
 
 def fork_package(given: Path) -> str | None:
@@ -198,7 +203,9 @@ def package_folders(path: Path) -> tuple[Path, ...]:
 def folder_above(path: Path, error: ModuleNotFoundError) -> Path | None:
     """Return the nearest folder above a file from which the module that it lacks can be imported; None if none can."""
     name = (error.name or "").partition(".")[0]
-    found = (up for up in path.parents if (up / name / "__init__.py").is_file() or (up / f"{name}.py").is_file())
+    files = (f"{name}.py", *(f"{name}/{file}" for file in _PACKAGES_FILES))
+    kinds = (files[:2], files[2:])  # packages without a file of their own last: other folders look like them
+    found = (up for kind in kinds for up in path.parents if any(any(up.glob(file)) for file in kind))
     return next(found, None) if name else None
 
 

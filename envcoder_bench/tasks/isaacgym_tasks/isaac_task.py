@@ -17,6 +17,7 @@ from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.checkpoint import restore_task, save_task
 from envcoder_bench.tasks.isaacgym_tasks.draws import Draws
 from envcoder_bench.tasks.isaacgym_tasks.driver import Driver, make_driver
+from envcoder_bench.tasks.isaacgym_tasks.fairness import tell_unequal_beginnings
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.isaacgym_tasks.making import as_dict, make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.mirror import Mirror
@@ -84,6 +85,7 @@ class IsaacTask(Task):
         self.refusals = self.scene.refusals
 
         self.unstable = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
+        self.timed_out = self.driver.timed_out
         self._gym.blown = torch.zeros_like(self.unstable)
         self.contact_overflows = torch.zeros(num_envs, dtype=torch.int32, device=self.device)
         self.engine_warnings: dict[str, int] = {}
@@ -142,6 +144,7 @@ class IsaacTask(Task):
     def attach(self, groups: EnvGroups) -> None:
         self._groups = groups
         self._draws.seeds, self._draws.lanes = groups.seeds, groups.lanes
+        self._compared = False
         self._gym.commanded = groups.commands
         self._own_actions = ~groups.commands.unsqueeze(1)
         # asked once here, because each step would wait for the device
@@ -225,7 +228,7 @@ class IsaacTask(Task):
             self.state[SOLVED].copy_(torch.maximum(self.state[SOLVED], self._score(self._known(self.state))))
         self._gym.blown.zero_()  # type: ignore[union-attr]
         self._draws.begin_step(self.step_count)
-        with self._task_code():
+        with self._task_code(), self.scene.own_properties.watched():
             self.driver.act(actions)
             ends = self.driver.judge(self._progress)
         self._progress += 1
@@ -261,6 +264,10 @@ class IsaacTask(Task):
         if self.once:
             self.state[SOLVED].masked_fill_(mask, 0.0)
         tensors.copy_all(list(self.default_state.values()), [self.state[key] for key in self.default_state])
+        if not self._compared and len(env_ids) == self.num_envs:
+            self._compared = True
+            own = {key: self.state[key] for key in ("commands", "obs_buf", *self.scene.keys) if key in self.state}
+            tell_unequal_beginnings(self.source.address, own, self._groups.seeds, self._groups.lanes)
 
     def _by_group(self, mask: Tensor, env_ids: Tensor) -> list[Tensor]:
         """Return the environments to reset in each call of the task's code.
@@ -277,7 +284,7 @@ class IsaacTask(Task):
     def _reset(self, env_ids: Tensor) -> None:
         self._draws.begin_step(-1 - self.step_count)  # negative, so that draws differ from those of the step
         before = self.scene.get_state() if self.driver.advances and self.device.type == "cpu" else None
-        with self._draws.call("reset", env_ids, True):
+        with self._draws.call("reset", env_ids, True), self.scene.own_properties.watched():
             self.driver.reset(env_ids)
         if before is not None:
             self.scene.undo_others(env_ids, before)
@@ -338,6 +345,7 @@ class IsaacTask(Task):
     def get_state(self) -> dict[str, Tensor]:
         saved = save_task(self.isaac)
         saved.update({f"sim.{key}": x for key, x in self.scene.get_state().items()})
+        saved.update({f"own.{key}": x for key, x in self.scene.own_properties.get_state().items()})
         for kind, live in self._checkpointed().items():
             saved.update({f"{kind}.{key}": x.to("cpu", copy=True) for key, x in live.items()})
         if self._randomizer is not None:
@@ -352,6 +360,8 @@ class IsaacTask(Task):
 
     def _restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore a state, except the randomization."""
+        own = {key[len("own.") :]: x for key, x in state.items() if key.startswith("own.")}
+        self.scene.own_properties.set_state(own)  # first, because the scene computes poses from properties
         self.scene.set_state({key[4:]: x for key, x in state.items() if key.startswith("sim.")})
         self._gym.changed()
         restore_task(self.isaac, state, self.device)

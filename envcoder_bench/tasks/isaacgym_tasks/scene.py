@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
+from envcoder_bench.tasks.isaacgym_tasks.own_properties import OwnProperties
 
 POS, VEL, EFFORT = 1, 2, 3  # gymapi's DOF_MODE_*
 
@@ -47,6 +48,7 @@ class Scene:
             gym.refresh_dof_state_tensor(sim)
         self.objects = self._free_objects(names)
         self.keys = ("root_states", *(("dof_pos", "dof_vel") if self.num_dofs else ()), *self.objects)
+        self.own_properties = gym.own_properties = OwnProperties(gym, sim, envs)
         self._mode_of: list[int] = [0] * num_envs
         self._read_limits()
 
@@ -150,7 +152,7 @@ class Scene:
         gym, first = self._gym, lanes.tolist()
         for actor in self._actors:
             shapes = [[s.friction for s in gym.get_actor_rigid_shape_properties(env, actor)] for env in self._envs]
-            bodies = [_mass_and_centre(gym.get_actor_rigid_body_properties(env, actor)) for env in self._envs]
+            bodies = [_inertial(gym.get_actor_rigid_body_properties(env, actor)) for env in self._envs]
             driven = actor in self._properties
             dofs = [gym.get_actor_dof_properties(env, actor) for env in self._envs] if driven else []
             for k, lane in enumerate(first):
@@ -195,8 +197,10 @@ class Scene:
             self._gym.set_dof_state_tensor(self._sim, self._dofs)
 
 
-def _mass_and_centre(bodies: list[Any]) -> list[tuple[float, ...]]:
-    return [(b.mass, b.com.x, b.com.y, b.com.z) for b in bodies]
+def _inertial(bodies: list[Any]) -> list[tuple[float, ...]]:
+    axes = [(b.inertia.x, b.inertia.y, b.inertia.z) for b in bodies]
+    inertias = [tuple(y for x in own for y in (x.x, x.y, x.z)) for own in axes]
+    return [(b.mass, b.com.x, b.com.y, b.com.z, *own) for b, own in zip(bodies, inertias)]
 
 
 def _torch(tensor: Any) -> Tensor:

@@ -21,13 +21,15 @@ def isaacgymenvs_source(address: str, name: str) -> Source:
     """Return the task of the YAML ``cfg/task/<name>.yaml``."""
     folder = checkout("isaacgymenvs", "ISAACGYMENVS_PATH", address)
     folders = () if folder is None else (folder,)
+    if folder is not None and not (folder / "isaacgymenvs" / "__init__.py").is_file():
+        folders += (folder / "isaacgymenvs",)  # such forks are run from there, and import from there
     with isaac_imports(*folders), settings_kept():
         try:
             import isaacgymenvs  # type: ignore[import-not-found]
             from isaacgymenvs.tasks import isaacgym_task_map  # type: ignore[import-not-found]
         except Exception as error:
             raise ValueError(f"--task {address}: isaacgymenvs cannot be imported: {one_line(error)}") from error
-        package = Path(str(isaacgymenvs.__file__)).resolve().parent
+        package = Path(next(iter(isaacgymenvs.__path__))).resolve()
         configs = {path.stem: path for path in (package / "cfg" / "task").glob("*.yaml")}
         yaml = pick(configs, name, "IsaacGymEnvs")
         assets = package.parent / "assets"

@@ -63,6 +63,14 @@ class Flyer(VecTask):
         self.reset_buf[env_ids] = 1
 
 
+class Dropped(Flyer):
+    """Simulates in its reset."""
+
+    def reset_idx(self, env_ids):
+        super().reset_idx(env_ids)
+        self.gym.simulate(self.sim)
+
+
 class Controlled(Rod):
     """Holds an angle by a controller that ``step`` calls between the simulation steps."""
 

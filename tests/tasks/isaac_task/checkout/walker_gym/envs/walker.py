@@ -119,3 +119,60 @@ class Settler(Walker):
         super().reset_idx(env_ids)
         if len(env_ids):
             self.gym.simulate(self.sim)
+
+
+class Courser(Walker):
+    """Has an end of a course, which is a time-out; divides ``step``, and unpacks what ``post_physics_step`` returns."""
+
+    def _create_envs(self):
+        super()._create_envs()
+        self.strength = torch_rand_float(0.5, 1.5, (self.num_envs, 1), self.device)  # after draws in a loop
+        self.walked, self.levels = (torch.zeros(self.num_envs, dtype=torch.long) for _ in range(2))
+        self.course = torch.where(torch.arange(self.num_envs) % 2 == 0, 6, 1000)
+
+    def step(self, actions):
+        self.pre_physics_step(actions)
+        self.gym.set_dof_actuation_force_tensor(self.sim, gymtorch.unwrap_tensor(self.torques))
+        self.gym.simulate(self.sim)
+        self.gym.refresh_dof_state_tensor(self.sim)
+        ended, noted = self.post_physics_step()
+        self.obs_buf = torch.clip(self.obs_buf, -0.5, 0.5)
+        return self.obs_buf, None, self.rew_buf, self.reset_buf, {"ended": ended, "noted": noted}
+
+    def pre_physics_step(self, actions):
+        self.actions = torch.clip(actions, -1.0, 1.0)
+        self.torques = self._compute_torques(self.actions)
+
+    def post_physics_step(self):
+        self.gym.refresh_actor_root_state_tensor(self.sim)
+        self.episode_length_buf += 1
+        self.walked += 1
+        self.reset_buf = self.walked < 0
+        self.time_out_buf = (self.episode_length_buf > self.max_episode_length) | (self.walked >= self.course)
+        self.reset_buf |= self.time_out_buf
+        self.rew_buf = torch.cos(self.dof_pos[:, 0])
+        ended = self.reset_buf.nonzero().flatten()
+        self.reset_idx(ended)
+        self.compute_observations()
+        return ended, self.time_out_buf[ended]
+
+    def reset_idx(self, env_ids):
+        super().reset_idx(env_ids)
+        self.levels[env_ids] += self.time_out_buf[env_ids]
+        self.walked[env_ids] = 0
+        drawn = torch.rand(len(env_ids), 2)
+        for (drag, share), k in zip(drawn.tolist(), env_ids.tolist()):  # a new damping and mass in every episode
+            properties = self.gym.get_actor_dof_properties(self.envs[k], 0)
+            properties["damping"].fill(0.1 + drag)
+            self.gym.set_actor_dof_properties(self.envs[k], 0, properties)
+            bodies = self.gym.get_actor_rigid_body_properties(self.envs[k], 0)
+            bodies[1].mass = 1.0 + share
+            self.gym.set_actor_rigid_body_properties(self.envs[k], 0, bodies, recomputeInertia=True)
+
+
+class Sharer(Walker):
+    """Commands speed in the first half of all environments, whatever groups they belong to."""
+
+    def reset_idx(self, env_ids):
+        super().reset_idx(env_ids)
+        self.commands[env_ids, 0] = (env_ids < 0.5 * self.num_envs).float()
