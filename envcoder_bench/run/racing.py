@@ -153,7 +153,8 @@ class Race:
         place = f"rung {list(rungs).index(rung) + 1} of {len(rungs) + 1}, iteration {rung}"
         message = f"{place}: {len(names) - len(reasons)} of {len(names)} candidates go on"
         log.info(message)
-        note("\n".join([message, *(f"stopped {name}: {reason}" for name, reason in reasons.items())]))
+        for name, reason in reasons.items():
+            note(f"stopped {name}: {reason}")
 
     def _write_policies(self, groups: Sequence[Planned]) -> None:
         """Write the policies of groups that wait at a rung."""
