@@ -80,10 +80,15 @@ _watching = False
 
 
 def _hook(event, args):
-    if _watching and event in _PROCESSES:
+    if _watching and event in _PROCESSES and not _compiles(args):
         _seen.append(f"starts a process: {args[0] if args else event}")
     elif _watching and event == "open" and str(args[0]).endswith(".config.yaml.tmp"):  # of a run's folder
         _seen.append("begins a run")
+
+
+def _compiles(args):
+    """Return whether it is a process that compiles kernels, which only starts where they are not in Warp's cache."""
+    return len(args) > 1 and any("envcoder_bench.compile" in str(word) for word in args[1] or ())
 
 
 sys.addaudithook(_hook)
