@@ -5,7 +5,7 @@
 static constexpr double FAR = 1.0e6;       // m, the distance of what has not been found
 static constexpr double SAME_FACE = 0.995;  // cosine between normals of faces that count as one
 static constexpr double SAME_EDGE = 0.8;    // cosine between normals below which an edge beside a deeper contact counts
-static constexpr double FLAT = 1.0e-5;      // change of slope below which two cells count as one plane; heights are 0 to 1
+static constexpr double FLAT = 1.0e-5;      // change of slope below which two cells are one plane; heights are 0 to 1
 static constexpr int MOST = 4;
 
 struct Vec {
@@ -107,7 +107,7 @@ struct Surface {
         return low + v * (side - low) + u * (high - side) - p.z;
     }
 
-    // whether a node's edge along x (0), along y (1) or to the diagonal neighbour (2) is higher than the ground beside it
+    // whether a node's edge along x (0), y (1) or to the diagonal neighbour (2) is higher than the ground beside it
     bool is_ridge(int row, int column, int edge) const {
         int r = row, c = column;
         if (edge == 0)
@@ -151,7 +151,8 @@ struct Contacts {
             bool stays = true;
             for (int other = 0; other < all.count; other++) {
                 bool near = all.at[k].normal.dot(all.at[other].normal) > SAME_EDGE;
-                bool deeper = all.at[other].dist < all.at[k].dist || (all.at[other].dist == all.at[k].dist && other < k);
+                double more = all.at[k].dist - all.at[other].dist;
+                bool deeper = more > 0.0 || (more == 0.0 && other < k);
                 if (other != k && all.at[k].face == 0 && near && deeper) stays = false;
             }
             if (stays) at[count++] = all.at[k];
