@@ -1,11 +1,13 @@
 // Contacts of a sphere or a capsule with a height field, with the signature of MuJoCo's mjfCollision. It is the body of
 // a function that returns the address of `collide`, after the numbers WORD_... (mujoco_height_fields.py).
-// The mathematics are those of warp_height_spheres.py and warp_height_shapes.py, in double precision.
+// The mathematics are those of warp_height_spheres.py and warp_height_shapes.py, in double precision. Besides, an edge
+// gives a contact only where the surface beside it is not nearer: a ball of any depth in a slope has one contact.
 
 static constexpr double FAR = 1.0e6;       // m, the distance of what has not been found
 static constexpr double SAME_FACE = 0.995;  // cosine between normals of faces that count as one
 static constexpr double SAME_EDGE = 0.8;    // cosine between normals below which an edge beside a deeper contact counts
 static constexpr double FLAT = 1.0e-5;      // change of slope below which two cells are one plane; heights are 0 to 1
+static constexpr double TINY = 1.0e-6;      // m, and of a cell, within which a point lies on an edge
 static constexpr int MOST = 4;
 
 struct Vec {
@@ -107,6 +109,25 @@ struct Surface {
         return low + v * (side - low) + u * (high - side) - p.z;
     }
 
+    // whether no triangle at q, a point of an edge, leads nearer to p
+    bool is_nearest(Vec p, Vec q) const {
+        Vec away = p - q;
+        Cells cells = around(q, TINY, TINY);
+        for (int row = cells.first_row; row <= cells.last_row; row++) {
+            for (int column = cells.first_column; column <= cells.last_column; column++) {
+                Vec a = node(row, column);
+                double ahead = (q.x - a.x) / dx - (q.y - a.y) / dy;
+                for (int half = 0; half < 2; half++) {
+                    if (half ? ahead > TINY : ahead < -TINY) continue;  // the cell's other triangle has q
+                    Vec b = half ? node(row + 1, column) : node(row, column + 1), c = node(row + 1, column + 1);
+                    double most = Math::most(away.dot(b - q), away.dot(c - q));
+                    if (Math::most(most, away.dot(a - q)) > 1.0e-9) return false;
+                }
+            }
+        }
+        return true;
+    }
+
     // whether a node's edge along x (0), y (1) or to the diagonal neighbour (2) is higher than the ground beside it
     bool is_ridge(int row, int column, int edge) const {
         int r = row, c = column;
@@ -186,12 +207,12 @@ struct Shapes {
                         if (right == (half == 0)) found.keep({(p - a).dot(normal) - radius, normal, p, 1});
                     } else if (Math::most(a.z, Math::most(b.z, c.z)) > p.z - around) {
                         bool inside;
-                        Vec offset = p - Math::nearest_on_triangle(p, a, b, c, inside);
+                        Vec nearest = Math::nearest_on_triangle(p, a, b, c, inside), offset = p - nearest;
                         double dist = offset.length();
                         if (!(dist < around && (inside || dist > 1.0e-6))) continue;
                         if (inside)
                             found.keep({fabs((p - a).dot(normal)) - radius, normal, p, 1});
-                        else
+                        else if (s.is_nearest(p, nearest))
                             found.keep({dist - radius, offset * (1.0 / dist), p, 0});
                     }
                 }

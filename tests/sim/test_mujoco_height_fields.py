@@ -5,10 +5,12 @@
 import mujoco
 import numpy as np
 import pytest
+import torch
 import warp as wp
+from backends import ANYMAL
 from test_height_field_contacts import SHAPES, model_of, pits, rough, slope, stairs, touching_poses, warp_contacts
 
-from envcoder_bench.sim import Ground, HeightField, mujoco_height_fields, warp_height_fields
+from envcoder_bench.sim import Ground, HeightField, make_simulator, mujoco_height_fields, warp_height_fields
 from envcoder_bench.sim.mujoco_ground import put_ground
 
 pytestmark = pytest.mark.slow  # Warp compiles the contacts, and for one test its kernels
@@ -71,6 +73,31 @@ def test_cells_of_one_slope_have_no_edges():
     with mujoco_height_fields.mujocos_own():
         assert np.mean([len(contacts(model, pose)) for pose in poses]) > 2
     assert len(contacts(model, poses[0])) == 1
+
+
+@pytest.mark.parametrize("depth", [0.008, 0.015, 0.025])  # of the radius of 0.03: after a hard landing
+def test_a_deep_ball_in_one_slope_has_one_contact(depth):
+    model = model_of("sphere", slope(0.05), 0.05)
+    up = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)
+    for x, y in np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2)):
+        center = np.array([x, y, 0.3 * (x + 1.0)]) + (0.03 - depth) * up
+        found = contacts(model, [*center, 1.0, 0.0, 0.0, 0.0])
+        np.testing.assert_allclose(found[:, :4], [[-depth, *up]], atol=1e-6)
+
+
+def test_a_robot_is_bitwise_the_same_alone_and_beside_others():
+    heights = np.random.default_rng(0).uniform(-0.05, 0.05, (61, 61))
+    ground = Ground((HeightField(heights, 0.1, (-3.0, -3.0)),))
+    runs = []
+    for count in (1, 5):
+        sim = make_simulator("mujoco_cpu", ANYMAL, count, 0.02, 4, "cpu", ground=ground)
+        command = torch.linspace(-0.5, 0.5, sim.num_dofs).repeat(count, 1)
+        command[1:] += 0.1 * torch.arange(1, count)[:, None]
+        for _ in range(75):
+            sim.step(command)
+        runs.append(sim.get_state()["rows"][0])
+        assert sim.contact_forces[0].norm() > 0
+    assert torch.equal(*runs)
 
 
 @pytest.mark.parametrize("cell", [0.0, 0.05, 0.1])  # 0: a plane
