@@ -3,36 +3,18 @@
 It does not import torch, so that the processes that compile start quickly.
 """
 
-import contextlib
 import functools
-import os
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import warp as wp
+
+from envcoder_bench.core.warp_start import start_warp
 
 BLOCK = 64  # threads; few, because programs use many registers and groups have few environments
 
 
-@contextlib.contextmanager
-def _without_driver_warning() -> Iterator[None]:
-    """Suppress the message of Warp's C code that there is no CUDA driver."""
-    if Path("/proc/driver/nvidia/version").exists():
-        yield
-        return
-    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.close(nowhere)
-
-
-wp.config.log_level = wp.LOG_WARNING  # no message for each module it loads
-with _without_driver_warning():
-    wp.init()
+start_warp()
 
 
 @functools.lru_cache(maxsize=None)

@@ -16,6 +16,7 @@ from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import ActorPlace, Layout
 from envcoder_bench.isaacgym.numerics import first_state, rotation_matrices
 from envcoder_bench.isaacgym.params import DOF_MODE_POS, DOF_MODE_VEL
+from envcoder_bench.sim import mujoco_height_fields
 from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.poses import PoseSource
 
@@ -39,6 +40,8 @@ class CpuEngine(Engine):
         self.blown = torch.zeros(self.num_envs, dtype=torch.bool)
         self.dof_actors = torch.from_numpy(layout.dof_actors)
 
+        if model.nhfield:
+            mujoco_height_fields.install()
         self._batch = batch = Batch(model, self.num_envs, num_threads or usable_cpus())
         batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning where its count was 0
         self._qpos, self._qvel, self._warmstart = (batch.bind(n) for n in ("qpos", "qvel", "qacc_warmstart"))

@@ -19,6 +19,7 @@ from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
 from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.sim import mujoco_height_fields
 from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_cpu_sites import CpuSites, cross
 from envcoder_bench.sim.mujoco_log import collected
@@ -41,6 +42,8 @@ class MujocoCpu(MujocoTensors):
     def __init__(self, robot: RobotModel, num_envs: int, device: str = "cpu", num_threads: int | None = None) -> None:
         super().__init__(robot, num_envs, device)
 
+        if robot.mj_model.nhfield:
+            mujoco_height_fields.install()
         self._batch = Batch(_for_batch(robot), num_envs, num_threads or usable_cpus())
         self._batch.warning[:, :, 1] = 1  # MuJoCo prints a counted warning if its count is 0
         self._full = self._batch.warning[:, _FULL, 1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from envcoder_bench.sim import Ground, HeightField, warp_height_fields, warp_height_relief
+from envcoder_bench.sim import Ground, HeightField, mujoco_height_fields, warp_height_fields, warp_height_relief
 from envcoder_bench.sim.mujoco_ground import put_ground
 
 pytestmark = pytest.mark.slow  # Warp compiles kernels
@@ -46,7 +46,7 @@ def model_of(kind, heights, spacing):
 
 
 def touching_poses(model, count, seed=0):
-    """Random poses lowered until the shape is 0.2 to 4 mm deep in MuJoCo; with the depths."""
+    """Random poses lowered until the shape is 0.2 to 4 mm deep in MuJoCo's own contacts; with the depths."""
     rng, data = np.random.default_rng(seed), mujoco.MjData(model)
     half = model.hfield_size[0, :2] - 0.2
 
@@ -56,16 +56,17 @@ def touching_poses(model, count, seed=0):
         return max((-contact.dist for contact in data.contact), default=-1.0)
 
     poses, depths = [], []
-    while len(poses) < count:
-        data.qpos[:2] = rng.uniform(-half, half)
-        data.qpos[3:7] = rng.normal(size=4)
-        low, high, target = -2.0, 3.0, rng.uniform(0.0002, 0.004)
-        for _ in range(25):
-            data.qpos[2] = 0.5 * (low + high)
-            low, high = (data.qpos[2], high) if depth() > target else (low, data.qpos[2])
-        data.qpos[2] = low
-        poses.append(data.qpos.copy())
-        depths.append(depth())
+    with mujoco_height_fields.mujocos_own():
+        while len(poses) < count:
+            data.qpos[:2] = rng.uniform(-half, half)
+            data.qpos[3:7] = rng.normal(size=4)
+            low, high, target = -2.0, 3.0, rng.uniform(0.0002, 0.004)
+            for _ in range(25):
+                data.qpos[2] = 0.5 * (low + high)
+                low, high = (data.qpos[2], high) if depth() > target else (low, data.qpos[2])
+            data.qpos[2] = low
+            poses.append(data.qpos.copy())
+            depths.append(depth())
     return np.array(poses), np.array(depths)
 
 
