@@ -52,9 +52,9 @@ def new_processes():
 
 
 def test_kernels_fail_to_compile_one_by_one(monkeypatch, new_processes):
-    monkeypatch.setattr(building, "LIMIT", 3.0)
+    monkeypatch.setattr(building, "LIMIT", 10.0)  # a slow machine needs 4 s for an ordinary kernel
     hangs, crash, wrong, *fine = building.build([HANGS, CRASHES, WRONG, good(1), good(2)], "cpu")
-    assert hangs.startswith("its compiler takes more than 3") and "processor time" in hangs
+    assert hangs.startswith("its compiler takes more than 10") and "processor time" in hangs
     assert crash == "its compiler crashes or takes too much memory"
     assert wrong and not wrong.startswith("its compiler")
     assert fine == ["", ""]
