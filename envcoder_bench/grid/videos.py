@@ -33,6 +33,7 @@ def record_videos(inputs: Inputs, folder: Path, count: int) -> str:
     if reason:
         return f"There are no videos: {reason}."
     specs = [spec for spec in inputs.specs if spec.number < count]
+    log.info("drawing videos of %s episodes: this may take minutes without a GPU", len(specs))
     seconds, fps = inputs.settings["video"]["seconds"], inputs.settings["video"]["fps"]
     with tempfile.TemporaryDirectory(prefix="envcoder_bench_grid_") as name:
         part = Part(inputs, specs, Path(name), "mujoco_cpu", "cpu")
