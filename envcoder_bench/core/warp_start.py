@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from pathlib import Path
 from typing import Iterator
@@ -10,6 +11,7 @@ from typing import Iterator
 import warp as wp
 
 
+@functools.lru_cache(maxsize=1)
 def start_warp() -> None:
     """Initialize Warp; a second call does nothing."""
     wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads

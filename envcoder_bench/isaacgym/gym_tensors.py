@@ -142,9 +142,12 @@ class TensorMethods:
         return _command(sim, sim.engine.efforts, efforts, rows)
 
     def apply_rigid_body_force_tensors(
-        self, sim: Simulation, forceTensor: Tensor | None = None, torqueTensor: Tensor | None = None,
+        self,
+        sim: Simulation,
+        forceTensor: Tensor | None = None,
+        torqueTensor: Tensor | None = None,
         space: int = ENV_SPACE,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Apply forces at the centres of mass, and torques, in the next ``simulate``; tasks use these keywords."""
         engine = sim.engine
         bodies = None

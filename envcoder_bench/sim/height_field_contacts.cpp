@@ -74,6 +74,7 @@ struct Surface {
     double raw(int row, int column) const { return heights[row * columns + column]; }
     Vec node(int row, int column) const { return {x0 + column * dx, y0 + row * dy, raw(row, column) * scale}; }
 
+    // of finite numbers: `collide` refuses others
     static void range(double low, double high, double corner, double cell, int nodes, int& first, int& last) {
         first = (int)Math::most(0.0, floor((low - corner) / cell));
         last = (int)Math::least(nodes - 2.0, floor((high - corner) / cell));

@@ -11,24 +11,26 @@ places of a few pointers in MuJoCo's structures, which are looked up. Other shap
 import contextlib
 import ctypes
 import functools
-import warnings
+import logging
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, List
 
 import mujoco
 import numpy as np
-from mujoco.introspect.structs import STRUCTS
 
+log = logging.getLogger(__name__)
 _SOURCE = Path(__file__).with_name("height_field_contacts.cpp")
 _HFIELD = int(mujoco.mjtGeom.mjGEOM_HFIELD)
 _SHAPES = (int(mujoco.mjtGeom.mjGEOM_SPHERE), int(mujoco.mjtGeom.mjGEOM_CAPSULE))
 _KINDS = int(mujoco.mjtGeom.mjGEOM_SDF) + 1  # rows and columns of MuJoCo's table
+_kept: list = []  # kernels, whose code is unloaded with them
 _MODEL = {
     **{name: "int32" for name in ("geom_type", "geom_dataid", "hfield_nrow", "hfield_ncol", "hfield_adr")},
     **{"geom_size": "float64", "hfield_size": "float64", "hfield_data": "float32"},
 }
 _DATA = {"geom_xpos": "float64", "geom_xmat": "float64"}
-_MOST_WORDS = 1 << 15  # of MjData before its pointers, most of them statistics of solvers
+# before the pointers; most of MjData's are statistics of solvers. In MuJoCo 4.0 the places are 304 and 20,114
+_MOST_WORDS = {"mjModel": 1 << 10, "mjData": 1 << 15}
 _SIGNATURE = "(const mjModel* m, mjData* d, mjPreContact* con, int g1, int g2, mjtNum margin);"
 _CONTACT = "typedef struct mjPreContact_ { mjtNum dist; mjtNum pos[3]; mjtNum normal[3]; mjtNum tangent[3]; }"
 
@@ -46,16 +48,22 @@ def install() -> None:
     """Let MuJoCo use exact contacts in this process from now on; warn once if that cannot be."""
     reason = _try_to_install()
     if reason:
-        warnings.warn(
-            f"MuJoCo keeps its own contacts with height fields, on which robots trip (docs/terrain.md): {reason}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _tell(reason)
+
+
+@functools.lru_cache(maxsize=1)
+def _tell(reason: str) -> None:
+    log.warning(
+        "MuJoCo keeps its own contacts with height fields, on which robots trip: results differ from those of other"
+        " machines (docs/terrain.md): %s",
+        reason,
+    )
 
 
 @contextlib.contextmanager
 def mujocos_own() -> Iterator[None]:
     """Let MuJoCo use its own contacts within a ``with`` block."""
+    _try_to_install()  # else the first simulator in the block would do it, and its work would be undone afterwards
     table = _table()
     now = [table[_HFIELD][shape] for shape in _SHAPES]
     _put(_mujocos())
@@ -73,16 +81,25 @@ def _try_to_install() -> str:
     try:
         own = _mujocos()
         _put([_compiled()] * len(_SHAPES))
+        try:
+            found = _contacts_of_ball()
+        except BaseException:
+            _put(own)
+            raise
     except Exception as error:  # no compiler, another layout of the structures: MuJoCo's contacts remain
         return f"{type(error).__name__}: {error}"
-    model = mujoco.MjModel.from_xml_string(_BALL.format(_OTHERS, " ".join(map(str, _CENTER))))
-    data = mujoco.MjData(model)
-    mujoco.mj_forward(model, data)
-    found = [(contact.dist, *contact.frame[:3]) for contact in data.contact]
     if len(found) == 1 and np.allclose(found[0], [-0.001, *_UP], atol=1e-6):
         return ""
     _put(own)
     return f"a ball on a slope has the contacts {found}"
+
+
+def _contacts_of_ball() -> List[tuple]:
+    """Return distance and normal of the contacts of the ball in the slope, by the functions in MuJoCo's table."""
+    model = mujoco.MjModel.from_xml_string(_BALL.format(_OTHERS, " ".join(map(str, _CENTER))))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    return [(contact.dist, *contact.frame[:3]) for contact in data.contact]
 
 
 def _fits(package: str) -> bool:
@@ -144,11 +161,8 @@ def _compiled() -> int:
 
     out = wp.zeros(1, dtype=wp.uint64, device="cpu")
     wp.launch(write_address, dim=1, outputs=[out], device="cpu")
-    _kept.append(write_address)  # its code is unloaded with it
+    _kept.append(write_address)
     return int(out.numpy()[0])
-
-
-_kept: list = []
 
 
 def _words() -> Dict[str, int]:
@@ -162,6 +176,8 @@ def _places(structure: str, live: Any, dtypes: Dict[str, str]) -> Dict[str, int]
 
     One address alone says too little, because an empty array has that of another one.
     """
+    from mujoco.introspect.structs import STRUCTS  # slow to import
+
     number = {field.name: k for k, field in enumerate(STRUCTS[structure].fields)}
     arrays = {name: getattr(live, name) for name in dtypes}
     for name, dtype in dtypes.items():
@@ -170,7 +186,7 @@ def _places(structure: str, live: Any, dtypes: Dict[str, str]) -> Dict[str, int]
     start = min(number[name] for name in dtypes)
     words = ctypes.cast(live._address, ctypes.POINTER(ctypes.c_uint64))
     addresses = {number[name] - start: array.ctypes.data for name, array in arrays.items()}
-    for first in range(_MOST_WORDS):
+    for first in range(_MOST_WORDS[structure]):
         if all(words[first + k] == address for k, address in addresses.items()):
             return {name: first + number[name] - start for name in dtypes}
     raise LookupError(f"MuJoCo's {structure} is not as its description says")

@@ -13,6 +13,7 @@ from envcoder_bench.sim.warp_height_spheres import MOST, NONE, first_of_least, s
 from envcoder_bench.sim.warp_height_surface import (
     FAR,
     Surface,
+    cell_of,
     cell_range,
     cells_in,
     depth_in_column,
@@ -116,14 +117,12 @@ def contacts_of_capsule(
                 found = with_contact(found, ends[end], at_end.normal[0], p)
 
     edges = 3 * cells_in(rows, columns)
-    width = columns[1] - columns[0] + 1
     first = float(FAR)  # of each half of the axis
     second = float(FAR)
     first_edge = int(NONE)
     second_edge = int(NONE)
     for number in range(lane, edges, wp.block_dim()):
-        corner = wp.vec2i(rows[0] + number / 3 / width, columns[0] + number / 3 % width)
-        here = crossing(s, start, along, radius, around, corner, number % 3)
+        here = crossing(s, start, along, radius, around, cell_of(rows, columns, number / 3), number % 3)
         straight = ends[0] + here.at * (ends[1] - ends[0])
         if here.dist < reach and here.dist < straight - 1.0e-4:
             if here.at < 0.5 and here.dist < first:
@@ -135,7 +134,6 @@ def contacts_of_capsule(
     for half in range(2):
         number = first_of_least(wp.where(half == 0, first, second), wp.where(half == 0, first_edge, second_edge))
         if number != NONE:
-            corner = wp.vec2i(rows[0] + number / 3 / width, columns[0] + number / 3 % width)
-            here = crossing(s, start, along, radius, around, corner, number % 3)
+            here = crossing(s, start, along, radius, around, cell_of(rows, columns, number / 3), number % 3)
             found = with_contact(found, here.dist, here.normal, start + here.at * along)
     return found

@@ -12,6 +12,7 @@ import warp as wp
 from envcoder_bench.sim.warp_height_surface import (
     FAR,
     Surface,
+    cell_of,
     cell_range,
     cells_in,
     depth_in_column,
@@ -125,21 +126,18 @@ def sphere_contacts(s: Surface, p: wp.vec3, radius: float, reach: float, most: i
         columns = cell_range(p[0], p[0], s.corner[0], s.cell[0], s.columns)
         rows = cell_range(p[1], p[1], s.corner[1], s.cell[1], s.rows)
     triangles = 2 * cells_in(rows, columns)
-    wide = columns[1] - columns[0] + 1
     for _ in range(most):
         best = float(FAR)
         best_number = int(NONE)
         for number in range(lane, triangles, wp.block_dim()):
-            corner = wp.vec2i(rows[0] + number / 2 / wide, columns[0] + number / 2 % wide)
-            here = touch(s, p, radius, around, inside, corner, number % 2)
+            here = touch(s, p, radius, around, inside, cell_of(rows, columns, number / 2), number % 2)
             if here.dist < best and is_new(found, here):
                 best = here.dist
                 best_number = number
         number = first_of_least(best, best_number)
         if number == NONE:
             break
-        corner = wp.vec2i(rows[0] + number / 2 / wide, columns[0] + number / 2 % wide)
-        here = touch(s, p, radius, around, inside, corner, number % 2)
+        here = touch(s, p, radius, around, inside, cell_of(rows, columns, number / 2), number % 2)
         found.dist[found.count] = here.dist
         found.normal[found.count] = here.normal
         found.faces[found.count] = here.face

@@ -50,6 +50,13 @@ def cells_in(rows: wp.vec2i, columns: wp.vec2i) -> int:
 
 
 @wp.func
+def cell_of(rows: wp.vec2i, columns: wp.vec2i, number: int) -> wp.vec2i:
+    """Return the lowest row and column of a cell, by its number in two ranges."""
+    wide = columns[1] - columns[0] + 1
+    return wp.vec2i(rows[0] + number / wide, columns[0] + number % wide)
+
+
+@wp.func
 def lies_below(s: Surface, rows: wp.vec2i, columns: wp.vec2i, height: float) -> bool:
     """Return whether all nodes of these cells are lower than a height, so that most shapes need not examine cells."""
     for row in range(rows[0], rows[1] + 1, SPAN):

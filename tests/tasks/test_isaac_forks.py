@@ -14,6 +14,7 @@ from envcoder_bench.isaacgym.compat import Missing
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.describe import describe
 from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
+from envcoder_bench.tasks.isaacgym_tasks import fairness
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
 from envcoder_bench.tasks.isaacgym_tasks.importing import folder_with
 from envcoder_bench.tasks.isaacgym_tasks.yaml_config import read_yaml
@@ -166,7 +167,8 @@ def test_groups_of_one_seed_meet_the_same_delays_frictions_and_centres_of_mass(f
         assert drawn[:4] == drawn[4:] and len(set(drawn)) == 4
 
 
-def test_candidates_that_do_not_begin_alike_are_told(fork, caplog):
+def test_candidates_that_do_not_begin_alike_are_told(fork, caplog, monkeypatch):
+    monkeypatch.setattr(fairness, "_told", set())
     environment(WALKER, groups=2).reset()
     environment("legged_gym:sharer").reset()
     assert "begin with different" not in caplog.text

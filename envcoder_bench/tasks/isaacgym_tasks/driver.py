@@ -101,7 +101,8 @@ class Driver:
         """Begin episodes as the task does."""
         noted = self._time_outs()
         if noted is not None:  # curriculums read it; the environment's own time-outs are not in it
-            noted[env_ids] |= (getattr(self.task, self.clock)[env_ids] >= self.max_episode_length - 1).to(noted.dtype)
+            late = getattr(self.task, self.clock)[env_ids] >= self.max_episode_length - 1
+            noted[env_ids] = (noted[env_ids].bool() | late).to(noted.dtype)
         parameters = list(inspect.signature(self._reset_idx).parameters.values())
         none = env_ids[:0]
         # hands also take environments that need a new goal, which get it with their next action
@@ -245,7 +246,10 @@ class LeggedDriver(StepDriver):
 def make_driver(task: Any, gym: GymProxy) -> Driver:
     """Return the driver of a task. Raises ValueError if it is neither a VecTask nor a LeggedRobot."""
     legged = all(hasattr(task, name) for name in ("_compute_torques", "post_physics_step", "reset_idx", "step"))
-    if legged and hasattr(task, LeggedDriver.clock):  # also forks that divide step, and have a pre_physics_step
+    configured = hasattr(getattr(task, "cfg", None), "normalization")
+    if (
+        legged and configured and hasattr(task, LeggedDriver.clock)
+    ):  # also forks that divide step, and have a pre_physics_step
         return LeggedDriver(task, gym)
     if all(hasattr(task, name) for name in ("pre_physics_step", "post_physics_step", "reset_idx")):
         return StepDriver(task, gym) if _has_own_step(task) else Driver(task, gym)

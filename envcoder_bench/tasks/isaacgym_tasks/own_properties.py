@@ -49,7 +49,7 @@ class OwnProperties:
 
     def note(self, method: str, args: tuple[Any, ...]) -> None:
         """Note a call of a method of gym, before it is made."""
-        if not self._watching or method not in _KINDS:
+        if not self._watching or method not in _KINDS or len(args) < 2:
             return
         kind = _KINDS[method]
         key = (kind, 0, 0) if kind == "gravity" else (kind, self._indices.get(id(args[0]), -1), int(args[1]))
@@ -62,7 +62,7 @@ class OwnProperties:
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``get_state`` returned; what was noted since then gets its first values."""
-        given = {_key(name): x.numpy() for name, x in state.items()}
+        given = {_key(name): x.cpu().numpy() for name, x in state.items()}
         for key in given:
             self._first.setdefault(key, self._get(key))
         for key, first in self._first.items():
