@@ -48,7 +48,7 @@ def episode(name, steps):
     "check",
     ["fields", "fitness", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
 )
-def test_it_does_what_every_task_must(name, sim, device, check):
+def test_task_passes_all_checks(name, sim, device, check):
     words = [*overrides(name, sim, check == "fields"), *few_substeps(name, sim, device)]
     assert list(getattr(TaskCheck(name, sim, device, words), check)()) == []
 
