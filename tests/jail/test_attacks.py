@@ -158,7 +158,7 @@ def test_environment_has_no_keys(bare, name, told):
 
 
 @pytest.mark.parametrize("mode", ["checked", "bare"])
-def test_nobody_was_contacted(request, mode):
+def test_attacks_make_no_connections(request, mode):
     world = request.getfixturevalue(mode)
     assert set(world.verdicts) == {*BY_NAME, *(HARMLESS if mode == "checked" else (*FORGED, "liar"))}
     assert world.heard() == []
