@@ -81,7 +81,7 @@ def test_muted_messages_are_not_shown(shown):
         ("C:/a.py:1: in compute_goal: x", "b.py:1: in compute_reward: x", True),
     ],
 )
-def test_kind_ignores_places_and_numbers(one, other, same):
+def test_messages_are_of_one_kind_if_they_differ_in_names_and_numbers(one, other, same):
     assert (kind(one) == kind(other)) is same
 
 

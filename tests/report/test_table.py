@@ -122,7 +122,7 @@ every candidate failed:
     assert render_table(ranked, "m", 40) == "fitness: m\n\n" + render_failures(ranked, 40)
 
 
-def test_table_without_failures_or_candidates():
+def test_table_without_failures_or_without_candidates():
     assert render_failures(rank([ok("a", 0, 0.5)])) == ""
     assert render_table([], "m").startswith("fitness: m\n")
 

@@ -23,7 +23,7 @@ from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
         "# " + "é" * (MAX_BYTES // 2 - 2) + "\n",
     ],
 )
-def test_readable(source):
+def test_readable_sources_are_accepted(source):
     assert unreadable(source) is None
 
 
