@@ -74,7 +74,7 @@ def finer_of(folder, *words):
 
 
 def test_saved_policy_is_evaluated_with_finer_steps(tmp_path):
-    """With the steps that it was trained with, it is worth what its training's last evaluation said."""
+    """With the steps of its training, the fitness equals that of the last evaluation."""
     *_, last = learning.learning(parsed(tmp_path, "--seconds", 1e-6, "--seeds", 1))
     made = finer_of(tmp_path, "--substeps", "2", "6")
     assert last["candidate"] == "unshaped" and sum(made[0]["fitness"]) / 4 == pytest.approx(last["fitness"][0])
@@ -91,7 +91,7 @@ def test_saved_policy_is_evaluated_with_finer_steps(tmp_path):
 
 
 def test_trained_policies_are_evaluated_with_other_physics(tmp_path):
-    """Also with settings that the training did not have; the seeds are apart, and their motion is recorded."""
+    """Including settings that differ from the training; seeds are separate, and their motion is recorded."""
     args = parsed(tmp_path, "--candidates", "human", "--physics", "own", "discrete:1", "--seconds", 1e-6)
     args.overrides.append("task.sim.mujoco.integrator=Euler")
     point, own, other = learning.learning(args)
@@ -316,7 +316,7 @@ def test_report_writes_all_pages_and_pictures(tmp_path):
 
 
 def test_measuring_script_continues_after_failures(tmp_path):
-    """With a program that only writes down its arguments and fails."""
+    """The measuring program is replaced by one that records its arguments and fails."""
     fake, log = tmp_path / "python", tmp_path / "log"
     fake.write_text('#!/usr/bin/env bash\necho "$*" >> "$LOG"\nexit 1\n')
     fake.chmod(0o755)

@@ -80,7 +80,7 @@ def crossings(policy, *words):
 
 @pytest.mark.slow
 def test_crossings_count_robots_that_left_their_tile_or_fell(trained, monkeypatch):
-    """Robot 0 is far from its middle from the start on, and robot 1 ends its episode."""
+    """Robot 0 starts far from the centre of its tile, and robot 1 terminates."""
     seen = {}
 
     class Env(terrain.GroupedVecTask):

@@ -179,7 +179,7 @@ def test_run_with_only_failed_candidates_returns_1(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_files_without_the_requested_functions_are_skipped(tmp_path, capsys):
-    """They are neither ranked nor failed; a file that is no candidate at all still fails."""
+    """Skipped files are neither ranked nor failed; a file that is not a candidate fails."""
     observation = "def compute_observation(dof_pos):\n    return dof_pos * 1.0\n"
     paths = write_candidates(tmp_path / "files", {"good": GOOD, "sees": observation, "nothing": "x = 1\n"})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines", "--seeds", 2]

@@ -109,7 +109,7 @@ def test_results_depend_only_on_command_and_seed(finished, tmp_path):
 
 
 def test_human_baseline_learns_to_balance(tmp_path):
-    """Two of three seeds do, at some evaluation: its reward does not keep the cart from drifting off later."""
+    """Two of three seeds, at some evaluation: its reward does not prevent the cart from drifting later."""
     words = ["--num_envs_per_candidate", 64, "--learning_iterations", 90, "--seeds", 3]
     words += ["evaluation.points=3", "evaluation.num_envs=8", "evaluation.final_episodes=8"]
     where = ["--sim", "mujoco_cpu", "--device", "cpu", "--task", "Cartpole"]

@@ -110,7 +110,7 @@ def folder(tmp_path_factory):
         ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim, --video"),
     ],
 )
-def test_bad_input_prints_one_message_and_writes_no_files(folder, tmp_path, monkeypatch, capsys, words, message) -> None:
+def test_bad_input_prints_one_message_and_writes_nothing(folder, tmp_path, monkeypatch, capsys, words, message) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(path.name for path in folder.iterdir())
     assert main(words.format(folder=folder).split()) == 2
@@ -282,7 +282,7 @@ def test_invalid_terrain_options_of_eval_shapers_are_refused(capsys, tmp_path, m
 
 @pytest.mark.slow
 def test_candidates_are_ranked_on_terrains(tmp_path, capsys) -> None:
-    """The human baseline and a reward are evaluated; the unshaped baseline, whose actions are its own, is left out."""
+    """The human baseline and a reward are evaluated; unshaped, with its own action function, is left out."""
     (tmp_path / "a.py").write_text('def compute_reward(state_dict):\n    return state_dict["root_states"][:, 7]\n')
     words = f"--task SpotTerrain --candidates {tmp_path}/a.py --learning_iterations 1 --num_envs_per_candidate 8"
     words += f" --output_dir {tmp_path}/run --video 0 --device cpu evaluation.final_episodes=1 evaluation.num_envs=1"

@@ -52,7 +52,7 @@ def test_run_is_independent_of_its_output_streams(tmp_path, redirection):
 
 
 def test_closed_pipe_does_not_end_a_training(tmp_path):
-    """The reader takes one line and goes; the training has lines to print for long after."""
+    """The reader closes the pipe after one line, while the training prints many more."""
     output = tmp_path / "run"
     process = subprocess.Popen(
         [*COMMAND, *words(tmp_path, 60), "--output_dir", str(output)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -155,7 +155,7 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4, 6, 8, 10, 12, 14])
 def test_full_disk_at_any_write_loses_no_results(tmp_path, monkeypatch, capsys, nth, whole):
-    """The nth atomic write of a run fails: of its folder, a result, a checkpoint, a policy, a picture, the summary."""
+    """The nth atomic write of a run fails: run folder, result, checkpoint, policy, picture or summary."""
     count, fsync = iter(range(1, 10_000)), os.fsync
     monkeypatch.setattr(files.os, "fsync", lambda fd: full(fd) if next(count) == nth else fsync(fd))
     output = tmp_path / "run"

@@ -69,7 +69,7 @@ def test_rotation_matches_the_matrix():
 
 @pytest.mark.parametrize("axis", range(3))
 def test_matrix_to_quaternion_supports_half_turns(axis):
-    """The scalar part is zero there: the formula that divides by it would fail."""
+    """The scalar part is zero: a formula that divides by it fails."""
     matrix = -torch.eye(3)
     matrix[axis, axis] = 1.0
     want = torch.zeros(4)

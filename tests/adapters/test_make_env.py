@@ -226,7 +226,7 @@ def test_bad_input_raises_user_error(call, message, tmp_path):
 
 
 def test_skrl_wraps_the_environment():
-    """skrl's wrapper, which its agents train on."""
+    """skrl's wrapper, on which its agents train."""
     pytest.importorskip("skrl")
     from skrl.envs.wrappers.torch import wrap_env
 
@@ -251,7 +251,7 @@ def test_rl_games_steps_are_equal_to_those_of_a_group():
 
 
 def test_rl_games_trains_on_the_environment(tmp_path, capsys):
-    """Its own runner and agent, from the YAML of the task."""
+    """With rl_games' own runner and agent, from the YAML of the task."""
     from omegaconf import OmegaConf
     from rl_games.torch_runner import Runner
 

@@ -87,7 +87,7 @@ def test_function_that_loads_a_file_is_not_cached():
 
 
 def test_file_with_a_helper_module_is_not_cached(own_folder):
-    """The helper may change: a kernel gave 7 where the function gave -10."""
+    """The helper module may change: a stale kernel gave 7 where the function gave -10."""
     programs, _ = traced()
     function, task = load(CODE).functions["compute_reward"], FakeTask(4)
     for line, kept in (("import helper_of_a_candidate", False), ("import math", True)):

@@ -129,7 +129,7 @@ def test_every_operator_rule_is_tested(recorded, monkeypatch):
 
 @pytest.mark.slow
 def test_decompositions_import_no_modules():
-    """Torch's compiler takes seconds, and a jailed process can import nothing."""
+    """Importing torch's compiler takes seconds, and a jailed process cannot import modules."""
     bodies = [
         "torch.addmm(torch.ones(3), x, W.T), torch.baddbmm(m, m, m, beta=0.5), x.aminmax(dim=1)",
         "F.prelu(x, ZERO_D.reshape(1)), F.celu(x), x.frac(), F.gelu(x), F.hardshrink(x), F.hardsigmoid(x)",

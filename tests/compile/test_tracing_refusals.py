@@ -193,7 +193,7 @@ def test_library_random_numbers_and_memory_are_refused():
         assert reason in refused[0].reason and "reward" not in own.programs
 
 
-def test_memory_in_one_function_refuses_all_functions_that_read_it():
+def test_memory_refuses_every_function_that_uses_it():
     code = """
     last = None
     def compute_reward(dof_pos):

@@ -99,7 +99,7 @@ def test_seeded_sets_and_restores_every_generator():
 
 
 def test_seeded_blocks_are_thread_safe():
-    """Each block draws what it draws alone, whatever the other thread does, and the generators are as they were."""
+    """Each block draws the same numbers as without other threads, and the generators are restored."""
 
     def draw(seed):
         with stream.seeded(seed):

@@ -34,7 +34,7 @@ def test_equal_values_agree_including_nan_and_infinity():
 
 
 def test_small_relative_differences_of_large_values_agree():
-    """As the torques of an arm's controller, which come of the inverse of a matrix."""
+    """For example the torques of an arm's controller, which depend on the inverse of a matrix."""
 
     def change(got):
         got[:3, 0] += 2e-3

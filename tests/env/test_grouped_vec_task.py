@@ -78,7 +78,7 @@ def compute_terminal(progress_buf, state_dict):
 
 
 def test_step_returns_expected_terminated_truncated_and_final_obs():
-    """Lanes 0 and 1 end at step 2 by the candidate, again and again; all others at step 4 by the clock."""
+    """The candidate terminates lanes 0 and 1 every 2 steps; the time limit truncates all others at step 4."""
     env = make_env({"a": COSINE + CLOCK}, overrides=["task.env.episodeLength=5"])
     env.reset()
     steps = [env.step(torch.ones(N, 1), final_obs=True) for _ in range(4)]

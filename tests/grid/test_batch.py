@@ -74,7 +74,7 @@ def test_policies_have_separate_action_scales() -> None:
 
 
 def test_solver_converges_on_ice() -> None:
-    """Robots that struggle on ice move alike with more iterations; with the model's own six they do not."""
+    """Motion on ice is equal for 40 and 200 solver iterations, and differs for the model's six."""
     ice = Arena("ice", (Zone("flat", 6.0, friction=0.02),), 6.0)
     moved = {}
     for iterations in (6, 40, 200):
@@ -143,7 +143,7 @@ def test_start_yaw_covers_the_whole_spread() -> None:
 
 @pytest.mark.parametrize("drag", [0.5, 5.0, 20.0])
 def test_drag_decays_speed_by_the_formula(drag) -> None:
-    """In the air nothing else slows the robot down: vx becomes vx / (1 + 0.1 drag) in each control step."""
+    """Without other forces vx becomes vx / (1 + 0.1 drag) in each control step."""
     arena = Arena("grass", (Zone("flat", 50.0, drag=drag),), 30.0)
     own = batch(
         grid([policy("limp", "flat", _Limp())], [arena], "episodes=1", "start.spread_yaw=0", "start.spread_joints=0")
@@ -159,7 +159,7 @@ def test_drag_decays_speed_by_the_formula(drag) -> None:
 
 @pytest.mark.parametrize("angle, friction", [(0.25, 0.02), (0.25, 0.08), (0.10, 0.05), (0.30, 0.60)])
 def test_sliding_acceleration_on_a_slope_matches_the_formula(angle, friction) -> None:
-    """On a slope it slides down at g (sin - mu cos), if tan(angle) is greater than the friction, or it does not move.
+    """The acceleration is g (sin - mu cos) if tan(angle) exceeds the friction, and zero otherwise.
 
     The slope is a tilted gravity: the ground's boxes are level.
     """

@@ -48,7 +48,7 @@ def _result(episodes: Episodes, row: int = 0) -> dict:
 
 
 def test_episode_metrics_match_hand_computed_values() -> None:
-    """Three control steps: roll .1, -.3, .2; pitch -.2, 0, .1; height .5, .6, .1, which is a fall, in zone 2."""
+    """Three control steps: roll .1, -.3, .2; pitch -.2, 0, .1; height .5, .6, .1 (a fall in zone 2)."""
     episodes = _episodes()
     _step(episodes, x=9.0, height=0.5, quat=_quat(0.1, -0.2, 0.7), velocity=1.0, turning=0.4, power=100.0)
     _step(episodes, x=12.0, height=0.6, quat=_quat(-0.3, 0.0), velocity=0.5, turning=0.2, power=50.0)

@@ -56,7 +56,7 @@ def test_isaacgymenvs_task_steps(tmp_path, task):
 
 @isaacgymenvs
 def test_shadow_hand_is_under_its_object(tmp_path):
-    """The root of its MJCF is rotated. Without the rotation the object falls beside the hand, in 14 steps."""
+    """The root of its MJCF is rotated. Without the rotation the object falls beside the hand in 14 steps."""
     path = FAKES / "isaacgymenvs_steps.py"
     out = script(tmp_path, path, os.environ["ISAACGYMENVS_PATH"], "ShadowHand", "30", "8", "cpu")
     assert int(re.search("(\\d+) resets", out).group(1)) < 8

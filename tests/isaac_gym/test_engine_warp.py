@@ -140,7 +140,7 @@ BALANCED = """
 
 @marked(on_warp)
 def test_links_balanced_about_their_joints_collide_without_penetration(tmp_path, engine):
-    """Their centres of mass do not yield: MuJoCo takes such contacts to be infinitely stiff."""
+    """Forces do not accelerate their centres of mass: MuJoCo treats such contacts as infinitely stiff."""
     scene = Scene((load(tmp_path, BALANCED, fix_base_link=True), pose()), gravity=0.0, props={"damping": 0.01})
     scene.step(20)
     weights = scene.sim.engine._model.body_invweight0.numpy()[0]
@@ -155,7 +155,7 @@ def test_links_balanced_about_their_joints_collide_without_penetration(tmp_path,
 
 @marked(on_warp)
 def test_properties_can_change_between_steps(tmp_path, engine):
-    """The fields move, so a step that was captured before would read the old ones."""
+    """The fields are reallocated: a step captured before would read the old ones."""
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), gravity=0.0)
     scene.step(3, effort=1.0)
     before = scene.dof[:, 1].clone()

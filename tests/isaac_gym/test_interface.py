@@ -176,7 +176,7 @@ def test_unsupported_parameters_are_logged_once(caplog):
 
 
 def test_unsupported_contact_properties_are_logged_once_for_all_actors(tmp_path, caplog, monkeypatch):
-    """Tasks set them on the asset, and domain randomization on every actor, again and again."""
+    """Tasks set them on the asset, and domain randomization sets them repeatedly on every actor."""
     monkeypatch.setattr(params_module, "_logged", set())
     names = ("restitution", "rolling_friction", "torsion_friction")
     with caplog.at_level(logging.WARNING, logger="envcoder_bench.isaacgym"):

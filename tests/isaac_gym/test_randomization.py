@@ -99,7 +99,7 @@ def test_inertias_scale_with_mass_only_if_recomputed():
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_gravity_can_differ_between_environments(engine):
-    """By the engine: Isaac Gym's interface has one gravity for all."""
+    """Set on the engine: Isaac Gym's interface has one gravity for all environments."""
     asset = cube()
     gym.create_asset_force_sensor(asset, 0, pose())
     scene = Scene((asset, pose(0, 0, 50)), num_envs=3, dt=0.01)
@@ -268,7 +268,7 @@ def test_friction_set_before_prepare_sim_applies_per_environment():
 
 
 def test_properties_can_be_read_and_set_by_name(tmp_path):
-    """As IsaacGymEnvs' randomization does it."""
+    """In the way of IsaacGymEnvs' randomization."""
     scene = Scene((load(tmp_path, TENDON, fix_base_link=True), pose()), (cube(), pose(3)))
     env = scene.envs[1]
     for read, write, name in (

@@ -115,7 +115,7 @@ def test_mesh_of_a_height_field_gives_the_height_field():
 
 
 def test_large_mesh_of_small_cells_gives_its_height_field():
-    """Single precision rounds the distance of two rows 200 m away by more than a cell has room."""
+    """At 200 m the rounding of single precision exceeds the tolerance of a cell."""
     raw = np.zeros((4001, 4), dtype=np.int16)
     raw[2000:2010] = raw[3990:3995] = 100  # walls, whose vertices are moved by a cell
     vertices, triangles = terrain_utils.convert_heightfield_to_trimesh(raw, 0.05, 0.005, slope_threshold=0.75)
@@ -134,7 +134,7 @@ def test_diagonal_of_the_triangles_does_not_matter():
 
 
 def test_triangles_of_all_sizes_give_their_common_plane():
-    """Of the same tilted plane, in triangles smaller than a cell and larger than many."""
+    """A tilted plane in triangles smaller than a cell and larger than many cells."""
     x, y = np.meshgrid([0.0, 0.013, 0.4, 0.41, 3.0], [0.0, 0.02, 1.5, 2.0], indexing="ij")
     vertices = np.stack([x, y, 0.3 * x - 0.1 * y], -1).reshape(-1, 3)
     corner = (np.arange(4)[:, None] * 4 + np.arange(3)).ravel()

@@ -147,7 +147,7 @@ def test_skipped_candidates_are_not_drawn(figures):
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, -3e4, 1.234e7, 1e-4])
 def test_axis_label_and_ticks_are_inside_the_figure(figures, scale):
-    """Wide tick labels such as -30,000,000 once pushed the label of the axis out of the picture."""
+    """Wide tick labels such as -30,000,000 must not push the axis label out of the figure."""
     ranked, curves = run(["human", "a", "b"], 2)
     curves["fitness"] *= scale
     curves["env_steps"] *= 1000

@@ -107,7 +107,7 @@ def test_probability_of_improvement_matches_hand_computed_values():
 
 
 def test_bootstrap_resamples_within_each_task():
-    """All 256 resamples of one task; the other has a single score, which never goes to the first."""
+    """Compared with all 256 resamples of one task; the score of the other task is never mixed in."""
     scores = {"a": [0.0, 1.0, 3.0, 9.0], "b": [100.0]}
 
     def mean_of_a(group):
@@ -122,7 +122,7 @@ def test_bootstrap_resamples_within_each_task():
 
 
 def test_paired_bootstrap_resamples_runs_together():
-    """The second group is the first plus one: drawn together the difference is one, drawn apart it is not."""
+    """The second group is the first plus one: the paired difference is exactly one, the unpaired is not."""
     first = {"a": [0.0, 5.0, 9.0]}
     second = {"a": [x + 1 for x in first["a"]]}
 

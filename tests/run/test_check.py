@@ -64,7 +64,7 @@ def test_failures_are_reported_with_their_line(checked):
 
 
 def test_check_reports_reward_and_components_of_one_step(checked):
-    """The human baseline's numbers are those of its own function on the state after one step."""
+    """The reward is that of the candidate's function on the state after one step."""
     _, rows = checked
     mean, least, greatest = rows["good"].reward
     assert 1.5 < least <= mean <= greatest <= 2.0

@@ -177,7 +177,7 @@ def test_evaluate_prints_nothing_and_restores_process_state(tmp_path, capfd, col
 
 @pytest.mark.slow
 def test_evaluate_restores_settings_of_a_fresh_process(tmp_path):
-    """Imports count too: rl_games changes how torch prints when it is imported."""
+    """Imports are included: rl_games changes torch's print options when it is imported."""
     program = f"""
 import sys
 import envcoder_bench
@@ -270,7 +270,7 @@ def test_stop_request_before_the_start_stops_before_the_first_iteration(tmp_path
 
 @pytest.mark.slow
 def test_concurrent_runs_give_the_results_of_single_runs(tmp_path, of_command):
-    """The first stands still in the middle of its training while the second begins, trains and ends."""
+    """The first run waits in the middle of its training while the second trains."""
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

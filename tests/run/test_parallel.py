@@ -117,7 +117,7 @@ def assert_alike(folder, alone):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_results_do_not_depend_on_number_and_order_of_workers(
+def test_results_are_independent_of_the_number_of_workers_and_their_timing(
     tmp_path, alone, threads, count, monkeypatch
 ):
     chance, requests, submit = random.Random(count), [], Threads.submit
@@ -186,7 +186,7 @@ class StopAt(Reporter):
 
 @pytest.mark.parametrize("first, then", [("cpu:3", "cpu:2"), ("cpu:2", None), (None, "cpu:2")])
 def test_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):
-    """None: in one process without workers."""
+    """None means one process without workers."""
     output, reporter = tmp_path / "run", StopAt(ITERATIONS // 2)
     asked = {**SETTINGS} if first is None else settings(1, devices=first)
     stopped = envcoder_bench.evaluate(
@@ -211,7 +211,7 @@ def test_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, first
 
 @pytest.mark.parametrize("first, then", [("cpu:2", "cpu:2"), ("cpu:2", None), (None, "cpu:2")])
 def test_run_is_extended_on_other_devices(tmp_path, alone, threads, first, then):
-    """Half of the iterations, a seed and a candidate less are extended to the whole."""
+    """The first run has half of the iterations, one seed and one candidate less."""
     few = {name: CANDIDATES[name] for name in list(CANDIDATES)[:-1]}
     asked = {**SETTINGS} if first is None else settings(1, devices=first)
     asked.update(learning_iterations=ITERATIONS // 2, seeds=1)

@@ -149,7 +149,7 @@ def test_available_memory_is_the_minimum_of_max_memory_and_free_memory(monkeypat
 
 @pytest.mark.parametrize("task", ["Cartpole", "Anymal"])
 def test_memory_estimate_bounds_the_counted_tensors(task):
-    """Each further environment's tensors, counted; the simulator answers for its own arrays."""
+    """Counts the tensors of each further environment; the simulator reports its own arrays."""
     cfg = compose_config(task)
     cfg.sim, cfg.device = "mujoco_cpu", "cpu"
     groups, _ = prepare(cfg, baseline_sources(task))

@@ -31,7 +31,7 @@ def rising(slope):
 
 
 def test_winner_within_the_interval_of_the_best_is_counted():
-    """Halving takes the lead at the rung for the end; the late one ends first."""
+    """Halving stops the late candidate, which has the best final fitness."""
     early = {f"c{k}": rising(0.05 - 0.001 * k) for k in range(7)}
     for ends_at, within in ((0.505, True), (0.6, False)):
         own = recording({**early, "late": [0.0] * 9 + [ends_at]})

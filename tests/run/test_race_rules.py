@@ -123,7 +123,7 @@ def test_patience_halves_after_the_third_best_has_significantly_improved():
 
 
 def test_patience_stops_like_confidence_before_the_third_best_has_improved():
-    """Half of the candidates fall below where all began; the others have learned too little to be told from noise."""
+    """Half of the candidates fall below the initial fitness; the gain of the others is not significant."""
     before = evaluation({name: 0.5 for name in "abcdefgh"}, spread=0.08)
     now = evaluation({**dict.fromkeys("abcd", 0.51), **dict.fromkeys("efgh", 0.1)}, spread=0.08)
     history, alive = {10: before, 50: now}, list("abcdefgh")
@@ -165,7 +165,7 @@ def test_confidence_stops_no_candidate_before_any_has_improved():
 
 
 def test_confidence_uses_paired_differences():
-    """Start states differ much, and every candidate meets the same."""
+    """Initial states vary much, and are equal for every candidate."""
     hard = np.linspace(0.0, 0.6, 16)
     now = {(name, 0): tuple(gain + hard) for name, gain in (("a", 0.4), ("b", 0.39), ("c", 0.38), ("d", 0.3))}
     assert names(decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: now}, list("abcd"), 90, 1)) == ["d"]

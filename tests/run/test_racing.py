@@ -205,8 +205,8 @@ def further(tmp_path_factory, in_waves):
 
 
 @pytest.mark.slow
-def test_further_seeds_are_trained_for_contenders_only(tmp_path, raced, further):
-    """They are as of a run with these seeds and no race, and all other results as without them."""
+def test_further_seeds_equal_a_separate_run_and_keep_other_results(tmp_path, raced, further):
+    """Further seeds equal a run with these seeds without a race; all other results are unchanged."""
     own, before = rows(further), rows(raced)
     assert own.keys() > before.keys()
     assert all(own[key] == row for key, row in before.items() if not row.failed)  # errors name the folder
@@ -258,7 +258,7 @@ def test_interrupted_further_seeds_resume_to_the_same_result(tmp_path, further):
 
 @pytest.mark.slow
 def test_resumed_rung_repeats_the_same_decision(tmp_path, raced, in_waves, monkeypatch):
-    """A process that is killed right after a decision, or in the middle of one, does not decide again by the rest."""
+    """A process killed during or right after a decision must not decide again among the survivors."""
     decide, calls = racing.Race._decide, []
 
     def killed(self, rung, *rest):

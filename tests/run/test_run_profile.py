@@ -86,7 +86,7 @@ def test_profile_shows_all_parts_and_does_not_change_results(tmp_path, capsys):
 
 
 def test_breakdown_assigns_time_to_each_part(tmp_path, monkeypatch):
-    """The clock goes on only inside known work, so that every number of the breakdown is known."""
+    """The clock advances only in patched functions, so that every number of the breakdown is known."""
     now, lock = [0.0], threading.Lock()
 
     def costs(owner, name, seconds):

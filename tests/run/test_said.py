@@ -61,7 +61,7 @@ def test_resumed_run_appends_to_its_log(tmp_path, capfd):
 
 
 def test_unwritable_log_does_not_change_results(said, tmp_path):
-    """A log that cannot be written leaves the run as it is."""
+    """The log of the second run cannot be written."""
     _folder, paths = said
     words = [*CARTPOLE_QUICK, *SIZE, "--candidates", paths[0], paths[-3]]
     one = run(tmp_path / "one", *words)

@@ -182,7 +182,7 @@ def human_source():
 
 
 def test_search_of_an_earlier_version_resumes(served_search, tmp_path):
-    """Its config lacks the newer settings, its archive what it compares with; rounds that are done are kept."""
+    """Its config and archive lack newer keys; complete rounds are kept."""
     folder, _ = served_search
     old = tmp_path / "old"
     shutil.copytree(folder, old)

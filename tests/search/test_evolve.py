@@ -45,7 +45,7 @@ def attempts(proposals, round, fitness):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", task_names())
 def test_proposals_pass_the_check_on_every_task(task):
-    """Measured over 200 to 300 proposals of each task: 98 % and more pass, of most tasks all."""
+    """Measured over 200 to 300 proposals per task: at least 98 % pass."""
     made = EvolveProposer(seed=1).propose(with_shipped(task), 2, 40)
     assert len(made) == 40
     cfg = compose_config(task, ["num_envs_per_candidate=8", "compile_shapers=false"])
@@ -225,7 +225,7 @@ def test_small_search_space_is_exhausted():
 
 @pytest.mark.slow
 def test_evolution_improves_its_start(tmp_path):
-    """A badly scaled action: 1 is 4 N instead of 400 N. Both baselines lose the pole; evolution scales it.
+    """A badly scaled action: 1 is 4 N instead of 400 N. Both baselines fail; evolution increases the scale.
 
     Measured: the better baseline has a fitness of 0.18, the best of four rounds 1.0.
     """

@@ -74,7 +74,7 @@ def test_ranking_within_a_round_is_by_fitness():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_shifts_of_seeds_do_not_change_the_ranking(seed):
-    """What is added to everyone's fitness with a seed, the baselines' included, has no influence on the order."""
+    """A constant added to every fitness of one seed, baselines included, does not change the order."""
     rng = random.Random(seed)
     seeds = range(6)
     luck = {s: rng.uniform(-5, 5) for s in seeds}
@@ -105,7 +105,7 @@ def test_candidate_with_one_good_seed_does_not_beat_one_with_several():
 
 
 def test_bad_round_of_the_baseline_does_not_determine_the_best():
-    """As it was in a search on Cartpole: human alone came out badly in the third round, so that all were near it."""
+    """Values of a search on Cartpole: only human was low in the third round, so that all were close to it."""
     human, unshaped = {0: 1.0, 1: 1.0, 2: 0.191}, {0: 1.0, 1: 1.0, 2: 0.894}
     champion = attempt("r1_00", {0: 0.21, 1: 0.21, 2: 0.191})  # trained again in every round
     second, third = attempt("r2_00", {1: 0.15}), attempt("r3_00", {2: 0.09})
@@ -120,7 +120,7 @@ def test_bad_round_of_the_baseline_does_not_determine_the_best():
 
 
 def test_repeated_training_corrects_the_best():
-    """What is trained again and comes out badly gives way to the second of its round."""
+    """A candidate with a low fitness in repeated training is replaced by the second of its round."""
     baselines = {name: baseline(name, dict.fromkeys(range(3), 0.3)) for name in ("human", "unshaped")}
     lucky, second = attempt("r1_00", {0: 0.8}), attempt("r1_01", {0: 0.79})
     rest = [attempt(f"r{s + 1}_0{k}", {s: 0.1}) for s in range(3) for k in (2, 3)]

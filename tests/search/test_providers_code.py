@@ -234,7 +234,7 @@ print("done")
 
 @pytest.mark.slow
 def test_extraction_time_is_linear_in_the_length():
-    """All of them together take 4 s of processor time; what is quadratic or worse takes hours, and is killed."""
+    """All together take 4 s of processor time; quadratic time exceeds the limit of 120 s."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (120, 120))

@@ -131,7 +131,7 @@ def test_round_without_a_run_is_recorded():
 
 
 def test_errors_have_file_names_without_folders():
-    """Also those without a line: a candidate that is too long, one without code, one that stopped in training."""
+    """Including errors without a line: too long, without code, or failed in training."""
 
     class Checks:
         def errors(self, proposals):

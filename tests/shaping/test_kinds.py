@@ -35,7 +35,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "candidates.md"
 
 
 def test_random_purposes_are_unchanged():
-    """A change of one changes the random numbers of every run, and a checkpoint would not go on."""
+    """A changed purpose changes the random numbers of every run, and checkpoints would not resume."""
     known = {
         **{"initial_state": 1, "goal": 2, "reward": 3, "observation": 4},
         **{"terminal": 5, "command": 6, "fitness": 8},

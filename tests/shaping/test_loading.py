@@ -211,7 +211,7 @@ def test_load_source_normalizes_bom_and_line_ends(tmp_path):
 
 
 def test_declared_encoding_is_refused(tmp_path):
-    """In utf-7 this is ``import os``, which no reader sees."""
+    """In utf-7 this is ``import os``, invisible to a reader."""
     file = tmp_path / "mine.py"
     file.write_bytes(b"# coding: utf-7\nx = 1  # +AAo-import os\n")
     assert load_source(file) == "# coding: utf-7\nx = 1  # +AAo-import os\n"

@@ -116,7 +116,7 @@ def test_simulator_starts_in_the_default_state_of_the_model(backend: Backend) ->
 
 @both
 def test_velocities_are_in_the_world_frame(backend: Backend) -> None:
-    """A robot turned by 90 degrees about z and spinning about the world's x turns about the world's x."""
+    """The robot is rotated by 90 degrees about z; its angular velocity is about the world's x axis."""
     sim = backend.anymal(num_envs=2)
     stance = stand(sim)
     root = torch.zeros(2, 13, device=sim.device)
@@ -169,7 +169,7 @@ def test_write_changes_only_masked_environments(backend: Backend) -> None:
 
 @both
 def test_written_state_evolves_like_a_fresh_one(backend: Backend) -> None:
-    """No warm start or force of the past is left: a rewritten robot moves as a new one does."""
+    """Neither warm start nor forces of earlier steps remain: a rewritten robot moves like a new one."""
     used, fresh = backend.anymal(num_envs=2), backend.anymal(num_envs=2)
     stand(used)
     for command in commands(used, steps=8):
@@ -209,7 +209,7 @@ def test_contact_forces_support_a_standing_robot(backend: Backend) -> None:
 @pytest.mark.slow
 @both
 def test_contact_forces_support_a_limp_robot_on_its_base(backend: Backend) -> None:
-    """Upside down and without torque: base and thighs bear the weight, and the force on them points up."""
+    """Upside down and without torque: base and thighs carry the weight, and the force on them points up."""
     sim = backend.anymal(num_envs=1)
     stance = stand(sim)
     root = sim.root_states.clone()
@@ -254,7 +254,7 @@ ANT_FEET = ("front_left_foot", "front_right_foot", "left_back_foot", "right_back
 
 @both
 def test_sensors_measure_contact_forces_of_their_bodies(backend: Backend) -> None:
-    """A tilted, turned Ant falls on its feet, and skids: forces, and torques about the ankles, in the feet's frames."""
+    """A tilted Ant falls on its feet and skids: forces, and torques about the ankles, in the frames of the feet."""
     sim = backend.ant(num_envs=3)
     assert sim.sensor_names == list(ANT_FEET)
     root, pos = sim.root_states.clone(), torch.zeros_like(sim.dof_pos)
@@ -454,7 +454,7 @@ def test_writing_the_root_of_a_fixed_robot_is_ignored(backend: Backend) -> None:
 
 @both
 def test_unconstrained_robot_moves(backend: Backend, tmp_path) -> None:
-    """No contact, no limit: the solver has nothing to do, and a rod of 1 kg m2 turns all the same."""
+    """Without contacts and limits the solver has no constraints; a rod of 1 kg m2 must rotate."""
     path = tmp_path / "pendulum.xml"
     path.write_text(
         '<mujoco><option integrator="implicitfast" gravity="0 0 0"/><worldbody><body name="rod"><joint name="hinge"/>'

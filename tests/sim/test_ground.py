@@ -58,7 +58,7 @@ def test_ball_rests_on_the_field_or_box_below_it(backend, tmp_path):
 @both
 @pytest.mark.parametrize("friction, slides", [(0.2, True), (0.4, False)])
 def test_ground_friction_takes_precedence(backend, tmp_path, friction, slides):
-    """On a slope of 0.3, whatever the friction of the sled, 0.9."""
+    """On a slope of 0.3; the sled's own friction is 0.9."""
     slope = np.repeat(0.03 * np.arange(-100, 101, dtype=np.float32)[:, None], 21, axis=1)
     ground = Ground((HeightField(slope, 0.1, (-10.0, -1.0), friction),))
     sim = drop(backend, put(tmp_path, SLED), ground, [(0.03, 0.1, 0.05), (3.0, -0.3, 0.94)], 25)

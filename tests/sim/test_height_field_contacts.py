@@ -95,7 +95,7 @@ def on_the_cpu():
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("make, spacing", [(stairs, 0.05), (stairs, 0.1), (rough, 0.1), (pits, 0.05), (slope, 0.5)])
 def test_contact_depths_match_mujoco(kind, make, spacing):
-    """MuJoCo Warp's own are up to the relief's height too deep, in 0.5 to 3.5 % of such poses."""
+    """MuJoCo Warp's own contacts are too deep by up to the height of the relief in 0.5 to 3.5 % of such poses."""
     model = model_of(kind, make(spacing), spacing)
     poses, depths = touching_poses(model, 250)
     world, dist, normals = warp_contacts(model, poses)
@@ -108,7 +108,7 @@ def test_contact_depths_match_mujoco(kind, make, spacing):
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_contacts_are_independent_of_the_threads_of_a_block(kind, monkeypatch):
-    """On CUDA 32 threads search together; here Warp runs them on the CPU."""
+    """On CUDA 32 threads search together; this test runs them on Warp's CPU device."""
     model = model_of(kind, rough(0.1), 0.1)
     poses, _ = touching_poses(model, 100)
     alone = warp_contacts(model, poses)
@@ -119,7 +119,7 @@ def test_contacts_are_independent_of_the_threads_of_a_block(kind, monkeypatch):
 
 
 def test_coplanar_cells_have_no_edge_contacts():
-    """One contact, with the slope's normal; MuJoCo adds the edges nearby, whose normals are inclined."""
+    """One contact with the normal of the slope; MuJoCo adds nearby edges with inclined normals."""
     model = model_of("sphere", slope(0.05), 0.05)
     poses, _ = touching_poses(model, 200)
     world, _, normals = warp_contacts(model, poses)

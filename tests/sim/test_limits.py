@@ -175,7 +175,7 @@ def test_huge_command_is_clipped_to_the_effort_limit(backend: Backend, size: flo
 
 @both
 def test_unstable_step_prints_nothing(backend: Backend, tmp_path, monkeypatch, capfd, recwarn) -> None:
-    """Joints at 1,000 rad/s deep in the ground: within the limits before the step, far beyond them after it."""
+    """Joints at 1,000 rad/s deep in the ground: within the limits before the step, beyond them after it."""
     monkeypatch.chdir(tmp_path)
     sim = backend.anymal(num_envs=3)
     stand(sim)

@@ -34,7 +34,7 @@ def test_result_is_independent_of_the_number_of_threads() -> None:
 
 
 def test_position_mode_is_bitwise_independent_of_effort_mode_environments() -> None:
-    """Per-environment gains leave the position-driven ones alone."""
+    """Gains per environment do not change those of position-driven environments."""
     plain, mixed = CPU.anymal(num_envs=4), CPU.anymal(num_envs=4)
     mixed.set_drive_mode(torch.tensor([False, True, False, True]))
     for sim in (plain, mixed):
@@ -96,7 +96,7 @@ def test_mujoco_warnings_are_counted_instead_of_printed_and_logged(
 
 @pytest.mark.parametrize("make", [CPU.anymal, partial(CPU.cartpole, substeps=8), CPU.ant])
 def test_environments_with_mujoco_warnings_are_unstable(make) -> None:
-    """So that the blow-ups, which are counted for each candidate, say whose the warnings are."""
+    """Unstable resets are counted per candidate and so show which candidate causes warnings."""
     sim, random = make(num_envs=64), torch.Generator().manual_seed(0)
     sim.set_drive_mode(torch.ones(64, dtype=torch.bool))
     warned, calm = np.zeros(64, dtype=int), 0
@@ -123,7 +123,7 @@ BRANCH = '<body name="{0}" pos="{1} {2} .1"><joint name="{0}" axis="{3} 1 {4}"/>
 
 @pytest.mark.parametrize("option", ["", 'jacobian="sparse"'])
 def test_many_joints_match_a_dense_jacobian(tmp_path, option: str) -> None:
-    """MuJoCo 4.0.0 solves for other accelerations with the sparse Jacobian that it takes from 60 joints on."""
+    """MuJoCo 4.0.0 computes other accelerations with its sparse Jacobian, the default from 60 joints on."""
     numbers = np.random.default_rng(0).uniform(-0.1, 0.1, size=(8, 9, 4)).round(3)
 
     def branch(name: str, row: np.ndarray, inner: str = "") -> str:

@@ -62,7 +62,7 @@ def test_both_engines_find_the_same_contacts(kind):
 
 
 def test_coplanar_cells_have_no_edge_contacts():
-    """One contact, with the slope's normal, in the middle of what overlaps. MuJoCo's own are 2.7 on average."""
+    """One contact with the normal of the slope, in the middle of the overlap. MuJoCo has 2.7 on average."""
     model = model_of("sphere", slope(0.05), 0.05)
     poses, depths = touching_poses(model, 200)
     up = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)
@@ -102,7 +102,7 @@ def test_robot_is_bitwise_independent_of_other_robots():
 
 @pytest.mark.parametrize("cell", [0.0, 0.05, 0.1])  # 0: a plane
 def test_sled_acceleration_matches_friction(cell):
-    """Acceleration g (sin - friction cos); MuJoCo's own contacts give 0.75 in place of 0.94 m/s^2 on cells of 5 cm."""
+    """g (sin - friction cos); MuJoCo's own contacts give 0.75 instead of 0.94 m/s^2 on cells of 5 cm."""
     friction, rise = 0.2, 0.3
     angle = np.arctan(rise)
     height = 0.03 / np.cos(angle) - 0.0005

@@ -24,7 +24,7 @@ def needs_cuda(test):
 @pytest.mark.slow
 @warp_backends
 def test_contact_pool_suffices_for_all_robots_on_the_ground(backend: Backend) -> None:
-    """The pool of contacts is shared: were it too small, worlds would lose theirs to others."""
+    """The pool of contacts is shared: in a too small pool, worlds would lose contacts to others."""
     sim = backend.anymal(num_envs=6)
     stand(sim)
     root, pos = sim.root_states.clone(), torch.zeros_like(sim.dof_pos)
@@ -42,7 +42,7 @@ def test_contact_pool_suffices_for_all_robots_on_the_ground(backend: Backend) ->
 
 @pytest.mark.slow
 def test_memory_per_environment_is_constant_and_small() -> None:
-    """250,000 ANYmals must fit on one large GPU; the figure hardly depends on how many there are."""
+    """250,000 ANYmals must fit on one large GPU; the size is nearly independent of their number."""
     few, many = (Backend("mujoco_warp", "cpu", True).anymal(num_envs=n).bytes_per_env for n in (4, 64))
     assert few == pytest.approx(many, rel=0.02)
     assert 30 < many / 1024 < 60
@@ -79,7 +79,7 @@ def test_step_does_not_synchronize_with_the_gpu() -> None:
 
 @needs_cuda
 def test_step_is_ordered_on_any_stream() -> None:
-    """On a side stream, behind slow work that its command depends on, a step does what it does on the main one."""
+    """On a side stream, after slow work on which its command depends, a step gives the results of the main stream."""
     results = []
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
         torch.cuda.synchronize()

@@ -156,7 +156,7 @@ def test_written_states_match_plain_mujoco(backend: Backend, tmp_path, xml: str)
 @both
 @models
 def test_objects_and_sites_match_plain_mujoco(backend: Backend, tmp_path, xml: str) -> None:
-    """Through falls, turns and contacts with the floor; sites belong to the state after the step, not to one before."""
+    """In falls, rotations and floor contacts; sites belong to the state after the step."""
     sim = simulator(backend, tmp_path, xml)
     state = start(sim)
     torque = 0.2 * torch.randn(STEPS, sim.num_envs, sim.num_dofs, generator=torch.Generator().manual_seed(1))

@@ -118,7 +118,7 @@ def test_overflows_are_counted_and_not_printed(backend: Backend, tmp_path, monke
 @both
 @pytest.mark.parametrize("name", task_names())
 def test_shipped_robots_do_not_overflow_their_buffers(backend: Backend, name: str) -> None:
-    """In any pose, on the ground and up to half a metre above it, under torques that jump between their limits."""
+    """In random poses on and up to half a metre above the ground, with random torques at their limits."""
     sim = make_simulator(backend.name, get_spec(name).model_path, 8, 1 / 60, 2, backend.device)
     random = torch.Generator().manual_seed(0)
 

@@ -121,7 +121,7 @@ def vector(text: str) -> np.ndarray:
     return np.array([float(x) for x in text.split()])
 
 
-def test_anymal_inertias_match_the_urdf_merged_along_fixed_joints(anymal: mujoco.MjModel, straight: mujoco.MjData) -> None:
+def test_anymal_inertias_match_the_urdf_across_fixed_joints(anymal: mujoco.MjModel, straight: mujoco.MjData) -> None:
     """Merge the URDF's links by the parallel axis theorem and compare in the base's frame, joints at zero."""
     urdf = ElementTree.parse(urdf_path()).getroot()
     joints = {joint.find("child").get("link"): joint for joint in urdf.findall("joint")}

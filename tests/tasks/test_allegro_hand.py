@@ -248,7 +248,7 @@ def test_initial_states_are_within_the_configured_ranges(name):
 
 
 def test_position_drives_reach_their_targets_and_a_dropped_cube_falls():
-    """The hand has no weight, so that drives without load arrive; the cube has, and the floor is half a metre below."""
+    """The hand has gravity compensation, so that its drives reach their targets; the cube falls half a metre."""
     task = make_task("AllegroHand", shipped("AllegroHand"), 2, "mujoco_cpu", "cpu")
     away = task.state["object_init_state"].clone()
     away[:, 1] = 0.5  # behind the wrist
@@ -310,7 +310,7 @@ def test_corner_distance_matches_eight_corner_points():
 
 
 def test_turn_reward_is_proportional_to_the_angle_reduced(hands):
-    """Turned by 90 degrees about z and turning back at 2 rad/s, by 5 turning away, half a turn about x as well."""
+    """90 degrees about z turning back at 2 rad/s; 5 degrees turning away; half a turn about x."""
     hands.state["object_angvel"][:] = torch.tensor([[0.0, 0, -2], [0, 0, 2], [1, 0, 0]])
     _, parts = candidate("001_turn_towards")("compute_reward", whole_state(hands))
     step = hands.constants["dt"].item()

@@ -124,7 +124,7 @@ def test_force_on_the_pole_is_ignored(carts):
 
 
 def test_linear_controller_reaches_full_fitness(carts):
-    """The task can be solved from its own initial states, with forces far below maxEffort."""
+    """The task is solvable from its initial states with forces far below maxEffort."""
     functions = baseline("Cartpole", "human")
     torch.manual_seed(0)
     begin(carts, functions)

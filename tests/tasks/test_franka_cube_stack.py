@@ -187,7 +187,7 @@ def test_invalid_stacks_are_not_counted(how):
 
 
 def test_stack_within_all_tolerances_is_counted():
-    """Everything just within its limit, and the weights of the cubes on each other."""
+    """All values are just within their tolerance, with the weights of the cubes as contact forces."""
     task = stack(1)
     a, b = task.state["cubeA_state"], task.state["cubeB_state"]
     a[0, 0] += 0.019
@@ -258,7 +258,7 @@ def test_human_reward_after_release_grows_with_gripper_distance(away, pays):
 
 @pytest.mark.parametrize("away", [0.002, 0.008, 0.015, 0.039])
 def test_human_reward_does_not_decrease_on_release(away):
-    """The nearer the gripper, the less letting go pays: holding the cube is then the most that there is."""
+    """Release pays less the nearer the gripper is; holding the cube is then the maximum."""
     rewards = []
     for force in (20.0, 0.0):
         task = scene(1, (0.1, 0.1, ON_B), (0.1, 0.1, REST_B), (0.1, 0.1, ON_B + away))
@@ -273,7 +273,7 @@ HELD = ("a finger touches", "the hand touches")
 
 @pytest.mark.parametrize("how", [*HOW, "nothing"])
 def test_human_reward_pays_released_stacks_and_has_no_terminal(how):
-    """It does not ask for rest, which the task's own success does; nor for 4 cm, from which on it pays all."""
+    """Unlike the fitness, it requires neither rest nor a gripper 4 cm away."""
     task = stack(1)
     spoil(task, how)
     stands = how in ("A falls", "B slides", "nothing")
@@ -334,7 +334,7 @@ def test_singular_jacobian_gives_finite_torques():
 
 @pytest.mark.parametrize("name", ["human", "unshaped"])
 def test_initial_states_are_within_isaacgymenvs_ranges(name):
-    """IsaacGymEnvs' ranges; both cubes on the table, and never nearer to each other than 17 cm."""
+    """Ranges of IsaacGymEnvs; both cubes are on the table and at least 17 cm apart."""
     task = fake("FrankaCubeStack", 20000)
     task.sim.dof_limits_lower[:], task.sim.dof_limits_upper[:] = -2.8, 3.1
     torch.manual_seed(0)
@@ -405,7 +405,7 @@ def test_staged_reward_increases_from_stage_to_stage():
 
 
 def test_hand_frame_observation_is_invariant_to_scene_rotation():
-    """Height apart, all but the hand's own pose; and a quarter turn of the cube changes nothing."""
+    """Except for height and the hand's own pose; a quarter turn of the cube does not change it either."""
     functions, task = candidate("001_hand_frame"), scene(3, (0.1, -0.05, REST_A), (0.2, 0.1, REST_B), (0.05, 0.0, 1.2))
     half = math.sqrt(0.5)
     task.state["eef_quat"][:] = torch.tensor([1.0, 0.0, 0.0, 0.0])

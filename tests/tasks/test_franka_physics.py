@@ -49,7 +49,7 @@ def candidate(stem: str) -> Functions:
 
 
 def test_masses_and_inertias_match_the_sources(model):
-    """kg: Gaz et al. 2019 for the links; the hand, 0.73 kg, rides on link 7."""
+    """In kg: Gaz et al. 2019 for the links; the hand, 0.73 kg, is part of link 7."""
     links = [4.970684, 0.646926, 3.228604, 3.587895, 1.225946, 1.666555, 0.735522 + 0.73]
     assert model.body_mass[1:8].tolist() == pytest.approx(links)
     assert model.body_mass[8:].tolist() == pytest.approx([0.015, 0.015, 0.125, 0.343])
@@ -79,7 +79,7 @@ def test_link_7_inertia_combines_link_and_hand(model):
 
 
 def test_hand_pose_matches_the_panda_kinematics(model):
-    """By its Denavit-Hartenberg figures: at zero angles the flange is 0.088 m ahead and 0.926 m above the base."""
+    """Denavit-Hartenberg parameters: at zero angles the flange is 0.088 m ahead and 0.926 m above the base."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     base = np.array([-0.45, 0.0, 1.125])
@@ -135,7 +135,7 @@ def torque_of(task, action):
 
 
 def test_controller_produces_the_commanded_hand_acceleration():
-    """J M^-1 torque is kp * offset from rest: the null space adds nothing to the hand."""
+    """J M^-1 torque is kp * offset from rest: the null-space term does not accelerate the hand."""
     task = moved(num_envs=16, frankaDofNoise=0.2)
     generator = torch.Generator().manual_seed(1)
     action = 0.1 * (2.0 * torch.rand(16, 7, generator=generator) - 1.0)
@@ -264,7 +264,7 @@ def test_scripted_policy_stacks_through_the_human_baselines_actions(sim, num_env
 
 
 def test_grasped_cube_does_not_slip():
-    """Lifted and shaken, the cube moves by less than 2 mm in the hand."""
+    """Lifted and shaken, the cube moves less than 2 mm relative to the hand."""
     task = moved(num_envs=8, startPositionNoise=0.15, frankaDofNoise=0.0)
     script, human = StackingScript(8), baseline("FrankaCubeStack", "human")
     for _ in range(150):

@@ -58,7 +58,7 @@ def test_legged_gym_task_isolates_candidates():
 @ISAAC
 @pytest.mark.parametrize("task", ["Cartpole", "Anymal"])
 def test_human_baseline_matches_the_step_of_vec_task(task):
-    """Against the task's own ``step``, from one state, until the first reset."""
+    """Compared with the task's own ``step`` from the same state until the first reset."""
     cfg, (human, _) = prepared(f"isaacgymenvs:{task}")
     env = GroupedVecTask(build_task(cfg, 32), GroupLayout(1, 32), [human.shaping], [0])
     env.reset()
@@ -97,7 +97,7 @@ def test_unsupported_task_is_refused_with_the_reason(task, told):
 
 @ISAAC
 def test_config_that_extends_another_gives_the_class_of_the_other():
-    """Their YAMLs have only ``defaults`` and changes; AllegroKuka's tasks read a device number."""
+    """These YAMLs have only ``defaults`` and changes; tasks of AllegroKuka read a device number."""
     for task in ("ShadowHandOpenAI_LSTM", "AllegroKukaLSTM"):
         assert find_source(f"isaacgymenvs:{task}").task_class.__name__ in ("ShadowHand", "AllegroKukaReorientation")
 
@@ -132,7 +132,7 @@ SCHEDULES = ({}, {"schedule": "linear", "schedule_steps": 40}, {"schedule": "con
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda own: own.get("schedule"))
 @pytest.mark.parametrize("given", RANDOMIZED, ids=lambda own: f"{own['operation']}-{own['distribution']}")
 def test_random_properties_match_isaacgymenvs(given, schedule, monkeypatch):
-    """Against its ``apply_random_samples``, with the same standard numbers."""
+    """Compared with ``apply_random_samples`` for the same standard numbers."""
     given = {**given, **schedule}
     standard = np.array([0.1, 0.35, 0.6, 0.95])
     monkeypatch.setattr(np.random, "uniform", lambda low, high, shape: low + (high - low) * standard)
@@ -157,7 +157,7 @@ def test_random_properties_match_isaacgymenvs(given, schedule, monkeypatch):
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda own: own.get("schedule"))
 @pytest.mark.parametrize("given", RANDOMIZED[:4], ids=lambda own: f"{own['operation']}-{own['distribution']}")
 def test_noise_matches_isaacgymenvs(given, schedule, monkeypatch):
-    """Against the function that its ``apply_randomizations`` makes, with the same standard numbers."""
+    """Compared with the function made by ``apply_randomizations`` for the same standard numbers."""
     given = {**given, **schedule, "range_correlated": [0.1, 0.3]}
     source = find_source("isaacgymenvs:Ant")
     numbers = {True: 0.7, False: 0.4}

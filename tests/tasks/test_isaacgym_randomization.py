@@ -263,7 +263,7 @@ def test_noise_is_applied_to_observations_and_actions(config):
 
 
 def test_batched_noise_equals_noise_per_group(config, monkeypatch):
-    """As on CUDA: padding stays 0."""
+    """As on CUDA; padding stays 0."""
     cfg = config()
     env = environment(cfg, groups(cfg, wide=WIDE), [0, 1])
     env.reset()

@@ -207,7 +207,7 @@ def compute_fitness(dof_pos, commands):
 
 @pytest.mark.slow
 def test_process_isolation_makes_results_independent_of_other_candidates(tmp_path):
-    """The task mixes environments; by itself a candidate learns the same whatever others the run has."""
+    """The task mixes environments; in its own process a candidate is independent of the others in the run."""
     (tmp_path / "fitness.py").write_text(FITNESS)
     for name in ("one", "two"):
         factor = {"one": 1.0, "two": -1.0}[name]

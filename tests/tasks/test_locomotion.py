@@ -167,7 +167,7 @@ def test_heading_reward_is_full_above_a_cosine_of_0_8(name):
 
 @BOTH
 def test_human_observation_matches_hand_computed_values(name):
-    """Of a robot that is turned to its right: IsaacGymEnvs' angles run from 0 to 2 pi for the Ant alone."""
+    """The robot is rotated to its right: angles of IsaacGymEnvs are from 0 to 2 pi only for the Ant."""
     task = running(name, 1)
     task.state["root_states"][:, 3:7] = torch.tensor([0, 0, -S, S])
     d, sensors = task.num_dofs, task.state["vec_sensor_tensor"].shape[1]
@@ -240,7 +240,7 @@ def test_unshaped_reward_and_observation_are_raw(name):
 
 @BOTH
 def test_ant_stands_on_its_feet_and_humanoid_falls(name):
-    """Held by its drives: the Ant stands on its four feet, the Humanoid, which cannot balance, falls and is told so."""
+    """With position drives the Ant stands on four feet; the Humanoid cannot balance, and its fall is detected."""
     task = make_task(name, shipped(name), 2, "mujoco_cpu", "cpu")
     everywhere = torch.ones(2, dtype=torch.bool)
     task.set_drive_mode(~everywhere)
@@ -267,7 +267,7 @@ def test_ant_stands_on_its_feet_and_humanoid_falls(name):
 
 @BOTH
 def test_free_flight_conserves_momentum_and_does_not_gain_energy(name):
-    """Without contact, motors or gravity's reach: limp joints lose energy to damping alone, and never gain any."""
+    """Without contacts and motors: limp joints lose energy to damping and do not gain any."""
     import mujoco
     import numpy as np
 
@@ -303,7 +303,7 @@ def test_free_flight_conserves_momentum_and_does_not_gain_energy(name):
 
 @pytest.mark.parametrize(("name", "spin"), [("Ant", 60.0), ("Humanoid", 20.0)])
 def test_tumbling_robot_does_not_gain_angular_velocity(name, spin):
-    """Gyroscopic forces do no work: a limp robot that tumbles in free flight only slows down."""
+    """Gyroscopic forces do no work: a limp robot tumbling in free flight can only slow down."""
     task = make_task(name, shipped(name), 16, "mujoco_cpu", "cpu")
     everywhere = torch.ones(16, dtype=torch.bool)
     task.set_drive_mode(everywhere)
@@ -369,7 +369,7 @@ def test_joint_targets_of_the_humanoid_are_relative_to_standing():
 
 
 def test_diagonal_pairs_share_one_action():
-    """Ankles of legs 1 and 4 press their feet down at positive torque, those of legs 2 and 3 at negative."""
+    """Positive torques press the feet of legs 1 and 4 down, negative torques those of legs 2 and 3."""
     task = make_task("Ant", shipped("Ant"), 2, "mujoco_cpu", "cpu")
     action = torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
     torque = candidate("Ant", "003_diagonal_pairs")("compute_torque", whole_state(task, 4), action)

@@ -88,7 +88,7 @@ def test_scan_rotates_with_yaw_but_not_with_pitch(ground, yaw):
 
 
 def test_scan_is_bitwise_independent_of_other_environments(ground):
-    """The bits of one do not depend on the number of others."""
+    """The result for one robot is bitwise independent of the number of others."""
     torch.manual_seed(3)
     root = torch.randn(64, 13)
     points, lookup = scan_points([0.1 * k for k in range(-8, 9)], [0.1 * k for k in range(-5, 6)]), HeightLookup(ground)

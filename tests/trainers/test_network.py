@@ -143,7 +143,7 @@ def test_exported_policy_matches_in_the_stock_player(normalize: bool, tmp_path: 
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("activation", ["elu", "tanh"])
 @pytest.mark.parametrize("precision, tolerance", [("highest", 1e-5), ("high", 2e-3)])
-def test_gradients_on_cuda_are_close_to_float64(
+def test_gradients_on_cuda_are_close_to_those_in_float64(
     precision: str, tolerance: float, activation: str, groups: int
 ) -> None:
     params = make_params()

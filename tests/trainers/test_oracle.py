@@ -112,7 +112,7 @@ def test_training_matches_stock_agents(case: str, tmp_path: Any) -> None:
 
 @pytest.mark.slow
 def test_gradient_clip_and_value_clip_change_the_loss(tmp_path: Any) -> None:
-    """Guards the cases above: were a clip never reached, they would prove nothing about it."""
+    """Checks that the clips are active in the cases above."""
     losses = {
         case: compare(make_params(**CASES[case]), tmp_path, torch.float64)["value_loss"]
         for case in ("shared", "no gradient clip", "no value clip", "hard gradient clip")

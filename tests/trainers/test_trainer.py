@@ -255,7 +255,7 @@ def test_equal_seeds_share_noise_and_start() -> None:
 
 
 def test_fixed_memory_training_is_bitwise_equal_on_the_cpu() -> None:
-    """On a device a graph counts the steps by itself and reads from fixed memory; that much also runs on a CPU."""
+    """In CUDA graphs steps are counted on the device and inputs are in fixed memory; both also work on a CPU."""
     plain, graphs = (Run(make_env([0, 1, 2], fails_at={1: 13})) for _ in range(2))
     graphs.trainer._pool = object()
     for each in (plain, graphs):
@@ -409,7 +409,7 @@ def test_resumed_run_on_cuda_matches_the_uninterrupted_one() -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("num_groups", [8, 24])
-def test_learner_memory_on_cuda_matches_the_estimate(
+def test_learner_memory_on_cuda_is_close_to_the_computed_estimate(
     num_groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = {**make_params()["network"]["mlp"], "units": [256, 128, 64]}

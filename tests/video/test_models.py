@@ -53,7 +53,7 @@ def test_camera_of_a_fixed_robot_shows_the_whole_episode():
 
 @pytest.mark.parametrize("level", [0, 4])
 def test_robots_are_rendered_on_their_terrain(tmp_path, level):
-    """Below the base is as much air as in the task, also where the picture's ground is only a part of it."""
+    """The clearance below the base equals that in the task, also on a cropped ground."""
     cfg = compose_config("AnymalTerrain", ["task.env.terrain.numLevels=5", "task.env.terrain.numTerrains=4"])
     task = get_spec("AnymalTerrain").task_class
     grid = grid_of(cfg.task)

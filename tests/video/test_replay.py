@@ -63,7 +63,7 @@ def recording(folder):
 
 
 def test_replay_has_the_fitness_of_the_evaluation(folder, recording):
-    """Same fitness as in results.csv, though the candidate's reward is computed, too, and others play beside it."""
+    """The fitness equals results.csv, although the candidate's reward is computed and other candidates play."""
     known = {row.candidate: (row.fitness, row.episode_length) for row in open_run(folder).rows}
     for episode in recording.episodes:
         assert recording.episode_fitness(episode) == pytest.approx(known[episode.name][0], abs=1e-5)
@@ -179,7 +179,7 @@ def test_bad_input_of_play_is_refused(folder, words, message, capsys, tmp_path, 
 
 
 def test_replay_in_mujoco_warp_matches_the_cpu(folder, recording):
-    """On Warp's CPU device; the first steps are those of MuJoCo on the CPU, up to single precision."""
+    """On Warp's CPU device; the first steps match MuJoCo on the CPU up to single precision."""
     _, warped = recorded(folder, steps=5, where=("mujoco_warp", "cpu"))
     assert [own.name for own in warped.episodes] == [own.name for own in recording.episodes]
     for own, reference in zip(warped.episodes, recording.episodes):
@@ -189,7 +189,7 @@ def test_replay_in_mujoco_warp_matches_the_cpu(folder, recording):
 
 
 def test_web_viewer_streams_the_recording_on_localhost_only(folder, tmp_path):
-    """Without a display; it streams model and poses to a browser's client, and ends with Ctrl-C."""
+    """Works without a display, streams model and poses to a browser, and ends with Ctrl-C."""
     pytest.importorskip("mujoco.studio.launch_web", reason="it needs MuJoCo 4")
     import psutil
     from websockets.sync.client import connect
