@@ -40,7 +40,7 @@ def benchmark(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_scaling_and_its_candidate_functions(benchmark):
+def test_scaling_measures_training_physics_and_dispatch(benchmark):
     made, printed = benchmark("scaling", "--candidates", 2, "--envs", 8, "--iterations", 1, "--warmup", 1, "--dispatch")
     row, timed = made
     assert (row["kind"], timed["kind"]) == ("scaling", "dispatch")
@@ -51,27 +51,27 @@ def test_scaling_and_its_candidate_functions(benchmark):
     assert "| 2 x 8 | a loop over candidates |" in printed
 
 
-def test_each_count_has_its_process_and_one_that_fails_loses_no_other(benchmark):
+def test_failing_count_does_not_affect_other_counts(benchmark):
     made, printed = benchmark("scaling", "--candidates", 0, 1, "--envs", 4, "--iterations", 1, "--warmup", 1)
     assert [row["candidates"] for row in made] == [1]
     assert made[0]["command"].startswith("python scripts/benchmark.py scaling --candidates 0 1 ")
     assert "0 candidates x 4 failed" in printed and "| 1 x 4 |" in printed
 
 
-def test_bare_physics(benchmark):
+def test_physics_measures_each_number_of_environments(benchmark):
     made, printed = benchmark("physics", "--tasks", "Anymal", "--envs", 4, 8)
     assert [row["envs"] for row in made] == [4, 8] and min(row["physics"] for row in made) > 0
     assert {(row["task"], row["sim"], row["control_s"]) for row in made} == {("Anymal", "mujoco_cpu", 0.02)}
     assert "| Anymal | MuJoCo | implicitfast 10.0 ms | 8 |" in printed
 
 
-def test_processes_side_by_side(benchmark):
+def test_processes_are_measured_concurrently(benchmark):
     made, _ = benchmark("processes", "--processes", 2, "--envs", 4, "--seconds", 0.5, "--warmup", 1)
     (row,) = made
     assert len(row["each"]) == 2 and row["total"] == pytest.approx(sum(row["each"])) and min(row["each"]) > 0
 
 
-def test_learner_against_the_loop(benchmark):
+def test_learner_measures_batched_and_loop(benchmark):
     made, printed = benchmark(
         "learner", "--candidates", 3, "--envs", 8, "--iterations", 1, "--warmup", 1, "--loop_candidates", 2
     )
@@ -79,7 +79,7 @@ def test_learner_against_the_loop(benchmark):
     assert "2 candidates" in printed
 
 
-def test_a_whole_run(benchmark):
+def test_run_measures_a_complete_run(benchmark):
     made, _ = benchmark("run", "--candidates", 2, "--envs", 4, "--iterations", 2)
     (row,) = made
     assert row["failed"] == 0 and row["memory_gib"] > 0.1 and row["env_steps"] == 2 * 4 * 24 * 2
@@ -92,7 +92,7 @@ def test_startup_ends_at_the_first_iteration(benchmark):
 
 
 @pytest.mark.parametrize("command", ["scaling", "processes", "dispatch", "report"])
-def test_help_says_the_defaults(command, monkeypatch, capsys):
+def test_help_shows_the_defaults(command, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmark.py", command, "--help"])
     with pytest.raises(SystemExit, match="0"):
         script.main()

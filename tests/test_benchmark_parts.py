@@ -28,7 +28,7 @@ def structure(source: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_thousand_candidates_of_which_no_two_are_alike():
+def test_1000_candidates_are_distinct():
     candidates = make_candidates(1000)
     bodies = {c.source.split("\n", 1)[1] for c in candidates}  # the first line is the candidate's number
     assert len(bodies) == 1000
@@ -37,7 +37,7 @@ def test_a_thousand_candidates_of_which_no_two_are_alike():
     assert make_candidates(4) == candidates[:4]
 
 
-def test_structure_sees_through_constants_and_no_further():
+def test_structure_ignores_only_constants_and_docstring():
     a, b, c = ('"""1."""\nx = f(1.5) * 2', '"""2."""\nx = f(2.5) * 3', '"""1."""\nx = g(1.5) * 2')
     assert structure(a) == structure(b) != structure(c)
 
@@ -70,7 +70,7 @@ def _scaling(candidates, training, **more):
     return {**row, "training": training, "startup_s": 3.0, **about, **more}
 
 
-def test_report_fills_its_blocks_from_the_latest_records(tmp_path):
+def test_report_fills_its_blocks_with_the_latest_records(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
         "before\n<!-- scaling cpu -->\nold\n<!-- end -->\nbetween\n<!-- scaling cuda -->\n<!-- end -->\nafter"
@@ -88,7 +88,7 @@ def test_report_fills_its_blocks_from_the_latest_records(tmp_path):
     assert page.read_text() == text
 
 
-def test_processes_are_compared_to_this_tool_on_the_same_machine_and_size():
+def test_processes_are_compared_on_the_same_machine_and_size():
     alone = {**_scaling(0, 0.0), "kind": "processes", "processes": 8, "each": [5.0] * 8, "total": 40.0}
     known = [_scaling(250, 800.0), _scaling(1000, 900.0), _scaling(250, 1.0, label="other"), _scaling(250, 2.0, envs=9)]
     row = tables.table("processes", tables.select("processes", [alone], known))[-1]

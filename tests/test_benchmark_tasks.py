@@ -48,7 +48,7 @@ def take(monkeypatch, *seconds):
     monkeypatch.setattr(Session, "iterate", lambda session: own(session) * 0 + next(left))
 
 
-def test_a_training_with_transfer(tmp_path, monkeypatch):
+def test_learning_records_points_and_transfer(tmp_path, monkeypatch):
     take(monkeypatch, 0.0, 3.0, 3.0, 4.0)  # the first one compiles, and is taken back
     *made, human, unshaped = learning.learning(parsed(tmp_path, "--seconds", 10, "--points", 2, "--transfer"))
     assert [(r["candidate"], r["point"], r["iteration"], r["seconds"]) for r in made] == [
@@ -73,8 +73,8 @@ def finer_of(folder, *words):
     return list(finer.finer(script.build_parser().parse_args(["finer", *common, *words, *where])))
 
 
-def test_a_policy_is_played_with_finer_steps(tmp_path):
-    """With the steps that it was trained with, it is worth what its training's last evaluation said."""
+def test_saved_policy_is_evaluated_with_finer_steps(tmp_path):
+    """With the steps of its training, the fitness equals that of the last evaluation."""
     *_, last = learning.learning(parsed(tmp_path, "--seconds", 1e-6, "--seeds", 1))
     made = finer_of(tmp_path, "--substeps", "2", "6")
     assert last["candidate"] == "unshaped" and sum(made[0]["fitness"]) / 4 == pytest.approx(last["fitness"][0])
@@ -90,8 +90,8 @@ def test_a_policy_is_played_with_finer_steps(tmp_path):
     assert [r["substeps"] for r in made] == [2, 4, 8, 16] and made[0]["motion"][0]["unstable_steps"] == 0
 
 
-def test_trained_policies_are_played_with_other_physics(tmp_path):
-    """Also with settings that the training did not have; the seeds are apart, and their motion is recorded."""
+def test_trained_policies_are_evaluated_with_other_physics(tmp_path):
+    """Including settings that differ from the training; seeds are separate, and their motion is recorded."""
     args = parsed(tmp_path, "--candidates", "human", "--physics", "own", "discrete:1", "--seconds", 1e-6)
     args.overrides.append("task.sim.mujoco.integrator=Euler")
     point, own, other = learning.learning(args)
@@ -105,7 +105,7 @@ def test_trained_policies_are_played_with_other_physics(tmp_path):
     assert "integrator=Euler | MuJoCo | " in text and "(discrete 16.6 ms), " in text and text.endswith("| 2 x 4 |")
 
 
-def test_contacts_are_as_deep_as_bodies_are_pushed_into_the_ground():
+def test_penetration_depths_match_the_pose():
     args = Namespace(task="Ant", sim="mujoco_cpu", device="cpu", overrides=[])
     model = engine_model(make_config(args).task)
     pose = model.qpos0.copy()
@@ -116,7 +116,7 @@ def test_contacts_are_as_deep_as_bodies_are_pushed_into_the_ground():
 
 
 @pytest.mark.parametrize("word", ["discrete", "discrete:0", "disc:2", "discrete:2:3:4", "discrete:x", ""])
-def test_a_setting_of_the_physics_that_cannot_be_read(word, capsys):
+def test_invalid_physics_setting_is_refused(word, capsys):
     with pytest.raises(SystemExit):
         script.build_parser().parse_args(["physics", "--physics", word])
     assert "write own, or INTEGRATOR:STEPS[:ITERATIONS]" in capsys.readouterr().err
@@ -127,7 +127,7 @@ def session(seeds=1):
     return Session.build(args, baseline_sources("Cartpole"), 8, seeds)
 
 
-def test_warming_up_leaves_no_trace():
+def test_warm_up_does_not_change_training():
     torch.set_num_threads(1)
     cold, warm = session(), session()
     learning.warm_up(warm)
@@ -139,7 +139,7 @@ def test_warming_up_leaves_no_trace():
     assert cold.env.step_count == warm.env.step_count == 32
 
 
-def test_a_policy_that_fails_is_left_out_and_the_others_go_on(capsys):
+def test_failing_policy_is_omitted_and_others_continue(capsys):
     own = session(seeds=2)
     evaluation = learning._evaluation(own.cfg, own.groups, 4)
     evaluation.dispatch.fail(1, RuntimeError("mine.py:3: out of luck"))
@@ -153,7 +153,7 @@ def test_a_policy_that_fails_is_left_out_and_the_others_go_on(capsys):
 
 
 @pytest.mark.parametrize("task", ["Ant", "Cartpole"])  # torques of robots, with and without a free base
-def test_physics_of_other_tasks(task):
+def test_physics_is_measured_for_other_tasks(task):
     args = Namespace(tasks=[task], envs=[4], sim="mujoco_cpu", device="cpu", overrides=[], physics=None)
     (row,) = scaling.physics(args)
     assert row["physics"] > 0 and (row["task"], row["sim"], row["envs"]) == (task, "mujoco_cpu", 4)
@@ -184,7 +184,7 @@ def ant(run="2026-01-02 03:04:05", best=6.0, **more):
     return human + [point("Ant", "unshaped", k, [1.0, 1.5], run, **more) for k in (1, 2, 3)]
 
 
-def test_the_latest_training_counts_with_all_its_parts():
+def test_latest_training_is_reported_with_all_its_parts():
     before = "2026-01-01 00:00:00"
     old = [*ant(before, 9.0), point("Ant", "human", 4, [9.0, 9.0], before)]
     parts = ant()
@@ -197,14 +197,14 @@ def test_the_latest_training_counts_with_all_its_parts():
     assert lines[3].endswith("| 1.25 ± 3.18 |  |")
 
 
-def test_seeds_that_failed_are_counted_apart():
+def test_failed_seeds_are_counted_separately():
     assert task_tables.interval([1.0, None, 1.0]) == "1.00 ± 0.00 (1 failed)"
     assert task_tables.interval([None, None]) == "failed" and task_tables.interval([0.5]) == "0.50"
     (row,) = task_tables.learning_rows([point("Ant", "human", 1, [None, None])])
     assert row["reached"] is None and "failed" in table("learning", [row])[2]
 
 
-def test_the_gap_prefers_most_seeds_and_then_both_in_one_training():
+def test_gap_prefers_most_seeds_then_joint_training():
     alone = [point("Ant", "human", 1, [9.0, 9.0], "2026-01-03 00:00:00", "human")]
     (row,) = task_tables.gap_rows(ant() + alone)
     assert row["fitness"] == [5.5, 6.5] and row["unshaped"]["fitness"] == [1.0, 1.5]
@@ -218,7 +218,7 @@ def test_the_gap_prefers_most_seeds_and_then_both_in_one_training():
     assert task_tables.gap_rows(alone) == []
 
 
-def test_a_training_with_changed_settings_takes_no_baselines_place():
+def test_training_with_changed_settings_does_not_replace_a_baseline():
     changed = ant("2026-01-03 00:00:00", 9.0, overrides=["train.params.config.gamma=0.9"])
     changed = [{**r, "what": r["what"] + ", train.params.config.gamma=0.9"} for r in changed]
     rows = task_tables.learning_rows(ant() + changed)
@@ -233,13 +233,13 @@ def test_a_training_with_changed_settings_takes_no_baselines_place():
     assert [r["fitness"] for r in rows] == [1]
 
 
-def test_what_is_equal_as_it_is_printed_is_not_bold():
+def test_values_equal_as_printed_are_not_bold():
     records = [point("Cartpole", "human", 1, [0.9999] * 3), point("Cartpole", "unshaped", 1, [1.0] * 3)]
     (row,) = task_tables.gap_rows(records)
     assert table("gap", [row])[2] == "| Cartpole | fraction of time upright | 1.00 ± 0.00 | 1.00 ± 0.00 | 3 | 1.0 M |"
 
 
-def test_the_gap_of_one_kind_of_gpu_is_one_table(tmp_path):
+def test_gap_of_one_kind_of_gpu_is_one_table(tmp_path):
     machines = {task: f"H200, {cores} CPU cores, CUDA 13" for task, cores in (("Ant", 32), ("Cartpole", 64))}
     for device, tables in (("cuda", 1), ("cpu", 2)):
         for task, machine in machines.items():
@@ -251,7 +251,7 @@ def test_the_gap_of_one_kind_of_gpu_is_one_table(tmp_path):
         assert (tmp_path / "page.md").read_text().count("| task |") == tables
 
 
-def test_files_are_trained_like_baselines(tmp_path):
+def test_candidate_files_are_trained_like_baselines(tmp_path):
     own = tmp_path / "mine.py"
     own.write_text("def compute_reward(pole_angle):\n    return -pole_angle.abs()\n")
     found = find_sources("Cartpole", ["human", str(own)])
@@ -260,7 +260,7 @@ def test_files_are_trained_like_baselines(tmp_path):
         find_sources("Cartpole", ["humann"])
 
 
-def test_an_outside_task_is_compared_with_the_native_one_after_as_many_env_steps(tmp_path):
+def test_outside_task_is_compared_with_the_native_one_at_equal_env_steps(tmp_path):
     address = "isaacgymenvs:Ant"
     outside = [point(address, "human", k, [x, x + 1.0], together="human") for k, x in ((1, 1.0), (2, 4.0), (4, 7.0))]
     (row,) = task_tables.outside_rows([*ant(), *outside])
@@ -276,7 +276,7 @@ def test_an_outside_task_is_compared_with_the_native_one_after_as_many_env_steps
     assert {path.name for path in made} == {"page.md", "ant_training.png", "isaacgym_training.png"}
 
 
-def test_curves_are_told_apart_and_fit_their_picture():
+def test_curves_have_distinct_styles_and_fit_the_limits():
     alone = [point("Ant", "human", 1, [2.0, 3.0], together="human", policies=2)]
     other = [point("Ant", name, 1, [0.1, 0.2], together=name) for name in ("a", "b")]
     own = task_tables.curves(ant() + alone + other)
@@ -315,8 +315,8 @@ def test_report_writes_all_pages_and_pictures(tmp_path):
     assert pages[1].read_text().count("\n| Ant |") == 1 and "train" not in pages[1].read_text()
 
 
-def test_the_script_measures_each_part_whatever_fails(tmp_path):
-    """With a program that only writes down its arguments and fails."""
+def test_measuring_script_continues_after_failures(tmp_path):
+    """The measuring program is replaced by one that records its arguments and fails."""
     fake, log = tmp_path / "python", tmp_path / "log"
     fake.write_text('#!/usr/bin/env bash\necho "$*" >> "$LOG"\nexit 1\n')
     fake.chmod(0o755)

@@ -50,7 +50,7 @@ def test_shares_are_counted_for_each_type_and_level():
     }
 
 
-def test_levels_are_the_means_of_each_group():
+def test_levels_are_means_per_group_and_type():
     task = _task((0, 2), [0, 1, 1, 0, 0, 1], [1, 0, 3, 2, 4, 1])
     assert terrain.levels_of(task, GroupLayout(2, 3)) == {"smooth slope": [1.0, 3.0], "stairs up": [1.5, 1.0]}
     task.curriculum = False
@@ -67,7 +67,7 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_training_on_terrain_records_the_levels_of_each_seed(trained):
+def test_training_on_terrain_records_the_levels_of_each_seed(trained):
     (point,), _ = trained
     assert set(point["levels"]) == set(terrain.TYPES[:5])
     assert all(len(own) == 2 and all(0 <= x <= 1 for x in own) for own in point["levels"].values())
@@ -79,8 +79,8 @@ def crossings(policy, *words):
 
 
 @pytest.mark.slow
-def test_robots_that_left_their_tile_have_crossed_it_and_others_fell(trained, monkeypatch):
-    """Robot 0 is far from its middle from the start on, and robot 1 ends its episode."""
+def test_crossings_count_robots_that_left_their_tile_or_fell(trained, monkeypatch):
+    """Robot 0 starts far from the centre of its tile, and robot 1 terminates."""
     seen = {}
 
     class Env(terrain.GroupedVecTask):
@@ -127,7 +127,7 @@ def test_bad_input_ends_with_a_message(trained, task, words, message):
 
 
 @pytest.mark.slow
-def test_tables_and_pictures_of_the_latest_training_and_crossing(trained, tmp_path):
+def test_report_has_the_latest_climbs_and_crossings(trained, tmp_path):
     (point,), _ = trained
     point = {**point, "device": "cuda", "label": "H200", "machine": "H200, 16 CPU cores", "run": "2026-01-02"}
     later = {**point, "point": 2, "env_steps": 2 * point["env_steps"]}

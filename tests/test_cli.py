@@ -115,7 +115,7 @@ GOOD = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
         ("--resume {empty} --seeds 3", "--resume takes no other flag but --devices, --ray and --video"),
     ],
 )
-def test_bad_input(words, message, tmp_path, capsys, monkeypatch):
+def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path, capsys, monkeypatch):
     folder, empty, work = tmp_path / "folder", tmp_path / "empty", tmp_path / "work"
     empty.mkdir()
     work.mkdir()
@@ -135,7 +135,7 @@ def test_bad_input(words, message, tmp_path, capsys, monkeypatch):
     assert not list(work.iterdir())
 
 
-def test_an_output_folder_that_holds_a_run_is_left_alone(tmp_path, capsys):
+def test_existing_run_folder_is_refused_and_unchanged(tmp_path, capsys):
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "config.yaml").write_text("mine")
@@ -145,14 +145,14 @@ def test_an_output_folder_that_holds_a_run_is_left_alone(tmp_path, capsys):
     assert (taken / "config.yaml").read_text() == "mine"
 
 
-def test_an_output_folder_that_is_a_file_is_left_alone(tmp_path, capsys):
+def test_file_as_run_folder_is_refused(tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     run(tmp_path / "file", *CARTPOLE_QUICK, expect=2)
     assert "is a file; give a new folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_candidate_that_is_no_text_fails_alone(tmp_path):
+def test_non_utf_8_candidate_fails_alone(tmp_path):
     good, bad = write_candidates(tmp_path / "files", {"good": GOOD, "bad": GOOD})
     content = b"# caf\xe9, saved as latin-1\n" + GOOD.encode()
     bad.write_bytes(content)
@@ -165,7 +165,7 @@ def test_a_candidate_that_is_no_text_fails_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_candidate_failing_is_exit_code_1_and_a_table_of_why(tmp_path, capsys):
+def test_run_with_only_failed_candidates_returns_1(tmp_path, capsys):
     sources = {"syntax": "def compute_reward(:\n", "nothing": "x = 1\n"}
     paths = write_candidates(tmp_path / "files", sources)
     output = run(tmp_path / "run", *CARTPOLE_QUICK, "--candidates", *paths, expect=1)
@@ -178,8 +178,8 @@ def test_every_candidate_failing_is_exit_code_1_and_a_table_of_why(tmp_path, cap
 
 
 @pytest.mark.slow
-def test_files_without_the_functions_that_are_asked_for_are_skipped(tmp_path, capsys):
-    """They are neither ranked nor failed; a file that is no candidate at all still fails."""
+def test_files_without_the_requested_functions_are_skipped(tmp_path, capsys):
+    """Skipped files are neither ranked nor failed; a file that is not a candidate fails."""
     observation = "def compute_observation(dof_pos):\n    return dof_pos * 1.0\n"
     paths = write_candidates(tmp_path / "files", {"good": GOOD, "sees": observation, "nothing": "x = 1\n"})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines", "--seeds", 2]
@@ -200,7 +200,7 @@ def test_files_without_the_functions_that_are_asked_for_are_skipped(tmp_path, ca
 
 @pytest.mark.slow
 @pytest.mark.parametrize("positions", [["0,2"], ["0", "2"], ["2,", "0"]])
-def test_lists_take_commas_and_spaces(tmp_path, positions):
+def test_lists_accept_commas_and_spaces(tmp_path, positions):
     paths = write_candidates(tmp_path / "files", {"a": GOOD, "b": GOOD, "c": GOOD})
     size = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]
     words = [*CARTPOLE_QUICK, "--candidates", *paths, *size, "--candidate_idx", *positions]
@@ -208,7 +208,7 @@ def test_lists_take_commas_and_spaces(tmp_path, positions):
 
 
 @pytest.mark.slow
-def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+def test_ctrl_c_in_a_run_prints_the_resume_command(tmp_path, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -224,7 +224,7 @@ def test_ctrl_c_after_the_beginning_says_how_to_go_on(tmp_path, capsys, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["eval_shapers.py", "auto_shape.py", "eval_policies.py"])
-def test_the_scripts_of_a_checkout_are_the_commands(script, tmp_path):
+def test_checkout_scripts_run_the_commands(script, tmp_path):
     root = Path(eval_shapers.__file__).resolve().parents[1]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(["python", script, "--help"], cwd=root, env=environment, capture_output=True, text=True)
@@ -232,7 +232,7 @@ def test_the_scripts_of_a_checkout_are_the_commands(script, tmp_path):
     assert done.stdout.startswith(f"usage: python {script} ")
 
 
-def test_the_examples_of_the_help_are_commands(capsys, monkeypatch):
+def test_help_examples_are_valid_commands(capsys, monkeypatch):
     monkeypatch.chdir(Path(eval_shapers.__file__).resolve().parents[1])
     with pytest.raises(SystemExit):
         main(["--help"])
@@ -246,7 +246,7 @@ def test_the_examples_of_the_help_are_commands(capsys, monkeypatch):
             assert Path(path).exists(), path
 
 
-def test_help_is_whole(capsys):
+def test_help_lists_main_flags(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--help"])
     assert stop.value.code == 0

@@ -15,7 +15,7 @@ SMALL = (
 )
 
 
-def test_a_small_one_ends_with_a_report(tmp_path, monkeypatch, capsys):
+def test_small_demo_writes_a_report(tmp_path, monkeypatch, capsys):
     path = project_folder("scripts") / "demo_auto.py"
     spec = importlib.util.spec_from_file_location("demo_auto", path)
     demo_auto = importlib.util.module_from_spec(spec)

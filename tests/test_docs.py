@@ -26,7 +26,7 @@ def anchors(page):
 
 
 @pytest.mark.slow
-def test_the_page_of_tasks_is_what_the_script_writes():
+def test_tasks_page_matches_the_script():
     script = make_docs()
     assert set(script.TASKS) == set(registry._SHIPPED)
     page = script.tasks_page()
@@ -34,7 +34,7 @@ def test_the_page_of_tasks_is_what_the_script_writes():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_links_have_existing_targets(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if "://" in link:

@@ -34,7 +34,7 @@ def finished(tmp_path_factory):
     return run(folder, *CARTPOLE_QUICK, "--num_envs_per_candidate", 16, "--learning_iterations", 10)
 
 
-def test_the_run_folder_holds_what_the_readme_says(finished):
+def test_run_folder_has_the_documented_files(finished):
     rows = pd.read_csv(finished / "results.csv")
     assert list(rows.columns)[: len(COLUMNS)] == COLUMNS
     assert list(rows["candidate"][:2]) == ["human", "unshaped"]
@@ -69,7 +69,7 @@ def test_the_run_folder_holds_what_the_readme_says(finished):
 
 
 @pytest.mark.parametrize("name", ["human", "unshaped", "002_sine_cosine"])
-def test_the_stock_player_reproduces_the_fitness(finished, name):
+def test_stock_player_reproduces_the_fitness(finished, name):
     folder = RunFolder(finished)
     cfg, sources = folder.read()
     sources = [source for source in sources if source.name == name]
@@ -99,7 +99,7 @@ def _stock_player(cfg, env, checkpoint):
     return player
 
 
-def test_same_command_and_seed_same_results_another_seed_other_results(finished, tmp_path):
+def test_results_depend_only_on_command_and_seed(finished, tmp_path):
     words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 16, "--learning_iterations", 10]
     again = run(tmp_path / "again", *words)
     assert (again / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
@@ -108,8 +108,8 @@ def test_same_command_and_seed_same_results_another_seed_other_results(finished,
     assert not results(other)["fitness"].equals(results(finished)["fitness"])
 
 
-def test_the_human_baseline_learns_to_balance(tmp_path):
-    """Two of three seeds do, at some evaluation: its reward does not keep the cart from drifting off later."""
+def test_human_baseline_learns_to_balance(tmp_path):
+    """Two of three seeds, at some evaluation: its reward does not prevent the cart from drifting later."""
     words = ["--num_envs_per_candidate", 64, "--learning_iterations", 90, "--seeds", 3]
     words += ["evaluation.points=3", "evaluation.num_envs=8", "evaluation.final_episodes=8"]
     where = ["--sim", "mujoco_cpu", "--device", "cpu", "--task", "Cartpole"]
@@ -121,7 +121,7 @@ def test_the_human_baseline_learns_to_balance(tmp_path):
     assert best.sort_values().iloc[1] > 0.9
 
 
-def test_seeds_are_replicas_with_their_own_rows_and_policies(tmp_path):
+def test_seeds_have_separate_rows_and_policies(tmp_path):
     candidate = write_candidates(
         tmp_path / "files", {"still": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"}
     )
@@ -136,7 +136,7 @@ def test_seeds_are_replicas_with_their_own_rows_and_policies(tmp_path):
         assert_same_weights(first, weights(output, "still"))
 
 
-def test_a_candidate_that_fails_with_one_seed_alone_is_not_ranked(tmp_path):
+def test_candidate_failing_with_one_seed_fails_for_all_seeds(tmp_path):
     flaky = "if float(torch.rand(1)) > 0.37:\n    raise RuntimeError('bad luck')\n"
     reward = "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"
     paths = write_candidates(tmp_path / "files", {"flaky": flaky + reward, "still": reward})
@@ -146,7 +146,7 @@ def test_a_candidate_that_fails_with_one_seed_alone_is_not_ranked(tmp_path):
     assert set(rows["status"]) == {"failed at load"}
 
 
-def test_an_output_folder_may_look_like_an_override(tmp_path, monkeypatch):
+def test_run_folder_may_look_like_an_override(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     candidate = write_candidates(tmp_path / "files", {"ok": "def compute_reward(pole_angle):\n    return pole_angle\n"})
     words = ["--num_envs_per_candidate", 2, "--learning_iterations", 1, "--no_baselines"]

@@ -110,7 +110,7 @@ def folder(tmp_path_factory):
         ("--resume {folder} --seconds 3", "--resume takes no other flag but --device, --devices, --sim, --video"),
     ],
 )
-def test_bad_input_is_one_message(folder, tmp_path, monkeypatch, capsys, words, message) -> None:
+def test_bad_input_prints_one_message_and_writes_nothing(folder, tmp_path, monkeypatch, capsys, words, message) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(path.name for path in folder.iterdir())
     assert main(words.format(folder=folder).split()) == 2
@@ -121,13 +121,13 @@ def test_bad_input_is_one_message(folder, tmp_path, monkeypatch, capsys, words, 
 
 
 @pytest.mark.parametrize("words", ["--policies seed=no.pt", "--policies=a=no.pt", "--policies a=no.pt seed=3"])
-def test_the_first_word_after_the_flag_is_a_policy(tmp_path, monkeypatch, capsys, words) -> None:
+def test_first_word_after_the_flag_is_a_policy(tmp_path, monkeypatch, capsys, words) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(f"--robot spot {words} --terrains stairs".split()) == 2
     assert "there is no file no.pt" in capsys.readouterr().err
 
 
-def test_the_examples_of_the_help_are_commands() -> None:
+def test_help_examples_are_valid_commands() -> None:
     lines = [line.strip() for line in EPILOG.splitlines() if line.strip().startswith("COMMAND ")]
     assert len(lines) >= 8
     for line in lines:
@@ -153,7 +153,7 @@ def evaluated(folder, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_whole_protocol_writes_all_files(evaluated) -> None:
+def test_complete_protocol_writes_all_files(evaluated) -> None:
     rows = read_episodes(evaluated / "episodes.jsonl")
     assert len({row["episode_id"] for row in rows}) == 2 * 4 * 2
     names = {
@@ -176,7 +176,7 @@ def test_the_whole_protocol_writes_all_files(evaluated) -> None:
 
 
 @pytest.mark.slow
-def test_a_complete_grid_resumes_to_the_same_files(evaluated, capsys) -> None:
+def test_complete_grid_resumes_to_the_same_files(evaluated, capsys) -> None:
     before = {path.name: path.read_bytes() for path in evaluated.iterdir() if path.suffix in (".csv", ".jsonl")}
     assert main(["--resume", str(evaluated), "--device", "cpu"]) == 0
     assert {name: (evaluated / name).read_bytes() for name in before} == before
@@ -184,14 +184,14 @@ def test_a_complete_grid_resumes_to_the_same_files(evaluated, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_a_grid_in_use_is_refused(evaluated, folder, capsys) -> None:
+def test_existing_grid_folder_is_refused(evaluated, folder, capsys) -> None:
     words = f"{GRID} --terrains stairs --output_dir {evaluated}".format(folder=folder).split()
     assert main(words) == 2
     assert "already holds a grid; use --resume, or give a new folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_grid_that_another_process_runs_is_refused(evaluated, capsys) -> None:
+def test_grid_locked_by_another_process_is_refused(evaluated, capsys) -> None:
     with locked(evaluated, "grid"):
         assert main(["--resume", str(evaluated)]) == 2
     assert f"{evaluated}: another process is executing this grid" in capsys.readouterr().err
@@ -222,7 +222,7 @@ def begun_on_two_workers(words, out):
 
 
 @pytest.mark.slow
-def test_workers_of_a_killed_command_end_and_its_grid_is_resumed(long_grid, tmp_path) -> None:
+def test_workers_of_a_killed_command_end_and_the_grid_resumes(long_grid, tmp_path) -> None:
     words, whole = long_grid
     process = begun_on_two_workers(words, tmp_path / "grid")
     try:
@@ -238,7 +238,7 @@ def test_workers_of_a_killed_command_end_and_its_grid_is_resumed(long_grid, tmp_
 
 
 @pytest.mark.slow
-def test_a_terminated_grid_says_how_to_resume_and_resumes_bitwise_in_one_process(long_grid, tmp_path) -> None:
+def test_terminated_grid_prints_the_resume_command_and_resumes_bitwise(long_grid, tmp_path) -> None:
     words, whole = long_grid
     process = begun_on_two_workers(words, tmp_path / "grid")
     process.terminate()
@@ -249,7 +249,7 @@ def test_a_terminated_grid_says_how_to_resume_and_resumes_bitwise_in_one_process
 
 
 @pytest.mark.slow
-def test_a_changed_policy_is_not_resumed(folder, evaluated, capsys) -> None:
+def test_resume_with_a_changed_policy_is_refused(folder, evaluated, capsys) -> None:
     content = (folder / "a.pt").read_bytes()
     (folder / "a.pt").write_bytes(content + b" ")
     try:
@@ -260,7 +260,7 @@ def test_a_changed_policy_is_not_resumed(folder, evaluated, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_a_terrain_of_ones_own(folder, tmp_path) -> None:
+def test_custom_terrain_yaml_is_evaluated(folder, tmp_path) -> None:
     out = tmp_path / "grid"
     words = f"--robot spot --policies b={folder}/b.pt --terrains {folder}/mine.yaml --episodes 2 --seconds 1"
     assert main([*words.split(), "--output_dir", str(out), "--device", "cpu"]) == 0
@@ -269,7 +269,7 @@ def test_a_terrain_of_ones_own(folder, tmp_path) -> None:
     assert json.loads((out / "devices.json").read_text()) == 1
 
 
-def test_candidates_of_another_robot_are_not_ranked_on_terrains(capsys, tmp_path, monkeypatch) -> None:
+def test_invalid_terrain_options_of_eval_shapers_are_refused(capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert eval_shapers.main(["--task", "Ant", "--terrains", "stairs"]) == 2
     assert "--terrains is for the tasks SpotTerrain, Anymal, AnymalTerrain, not Ant" in capsys.readouterr().err
@@ -282,7 +282,7 @@ def test_candidates_of_another_robot_are_not_ranked_on_terrains(capsys, tmp_path
 
 @pytest.mark.slow
 def test_candidates_are_ranked_on_terrains(tmp_path, capsys) -> None:
-    """The human baseline and a reward are evaluated; the unshaped baseline, whose actions are its own, is left out."""
+    """The human baseline and a reward are evaluated; unshaped, with its own action function, is left out."""
     (tmp_path / "a.py").write_text('def compute_reward(state_dict):\n    return state_dict["root_states"][:, 7]\n')
     words = f"--task SpotTerrain --candidates {tmp_path}/a.py --learning_iterations 1 --num_envs_per_candidate 8"
     words += f" --output_dir {tmp_path}/run --video 0 --device cpu evaluation.final_episodes=1 evaluation.num_envs=1"
@@ -295,7 +295,7 @@ def test_candidates_are_ranked_on_terrains(tmp_path, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_help_starts_without_torch() -> None:
+def test_help_does_not_import_torch() -> None:
     code = (
         "import sys; from envcoder_bench.eval_policies import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\nassert 'torch' not in sys.modules"

@@ -41,7 +41,7 @@ def loaded(command, *words):
 
 
 @pytest.mark.parametrize("command", ["eval_shapers", "auto_shape"])
-def test_help_and_bad_words_import_nothing(command):
+def test_help_and_bad_input_import_no_heavy_packages(command):
     assert loaded(command, "--help") == [0, []]
     assert loaded(command) == [2, []]
     assert loaded(command, "--task", "Cartpol", "--llm" if command == "auto_shape" else "--sim", "auto") == [2, []]
@@ -51,7 +51,7 @@ def test_describe_imports_no_trainer():
     assert loaded("eval_shapers", "--task", "Cartpole", "--describe") == [0, ["torch", "hydra", "mujoco"]]
 
 
-def test_check_imports_neither_the_compiler_of_torch_nor_tables_and_pictures():
+def test_check_does_not_import_torch_compiler_or_plotting_packages():
     words = ["--task", "Cartpole", "--check", "--candidate_idx", "0", "--num_envs_per_candidate", "2"]
     code, found = loaded("eval_shapers", *words, "--sim", "mujoco_cpu", "--device", "cpu")
     assert code == 0 and not {"torch._dynamo", "pandas", "scipy.special", "matplotlib"}.intersection(found)

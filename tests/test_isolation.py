@@ -104,7 +104,7 @@ def _train(output, sources, names, task, words):
         ("Anymal", ANYMAL, [*ANYMAL_QUICK, "--num_envs_per_candidate", 5, "--learning_iterations", 2]),
     ],
 )
-def test_alone_among_3_and_among_8_are_bitwise_equal(tmp_path, task, sources, words):
+def test_candidate_is_bitwise_equal_alone_and_in_larger_runs(tmp_path, task, sources, words):
     alone = _train(tmp_path / "alone", sources, ["mine"], task, words)
     crowds = [list(sources)[:3], list(sources)[::-1]] if len(sources) > 3 else [list(sources)]
     for i, names in enumerate(crowds):
@@ -119,7 +119,7 @@ def test_alone_among_3_and_among_8_are_bitwise_equal(tmp_path, task, sources, wo
     assert all(f"{name}.py:" in rows.loc[name, "error"] for name in failed)
 
 
-def test_replicas_of_a_candidate_are_as_if_alone(tmp_path):
+def test_seeds_of_a_candidate_equal_separate_runs(tmp_path):
     words = [*QUICK, "task.env.episodeLength=60", "--num_envs_per_candidate", 7, "--learning_iterations", 3]
     both = _train(tmp_path / "both", CARTPOLE, ["mine", "random_start"], "Cartpole", [*words, "--seeds", 2])
     second = _train(tmp_path / "second", CARTPOLE, ["random_start"], "Cartpole", [*words, "--seed", 1])

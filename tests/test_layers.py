@@ -60,7 +60,7 @@ def faults(module, text):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_go_down_the_list(path):
+def test_imports_follow_the_layers(path):
     module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).replace(".__init__", "")
     assert list(faults(module, path.read_text(encoding="utf-8"))) == []
 
@@ -80,5 +80,5 @@ def test_imports_go_down_the_list(path):
         ("envcoder_bench.run.folder", "from envcoder_bench.command_line import command", 1),
     ],
 )
-def test_the_check_sees_what_it_is_for(module, text, count):
+def test_layer_check_detects_faults(module, text, count):
     assert len(list(faults(module, text))) == count

@@ -62,7 +62,7 @@ def python(tree, *words):
 
 
 @pytest.mark.slow
-def test_each_part_knows_it(tree):
+def test_added_kind_passes_the_unit_checks(tree):
     python(tree, TESTS / "fakes" / "new_kind.py")
 
 
@@ -72,7 +72,7 @@ def weights(run, candidate):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("untrusted", (False, True))
-def test_it_trains(tree, tmp_path, untrusted):
+def test_added_kind_is_trained(tree, tmp_path, untrusted):
     if untrusted and not sys.platform.startswith("linux"):
         pytest.skip("the jail needs Linux")
     bonuses = {"zero": "0.0 * pole_angle", "large": "100.0 * pole_angle"}

@@ -11,7 +11,7 @@ FAILS = (
 
 
 @pytest.mark.smoke
-def test_candidates_are_trained_and_ranked_and_one_fault_is_one_casualty(tmp_path, capsys):
+def test_candidates_are_ranked_and_faults_fail_only_their_candidates(tmp_path, capsys):
     files = write_candidates(tmp_path / "files", {"good": GOOD, "fails": FAILS, "misspelt": "def compute_reward(:\n"})
     words = ["--num_envs_per_candidate", 4, "--learning_iterations", 2, "--candidates", *files]
     output = run(tmp_path / "run", *CARTPOLE_QUICK, *words)

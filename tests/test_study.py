@@ -30,7 +30,7 @@ def part(text, types):
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_a_variant_differs_from_the_human_baseline_in_its_component_alone(task):
+def test_variant_differs_from_the_human_baseline_only_in_its_component(task):
     human = baseline_path(task, "human").read_text("utf-8")
     found = variants(task)
     for name, types in COMPONENTS.items():
@@ -44,7 +44,7 @@ def test_a_variant_differs_from_the_human_baseline_in_its_component_alone(task):
     assert {f"no_{name}" for name in COMPONENTS} | {components.NOTHING} == set(found)
 
 
-def test_nothing_has_the_sparse_reward_and_raw_torques():
+def test_nothing_variant_has_sparse_reward_and_raw_torques():
     text = variants("Anymal")["nothing"]
     unshaped = baseline_path("Anymal", "unshaped").read_text("utf-8")
     for kind in ("compute_reward", "compute_observation", "compute_terminal", "compute_initial_state", "compute_goal"):
@@ -54,13 +54,13 @@ def test_nothing_has_the_sparse_reward_and_raw_torques():
     assert part(variants("Humanoid")["no_reward"], ["compute_reward"]) == part(sparse, ["compute_reward"])
 
 
-def test_what_the_task_has_itself_is_no_variant():
+def test_component_equal_to_the_task_is_no_variant():
     assert variants("Anymal")["no_goal"] is None  # the same commands
     assert variants("Humanoid")["no_action"] is None  # raw torques
     assert variants("AllegroHand")["no_initial_state"] is None
 
 
-def test_generated_candidates_are_different_and_the_same_each_time():
+def test_generated_candidates_are_distinct_and_reproducible():
     made = ranks.generated("Ant", 12)
     assert len(made) == 12 == len({Genome(text, SHAPER_TYPES).fingerprint() for text in made.values()})
     assert made == ranks.generated("Ant", 12)
@@ -86,7 +86,7 @@ def test_agreement_is_the_mean_over_all_choices_of_seeds():
     assert analysis.agreement(ranked(a=[3.0], b=[2.0], c=[None]), reference, 1).candidates == 2
 
 
-def test_the_cheapest_setting_is_that_with_the_fewest_env_steps_of_those_that_agree():
+def test_cheapest_setting_has_the_fewest_env_steps_of_those_that_agree():
     def setting(spearman, env_steps):
         return analysis.Agreement(64, 10, 1, spearman, {}, 3, env_steps)
 
@@ -95,7 +95,7 @@ def test_the_cheapest_setting_is_that_with_the_fewest_env_steps_of_those_that_ag
     assert analysis.cheapest(found[:1]) is None
 
 
-def test_reliability_is_the_agreement_between_seeds():
+def test_reliability_is_the_correlation_between_seeds():
     assert analysis.reliability(ranked(a=[1.0, 3.0], b=[2.0, 2.0], c=[3.0, 1.0])) == pytest.approx(-1.0)
     assert math.isnan(analysis.reliability(ranked(a=[1.0], b=[2.0])))
 
@@ -108,7 +108,7 @@ def test_ratios_are_paired_by_seed():
     assert math.isnan(analysis.ratios({"fitness": {"human": [0.0], "a": [1.0]}})["a"][0])
 
 
-def test_length_by_hand():
+def test_length_matches_hand_computed_values():
     points = [
         {"env_steps": steps, "fitness": {"human": own}}
         for steps, own in ((10, [0.1, 0.3]), (20, [0.8, 1.0]), (30, [0.6, 0.8]), (40, [0.7, 0.7]))
@@ -122,12 +122,12 @@ def test_length_by_hand():
     assert single.last[0] == pytest.approx(0.2) and math.isnan(single.gained[0])  # no gain is known
 
 
-def test_normalized_scores_have_the_sparse_reward_at_0_and_the_human_one_at_1():
+def test_normalized_scores_are_0_for_sparse_and_1_for_human():
     assert analysis.normalized([1.0, 3.0, None, 5.0], sparse=1.0, human=3.0) == [0.0, 1.0, 2.0]
     assert analysis.normalized([1.0], 2.0, 2.0) == [] == analysis.normalized([1.0], 2.0, 1.0)
 
 
-def test_distance_is_in_units_of_the_spread_of_seeds():
+def test_distance_is_in_units_of_the_standard_deviation_of_seeds():
     # both deviate by 1; the second is 2 higher, and seed by seed by 1, 2 and 3
     means, seeds = analysis.distance([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
     spread = math.sqrt((1.0 + 4.0) / 2)
@@ -136,7 +136,7 @@ def test_distance_is_in_units_of_the_spread_of_seeds():
     assert all(math.isnan(x) for x in analysis.distance([1.0, 1.0], [1.0, 1.0]))
 
 
-def test_a_complete_training_replaces_one_that_was_stopped():
+def test_complete_training_replaces_a_stopped_one():
     cut = {**ranked(a=[1.0]), "complete": False}
     whole = [{**ranked(a=[2.0]), "iteration": k, "date": "2026-01-01"} for k in (10, 5)]
     assert analysis.trainings([cut], "ranks") == [[cut]]
@@ -162,7 +162,7 @@ def page(folder):
 
 
 @pytest.mark.slow
-def test_a_stopped_part_resumes_and_a_recorded_one_is_not_measured_again(where, tmp_path, capsys):
+def test_stopped_part_resumes_and_recorded_part_is_not_repeated(where, tmp_path, capsys):
     words = ["components", *where, *SMALL, "--iterations", "60", "--seeds", "2", "--points", "3"]
     began = training._Follower.iteration_done
 
@@ -217,7 +217,7 @@ def test_every_part_gives_a_table(where, tmp_path, capsys):
     assert (tmp_path / "images" / report.HEAT_MAP).stat().st_size > 1000
 
 
-def test_a_training_with_other_settings_or_candidates_is_not_recorded(tmp_path, monkeypatch):
+def test_training_with_other_settings_or_candidates_is_not_reused(tmp_path, monkeypatch):
     args = Namespace(out=tmp_path / "study.jsonl", work=tmp_path, limit=0, sim="auto", device="cpu", devices=None)
     args.overrides = []
     trained = []
@@ -248,7 +248,7 @@ def test_a_training_with_other_settings_or_candidates_is_not_recorded(tmp_path, 
     assert len(trained) == 5
 
 
-def test_only_searches_of_one_budget_are_compared():
+def test_only_searches_of_equal_budget_are_compared():
     about = {"kind": "evolve", "task": "Ant", "envs": 8, "iterations": 2, "overrides": [], "complete": True}
     fitness = {"no_reward": [None], "human": [2.0]}  # the sparse reward failed: there is no scale
     reference = {**about, "role": "reference", "iteration": 2, "seeds": 1, "fitness": fitness}
@@ -270,13 +270,13 @@ def test_parts_without_records_stay_empty(tmp_path):
         report.report([tmp_path / "none.jsonl"], out, tmp_path)
 
 
-def test_bad_input_is_one_message(where, capsys):
+def test_bad_input_prints_one_message(where, capsys):
     for words in (["--tasks", "Cartpole", "seeds=none"], ["--tasks", "Cartpol"]):
         assert script.main(["components", *where, *words]) == 2
         assert capsys.readouterr().err.startswith("study: error: ")
 
 
-def test_records_and_pages_that_cannot_be_read_are_named(tmp_path, capsys):
+def test_unreadable_records_and_pages_are_reported(tmp_path, capsys):
     records, none = tmp_path / "study.jsonl", tmp_path / "none.md"
     records.write_text('{"kind": "other"}\n{"kind":\n')
     assert script.main(["report", "--records", str(records)]) == 2

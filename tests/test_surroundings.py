@@ -44,15 +44,15 @@ def shell(folder, redirection, iterations=3, **environment):
     "redirection",
     ["2>&1 | head -n 1", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"],
 )
-def test_a_run_does_not_depend_on_its_output_streams(tmp_path, redirection):
+def test_run_is_independent_of_its_output_streams(tmp_path, redirection):
     code, _ = shell(tmp_path, redirection)
     assert code == 0
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"summary.json", "results.csv", "ranking.png"} <= names and "checkpoint.pth" not in names
 
 
-def test_a_pipe_that_closes_early_does_not_end_a_training(tmp_path):
-    """The reader takes one line and goes; the training has lines to print for long after."""
+def test_closed_pipe_does_not_end_a_training(tmp_path):
+    """The reader closes the pipe after one line, while the training prints many more."""
     output = tmp_path / "run"
     process = subprocess.Popen(
         [*COMMAND, *words(tmp_path, 60), "--output_dir", str(output)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -64,7 +64,7 @@ def test_a_pipe_that_closes_early_does_not_end_a_training(tmp_path):
     assert (output / "summary.json").exists()
 
 
-def test_an_encoding_without_the_characters_of_the_table_spells_them_out(tmp_path):
+def test_ascii_output_encoding_replaces_table_characters(tmp_path):
     code, told = shell(tmp_path, "", PYTHONIOENCODING="ascii")
     assert code == 0
     assert b" +- " in told
@@ -79,7 +79,7 @@ def test_an_encoding_without_the_characters_of_the_table_spells_them_out(tmp_pat
         ("--task Anymal --describe", ">/dev/full"),
     ],
 )
-def test_help_and_descriptions_need_no_reader(flags, redirection):
+def test_help_and_descriptions_accept_closed_streams(flags, redirection):
     line = f"{sys.executable} {eval_shapers.__file__} {flags} {redirection}"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -122,7 +122,7 @@ def test_nohup_is_respected(tmp_path):
 # disks
 
 
-def test_files_that_may_not_grow_end_a_run_with_one_message_and_it_goes_on(tmp_path, capsys):
+def test_file_size_limit_ends_a_run_with_one_message_and_it_resumes(tmp_path, capsys):
     whole = run(tmp_path / "whole", *words(tmp_path, 6))
     output, capped = tmp_path / "run", 12_000
     done = subprocess.run(
@@ -154,8 +154,8 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4, 6, 8, 10, 12, 14])
-def test_a_disk_that_fills_at_any_write_loses_nothing(tmp_path, monkeypatch, capsys, nth, whole):
-    """The nth atomic write of a run fails: of its folder, a result, a checkpoint, a policy, a picture, the summary."""
+def test_full_disk_at_any_write_loses_no_results(tmp_path, monkeypatch, capsys, nth, whole):
+    """The nth atomic write of a run fails: run folder, result, checkpoint, policy, picture or summary."""
     count, fsync = iter(range(1, 10_000)), os.fsync
     monkeypatch.setattr(files.os, "fsync", lambda fd: full(fd) if next(count) == nth else fsync(fd))
     output = tmp_path / "run"
@@ -175,7 +175,7 @@ def test_a_disk_that_fills_at_any_write_loses_nothing(tmp_path, monkeypatch, cap
         assert (output / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_an_error_that_is_not_the_disks_stays_a_traceback():
+def test_other_errors_keep_their_traceback():
     def fails(words):
         raise FileNotFoundError(errno.ENOENT, "a mistake of ours", "somewhere")
 
@@ -184,7 +184,7 @@ def test_an_error_that_is_not_the_disks_stays_a_traceback():
 
 
 @pytest.mark.parametrize("place", ["{long}", "runs/{long}", "{file}/run", "{file}"])
-def test_a_folder_that_cannot_be_is_refused_before_anything_is_loaded(tmp_path, monkeypatch, capsys, place):
+def test_impossible_run_folder_is_refused_before_loading(tmp_path, monkeypatch, capsys, place):
     (tmp_path / "file").write_text("mine")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(evaluate, "evaluate", lambda *args, **kwargs: pytest.fail("too late"))
@@ -195,13 +195,13 @@ def test_a_folder_that_cannot_be_is_refused_before_anything_is_loaded(tmp_path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
+def test_unwritable_cache_is_ignored(tmp_path):
     (tmp_path / "file").write_text("")
     code, told = shell(tmp_path, "", ENVCODER_BENCH_CACHE=str(tmp_path / "file" / "cache"))
     assert code == 0, told
 
 
-def test_warnings_of_the_program_are_lines_for_its_user(capsys):
+def test_warnings_of_the_package_are_shown_as_one_line(capsys):
     def warns(_):
         package = os.path.dirname(files.__file__)
         warnings.warn_explicit("this is slow", RuntimeWarning, os.path.join(package, "files.py"), 7)

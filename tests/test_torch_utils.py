@@ -32,20 +32,20 @@ def same_rotation(a: torch.Tensor, b: torch.Tensor, atol: float = 1e-9) -> None:
 
 
 @pytest.mark.parametrize("name", ["quat_rotate", "quat_apply", "my_quat_rotate", "get_basis_vector", "tf_vector"])
-def test_a_quarter_turn_about_z_takes_x_to_y(name):
+def test_quarter_turn_about_z_rotates_x_to_y(name):
     rotate = getattr(tu, name)
     torch.testing.assert_close(rotate(QUARTER_Z, X), Y, atol=1e-6, rtol=0)
     torch.testing.assert_close(rotate(QUARTER_Z, Y), -X, atol=1e-6, rtol=0)
     torch.testing.assert_close(rotate(QUARTER_Z, Z), Z, atol=1e-6, rtol=0)
 
 
-def test_rotate_inverse_is_the_inverse_of_rotate_and_no_other():
+def test_rotate_inverse_inverts_rotate():
     q, v = random_quats(), random_vectors()
     torch.testing.assert_close(tu.quat_rotate_inverse(q, tu.quat_rotate(q, v)), v)
     torch.testing.assert_close(tu.quat_rotate_inverse(QUARTER_Z, X), -Y, atol=1e-6, rtol=0)
 
 
-def test_a_product_rotates_by_its_right_factor_first():
+def test_product_rotates_by_its_right_factor_first():
     # x -> (about x: x) -> (about z: y);  the other order: x -> y -> z
     torch.testing.assert_close(tu.quat_rotate(tu.quat_mul(QUARTER_Z, QUARTER_X), X), Y, atol=1e-6, rtol=0)
     torch.testing.assert_close(tu.quat_rotate(tu.quat_mul(QUARTER_X, QUARTER_Z), X), Z, atol=1e-6, rtol=0)
@@ -53,13 +53,13 @@ def test_a_product_rotates_by_its_right_factor_first():
     torch.testing.assert_close(tu.quat_rotate(tu.quat_mul(a, b), v), tu.quat_rotate(a, tu.quat_rotate(b, v)))
 
 
-def test_conjugate_undoes():
+def test_conjugate_is_the_inverse():
     q = random_quats()
     identity = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=q.dtype).expand_as(q)
     torch.testing.assert_close(tu.quat_mul(q, tu.quat_conjugate(q)), identity, atol=1e-12, rtol=0)
 
 
-def test_rotation_agrees_with_the_matrix():
+def test_rotation_matches_the_matrix():
     q, v = random_quats(), random_vectors()
     wxyz = torch.cat([q[:, 3:], q[:, :3]], dim=-1)
     matrix = tu.quaternion_to_matrix(wxyz)
@@ -68,8 +68,8 @@ def test_rotation_agrees_with_the_matrix():
 
 
 @pytest.mark.parametrize("axis", range(3))
-def test_matrix_to_quaternion_of_half_turns(axis):
-    """The scalar part is zero there: the formula that divides by it would fail."""
+def test_matrix_to_quaternion_supports_half_turns(axis):
+    """The scalar part is zero: a formula that divides by it fails."""
     matrix = -torch.eye(3)
     matrix[axis, axis] = 1.0
     want = torch.zeros(4)
@@ -77,7 +77,7 @@ def test_matrix_to_quaternion_of_half_turns(axis):
     same_rotation(tu.matrix_to_quaternion(matrix), want, atol=1e-6)
 
 
-def test_angle_axis_round_trip():
+def test_angle_axis_round_trips():
     angle = torch.tensor([0.3, -2.0, 3.0, 0.5], dtype=torch.float64)
     axis = tu.normalize(random_vectors(4))
     q = tu.quat_from_angle_axis(angle, 5.0 * axis)  # any length of the axis
@@ -86,7 +86,7 @@ def test_angle_axis_round_trip():
     torch.testing.assert_close(tu.quat_from_angle_axis(torch.tensor([math.pi / 2]), Z), QUARTER_Z)
 
 
-def test_exp_map_round_trip_also_beyond_half_a_turn():
+def test_exp_map_round_trips_beyond_half_a_turn():
     small = 0.5 * random_vectors(50)
     torch.testing.assert_close(tu.quat_to_exp_map(tu.exp_map_to_quat(small)), small)
     beyond = torch.tensor([[0.0, 0.0, 4.0]], dtype=torch.float64)
@@ -94,7 +94,7 @@ def test_exp_map_round_trip_also_beyond_half_a_turn():
     torch.testing.assert_close(tu.angle_axis_to_exp_map(torch.tensor([2.0]), Y), 2.0 * Y)
 
 
-def test_no_rotation_has_a_finite_axis():
+def test_zero_rotation_has_a_finite_axis():
     for angle, axis in (
         tu.quat_to_angle_axis(torch.tensor([[0.0, 0.0, 0.0, 1.0]])),
         tu.exp_map_to_angle_axis(torch.zeros(1, 3)),
@@ -103,7 +103,7 @@ def test_no_rotation_has_a_finite_axis():
         torch.testing.assert_close(axis, Z)
 
 
-def test_euler_angles_by_hand_and_round_trip():
+def test_euler_angles_match_hand_computed_values_and_round_trip():
     quarter, zero = torch.tensor([math.pi / 2]), torch.zeros(1)
     torch.testing.assert_close(tu.quat_from_euler_xyz(zero, zero, quarter), QUARTER_Z)
     torch.testing.assert_close(tu.quat_from_euler_xyz(quarter, zero, zero), QUARTER_X)
@@ -117,12 +117,12 @@ def test_euler_angles_by_hand_and_round_trip():
     torch.testing.assert_close(tu.euler_xyz_to_exp_map(zero, zero, quarter), quarter.unsqueeze(-1) * Z)
 
 
-def test_pitch_straight_up_is_finite():
+def test_vertical_pitch_is_finite():
     q = tu.quat_from_euler_xyz(torch.zeros(1), torch.tensor([math.pi / 2]), torch.zeros(1))
     assert tu.get_euler_xyz(1.0001 * q)[1].item() == pytest.approx(math.pi / 2, abs=1e-3)
 
 
-def test_quat_diff_rad_is_the_angle_between():
+def test_quat_diff_rad_is_the_angle_between_quaternions():
     base = random_quats(3)
     for angle in (0.0, 0.7, math.pi / 2):
         turned = tu.quat_mul(base, tu.quat_from_angle_axis(torch.full((3,), angle), random_vectors(3)))
@@ -130,7 +130,7 @@ def test_quat_diff_rad_is_the_angle_between():
         torch.testing.assert_close(tu.quat_diff_rad(-turned, base), torch.full((3,), angle, dtype=base.dtype))
 
 
-def test_slerp_is_linear_in_angle_and_takes_the_short_way():
+def test_slerp_is_linear_in_angle_and_takes_the_shorter_arc():
     q0 = random_quats(5)
     step = tu.quat_from_angle_axis(torch.full((5,), 0.25), random_vectors(5))
     q1 = tu.quat_mul(tu.quat_mul(tu.quat_mul(tu.quat_mul(q0, step), step), step), step)
@@ -141,7 +141,7 @@ def test_slerp_is_linear_in_angle_and_takes_the_short_way():
     same_rotation(tu.slerp(q0, q0, quarter), q0)
 
 
-def test_headings():
+def test_heading_helpers_extract_and_remove_yaw():
     turned = tu.quat_from_euler_xyz(torch.tensor([0.2]), torch.tensor([-0.3]), torch.tensor([2.0]))
     torch.testing.assert_close(tu.calc_heading(turned), torch.tensor([2.0]))
     level = tu.quat_mul(tu.calc_heading_quat_inv(turned), turned)
@@ -150,7 +150,7 @@ def test_headings():
     torch.testing.assert_close(tu.quat_to_tan_norm(QUARTER_Z), torch.cat([Y, Z], dim=-1), atol=1e-6, rtol=0)
 
 
-def test_heading_and_up_of_a_torso_that_looks_at_its_target():
+def test_compute_heading_and_up_of_a_torso_facing_its_target():
     identity = torch.tensor([[0.0, 0.0, 0.0, 1.0]])
     _, up, heading, up_vec, heading_vec = tu.compute_heading_and_up(QUARTER_Z, identity, 7.0 * Y, X, Z, 2)
     torch.testing.assert_close(torch.cat([up, heading]), torch.ones(2))
@@ -175,13 +175,13 @@ def test_transforms_compose_and_invert():
     torch.testing.assert_close(tu.local_to_world_space(v, torch.cat([t1, q1], -1)), tu.tf_apply(q1, t1, v))
 
 
-def test_normalise_quat_in_pose_leaves_its_argument_alone():
+def test_normalise_quat_in_pose_does_not_modify_its_argument():
     pose = torch.tensor([[1.0, 2.0, 3.0, 0.0, 0.0, 2.0, 0.0]])
     assert tu.normalise_quat_in_pose(pose).tolist() == [[1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 0.0]]
     assert pose[0, 5] == 2.0
 
 
-def test_ranges():
+def test_range_helpers_scale_unscale_and_clamp():
     lower, upper = torch.tensor([-1.0, 10.0]), torch.tensor([3.0, 20.0])
     middle, top = torch.zeros(1, 2), torch.ones(1, 2)
     for to_range, to_unit in ((tu.scale, tu.unscale), (tu.unscale_transform, tu.scale_transform)):
@@ -194,7 +194,7 @@ def test_ranges():
     assert tu.tensor_clamp(wild, lower, upper).tolist() == tu.saturate(wild, lower, upper).tolist() == [[-1.0, 20.0]]
 
 
-def test_small_helpers():
+def test_small_helpers_match_expected_values():
     torch.testing.assert_close(tu.normalize_angle(torch.tensor([3.5 * math.pi])), torch.tensor([-0.5 * math.pi]))
     assert tu.copysign(-2.0, torch.tensor([-3.0, 0.0, 4.0])).tolist() == [-2.0, 0.0, 2.0]
     assert tu.get_axis_params(-1.0, 2) == [0.0, 0.0, -1.0]
@@ -228,12 +228,12 @@ NOT_TENSOR_CODE = {"to_torch", "get_axis_params", "unscale_np"}
 
 
 @pytest.mark.parametrize("name", [n for n in FUNCTIONS if n not in NOT_TENSOR_CODE])
-def test_helpers_can_be_called_from_torch_script(name):
+def test_helpers_are_callable_from_torchscript(name):
     """Candidates call them inside @torch.jit.script, as IsaacGymEnvs' reward functions do."""
     torch.jit.script(getattr(tu, name))
 
 
-def test_a_row_does_not_depend_on_its_neighbours_and_the_helpers_trace():
+def test_rows_are_independent_and_helpers_are_traceable():
     q, p, v = random_quats(33).float(), random_quats(33, seed=9).float(), random_vectors(33).float()
 
     def everything(q, p, v):
@@ -249,6 +249,6 @@ def test_a_row_does_not_depend_on_its_neighbours_and_the_helpers_trace():
     torch.testing.assert_close(everything(q[7:8], p[7:8], v[7:8]), whole[7:8])
 
 
-def test_quaternions_in_another_shape_are_taken_in_the_vectors_order():
+def test_quat_apply_accepts_flattened_quaternions():
     q, v = torch.nn.functional.normalize(torch.randn(5, 7, 4), dim=-1), torch.randn(5, 7, 3)
     torch.testing.assert_close(tu.quat_apply(q.view(35, 4), v), tu.quat_apply(q, v))

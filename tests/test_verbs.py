@@ -27,13 +27,13 @@ def failing(words, capsys):
         ("list --hepl", "envcoder-bench list: error: unrecognized arguments: --hepl (did you mean --help?)"),
     ],
 )
-def test_bad_input(words, message, capsys, tmp_path, monkeypatch):
+def test_bad_input_prints_one_line_and_writes_no_files(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert failing(words.split(), capsys).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_names_every_verb(capsys):
+def test_help_lists_every_verb(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
     for verb, meaning in VERBS.items():

@@ -47,7 +47,7 @@ def test_cartpole_learns(tmp_path):
     assert first < 100.0 and last > 190.0
 
 
-def test_ant_trains_on_a_candidate_of_ones_own(tmp_path):
+def test_ant_trains_on_a_candidate_file(tmp_path):
     candidate = tmp_path / "mine.py"
     candidate.write_text(
         "def compute_reward(root_states):\n    return root_states[:, 7]\n"
@@ -60,7 +60,7 @@ def test_ant_trains_on_a_candidate_of_ones_own(tmp_path):
     assert len(rows) == 2 and np.isfinite(rows).all()
 
 
-def test_a_single_environment_trains(tmp_path):
+def test_single_environment_trains(tmp_path):
     env = IsaacOneEnv("Cartpole", gpu_id=-1, overrides={"task.env.episodeLength": 20})
     rows = train(env.env_args, tmp_path, 2, IsaacOneEnv, batch_size=32, repeat_times=2.0, eval_per_step=1)
     assert np.isfinite(rows[:, 1]).all() and 0 < rows[-1, 1] < 20.0

@@ -56,7 +56,7 @@ def assert_arrays(got, wanted):
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-def test_every_step_is_bitwise_that_of_a_group(seed):
+def test_steps_are_bitwise_equal_to_those_of_a_group(seed):
     env, group = make({"noisy": NOISY}, seed=seed), reference(seed)
     mine = make({"noisy": NOISY}, seed=seed, api="elegantrl")
     another = IsaacVecEnv(**{key: value for key, value in mine.env_args.items() if key != "max_step"})
@@ -84,7 +84,7 @@ def test_every_step_is_bitwise_that_of_a_group(seed):
     assert ended > 2
 
 
-def test_it_is_a_gymnasium_vector_env():
+def test_environment_is_a_gymnasium_vector_env():
     env = make()
     assert isinstance(env, VectorEnv) and env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     assert env.observation_space == batch_space(env.single_observation_space, NUM_ENVS)
@@ -123,7 +123,7 @@ def test_equal_seeds_give_equal_episodes_and_others_do_not():
     assert len({tuple(row) for row in first[0].tolist()}) == NUM_ENVS
 
 
-def test_a_wrapper_of_gymnasium_takes_it():
+def test_gymnasium_wrapper_records_episode_statistics():
     env = RecordEpisodeStatistics(make())
     env.reset(seed=0)
     lengths = []
@@ -135,14 +135,14 @@ def test_a_wrapper_of_gymnasium_takes_it():
     assert lengths and max(lengths) <= 39
 
 
-def test_evaluation_is_the_unshaped_task():
+def test_evaluation_uses_the_unshaped_reward():
     env = make({"noisy": NOISY}, evaluation=True)
     env.reset(seed=0)
     reward = env.step(np.zeros((NUM_ENVS, 2), np.float32))[1]
     assert reward.tolist() == [1.0] * NUM_ENVS  # upright
 
 
-def test_the_environment_of_elegantrls_documentation():
+def test_isaac_vec_env_has_the_attributes_of_elegantrl():
     env = IsaacVecEnv("Cartpole", env_num=4, sim_device_id=-1, rl_device_id=-1, overrides=SHORT)
     assert (env.env_name, env.env_num, env.num_envs, env.max_step) == ("Cartpole", 4, 4, 39)
     assert (env.state_dim, env.action_dim, env.if_discrete, env.device.type) == (4, 1, False, "cpu")
@@ -154,7 +154,7 @@ def test_the_environment_of_elegantrls_documentation():
     assert IsaacVecEnv(**{key: x for key, x in env.env_args.items() if key != "max_step"}).env_args == env.env_args
 
 
-def test_one_environment_for_an_evaluator():
+def test_isaac_one_env_returns_numpy_and_the_last_state_of_the_episode():
     env = IsaacOneEnv("Cartpole", device_id=-1, overrides=SHORT)
     state, steps, done = env.reset(), 0, False
     assert isinstance(state, np.ndarray) and state.shape == (4,)
@@ -167,7 +167,7 @@ def test_one_environment_for_an_evaluator():
     assert np.abs(env.reset()).max() <= 0.25
 
 
-def test_rsl_rls_environment():
+def test_rsl_rl_environment_has_its_interface():
     pytest.importorskip("tensordict")
     env = make(api="rsl_rl")
     obs = env.get_observations()
@@ -185,7 +185,7 @@ def compute_reward(pole_angle, progress_buf):
 """
 
 
-def test_a_fault_of_the_candidate_is_an_exception_with_its_line():
+def test_candidate_fault_raises_with_its_line():
     env = make({"fails": FAILS})
     env.reset()
     with pytest.raises(UserError, match=r"candidate fails failed: fails.py:4: in compute_reward: .*late"):
@@ -217,7 +217,7 @@ def test_a_fault_of_the_candidate_is_an_exception_with_its_line():
         (lambda path: IsaacVecEnv("Cartpole", 4, if_discrete=True), "actions are continuous here"),
     ],
 )
-def test_bad_input(call, message, tmp_path):
+def test_bad_input_raises_user_error(call, message, tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.py").write_text(NOISY)
     with pytest.raises(UserError) as error:
@@ -225,8 +225,8 @@ def test_bad_input(call, message, tmp_path):
     assert message in str(error.value)
 
 
-def test_a_trainer_that_knows_gymnasium_takes_it():
-    """skrl's wrapper, which its agents train on."""
+def test_skrl_wraps_the_environment():
+    """skrl's wrapper, on which its agents train."""
     pytest.importorskip("skrl")
     from skrl.envs.wrappers.torch import wrap_env
 
@@ -237,7 +237,7 @@ def test_a_trainer_that_knows_gymnasium_takes_it():
     assert obs.shape == (NUM_ENVS, 4) and reward.shape == terminated.shape == truncated.shape == (NUM_ENVS, 1)
 
 
-def test_rl_games_steps_are_those_of_a_group():
+def test_rl_games_steps_are_equal_to_those_of_a_group():
     env, group = make({"noisy": NOISY}, api="rl_games"), reference(0)
     info = env.get_env_info()
     assert info["observation_space"].shape == (5,) and info["action_space"] == gymnasium.spaces.Box(-1, 1, (2,))
@@ -250,8 +250,8 @@ def test_rl_games_steps_are_those_of_a_group():
         assert torch.equal(infos["time_outs"], step.truncated)
 
 
-def test_rl_games_trains_on_it(tmp_path, capsys):
-    """Its own runner and agent, from the YAML of the task."""
+def test_rl_games_trains_on_the_environment(tmp_path, capsys):
+    """With rl_games' own runner and agent, from the YAML of the task."""
     from omegaconf import OmegaConf
     from rl_games.torch_runner import Runner
 

@@ -51,7 +51,7 @@ def new_processes():
     return lambda: set(psutil.Process().children(recursive=True)) - before
 
 
-def test_kernels_fail_to_compile_one_by_one(monkeypatch, new_processes):
+def test_build_reports_hanging_crashing_and_invalid_kernels_separately(monkeypatch, new_processes):
     monkeypatch.setattr(building, "LIMIT", 10.0)  # a slow machine needs 4 s for an ordinary kernel
     hangs, crash, wrong, *fine = building.build([HANGS, CRASHES, WRONG, good(1), good(2)], "cpu")
     assert hangs.startswith("its compiler takes more than 10") and "processor time" in hangs
@@ -74,7 +74,7 @@ def test_long_compilations_are_logged(monkeypatch, caplog):
     assert "compiling candidate functions" in caplog.text and "0 of 1 kernels done" in caplog.text
 
 
-def test_ctrl_c_ends_compilation_and_its_processes(new_processes):
+def test_ctrl_c_ends_compiler_processes(new_processes):
     def interrupt():
         deadline = time.monotonic() + 60
         while not new_processes() and time.monotonic() < deadline:
@@ -117,7 +117,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", list(LONG))
-def test_ordinary_long_code_is_compiled(name):
+def test_long_functions_are_compiled(name):
     state, body = make_state(8), LONG[name]
     program = record(function(body), state)
     assert isinstance(program, Program), program
@@ -148,7 +148,7 @@ def no_tangent(monkeypatch):
     monkeypatch.setattr(building, "build", build)
 
 
-def test_a_function_that_cannot_be_compiled_is_called(no_tangent):
+def test_function_that_fails_to_compile_runs_eagerly_with_a_warning(no_tangent):
     with pytest.warns(RuntimeWarning, match=r"c1\.py:1: in compute_reward: cannot be compiled.*takes years"):
         groups = Groups([OTHER, BOMB, BASELINE], compiled=True)
     stage = groups.dispatch.stages["reward"]
@@ -160,7 +160,7 @@ def test_a_function_that_cannot_be_compiled_is_called(no_tangent):
         assert torch.equal(groups.of(made, 0)["reward"], alone.step(t)["reward"])
 
 
-def test_a_program_without_a_function_is_stopped(no_tangent):
+def test_program_without_a_function_fails_its_group_if_it_cannot_be_compiled(no_tangent):
     with pytest.warns(RuntimeWarning, match="cannot be compiled"):
         groups = Groups([OTHER, BOMB], compiled=True)
     own = groups.shapings[1]
@@ -173,7 +173,7 @@ def test_a_program_without_a_function_is_stopped(no_tangent):
     groups.step(0)
 
 
-def test_an_observation_that_is_too_wide_is_called():
+def test_too_wide_observation_is_not_compiled():
     groups = Groups(["def compute_observation(dof_pos):\n    return dof_pos.repeat(1, 20000)\n"], compiled=True)
     assert [str(one) for one in groups.refused] == [
         "c0.py:1: in compute_observation: returns 60000 numbers for one environment; programs have at most 30000"

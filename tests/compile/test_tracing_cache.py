@@ -36,7 +36,7 @@ def traced(code=CODE, task=None, seed=0, text=None):
     return programs, [kind for kind in recorded if kind == "compute_reward"]
 
 
-def test_a_second_process_records_nothing_and_has_the_same_program():
+def test_cached_program_is_loaded_without_recording():
     first, recorded = traced()
     second, again = traced()
     assert recorded and not again
@@ -52,26 +52,26 @@ def test_a_second_process_records_nothing_and_has_the_same_program():
         {"seed": 1},
     ],
 )
-def test_another_text_or_seed_is_traced_anew(change):
+def test_changed_text_or_seed_misses_the_cache(change):
     traced()
     assert traced(**change)[1]
 
 
-def test_another_constant_of_the_task_is_traced_anew():
+def test_changed_task_constant_misses_the_cache():
     traced()
     task = FakeTask(4)
     task.constants["dof_vel_scale"] = torch.tensor(0.06)
     assert traced(task=task)[1]
 
 
-def test_another_state_is_traced_anew():
+def test_changed_state_layout_misses_the_cache():
     traced()
     task = FakeTask(4)
     task.state["extra"] = torch.zeros(4, 2)
     assert traced(task=task)[1]
 
 
-def test_a_damaged_file_is_traced_anew(own_folder):
+def test_damaged_cache_file_is_ignored(own_folder):
     traced()
     files = list((own_folder / "programs").iterdir())
     assert files
@@ -81,13 +81,13 @@ def test_a_damaged_file_is_traced_anew(own_folder):
         assert traced()[1]
 
 
-def test_a_file_that_reads_others_is_never_kept():
+def test_function_that_loads_a_file_is_not_cached():
     code = CODE + "\nWEIGHTS = torch.ones(2) if True else torch.load('weights.pt')\n"
     assert traced(code)[1] and traced(code)[1]
 
 
-def test_a_file_with_a_helper_module_is_never_kept(own_folder):
-    """The helper may change: a kernel gave 7 where the function gave -10."""
+def test_file_with_a_helper_module_is_not_cached(own_folder):
+    """The helper module may change: a stale kernel gave 7 where the function gave -10."""
     programs, _ = traced()
     function, task = load(CODE).functions["compute_reward"], FakeTask(4)
     for line, kept in (("import helper_of_a_candidate", False), ("import math", True)):
@@ -96,7 +96,7 @@ def test_a_file_with_a_helper_module_is_never_kept(own_folder):
         assert (cache.load(function) is not None) == kept
 
 
-def test_a_change_of_this_package_is_seen(monkeypatch):
+def test_change_of_the_package_misses_the_cache(monkeypatch):
     code = CODE.replace("isaacgym.torch_utils", "envcoder_bench.tasks.anymal.human").replace(
         "import torch_rand_float", "import quat_rotate_inverse, torch_rand_float"
     )
@@ -117,7 +117,7 @@ def test_files_that_depend_on_other_files_are_not_cached(line):
     assert not stands_alone(f"{line}\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0]\n")
 
 
-def test_ordinary_files_are_cached():
+def test_standalone_files_are_cached():
     for line in ("import torch, math", "from typing import Dict", "import numpy as np", "import torch.nn as nn"):
         assert stands_alone(line)
     assert stands_alone("from envcoder_bench.tasks.ant.human import compute_reward")
@@ -131,14 +131,14 @@ def test_files_that_import_an_installed_isaac_gym_are_not_cached(monkeypatch):
     stands_alone.cache_clear()
 
 
-def test_without_access_to_the_folder_everything_is_traced(own_folder, monkeypatch):
+def test_unwritable_cache_folder_disables_the_cache(own_folder, monkeypatch):
     blocked = own_folder / "file"
     blocked.write_text("")
     monkeypatch.setenv("ENVCODER_BENCH_CACHE", str(blocked))
     assert traced()[1] and traced()[1]
 
 
-def test_the_text_is_that_of_the_functions_own_file():
+def test_cache_key_includes_the_text_of_the_functions_file():
     assert load(CODE).functions["compute_reward"].file == "mine.py"
     traced()
     assert traced(text=CODE + "# changed")[1]

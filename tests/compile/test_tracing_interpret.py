@@ -28,7 +28,7 @@ def interpret(program, state):
 
 
 @pytest.mark.slow
-def test_the_table_of_operators_as_torch_computes_it():
+def test_interpreter_matches_torch_for_all_operators():
     differ, count = [], 0
     for body in TABLE:
         made = record(function(body), make_state(20))
@@ -78,7 +78,7 @@ def state_of(kind, columns):
 @pytest.mark.slow  # so many lines are built in several processes
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kind", ["i64", "i32", "u8"])
-def test_whole_numbers_have_one_meaning_to_their_edges(kind, known):
+def test_integer_operators_match_at_the_limits_of_their_range(kind, known):
     pairs = list(itertools.product(edges(kind), repeat=2))
     state = state_of(kind, pairs)
     programs = [pairs_program(kind, op, pairs, known) for op in WHOLE]
@@ -101,7 +101,7 @@ def test_whole_numbers_have_one_meaning_to_their_edges(kind, known):
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kind, to", list(itertools.product(FLOATS, ("i64", "i32", "u8"))))
-def test_numbers_beyond_whole_ones_are_cast_without_harm(kind, to, known):
+def test_out_of_range_casts_give_the_lowest_integer(kind, to, known):
     values = edges(kind)
     state = state_of(kind, [(x,) for x in values])
     program = Program()
@@ -128,8 +128,8 @@ def test_numbers_beyond_whole_ones_are_cast_without_harm(kind, to, known):
 
 
 @pytest.mark.parametrize("kind, to", list(itertools.product(FLOATS, ("i64", "i32", "u8"))))
-def test_casts_in_c_have_defined_behaviour(kind, to):
-    """Processors agree with the guard, so only the text tells; compilers may make anything of what is left open."""
+def test_casts_in_c_are_guarded_against_undefined_behaviour(kind, to):
+    """Results agree on common processors without the guard as well; only the C text shows it."""
     program = Program()
     program.outputs["value"] = Output([program.cast(program.add("load", kind, name="x"), to)], to)
     code = write_c(program, {"value": "O[{place}] = {value};"}).statements
@@ -137,7 +137,7 @@ def test_casts_in_c_have_defined_behaviour(kind, to):
     assert f"v0 >= -{limit}" in code and f"v0 < {limit}" in code
 
 
-def test_random_numbers_are_the_streams():
+def test_interpreter_reads_lane_seed_and_step_of_the_stream():
     program = Program()
     nodes = [program.add(op, "i64") for op in ("lane", "seed", "step")]
     program.outputs = {"value": Output(nodes, "i64")}
@@ -147,5 +147,5 @@ def test_random_numbers_are_the_streams():
         interpret(program, make_state(3))
 
 
-def test_operations_are_described_once():
+def test_operation_tables_list_at_least_50_operations():
     assert len({*UNARY, *BINARY, *OTHERS}) >= 50

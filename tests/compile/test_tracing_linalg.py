@@ -47,7 +47,7 @@ def relative(got, want):
 
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("size", SIZES)
-def test_inverses_and_solutions_are_as_good_as_lapack_s(size, dtype):
+def test_inverse_and_solve_are_as_accurate_as_lapack(size, dtype):
     def f(a, b):
         return torch.inverse(a), torch.linalg.solve(a, b)
 
@@ -66,7 +66,7 @@ def test_inverses_and_solutions_are_as_good_as_lapack_s(size, dtype):
 
 
 @pytest.mark.parametrize("size", (2, 3, 6, 7))
-def test_inverses_pivot_zero_diagonal_elements(size):
+def test_inverse_pivots_zero_diagonal_elements(size):
     a, b = rotated(size), torch.arange(1.0, N * size + 1, dtype=torch.float64).view(N, size)
     assert a.diagonal(dim1=1, dim2=2).abs().max() == 0
 
@@ -77,13 +77,13 @@ def test_inverses_pivot_zero_diagonal_elements(size):
     torch.testing.assert_close(got.floats, want.floats, rtol=1e-12, atol=1e-12)
 
 
-def test_inverses_pivot_small_diagonal_elements():
+def test_inverse_pivots_small_diagonal_elements():
     a = torch.tensor([[1e-6, 1.0], [1.0, 1.0]]).repeat(4, 1, 1)  # without pivoting: 100 % off in float32
     got = compiled(lambda a: torch.inverse(a), a=a).floats.view(4, 2, 2)
     torch.testing.assert_close(got, torch.linalg.inv(a.double()), rtol=1e-6, atol=1e-6)
 
 
-def test_determinants_of_both_signs_and_of_size_one():
+def test_determinants_match_torch_for_all_sizes_and_signs():
     def f(a):
         return (torch.linalg.det(a), *torch.linalg.slogdet(a), torch.logdet(a))
 
@@ -95,7 +95,7 @@ def test_determinants_of_both_signs_and_of_size_one():
         torch.testing.assert_close(got.floats, want.floats, rtol=1e-11, atol=1e-11, equal_nan=True)
 
 
-def test_singular_matrices_have_no_finite_inverse_and_their_neighbours_have_theirs():
+def test_singular_matrices_have_no_finite_inverse_and_leave_others_unchanged():
     a, b = matrices(3), torch.ones(N, 3, dtype=torch.float64)
     a[0::6] = torch.tensor([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])  # all numbers exact: a pivot is zero
     a[2::6] = 0
@@ -129,7 +129,7 @@ def test_singular_matrices_have_no_finite_inverse_and_their_neighbours_have_thei
 
 
 @pytest.mark.parametrize("place", [(0, 0), (2, 1), (1, 2)])
-def test_nan_spreads_over_its_own_matrix_only(place):
+def test_nan_affects_only_its_own_matrix(place):
     a = matrices(3)
     a[(5, *place)] = float("nan")
     got = compiled(lambda a: (torch.linalg.inv_ex(a)[0], torch.det(a)), a=a).floats
@@ -138,7 +138,7 @@ def test_nan_spreads_over_its_own_matrix_only(place):
 
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("size", SIZES)
-def test_cholesky_factors_read_one_triangle(size, dtype):
+def test_cholesky_reads_only_one_triangle(size, dtype):
     half = matrices(size, dtype, 30.0)
     a, b = half @ half.mT, matrices(size, dtype, seed=2)[:, :, :1]
     lower, upper = a.tril() + 7 * a.triu(1), a.triu() - 5 * a.tril(-1)
@@ -152,7 +152,7 @@ def test_cholesky_factors_read_one_triangle(size, dtype):
     torch.testing.assert_close(got.floats, want.floats, rtol=eps, atol=eps)
 
 
-def test_matrices_that_are_not_positive_definite_have_no_cholesky_factor():
+def test_cholesky_of_indefinite_matrices_reports_the_first_failing_minor():
     a = matrices(4, condition=2.0)
     a = a @ a.mT
     for i in range(4):
@@ -188,7 +188,7 @@ def test_large_matrices_and_unsupported_operators_are_refused(f, reason):
     assert not isinstance(fault, Program) and reason in fault[1], fault
 
 
-def test_an_operational_space_controller_is_compiled_and_stays_so(monkeypatch):
+def test_operational_space_controller_is_compiled_and_matches_eager(monkeypatch):
     monkeypatch.setattr("shaping_fakes.FakeTask", ArmTask)
     stiff = CONTROLLER.replace("150.0", "300.0")
     eager_groups, groups = (Groups([CONTROLLER, stiff], n=64, compiled=c) for c in (False, True))
@@ -202,7 +202,7 @@ def test_an_operational_space_controller_is_compiled_and_stays_so(monkeypatch):
     assert not torch.equal(want[:64], want[64:])
 
 
-def test_near_a_singular_posture_a_kernel_is_as_near_the_truth_as_torch(monkeypatch):
+def test_kernel_near_a_singular_posture_is_as_accurate_as_torch(monkeypatch):
     monkeypatch.setattr("arm_fakes.REST", torch.tensor([0.0, 0.3, 0.0, -0.4, 0.0, 0.7, 0.7]))  # nearly stretched
     task = ArmTask(128)
     space: dict[str, Any] = {"torch": torch, "math": math}

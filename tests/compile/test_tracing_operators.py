@@ -76,7 +76,7 @@ def compare(want: Result, got: Result):
 
 
 @pytest.mark.parametrize("body", TABLE)
-def test_a_kernel_gives_what_torch_gives(body, recorded, on_cpu):
+def test_kernel_matches_torch(body, recorded, on_cpu):
     assert isinstance(recorded[body], Program), recorded[body]
     for want, got in on_cpu.pairs(body):
         compare(want, got)
@@ -84,7 +84,7 @@ def test_a_kernel_gives_what_torch_gives(body, recorded, on_cpu):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", [x for x in TABLE if x not in EXTREME and x not in SOLVERS])
-def test_nan_and_infinity_come_out_where_torch_has_them(body, on_cpu):
+def test_kernel_matches_torch_for_nan_and_infinity(body, on_cpu):
     for want, got in on_cpu.pairs(body, special=True):
         compare(want, got)
 
@@ -108,7 +108,7 @@ def test_arithmetic_is_rounded_after_every_operation():
 
 
 @pytest.mark.slow
-def test_every_rule_is_in_the_table(recorded, monkeypatch):
+def test_every_operator_rule_is_tested(recorded, monkeypatch):
     used = set()
     for name in list(RULES):
         original = RULES[name]
@@ -128,8 +128,8 @@ def test_every_rule_is_in_the_table(recorded, monkeypatch):
 
 
 @pytest.mark.slow
-def test_decompositions_import_nothing():
-    """Torch's compiler takes seconds, and a jailed process can import nothing."""
+def test_decompositions_import_no_modules():
+    """Importing torch's compiler takes seconds, and a jailed process cannot import modules."""
     bodies = [
         "torch.addmm(torch.ones(3), x, W.T), torch.baddbmm(m, m, m, beta=0.5), x.aminmax(dim=1)",
         "F.prelu(x, ZERO_D.reshape(1)), F.celu(x), x.frac(), F.gelu(x), F.hardshrink(x), F.hardsigmoid(x)",
@@ -163,7 +163,7 @@ NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 @pytest.mark.cuda
 @NEEDS_CUDA
 @pytest.mark.parametrize("body", TABLE)
-def test_a_kernel_on_cuda_gives_what_torch_gives(body, on_cuda):
+def test_kernel_matches_torch_on_cuda(body, on_cuda):
     for want, got in on_cuda.pairs(body):
         compare(want, got)
 
@@ -176,7 +176,7 @@ def test_arithmetic_on_cuda_is_rounded_after_every_operation():
 
 @pytest.mark.cuda
 @NEEDS_CUDA
-def test_kernels_in_a_cuda_graph_read_the_state_of_the_replay(on_cuda):
+def test_kernels_in_a_cuda_graph_read_the_state_at_replay(on_cuda):
     kernel, graph = on_cuda.compiled[64], torch.cuda.CUDAGraph()
     kernel.run(make_state(64, 1))
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):

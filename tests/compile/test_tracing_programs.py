@@ -57,7 +57,7 @@ def purposes():
 
 @pytest.mark.parametrize("name", list(DRAWS))
 @pytest.mark.parametrize("n", (1, 9))
-def test_a_kernel_draws_what_the_function_draws(name, n, purposes):
+def test_kernel_draws_the_same_random_numbers_as_the_function(name, n, purposes):
     tolerance = 1e-6 if name == "direction" else 0.0  # sines and cosines of the same numbers
     kernel = Compiled([purposes[name]] * len(SEEDS), n, seeds=SEEDS)
     for step in STEPS:
@@ -66,7 +66,7 @@ def test_a_kernel_draws_what_the_function_draws(name, n, purposes):
             torch.testing.assert_close(made.floats, want, rtol=0, atol=tolerance)
 
 
-def test_purposes_seeds_steps_calls_and_environments_differ():
+def test_random_numbers_differ_by_purpose_seed_step_call_and_environment():
     body, n = DRAWS["twice"], 5
     programs = [recorded(body, purpose) for purpose in (REWARD, GOAL)]
     kernel = Compiled([programs[0], programs[1], programs[0], programs[0]], n, seeds=(1, 1, 2, 1))
@@ -95,20 +95,20 @@ def sources(codes):
     return made
 
 
-def test_candidates_that_differ_in_numbers_share_their_code():
+def test_candidates_that_differ_in_constants_share_their_code():
     made = sources([SWEEP.format(a=0.3 + 0.1 * i, b=1.7 + i) for i in range(6)] + [SWEEP.format(a=1.0, b=1.0)])
     assert len({own.statements for own in made}) == 1 and len({own.constants for own in made}) == 7
     assert len({len(own.constants) for own in made}) == 1
 
 
-def test_other_structures_are_other_code():
+def test_different_operations_give_different_code():
     base = SWEEP.format(a=0.3, b=1.7)
     others = [base.replace("dof_pos[:, 0]", "dof_pos[:, 1]"), base.replace("torch.exp", "torch.tanh")]
     others += [base.replace("norm(dim=-1)", "norm(p=1, dim=-1)"), base.replace("> 1.7", ">= 1.7")]
     assert len({own.statements for own in sources([base, *others])}) == 5
 
 
-def test_programs_that_share_their_code_keep_their_numbers():
+def test_programs_with_shared_code_keep_their_constants():
     bodies = [f"torch.exp(-x / {0.5 + i}) * {0.1 * i} + s.unsqueeze(1) ** 2 * {i}.5" for i in range(20)]
     programs = [record(function(body), make_state(8)) for body in bodies]
     assert len({write_c(program, STORES).statements for program in programs}) == 1
@@ -118,7 +118,7 @@ def test_programs_that_share_their_code_keep_their_numbers():
         torch.testing.assert_close(made.floats, function(body)(**state).double(), rtol=1e-6, atol=1e-6)
 
 
-def test_many_programs_are_several_kernels_and_order_does_not_matter():
+def test_programs_are_split_into_kernels_independent_of_their_order():
     names = ("x", "y", "v", "w", "pos", "unit", "q")
     bodies = [f"torch.{op}({name}) * 1.5" for op in ("sin", "cos", "tanh", "floor") for name in names]
     programs = [record(function(body), make_state(8)) for body in bodies]
@@ -129,7 +129,7 @@ def test_many_programs_are_several_kernels_and_order_does_not_matter():
         assert torch.equal(one.floats, two.floats)
 
 
-def test_unused_operations_are_not_in_the_kernel():
+def test_unused_and_repeated_operations_are_eliminated():
     made = c_code("v, w = x.sin(), y.exp()\nreturn v[:, :1]")
     assert made.statements.count("sinf(") == 1 and "expf" not in made.statements and made.state == (("x", "float"),)
     made = c_code("torch.sin(x) + torch.sin(x)")  # the same operation of the same numbers is computed once
@@ -147,7 +147,7 @@ def test_inactive_groups_keep_their_rows():
 
 
 @pytest.mark.parametrize("kind", KINDS.values())
-def test_constants_are_converted_as_torch_converts_them(kind):
+def test_constants_are_converted_like_torch(kind):
     dtype = next(dtype for dtype, name in KINDS.items() if name == kind)
     for value in (0, 1, 3, 0.5, 1.9, True, 1e-3):
         assert convert(value, kind) == torch.tensor(value).to(dtype).item()

@@ -165,13 +165,13 @@ UNUSED = {
 
 
 @pytest.mark.parametrize("name", list(UNUSED))
-def test_untraceable_operations_are_ignored_if_the_result_is_unused(name):
+def test_untraceable_operations_with_unused_results_are_ignored(name):
     own, refused = traced(reward(UNUSED[name]))
     assert not refused
     assert all(node.op != "unknown" for node in own.programs["reward"].nodes)
 
 
-def test_untraceable_components_may_be_left_out():
+def test_untraceable_components_may_be_omitted():
     code = reward("return dof_pos[:, 0], {'mean': dof_pos.mean(), 'part': dof_pos[:, 1], 'low': dof_pos.min()}")
     task = FakeTask(6)
     checked = shaping(code, task=task, n=6)
@@ -180,7 +180,7 @@ def test_untraceable_components_may_be_left_out():
     assert set(own.programs["reward"].outputs) == {"value", "component1"}
 
 
-def test_library_random_numbers_and_memory_are_refused_before_tracing():
+def test_library_random_numbers_and_memory_are_refused():
     for body, before, line, reason in [
         ("return dof_pos[:, 0] + torch.randperm(dof_pos.shape[0]) * 0", "", 11, "library's generator"),
         ("return dof_pos[:, 0] + torch.poisson(dof_pos[:, 0].abs()) * 0", "", 11, "library's generator"),
@@ -193,7 +193,7 @@ def test_library_random_numbers_and_memory_are_refused_before_tracing():
         assert reason in refused[0].reason and "reward" not in own.programs
 
 
-def test_memory_of_one_function_prevents_tracing_of_the_whole_file():
+def test_memory_refuses_every_function_that_uses_it():
     code = """
     last = None
     def compute_reward(dof_pos):
@@ -208,7 +208,7 @@ def test_memory_of_one_function_prevents_tracing_of_the_whole_file():
     assert set(own.programs) == {"command", "observation"}
 
 
-def test_numbers_per_environment_must_come_from_the_state():
+def test_values_per_environment_must_come_from_the_state():
     task = FakeTask(trace.ROWS)
     code = f"TABLE = torch.arange({trace.ROWS}.0)\ndef compute_reward(dof_pos):\n    return dof_pos[:, 0] + TABLE\n"
     own, refused = trace.trace(shaping(code, task=task, n=trace.ROWS), task.state, task.constants, task)
@@ -218,7 +218,7 @@ def test_numbers_per_environment_must_come_from_the_state():
     assert f"with {trace.ROWS} environments" in refused[0].reason and "reward" not in own.programs
 
 
-def test_a_fallback_in_the_function_does_not_hide_a_failing_rule(monkeypatch):
+def test_try_block_does_not_hide_a_failing_rule(monkeypatch):
     from envcoder_bench.compile.recorder import RULES
 
     def broken(*_):
@@ -230,7 +230,7 @@ def test_a_fallback_in_the_function_does_not_hide_a_failing_rule(monkeypatch):
     assert refused[0].line == 12 and "IndexError: a fault of the rule's own" in refused[0].reason
 
 
-def test_the_limit_of_a_program(monkeypatch):
+def test_programs_beyond_the_node_limit_are_refused(monkeypatch):
     monkeypatch.setattr(program, "MAX_NODES", 60)
     own, refused = traced(reward("x = dof_pos\nfor _ in range(40):\n    x = x.sin()\nreturn x[:, 0]"))
     assert refused[0].reason == "computes more than 60 numbers for one environment" and refused[0].line == 13
@@ -238,14 +238,14 @@ def test_the_limit_of_a_program(monkeypatch):
     assert "reward" in own.programs
 
 
-def test_a_tensor_that_outlives_the_call_must_not_be_changed():
+def test_in_place_changes_of_global_tensors_are_refused():
     for line in ("w *= 1.0", "w[0] = 1.0", "w.view(3)[1:].add_(0.0)", "torch.mul(w, 1.0, out=w)"):
         body = f"w = [WEIGHTS][0]\n{line}\nreturn (dof_pos * w).sum(-1)"
         _, refused = traced(reward(body, "WEIGHTS = torch.ones(3)"))
         assert refused[0].reason == "changes a tensor that outlives the call" and refused[0].line == 12
 
 
-def test_a_large_constant():
+def test_large_constants_are_refused():
     _, refused = traced(reward("return dof_pos[:, 0] + BIG[0, 0]", "BIG = torch.zeros(100, 50)"))
     assert refused[0].reason == "uses a constant of 5000 numbers"
 
@@ -318,18 +318,18 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("name", list(ACCEPTED))
-def test_ordinary_code_is_traced(name):
+def test_common_code_is_traced(name):
     body, before = ACCEPTED[name]
     own, refused = traced(reward(body, before))
     assert not refused and set(own.programs) == {"command", "reward", "observation", "terminal"}
 
 
-def test_the_tasks_own_drives_are_traced_without_a_function():
+def test_default_drives_are_traced_without_a_candidate_function():
     own, refused = traced("def compute_goal(commands):\n    return {'commands': commands * 0.5}\n")
     assert "command" not in own.functions and {"command", "goal"} <= set(own.programs) and not refused
 
 
-def test_functions_that_several_groups_share_are_traced_once(monkeypatch):
+def test_shared_functions_are_traced_once(monkeypatch):
     task, memo, calls = FakeTask(4), trace.Memo(), []
     original = trace.SampleState.record
     monkeypatch.setattr(trace.SampleState, "record", lambda *given: calls.append(given[1].stage) or original(*given))
@@ -339,12 +339,12 @@ def test_functions_that_several_groups_share_are_traced_once(monkeypatch):
     assert sorted(calls) == ["goal", "observation", "reward", "terminal"]
 
 
-def test_a_refusal_prints_file_line_and_function():
+def test_refusal_message_has_file_line_and_function():
     function = load(BASELINE).functions["compute_reward"]
     assert str(Untraced(function, 7, "draws")) == "mine.py:7: in compute_reward: draws"
 
 
-def test_tracing_leaves_state_and_settings_alone():
+def test_tracing_leaves_state_and_torch_settings_unchanged():
     task = FakeTask(6)
     before = {key: x.clone() for key, x in task.state.items()}
     own = shaping(reward("return torch.softmax(dof_pos, -1)[:, 0]"), task=task, n=6)

@@ -68,7 +68,7 @@ def rollout(env, steps=4):
     return made
 
 
-def test_compiled_baselines_and_benchmark_candidates_give_what_their_functions_give():
+def test_compiled_baselines_and_benchmark_candidates_match_eager():
     sources = [*baseline_sources("Anymal"), *make_candidates(14)]
     compiled, called = (make_env(*prepared("Anymal", sources, on)) for on in (True, False))
     assert all(not eager for _, eager in stages(compiled).values())
@@ -101,7 +101,7 @@ def test_compiled_baselines_and_benchmark_candidates_give_what_their_functions_g
         assert mine == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-def test_evaluation_runs_the_unshaped_tasks_programs():
+def test_evaluation_uses_the_programs_of_the_unshaped_baseline():
     sources = [CandidateSource("own", "own.py", OWN), *baseline_sources("Cartpole")]
     cfg, groups = prepared("Cartpole", sources)
     own = next(group for group in groups if group.name == "own")
@@ -126,7 +126,7 @@ def test_evaluation_runs_the_unshaped_tasks_programs():
     assert torch.equal(evaluation.dispatch.reward(0), plain.dispatch.reward(0))
 
 
-def test_functions_are_called_where_nothing_is_to_be_compiled(monkeypatch):
+def test_functions_run_eagerly_if_compilation_is_off_or_unavailable(monkeypatch):
     sources = [CandidateSource("own", "own.py", OWN)]
     cfg, groups = prepared("Cartpole", sources, compiled=False)
     expected = make_env(cfg, groups)
@@ -139,7 +139,7 @@ def test_functions_are_called_where_nothing_is_to_be_compiled(monkeypatch):
         assert torch.equal(mine, other)
 
 
-def test_the_command_compiles_unless_told_not_to(tmp_path, monkeypatch):
+def test_command_compiles_by_default(tmp_path, monkeypatch):
     path, told = tmp_path / "own.py", []
     path.write_text(OWN, encoding="utf-8")
     original = kernels.launches
@@ -151,7 +151,7 @@ def test_the_command_compiles_unless_told_not_to(tmp_path, monkeypatch):
     assert main([*words, "--output_dir", str(tmp_path / "compiled")]) == 0 and told
 
 
-def test_what_is_not_compiled_is_said_once_with_its_line(caplog):
+def test_refused_compilation_is_logged_once_with_its_line(caplog):
     sources = [CandidateSource("item", "item.py", ITEM), CandidateSource("own", "own.py", OWN)]
     cfg, groups = prepared("Cartpole", sources)
     told = [line for line in caplog.messages if "not compiled" in line]
@@ -164,7 +164,7 @@ def test_what_is_not_compiled_is_said_once_with_its_line(caplog):
     assert "not compiled" not in caplog.text
 
 
-def test_seeds_share_programs_and_draw_their_own_numbers():
+def test_seeds_share_programs_and_draw_different_random_numbers():
     cfg = compose_config("Anymal", [f"num_envs_per_candidate={N}", "seeds=3"])
     cfg.sim, cfg.device = "mujoco_cpu", "cpu"
     groups, _ = prepare(cfg, make_candidates(1))

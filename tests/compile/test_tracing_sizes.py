@@ -66,7 +66,7 @@ def programs(number, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ("i64", "i32", "f32", "f64"))
 @pytest.mark.parametrize("name", list(NUMBERS))
-def test_usual_numbers_of_environments_are_formulas(name, kind):
+def test_common_formulas_of_the_number_of_environments_are_traced(name, kind):
     number = NUMBERS[name]
     made = sizes.for_any_size(programs(number, kind), trace.SIZES)
     if kind in ("i64", "i32") and not isinstance(number(10), int) and "//" not in name and name != "a number":
@@ -95,7 +95,7 @@ def test_equal_programs_are_recognized():
     assert not sizes.equal(three, other)
 
 
-def test_a_kernel_knows_how_many_environments_its_groups_have():
+def test_kernel_uses_the_actual_number_of_environments():
     body = "x + torch.linspace(-1.0, 2.0, x.shape[0]).unsqueeze(-1)"
     program = record(function(body), make_state(20))
     for n in (1, 2, 7, 64, 131):
@@ -115,13 +115,13 @@ UNASKED = ["x * 2.0", "torch.cat([x, y], dim=-1)", "quat_rotate_inverse(q, v)", 
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_a_function_that_asks_how_many_there_are_is_noticed(asked):
+def test_program_that_reads_the_number_of_environments_is_marked_sized(asked):
     program = record(function(f"x[:, 0] * ({asked})"), make_state(trace.ROWS))
     assert isinstance(program, Program) and program.sized
     assert {node.value for node in program.nodes if node.op == "const"} & {float(trace.ROWS), trace.ROWS}
 
 
-def test_torchscript_may_ask_unseen():
+def test_torchscript_program_is_always_marked_sized():
     @torch.jit.script
     def scripted(x: torch.Tensor) -> torch.Tensor:
         return x[:, 0] * x.shape[0]
@@ -131,6 +131,6 @@ def test_torchscript_may_ask_unseen():
 
 
 @pytest.mark.parametrize("body", UNASKED)
-def test_one_that_does_not_is_recorded_once(body):
+def test_program_independent_of_the_number_of_environments_is_not_sized(body):
     program = record(function(body), make_state(trace.ROWS))
     assert isinstance(program, Program) and not program.sized

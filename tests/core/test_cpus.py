@@ -8,7 +8,7 @@ from envcoder_bench.core.cpus import usable_cpus
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no processes")
-def test_a_pinned_process_counts_its_own_cores():
+def test_usable_cpus_counts_only_the_affinity_of_the_process():
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})
@@ -18,7 +18,7 @@ def test_a_pinned_process_counts_its_own_cores():
     assert usable_cpus() == len(before)
 
 
-def test_without_affinity_all_cores_count(monkeypatch):
+def test_usable_cpus_counts_all_cores_without_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert usable_cpus() == 1

@@ -16,7 +16,7 @@ files.write_atomic(sys.argv[1], "new" * 100_000)
 """
 
 
-def test_text_and_bytes_replace_the_old_file_and_leave_nothing_else(tmp_path):
+def test_write_atomic_replaces_text_and_bytes(tmp_path):
     path = tmp_path / "a.txt"
     write_atomic(path, "old")
     write_atomic(path, "grüß\r\n")
@@ -29,7 +29,7 @@ def test_text_and_bytes_replace_the_old_file_and_leave_nothing_else(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 @pytest.mark.parametrize("where", ["fsync", "replace"])
-def test_a_writer_killed_midway_leaves_the_old_file(tmp_path, where):
+def test_killed_writer_keeps_the_old_file(tmp_path, where):
     path = tmp_path / "a.txt"
     path.write_text("old")
     done = subprocess.run([sys.executable, "-c", WRITER, str(path), where])
@@ -39,7 +39,7 @@ def test_a_writer_killed_midway_leaves_the_old_file(tmp_path, where):
     assert path.read_text() == "newer" and os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_a_writer_that_raises_leaves_the_old_file_and_no_remains(tmp_path, monkeypatch):
+def test_failing_writer_keeps_the_old_file_and_removes_temporary_files(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("old")
 

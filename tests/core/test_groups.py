@@ -21,11 +21,11 @@ def test_per_group_values_are_repeated_for_each_environment():
 
 
 @pytest.mark.parametrize("groups, envs", [(0, 1), (1, 0)])
-def test_an_empty_layout_is_refused(groups, envs):
+def test_empty_layout_is_refused(groups, envs):
     with pytest.raises(ValueError, match="at least one"):
         GroupLayout(groups, envs)
 
 
-def test_a_group_out_of_range_is_refused():
+def test_group_out_of_range_is_refused():
     with pytest.raises(IndexError):
         GroupLayout(2, 3).slice(2)

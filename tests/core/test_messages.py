@@ -9,7 +9,7 @@ import pytest
 from envcoder_bench.core.messages import is_muted, muted
 
 
-def test_a_block_is_muted_and_other_threads_are_not():
+def test_muted_applies_only_to_its_thread():
     seen = []
     with muted():
         assert is_muted()
@@ -19,7 +19,7 @@ def test_a_block_is_muted_and_other_threads_are_not():
     assert seen == [False] and not is_muted()
 
 
-def test_warnings_come_again_after_it():
+def test_warnings_are_shown_again_after_muted():
     def warns():
         warnings.warn("slow", RuntimeWarning, stacklevel=1)
 
@@ -30,6 +30,6 @@ def test_warnings_come_again_after_it():
     assert len(told) == 1
 
 
-def test_the_package_says_nothing_unless_somebody_listens(capfd):
+def test_package_prints_no_messages_without_a_handler(capfd):
     logging.getLogger("envcoder_bench.somewhere").warning("hello")
     assert capfd.readouterr() == ("", "")

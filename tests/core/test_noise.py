@@ -10,7 +10,7 @@ GOAL = 2  # a purpose
 
 
 @pytest.mark.parametrize("draw", [noise.uniform, noise.normal])
-def test_a_number_depends_on_its_counters_alone(draw):
+def test_noise_depends_only_on_its_counters(draw):
     whole = draw(7, 100, noise.ACTION, 64, 12)
     assert torch.equal(draw(7, 100, noise.ACTION, 64, 12), whole)
     # fewer lanes or columns: the same numbers where both have them
@@ -24,7 +24,7 @@ def test_a_number_depends_on_its_counters_alone(draw):
 
 
 @pytest.mark.parametrize("seed", [0, 1, (1 << 63) - 1, -(1 << 63), -5])
-def test_a_step_in_a_tensor_gives_the_same_numbers(seed):
+def test_step_tensor_gives_the_same_numbers(seed):
     step = 1 << 40
     in_tensor = noise.uniform(seed, torch.tensor(step), GOAL, 40, 5)
     assert torch.equal(in_tensor, noise.uniform(seed, step, GOAL, 40, 5))
@@ -65,7 +65,7 @@ def test_stream_seeds_fit_a_generator_and_differ():
 
 
 @pytest.mark.parametrize("seeds", [1, 40])
-def test_every_form_of_the_hash_gives_the_same_numbers(seeds):
+def test_hash_implementations_give_the_same_numbers(seeds):
     generator = torch.Generator().manual_seed(0)
     seed = torch.randint(-(1 << 62), 1 << 62, (seeds, 1), generator=generator) * 2
     lanes, step = torch.randint(0, 1 << 20, (40,), generator=generator), noise.EVALUATION_STEP - 3
@@ -78,7 +78,7 @@ def test_every_form_of_the_hash_gives_the_same_numbers(seeds):
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_lanes_in_a_tensor_give_the_same_numbers_on_cuda():
+def test_lane_tensor_gives_the_same_numbers_on_cuda():
     seed, lanes = torch.tensor([[5], [-7], [1 << 62]]), torch.tensor([2, 0, 9])
     for draw in (noise.uniform, lambda *a: noise.integers(*a[:-1], 0, 1000, a[-1])):
         own = draw(seed, -40, GOAL, lanes, 5, "cpu")

@@ -32,7 +32,7 @@ import benchmark
         ("--num_envs -6 a=1", "--num_envs -6", "a=1"),
     ],
 )
-def test_a_command_line(words, rest, overrides, tmp_path, monkeypatch):
+def test_overrides_are_split_from_flags_and_files(words, rest, overrides, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there=1.py").touch()
     (tmp_path / "there=1").mkdir()
@@ -44,7 +44,7 @@ def test_a_command_line(words, rest, overrides, tmp_path, monkeypatch):
     assert args.overrides == overrides.split()
 
 
-def test_flags_of_subcommands():
+def test_overrides_are_split_from_flags_of_subcommands():
     args = benchmark.parse(
         ["scaling", "--candidates", "4", "16", "a.b=1", "--envs", "64", "c=2", "--out", "x=y.jsonl", "d=3"]
     )
@@ -57,7 +57,7 @@ def test_flags_of_subcommands():
             benchmark.parse(words.split())
 
 
-def test_lists_of_numbers_hold_no_files(tmp_path, monkeypatch):
+def test_numeric_list_flags_take_no_overrides(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=1").touch()
     parser = argparse.ArgumentParser()

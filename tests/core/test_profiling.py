@@ -29,7 +29,7 @@ def clock():
     return Clock()
 
 
-def test_every_moment_belongs_to_the_innermost_span(clock):
+def test_time_is_assigned_to_the_innermost_span(clock):
     timeline = Timeline([clock])
     with Profiler(timeline, CPU):
         clock.now += 1
@@ -48,7 +48,7 @@ def test_every_moment_belongs_to_the_innermost_span(clock):
     assert timeline.counts == {"outer": 3, "inner": 1}
 
 
-def test_a_whole_span_takes_in_those_within(clock):
+def test_whole_span_includes_nested_spans(clock):
     timeline = Timeline([clock])
     with Profiler(timeline, CPU):
         with span("evaluation", whole=True):
@@ -64,7 +64,7 @@ def test_a_whole_span_takes_in_those_within(clock):
     assert timeline.counts == {"evaluation": 1, "physics": 1}
 
 
-def test_an_exception_ends_its_spans(clock):
+def test_exception_closes_its_spans(clock):
     timeline = Timeline([clock])
     with pytest.raises(ValueError, match="inside"), Profiler(timeline, CPU), span("outer"), span("inner"):
         clock.now += 1
@@ -82,20 +82,20 @@ def test_each_clock_has_its_own_times(clock):
     assert [times["physics"] for times in timeline.times()] == [1, 2]
 
 
-def test_no_span_is_made_unless_a_profile_is_on(clock):
+def test_spans_are_shared_without_an_active_profile(clock):
     assert span("physics") is span("reward")
     with Profiler(Timeline([clock]), CPU):
         assert span("physics") is not span("physics")
     assert span("physics") is span("reward")
 
 
-def test_a_profile_ends_with_an_error_in_it(clock):
+def test_profile_ends_on_an_exception(clock):
     with pytest.raises(ValueError), Profiler(Timeline([clock]), CPU):
         raise ValueError
     assert profiling._active is None
 
 
-def test_there_is_one_profile_at_a_time(clock):
+def test_second_profile_is_refused(clock):
     with Profiler(Timeline([clock]), CPU):
         with pytest.raises(RuntimeError, match="already"), Profiler(Timeline([clock]), CPU):
             pass
@@ -116,7 +116,7 @@ def test_other_threads_are_not_measured(clock):
     assert timeline.times() == [{REST: 0, "update": 1}]
 
 
-def test_the_host_clock_is_in_seconds():
+def test_host_clock_is_in_seconds():
     clock = HostClock()
     timeline = Timeline([clock])
     began = clock.stamp()
@@ -130,7 +130,7 @@ def _names(path):
     return [event.get("name") for event in json.loads(path.read_text())["traceEvents"]]
 
 
-def test_a_trace_shows_spans_and_operations(tmp_path):
+def test_trace_has_spans_and_operations(tmp_path):
     with ChromeTrace(tmp_path / "trace.json", CPU, 60.0) as trace:
         with span("physics"):
             torch.ones(4).cosh()
@@ -141,7 +141,7 @@ def test_a_trace_shows_spans_and_operations(tmp_path):
     assert (trace.iterations, trace.cut) == (1, False)
 
 
-def test_a_trace_ends_before_an_evaluation(tmp_path):
+def test_trace_ends_before_an_evaluation(tmp_path):
     with ChromeTrace(tmp_path / "trace.json", CPU, 60.0) as trace:
         torch.ones(4).cosh()
         with span(EVALUATION, whole=True), span("physics"):
@@ -156,7 +156,7 @@ def test_a_trace_ends_before_an_evaluation(tmp_path):
     assert (trace.iterations, trace.cut) == (1, False)
 
 
-def test_a_trace_ends_when_its_time_is_over(tmp_path):
+def test_trace_ends_at_its_time_limit(tmp_path):
     with ChromeTrace(tmp_path / "trace.json", CPU, 0.0) as trace:
         torch.ones(4).cosh()
         with span("physics"):
@@ -168,7 +168,7 @@ def test_a_trace_ends_when_its_time_is_over(tmp_path):
     assert (trace.iterations, trace.cut) == (0, True)
 
 
-def test_a_trace_goes_on_only_if_another_iteration_is_likely_to_fit(tmp_path):
+def test_trace_continues_only_if_another_iteration_fits(tmp_path):
     with ChromeTrace(tmp_path / "trace.json", CPU, 0.0) as trace:
         torch.ones(4).cosh()
         trace.end_iteration()
@@ -180,7 +180,7 @@ def test_a_trace_goes_on_only_if_another_iteration_is_likely_to_fit(tmp_path):
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_a_replay_counts_to_the_span_around_it_and_nothing_waits():
+def test_cuda_replay_time_is_assigned_to_its_span_without_synchronization():
     device = torch.device("cuda")
     x = torch.randn(2048, 2048, device=device)
     torch.mm(x, x)

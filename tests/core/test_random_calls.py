@@ -124,14 +124,14 @@ def test_random_integers_cover_the_range_of_their_dtype(x):
         assert got.min() >= 0 and 0.9 * highest < got.double().max() <= highest
 
 
-def test_an_explicit_generator_is_used_as_it_is(x):
+def test_explicit_generator_is_used_unchanged(x):
     def call(x):
         return torch.rand(len(x), generator=torch.Generator().manual_seed(5))
 
     assert torch.equal(draw(call, x), draw(call, x, step=99)) and torch.equal(draw(call, x), call(x))
 
 
-def test_outside_a_stream_torch_draws(x):
+def test_torch_draws_outside_a_stream(x):
     torch.manual_seed(0)
     want = torch.rand(5)
     torch.manual_seed(0)
@@ -139,7 +139,7 @@ def test_outside_a_stream_torch_draws(x):
         assert torch.equal(torch.rand(5), want)
 
 
-def test_dropout_keeps_the_same_numbers_by_either_operator():
+def test_dropout_operators_draw_the_same_numbers():
     """F.dropout calls bernoulli_ on a CPU, and native_dropout on CUDA."""
     x = torch.ones(4096, 3)
     want = draw(lambda x: F.dropout(x, 0.3), x)
@@ -151,7 +151,7 @@ def test_dropout_keeps_the_same_numbers_by_either_operator():
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", CALLS)
-def test_a_cuda_device_draws_the_same(name, x):
+def test_cuda_device_draws_the_same_numbers(name, x):
     call = CALLS[name][0]
     with torch.device("cuda"):
         got = draw(call, x.cuda()).cpu().double()

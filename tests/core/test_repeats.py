@@ -29,7 +29,7 @@ def shown():
 log = logging.getLogger("envcoder_bench.some.module")
 
 
-def test_one_line_for_each_kind_with_a_count_and_three_places(shown):
+def test_repeated_messages_are_grouped_with_count_and_three_places(shown):
     for i, name in enumerate("abcde"):
         log.warning("%s: keeps values", f"{name}.py:{i}")
         log.warning(f"candidate {name} cannot be evaluated: {name}.py:7: syntax error at 'def {name}('")
@@ -45,7 +45,7 @@ def test_one_line_for_each_kind_with_a_count_and_three_places(shown):
     assert len(shown) == 3
 
 
-def test_order_is_kept(shown):
+def test_message_order_is_kept(shown):
     log.warning("x.py:1: slow")
     log.warning("y.py:1: slow")
     log.info("plan")
@@ -55,7 +55,7 @@ def test_order_is_kept(shown):
     assert shown[2:] == ["x.py:1: slow"]
 
 
-def test_other_threads_are_heard_at_once(shown):
+def test_messages_of_other_threads_are_shown_at_once(shown):
     log.warning("waits")
     thread = threading.Thread(target=log.warning, args=("x.py:3: still loading this file after 10 s",))
     thread.start()
@@ -63,7 +63,7 @@ def test_other_threads_are_heard_at_once(shown):
     assert shown == ["x.py:3: still loading this file after 10 s"]
 
 
-def test_muted_work_says_nothing(shown):
+def test_muted_messages_are_not_shown(shown):
     with muted():
         log.warning("nothing")
         log.info("nothing")
@@ -81,11 +81,11 @@ def test_muted_work_says_nothing(shown):
         ("C:/a.py:1: in compute_goal: x", "b.py:1: in compute_reward: x", True),
     ],
 )
-def test_kinds(one, other, same):
+def test_messages_are_of_one_kind_if_they_differ_in_names_and_numbers(one, other, same):
     assert (kind(one) == kind(other)) is same
 
 
-def test_the_log_is_named_where_it_has_more(tmp_path):
+def test_run_log_is_mentioned_if_it_has_more(tmp_path):
     texts = [f"{name}.py:1: slow" for name in "abcd"]
     log = Path("run.log")
     assert one_line(texts[:1], log) == "a.py:1: slow"

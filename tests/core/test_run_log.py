@@ -16,7 +16,7 @@ def lines(folder):
     return [line.split(" ", 2)[2] for line in (folder / "run.log").read_text("utf-8").splitlines()]
 
 
-def test_the_log_has_messages_from_before_the_folder_existed(tmp_path):
+def test_log_has_messages_from_before_the_folder_existed(tmp_path):
     with run_log() as messages:
         log.warning("a.py:1: slow")
         assert log_path() is None
@@ -37,7 +37,7 @@ def test_the_log_has_messages_from_before_the_folder_existed(tmp_path):
     assert lines(tmp_path)[4:] == ["again"]
 
 
-def test_the_log_ends_with_the_error_that_ends_the_run(tmp_path):
+def test_log_ends_with_the_error_of_the_run(tmp_path):
     for error, told in ((UserError("bad input"), "bad input"), (KeyboardInterrupt(), "KeyboardInterrupt")):
         with pytest.raises(type(error)), run_log() as messages:
             messages.open(tmp_path)
@@ -51,7 +51,7 @@ def test_the_log_ends_with_the_error_that_ends_the_run(tmp_path):
     )
 
 
-def test_nothing_is_left_behind(tmp_path):
+def test_run_log_restores_the_loggers(tmp_path):
     package = logging.getLogger("envcoder_bench")
     before = (package.level, list(package.handlers), list(logging.getLogger("py.warnings").handlers))
     with run_log(), run_log() as messages:
@@ -59,7 +59,7 @@ def test_nothing_is_left_behind(tmp_path):
     assert before == (package.level, package.handlers, logging.getLogger("py.warnings").handlers)
 
 
-def test_runs_of_two_threads_have_a_log_each(tmp_path):
+def test_concurrent_runs_have_separate_logs(tmp_path):
     barrier = threading.Barrier(2, timeout=60)
 
     def run(name):
@@ -80,7 +80,7 @@ def test_runs_of_two_threads_have_a_log_each(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
-def test_a_full_disk_ends_the_log_and_not_the_run(tmp_path):
+def test_full_disk_ends_the_log_but_not_the_run(tmp_path):
     (tmp_path / "run.log").symlink_to("/dev/full")
     with run_log() as messages:
         log.info("before")
@@ -89,7 +89,7 @@ def test_a_full_disk_ends_the_log_and_not_the_run(tmp_path):
         note("goes on")
 
 
-def test_a_folder_that_cannot_be_written_ends_the_log_and_not_the_run(tmp_path):
+def test_unwritable_folder_ends_the_log_but_not_the_run(tmp_path):
     with run_log() as messages:
         messages.open(tmp_path / "nowhere")
         log.info("goes on")

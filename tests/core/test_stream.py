@@ -17,24 +17,24 @@ def draw(seed=0, step: noise.Counter = 0, purpose=GOAL, shape=(8, 3), calls=1, m
 
 
 @pytest.mark.parametrize("make", [stream.uniform, stream.normal])
-def test_same_place_same_numbers(make):
+def test_stream_depends_on_seed_step_and_purpose(make):
     assert torch.equal(draw(make=make)[0], draw(make=make)[0])
     for other in ({"seed": 1}, {"step": 1}, {"purpose": REWARD}):
         assert not torch.equal(draw(make=make)[0], draw(make=make, **other)[0])
 
 
-def test_calls_differ_and_count_from_the_start_of_the_block():
+def test_calls_differ_and_are_counted_from_the_start_of_the_block():
     first, second = draw(calls=2)
     assert not torch.equal(first, second)
     assert torch.equal(draw(calls=2)[1], second)
 
 
-def test_a_row_is_a_lane_whatever_the_number_of_lanes():
+def test_rows_are_independent_of_the_number_of_lanes():
     assert torch.equal(draw(shape=(4, 3))[0], draw(shape=(8, 3))[0][:4])
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 2, 3), ()])
-def test_any_shape(shape):
+def test_uniform_supports_any_shape(shape):
     numbers = draw(shape=shape)[0]
     assert numbers.shape == shape and numbers.dtype is torch.float32
     assert bool(((numbers >= 0) & (numbers < 1)).all())
@@ -60,7 +60,7 @@ def test_blocks_nest():
     assert torch.equal(torch.stack([first, second]), torch.stack(draw(shape=(4, 1), calls=2)))
 
 
-def test_outside_of_a_block_the_helpers_draw_from_torch():
+def test_helpers_draw_from_torch_outside_a_block():
     torch.manual_seed(0)
     expected = torch.rand(4, 2)
     torch.manual_seed(0)
@@ -98,8 +98,8 @@ def test_seeded_sets_and_restores_every_generator():
     assert numbers() == expected
 
 
-def test_threads_take_turns_with_the_generators_of_the_process():
-    """Each block draws what it draws alone, whatever the other thread does, and the generators are as they were."""
+def test_seeded_blocks_are_thread_safe():
+    """Each block draws the same numbers as without other threads, and the generators are restored."""
 
     def draw(seed):
         with stream.seeded(seed):
@@ -111,7 +111,7 @@ def test_threads_take_turns_with_the_generators_of_the_process():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_what_the_block_seeds_itself_is_undone_too():
+def test_seeded_restores_generators_seeded_inside_the_block():
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
     with stream.seeded(None):
         torch.manual_seed(1)

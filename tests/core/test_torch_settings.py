@@ -32,7 +32,7 @@ def threads():
     torch.set_num_threads(before)
 
 
-def test_settings_are_put_back_after_an_error_too():
+def test_settings_are_restored_after_an_error():
     before = now()
     with pytest.raises(ValueError), settings_kept():
         change()
@@ -40,7 +40,7 @@ def test_settings_are_put_back_after_an_error_too():
     assert now() == before
 
 
-def test_the_last_of_overlapping_blocks_restores_the_settings():
+def test_last_of_overlapping_blocks_restores_the_settings():
     before, begun, end = now(), threading.Event(), threading.Event()
     seen = []
 

@@ -27,14 +27,14 @@ def wrong(change):
     return disagreeing([expected], [got], 2, N)
 
 
-def test_equal_numbers_agree_nan_and_infinity_too():
+def test_equal_values_agree_including_nan_and_infinity():
     expected = columns()
     expected[:9, 0], expected[9:20, 0] = float("nan"), float("inf")
     assert disagreeing([expected], [expected.clone()], 2, N) == []
 
 
-def test_small_differences_of_large_numbers_agree():
-    """As the torques of an arm's controller, which come of the inverse of a matrix."""
+def test_small_relative_differences_of_large_values_agree():
+    """For example the torques of an arm's controller, which depend on the inverse of a matrix."""
 
     def change(got):
         got[:3, 0] += 2e-3
@@ -43,27 +43,27 @@ def test_small_differences_of_large_numbers_agree():
 
 
 @pytest.mark.parametrize("off", [0.02, -0.02])
-def test_numbers_near_zero_are_wrong_all_the_same_if_they_are_far(off):
+def test_large_differences_of_values_near_zero_disagree(off):
     def change(got):
         got[:3, 0] += off
 
     assert wrong(change) == [0]
 
 
-def test_small_numbers_beside_a_column_of_large_ones_are_held_against_their_own():
+def test_small_values_are_compared_on_the_scale_of_their_own_group():
     def change(got):
         got[N:, 1] *= 1.02
 
     assert wrong(change) == [1]
 
 
-def test_numbers_a_thousandth_off_agree_and_two_thousandths_do_not():
+def test_values_agree_within_a_relative_tolerance_of_one_thousandth():
     assert wrong(lambda got: got[:, 0].mul_(1.0009)) == []
     assert wrong(lambda got: got[:, 0].mul_(1.002)) == [0, 1]
 
 
 @pytest.mark.parametrize(("count", "groups"), [(1, []), (2, [0])])
-def test_a_threshold_may_fall_on_either_side_in_one_environment(count, groups):
+def test_threshold_flips_are_tolerated_in_one_environment(count, groups):
     def change(got):
         got[10 : 10 + count, 0] *= -1.0
 
@@ -71,7 +71,7 @@ def test_a_threshold_may_fall_on_either_side_in_one_environment(count, groups):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_wrong_where_it_should_be_finite(value):
+def test_non_finite_values_disagree_with_finite_ones(value):
     def change(got):
         got[N : N + 3, 0] = value
 
@@ -79,7 +79,7 @@ def test_what_is_not_finite_is_wrong_where_it_should_be_finite(value):
 
 
 @pytest.mark.parametrize("value", [1e9, float("inf")])
-def test_one_that_explodes_hides_nothing(value):
+def test_non_finite_expected_value_does_not_hide_other_disagreements(value):
     expected = columns()
     expected[0, 0] = value
     got = expected.clone()

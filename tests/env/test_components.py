@@ -37,7 +37,7 @@ def spread(values):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("deferred", [False, True])
-def test_spreads_are_those_of_all_values_since_the_last_call(compiled, deferred):
+def test_component_spreads_cover_all_values_since_the_last_call(compiled, deferred):
     groups = Groups([WAVES, ALONE], n=N, compiled=compiled, deferred_faults=deferred)
     assert all(bool(stage.traced) == compiled for name, stage in groups.dispatch.stages.items() if name == "reward")
     assert groups.dispatch.component_spreads() == [{}, {}]
@@ -60,7 +60,7 @@ def test_spreads_are_those_of_all_values_since_the_last_call(compiled, deferred)
     assert bool(groups.dispatch.stages["reward"].traced) == compiled  # no kernel was taken back
 
 
-def test_means_have_a_window_of_their_own():
+def test_component_means_and_spreads_have_separate_windows():
     groups = Groups([WAVES], n=N)
     for t in (1, 2, 3, 4):
         groups.progress_buf.fill_(t)
@@ -71,7 +71,7 @@ def test_means_have_a_window_of_their_own():
     assert groups.dispatch.component_spreads()[0]["steps"] == (3.5, 3.0, 4.0)
 
 
-def test_a_dead_group_has_none_and_its_neighbour_keeps_its_own():
+def test_failed_group_has_no_component_spreads():
     breaks = "def compute_reward(dof_pos, progress_buf):\n    return dof_pos[:, 0] / (progress_buf < 3)\n"
     groups = Groups([breaks, WAVES], n=N)
     for t in (1, 2, 3, 4):
@@ -83,7 +83,7 @@ def test_a_dead_group_has_none_and_its_neighbour_keeps_its_own():
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_nan_of_a_component_counts_for_its_mean_alone(compiled):
+def test_nan_in_a_component_affects_its_mean_but_not_min_and_max(compiled):
     code = """
     def compute_reward(dof_pos, progress_buf):
         some = torch.where(progress_buf == 2, torch.sqrt(-1.0 - dof_pos[:, 0] ** 2), progress_buf.float())
@@ -101,7 +101,7 @@ def test_nan_of_a_component_counts_for_its_mean_alone(compiled):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_group_has_the_same_spreads_to_the_last_bit_whatever_its_neighbours_are(compiled):
+def test_component_spreads_are_bitwise_independent_of_other_groups(compiled):
     alone, among = Groups([WAVES], n=33, compiled=compiled), Groups([ALONE, ALONE, WAVES], n=33, compiled=compiled)
     for groups in (alone, among):
         for t in range(5):
@@ -110,7 +110,7 @@ def test_a_group_has_the_same_spreads_to_the_last_bit_whatever_its_neighbours_ar
     assert alone.dispatch.component_spreads()[0] == among.dispatch.component_spreads()[2]
 
 
-def test_a_resumed_run_goes_on_bitwise_in_both_windows():
+def test_components_resume_bitwise_from_their_state():
     rng = torch.Generator().manual_seed(0)
     values = torch.randn(9, 2, 3, N, generator=rng)
 

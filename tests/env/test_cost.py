@@ -35,7 +35,7 @@ def measure(groups, g, limit=0.0):
     return measure_cost(groups.shapings[g], view, groups.task.constants, seed=0, step=3, limit=limit)
 
 
-def test_the_fastest_call_of_each_function_counts(monkeypatch):
+def test_cost_of_a_function_is_its_fastest_call(monkeypatch):
     code = """
     clock = [0.0]
     takes = iter(range(99))
@@ -59,7 +59,7 @@ def test_the_fastest_call_of_each_function_counts(monkeypatch):
     assert costs["terminal"] == costs["observation"] == 0.0
 
 
-def test_a_slow_function_is_called_as_often_as_its_time_allows():
+def test_slow_function_is_measured_once_after_the_warm_up():
     groups = Groups(["calls = []\ndef compute_reward(dof_pos):\n    calls.append(1)\n    return dof_pos[:, 0]\n"])
     calls = groups.shapings[0].functions["reward"].call.__globals__["calls"]
     before = len(calls)
@@ -68,7 +68,7 @@ def test_a_slow_function_is_called_as_often_as_its_time_allows():
 
 
 @pytest.mark.slow
-def test_training_goes_on_as_if_nothing_had_been_measured():
+def test_measuring_costs_does_not_change_training():
     def run(measured):
         torch.manual_seed(0)
         random.seed(0)
@@ -91,14 +91,14 @@ def test_training_goes_on_as_if_nothing_had_been_measured():
     assert rest == others
 
 
-def test_a_function_that_raises_has_no_cost_and_no_consequence():
+def test_measuring_a_function_that_raises_returns_none():
     groups = Groups(["LATE = False\ndef compute_reward(dof_pos):\n    assert not LATE\n    return dof_pos[:, 0]\n"])
     groups.shapings[0].functions["reward"].call.__globals__["LATE"] = True
     assert measure(groups, 0) is None
     assert groups.dispatch.alive == [True]
 
 
-def test_a_setting_that_a_function_changes_is_restored():
+def test_measuring_restores_the_default_dtype():
     code = """
     LATE = False
 
@@ -117,7 +117,7 @@ def test_a_setting_that_a_function_changes_is_restored():
         torch.set_default_dtype(before)
 
 
-def test_ways_names_every_function_of_the_candidate():
+def test_ways_lists_every_function_of_the_candidate():
     groups = Groups(["def compute_goal(commands):\n    return {'commands': commands}\n", PLAIN])
     groups.run(1)
     common = {"reward": "Python", "terminal": "Python", "observation": "Python"}
@@ -128,7 +128,7 @@ def test_ways_names_every_function_of_the_candidate():
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore:.*cannot be captured:RuntimeWarning")
-def test_ways_tells_captured_functions_from_those_that_wait_for_the_device():
+def test_ways_distinguishes_cuda_graphs_from_functions_that_synchronize():
     groups = Groups(["def compute_reward(dof_pos):\n    return dof_pos[:, 0] * dof_pos.sum().item()\n"], device="cuda")
     groups.run(1)
     assert ways(groups.dispatch, 0)["reward"] == "Python"

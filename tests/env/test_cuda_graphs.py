@@ -57,7 +57,7 @@ def close(one, two, tolerance=1e-6):
         torch.testing.assert_close(one[key], two[key], rtol=tolerance, atol=tolerance)
 
 
-def test_graphs_give_what_eager_calls_give():
+def test_cuda_graphs_match_eager_calls():
     codes = [RICH.format(width=2 + i % 4) for i in range(20)] + [SCRIPTED, PLAIN]
     seeds = [i % 3 for i in range(22)]
     graphs = quiet(codes, n=33, seeds=seeds)
@@ -75,7 +75,7 @@ def test_graphs_give_what_eager_calls_give():
     assert graphs.dispatch.failures == {}
 
 
-def test_random_numbers_in_a_graph_are_those_of_the_step():
+def test_random_numbers_in_cuda_graphs_follow_the_step():
     graphs = quiet([RICH.format(width=3)], n=16)
     cpu = Groups([RICH.format(width=3)], n=16)
     cpu.step(0)
@@ -84,7 +84,7 @@ def test_random_numbers_in_a_graph_are_those_of_the_step():
         torch.testing.assert_close(on_device.cpu(), on_cpu, rtol=0, atol=0)
 
 
-def test_torch_s_own_random_functions_are_captured_and_draw_the_same():
+def test_torch_random_functions_in_cuda_graphs_match_the_cpu():
     code = "def compute_observation(dof_pos):\n    return torch.randint_like(dof_pos, 9) + torch.rand_like(dof_pos)\n"
     graphs, cpu = quiet([code, PLAIN], n=16), Groups([code, PLAIN], n=16)
     for t in (0, 1, 2, 50):
@@ -103,7 +103,7 @@ CANNOT = {
 
 
 @pytest.mark.parametrize("line", list(CANNOT))
-def test_what_cannot_be_captured_runs_eagerly_and_names_its_line(line):
+def test_functions_that_cannot_be_captured_run_eagerly_with_a_warning(line):
     code = f"# 1\ndef compute_reward(dof_pos):\n    {line}\n    return dof_pos.exp().sum(dim=-1) + x\n"
     groups = Groups([PLAIN, code, PLAIN], n=8, device="cuda:0")
     number, reason = CANNOT[line]
@@ -118,7 +118,7 @@ def test_what_cannot_be_captured_runs_eagerly_and_names_its_line(line):
 
 
 @pytest.mark.parametrize("eagerly", [False, True])
-def test_not_finite_results_are_masked_at_once_and_named_at_poll(eagerly):
+def test_non_finite_results_are_masked_at_once_and_reported_by_poll(eagerly):
     extra = "    float(dof_pos[0, 0])\n" if eagerly else ""
     code = (
         f"def compute_reward(dof_pos, progress_buf):\n{extra}"
@@ -141,7 +141,7 @@ def test_not_finite_results_are_masked_at_once_and_named_at_poll(eagerly):
     assert not groups.step(8)["command"][8:].any()
 
 
-def test_an_exception_in_an_eager_function_stops_its_group_alone():
+def test_exception_in_an_eager_function_fails_only_its_group():
     code = """
     calls = 0
     def compute_reward(dof_pos):
@@ -159,7 +159,7 @@ def test_an_exception_in_an_eager_function_stops_its_group_alone():
     assert "c1.py:6: in compute_reward: raised AssertionError: five" in str(groups.dispatch.failures[1])
 
 
-def test_a_bad_index_is_found_before_it_takes_the_device_down():
+def test_out_of_bounds_index_is_rejected_before_it_reaches_the_device():
     code = "def compute_reward(dof_pos):\n    return dof_pos[:, torch.tensor([7], device=dof_pos.device)].sum(dim=-1)\n"
     with pytest.raises(CandidateError, match="out of bounds"):
         shaping(code, task=FakeTask(4, "cuda:0"))

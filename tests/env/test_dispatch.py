@@ -66,7 +66,7 @@ def same(one, two):
 # what comes out
 
 
-def test_rows_padding_and_types():
+def test_results_have_expected_shapes_padding_and_dtypes():
     groups = Groups([NARROW, WIDE, PLAIN], n=4)
     made = groups.run(3)[-1]
     assert groups.dispatch.failures == {} and groups.dispatch.alive == [True] * 3
@@ -79,7 +79,7 @@ def test_rows_padding_and_types():
     assert torch.equal(made["observation"][4:8], expected)
 
 
-def test_commands_come_from_the_action_or_the_tasks_own_drives():
+def test_commands_come_from_the_candidate_or_the_default_drives():
     torque = "ACTION_DIM = 3\ndef compute_torque(action, state_dict):\n    return 2.0 * action\n"
     groups = Groups([torque, PLAIN], n=4)
     actions = torch.arange(24.0).view(8, 3)
@@ -89,13 +89,13 @@ def test_commands_come_from_the_action_or_the_tasks_own_drives():
     assert [s.effort for s in groups.shapings] == [True, False]
 
 
-def test_the_action_is_the_one_being_applied():
+def test_action_argument_is_the_current_action():
     groups = Groups(["ACTION_DIM = 3\ndef compute_dof_target(actions, action):\n    return actions + action\n"], n=2)
     groups.actions.fill_(9.0)
     assert torch.equal(groups.dispatch.command(torch.ones(2, 3), 0), torch.full((2, 3), 2.0))
 
 
-def test_state_views_are_live_also_actions_cut_to_the_groups_width():
+def test_state_views_are_live_and_actions_are_cut_to_the_group_width():
     seen = "def compute_reward(actions, progress_buf):\n    return actions.sum(dim=-1) + progress_buf.float()\n"
     groups = Groups([seen, NARROW.replace("{width}", "2"), WIDE], n=2)
     groups.actions.copy_(torch.arange(30.0).view(6, 5))
@@ -105,7 +105,7 @@ def test_state_views_are_live_also_actions_cut_to_the_groups_width():
     assert groups.dispatch.reward(1)[:2].tolist() == [10.0, 28.0]
 
 
-def test_initial_state_and_goal_keep_what_they_do_not_set():
+def test_initial_state_and_goal_keep_unset_values():
     sets = "def compute_initial_state(dof_pos):\n    return {'dof_vel': dof_pos * 0 + 7.0}\n"
     goal = "def compute_goal(commands):\n    return {'commands': commands.double() * 0 + 3.0}\n"
     groups = Groups([sets, goal, PLAIN], n=2)
@@ -120,7 +120,7 @@ def test_initial_state_and_goal_keep_what_they_do_not_set():
     assert torch.equal(commands, torch.cat((state["commands"][:2], torch.full((2, 3), 3.0), state["commands"][4:])))
 
 
-def test_initial_state_and_goal_are_called_only_for_groups_that_begin_episodes():
+def test_initial_state_and_goal_run_only_for_groups_with_resets():
     code = """
     calls = 0
     def compute_goal(commands):
@@ -151,7 +151,7 @@ def test_components_are_means_since_the_last_call():
     assert groups.dispatch.components()[0]["steps"] == 4.0
 
 
-def test_arguments_must_fit():
+def test_mismatched_dispatcher_arguments_raise():
     groups = Groups([PLAIN], n=2)
     with pytest.raises(ValueError, match="1 groups, but 2 shapings, 1 views, 1 seeds"):
         Dispatcher(groups.layout, groups.shapings * 2, [{}], {}, groups.task, [0], groups.task.device)
@@ -161,7 +161,7 @@ def test_arguments_must_fit():
 
 
 @pytest.mark.parametrize("n", [1, 5, 33])
-def test_a_group_alone_among_others_and_beside_a_failing_one_is_bitwise_the_same(n):
+def test_group_results_are_bitwise_independent_of_other_groups(n):
     bad = later("compute_torque", "raise ValueError('boom')", step=2, width=7)
     alone = Groups([NARROW], n=n).run(8)
     for codes, at in (
@@ -175,7 +175,7 @@ def test_a_group_alone_among_others_and_beside_a_failing_one_is_bitwise_the_same
         assert list(among.dispatch.failures) == ([0] if codes[0] is bad else [])
 
 
-def test_groups_of_one_candidate_share_no_module():
+def test_groups_of_one_candidate_have_separate_modules():
     code = """
     calls = 0
     def compute_reward(dof_pos):
@@ -212,7 +212,7 @@ CHANGED = "changed 'dof_vel' in place (x += 1, x[...] = 1 and x.add_(1) do): ret
         ("state_dict['mine'] = 1", 7, None),
     ],
 )
-def test_one_fault_one_casualty(name, fault, line, message):
+def test_fault_fails_only_its_own_group(name, fault, line, message):
     codes = [NARROW, later(name, fault), PLAIN]
     line += "ACTION_DIM" in codes[1]
     groups = Groups(codes, n=4)
@@ -231,7 +231,7 @@ def test_one_fault_one_casualty(name, fault, line, message):
     assert not dead["terminal"].any()
 
 
-def test_a_dead_groups_functions_are_no_longer_called_and_its_first_fault_counts():
+def test_failed_group_is_no_longer_called_and_keeps_its_first_fault():
     code = later("compute_reward", "raise ValueError(f'call {calls}')", step=0)
     groups = Groups([code, PLAIN], n=2)
     groups.run(5)
@@ -239,7 +239,7 @@ def test_a_dead_groups_functions_are_no_longer_called_and_its_first_fault_counts
     assert groups.dispatch._states[0]["dof_pos"].isfinite().all()
 
 
-def test_exception_at_step_1000():
+def test_exception_at_step_1000_is_reported_with_its_step():
     groups = Groups([PLAIN, later("compute_observation", "raise RuntimeError('late')", step=1000)], n=2)
     for t in range(1001):
         assert groups.dispatch.alive == [True, True]
@@ -252,7 +252,7 @@ def test_exception_at_step_1000():
 @pytest.mark.parametrize("deferred", [False, True])
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS])
-def test_not_finite_results(name, value, deferred):
+def test_non_finite_results_fail_the_group_and_are_masked(name, value, deferred):
     spoil = "result = (result if not isinstance(result, dict) else next(iter(result.values()))) * 1.0; "
     spoil += f"result.view(-1)[1] = float('{value}'); "
     spoil += {
@@ -274,7 +274,7 @@ def test_not_finite_results(name, value, deferred):
     assert (error.file, error.function) == ("c1.py", name)
 
 
-def test_poll_names_the_first_of_many_faulty_steps():
+def test_poll_reports_the_first_of_many_faulty_steps():
     groups = Groups([later("compute_reward", "result = result * math.nan"), PLAIN], n=4, deferred_faults=True)
     groups.run(8)
     assert groups.dispatch.alive == [True, True]
@@ -284,7 +284,7 @@ def test_poll_names_the_first_of_many_faulty_steps():
     assert groups.dispatch.alive == [False, True]
 
 
-def test_padding_does_not_count():
+def test_padding_is_excluded_from_non_finite_counts():
     code = later("compute_observation", "result = result * math.nan", step=0)
     groups = Groups([code, WIDE], n=4)
     groups.dispatch.observation(5)
@@ -292,7 +292,7 @@ def test_padding_does_not_count():
 
 
 @pytest.mark.parametrize("deferred", [False, True])
-def test_a_diverged_policy_is_told_from_a_faulty_function(deferred):
+def test_non_finite_actions_are_reported_as_diverged_policy(deferred):
     groups = Groups([NARROW, WIDE], n=4, deferred_faults=deferred)
     actions = torch.zeros(8, 5)
     actions[1, 1] = math.nan
@@ -308,12 +308,12 @@ def test_a_diverged_policy_is_told_from_a_faulty_function(deferred):
     assert bool(groups.dispatch.command(actions, 8).isfinite().all())
 
 
-def test_huge_but_finite_rewards_are_no_fault():
+def test_huge_finite_rewards_are_accepted():
     groups = Groups(["def compute_reward(dof_pos):\n    return dof_pos[:, 0] * 0 + 3e38\n"] * 2, n=8)
     assert bool((groups.dispatch.reward(0) > 1e38).all()) and groups.dispatch.alive == [True, True]
 
 
-def test_changed_constants_show_at_the_next_poll():
+def test_changed_constants_are_reported_by_poll_and_restored():
     groups = Groups([later("compute_reward", "state_dict['dof_vel_scale'].mul_(2)", step=1), PLAIN], n=2)
     before = groups.task.constants["dof_vel_scale"].clone()
     groups.run(4)
@@ -323,7 +323,7 @@ def test_changed_constants_show_at_the_next_poll():
     assert torch.equal(groups.task.constants["dof_vel_scale"], before)
 
 
-def test_faults_of_the_tasks_own_drives_are_not_the_candidates(monkeypatch):
+def test_exceptions_of_default_drives_are_not_attributed_to_candidates(monkeypatch):
     groups = Groups([PLAIN], n=2)
     monkeypatch.setattr(type(groups.task), "default_dof_target", lambda *_: 1 / 0)
     groups = Groups([PLAIN], n=2)
@@ -331,7 +331,7 @@ def test_faults_of_the_tasks_own_drives_are_not_the_candidates(monkeypatch):
         groups.dispatch.command(groups.actions, 0)
 
 
-def test_fail_from_outside_and_resume():
+def test_externally_failed_group_stays_failed_after_resume():
     groups = Groups([WIDE, NARROW, PLAIN], n=4)
     groups.run(2)
     groups.dispatch.fail(1, CandidateError("out of memory", "c1.py"))
@@ -369,7 +369,7 @@ SOURCES = [
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_random_numbers_are_the_groups_own(source):
+def test_random_numbers_depend_only_on_the_group_seed(source):
     code = DRAWS.format(source)
     groups = Groups([code, code, code, PLAIN], n=4, seeds=[0, 0, 1, 0])
     torch.manual_seed(0)
@@ -387,7 +387,7 @@ def test_random_numbers_are_the_groups_own(source):
         assert torch.equal(alone.dispatch.reward(t), rewards[t][0])
 
 
-def test_kinds_of_functions_draw_different_numbers():
+def test_function_kinds_draw_different_random_numbers():
     code = """
     from isaacgym.torch_utils import torch_rand_float
     def compute_reward(dof_pos):
@@ -401,7 +401,7 @@ def test_kinds_of_functions_draw_different_numbers():
     assert not torch.equal(reward, groups.dispatch.observation(0).squeeze(-1))
 
 
-def test_deferred_faults_give_the_same_results():
+def test_deferred_faults_do_not_change_results():
     now, later_on = Groups([NARROW, WIDE, PLAIN], n=5), Groups([NARROW, WIDE, PLAIN], n=5, deferred_faults=True)
     assert all(same(one, two) for one, two in zip(now.run(5), later_on.run(5)))
     assert now.dispatch.components() == later_on.dispatch.components()

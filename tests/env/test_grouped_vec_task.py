@@ -37,7 +37,7 @@ def make_env(
     return GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
 
 
-def test_reward_sees_the_state_after_the_physics_step():
+def test_reward_uses_the_state_after_the_physics_step():
     env = make_env({"a": STATE_AS_REWARD})
     env.reset()
     before = env.task.state["dof_pos"].clone()
@@ -47,7 +47,7 @@ def test_reward_sees_the_state_after_the_physics_step():
     assert not torch.allclose(before, after)
 
 
-def test_the_observation_after_the_end_is_of_the_new_episode():
+def test_observation_after_termination_is_of_the_new_episode():
     env = make_env({"a": COSINE + "def compute_terminal(progress_buf):\n    return progress_buf >= 3\n"})
     env.reset()
     for _ in range(3):
@@ -60,7 +60,7 @@ def test_the_observation_after_the_end_is_of_the_new_episode():
     assert torch.equal(step.obs[:, 0], env.task.state["dof_pos"][:, 0])
 
 
-def test_the_time_limit_ends_episodes_and_says_so():
+def test_time_limit_truncates_episodes():
     env = make_env({"a": NEVER_ENDS}, overrides=["task.env.episodeLength=5"])
     env.reset()
     ends = [env.step(torch.zeros(N, 1)) for _ in range(4)]
@@ -77,8 +77,8 @@ def compute_terminal(progress_buf, state_dict):
 """
 
 
-def test_terminated_truncated_and_the_final_observation_of_an_episode_made_by_hand():
-    """Lanes 0 and 1 end at step 2 by the candidate, again and again; all others at step 4 by the clock."""
+def test_step_returns_expected_terminated_truncated_and_final_obs():
+    """The candidate terminates lanes 0 and 1 every 2 steps; the time limit truncates all others at step 4."""
     env = make_env({"a": COSINE + CLOCK}, overrides=["task.env.episodeLength=5"])
     env.reset()
     steps = [env.step(torch.ones(N, 1), final_obs=True) for _ in range(4)]
@@ -95,7 +95,7 @@ def test_terminated_truncated_and_the_final_observation_of_an_episode_made_by_ha
 
 
 @pytest.mark.parametrize("compiled", ["true", "false"])
-def test_to_ask_for_final_observations_changes_nothing_else(compiled):
+def test_requesting_final_obs_changes_no_other_result(compiled):
     noisy = "def compute_observation(dof_pos):\n    return dof_pos + torch.rand_like(dof_pos)\n"
     sources = {"a": COSINE + noisy, "b": COSINE + CLOCK}
     asked, plain = (make_env(sources, overrides=[f"compile_shapers={compiled}"]) for _ in range(2))
@@ -111,7 +111,7 @@ def test_to_ask_for_final_observations_changes_nothing_else(compiled):
     assert bool(one.terminated.any()) or asked.stats.training_episodes.sum() > 0
 
 
-def test_a_goal_that_is_reached_is_renewed_and_the_episode_goes_on():
+def test_reached_goal_is_renewed_without_ending_the_episode():
     goal = "def compute_goal(targets):\n    return {'targets': 100.0 * (1.0 + torch.rand_like(targets))}\n"
     env = make_env({"a": goal + "def compute_reward(targets):\n    return targets[:, 0] * 1.0\n"}, task="Ant")
     env.reset()
@@ -129,7 +129,7 @@ def test_a_goal_that_is_reached_is_renewed_and_the_episode_goes_on():
     assert (env.task.state["root_states"][2] - before[2]).abs().max() < 1.0  # it fell on, from where it was
 
 
-def test_groups_with_one_seed_meet_the_same_numbers_and_others_do_not():
+def test_groups_of_one_seed_get_equal_initial_observations():
     env = make_env({"a": COSINE, "b": NEVER_ENDS}, seeds=2)
     obs = env.layout.split(env.reset())
     assert torch.equal(obs[0], obs[2])  # seed 0 of a and of b
@@ -137,7 +137,7 @@ def test_groups_with_one_seed_meet_the_same_numbers_and_others_do_not():
     assert not torch.equal(obs[0], obs[1])
 
 
-def test_a_physics_blow_up_resets_and_counts_one_environment():
+def test_unstable_physics_terminates_and_counts_one_environment():
     env, untouched = (make_env({"a": COSINE, "b": COSINE}) for _ in range(2))
     for e in (env, untouched):
         e.reset()
@@ -157,7 +157,7 @@ def test_a_physics_blow_up_resets_and_counts_one_environment():
     assert env.alive == [True, True]
 
 
-def test_an_initial_state_beyond_the_limits_is_a_blow_up_of_its_episode():
+def test_initial_state_out_of_range_counts_as_unstable_reset():
     far = "def compute_initial_state(dof_pos):\n    return {'dof_pos': torch.full_like(dof_pos, 1e6)}\n"
     env, untouched = make_env({"a": COSINE + far, "b": COSINE}), make_env({"b": COSINE})
     observed, expected = env.reset(), untouched.reset()
@@ -171,7 +171,7 @@ def test_an_initial_state_beyond_the_limits_is_a_blow_up_of_its_episode():
     assert env.alive == [True, True]
 
 
-def test_training_episodes_are_counted_over_logs_and_checkpoints():
+def test_training_episodes_are_counted_across_logs_and_checkpoints():
     ends = "def compute_terminal(progress_buf):\n    return progress_buf >= 2\n"
     env, other = (make_env({"a": COSINE + ends, "b": NEVER_ENDS}) for _ in range(2))
     env.reset()
@@ -184,14 +184,14 @@ def test_training_episodes_are_counted_over_logs_and_checkpoints():
     assert other.stats.training_episodes.tolist() == [3 * N, 0]
 
 
-def test_dropped_contacts_are_taken_by_group_and_once():
+def test_contact_overflows_are_summed_per_group_and_cleared():
     env = make_env({"a": COSINE, "b": COSINE})
     env.task.contact_overflows += torch.arange(2 * N, dtype=torch.int32)
     assert env.take_contact_overflows().tolist() == [sum(range(N)), sum(range(N, 2 * N))]
     assert env.take_contact_overflows().tolist() == [0, 0]
 
 
-def test_actions_are_clipped_and_padded_columns_do_nothing():
+def test_actions_are_clipped_and_padding_is_zeroed():
     wide = "ACTION_DIM = 3\ndef compute_torque(action, state_dict):\n    return action[:, :2] * 100.0\n"
     env = make_env({"a": COSINE, "b": COSINE + wide})
     assert (env.action_dims, env.actions.shape) == ([1, 3], (2 * N, 3))
@@ -202,7 +202,7 @@ def test_actions_are_clipped_and_padded_columns_do_nothing():
     assert env.views[0]["actions"].shape == (N, 1)
 
 
-def test_evaluation_is_blind_to_everything_but_observation_and_action():
+def test_evaluation_fitness_ignores_the_candidates_shaping():
     start = "def compute_initial_state(dof_pos):\n    return {'dof_pos': torch.full_like(dof_pos, 2.0)}\n"
     shaped = NEVER_ENDS + start
     env = make_env({"plain": COSINE, "shaped": shaped}, evaluation=True)
@@ -224,7 +224,7 @@ def test_evaluation_is_blind_to_everything_but_observation_and_action():
         ("Cartpole", ["env.episodeLength=5"], 1.0),  # the pole cannot fall so soon
     ],
 )
-def test_an_episodes_fitness_is_the_sum_or_the_mean_as_the_task_says(task, overrides, full):
+def test_fitness_is_the_sum_or_the_mean_over_the_episode_by_task(task, overrides, full):
     reward = "def compute_reward(dof_pos):\n    return dof_pos[:, 0]\n"
     env = make_env({"a": reward}, 1, True, [f"task.{key}" for key in overrides], task)
     episodes = run_episodes(env, lambda obs: torch.zeros(N, max(env.action_dims)), rounds=1, first_step=0)
@@ -232,7 +232,7 @@ def test_an_episodes_fitness_is_the_sum_or_the_mean_as_the_task_says(task, overr
     assert episodes.fitness.tolist() == [[full] * N]  # to the last bit
 
 
-def test_an_evaluation_of_fewer_steps_is_the_beginning_of_the_same_episodes():
+def test_shorter_evaluation_plays_the_beginning_of_the_same_episodes():
     env = make_env({"a": COSINE}, evaluation=True)
     full = run_episodes(env, lambda obs: torch.zeros(N, 1), rounds=2, first_step=0)
     steps = int(full.length.median())
@@ -245,7 +245,7 @@ def test_an_evaluation_of_fewer_steps_is_the_beginning_of_the_same_episodes():
     assert (part.fitness[~early] > full.fitness[~early]).all()  # they fell later
 
 
-def test_evaluation_shows_no_state_that_training_does_not():
+def test_evaluation_states_stay_within_the_range_of_training():
     # both hold wherever an episode runs: the pole above the horizon, the clock short of the time-out
     picky = """
 TABLE = torch.linspace(0, 1, 199)
@@ -262,7 +262,7 @@ def compute_observation(pole_angle, progress_buf):
     assert episodes.fitness.max() == 1.0
 
 
-def test_a_group_is_evaluated_alike_whatever_its_neighbours_do():
+def test_evaluation_of_a_group_is_independent_of_other_groups():
     # counts its calls: more of them, after its own last episode, would show
     counting = """
 CALLS = []
@@ -284,7 +284,7 @@ def compute_torque(action, state_dict):
     assert torch.equal(played[0].length[0], played[1].length[0])
 
 
-def test_the_environment_goes_on_bitwise_from_its_state():
+def test_environment_resumes_bitwise_from_its_state():
     env, other = (make_env({"a": COSINE, "b": STATE_AS_REWARD}) for _ in range(2))
     actions = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, (40, 2 * N, 1)).astype(np.float32))
     env.reset()
@@ -300,7 +300,7 @@ def test_the_environment_goes_on_bitwise_from_its_state():
 
 
 @pytest.mark.parametrize("key", ["task", "dispatch", "stats", "actions", "progress_buf", "step_count"])
-def test_every_part_of_the_state_matters(key):
+def test_set_state_requires_every_key(key):
     env = make_env({"a": COSINE})
     state = env.get_state()
     del state[key]

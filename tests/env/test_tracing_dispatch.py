@@ -69,7 +69,7 @@ def same(one, two):
 
 @pytest.mark.parametrize("n", (1, 4, 33))
 @pytest.mark.parametrize("deferred", (False, True))
-def test_compiled_is_eager(n, deferred):
+def test_compiled_results_match_eager(n, deferred):
     seeds = [0, 1, 2, 3, 1]
     compiled = Groups(CODES, n=n, seeds=seeds, compiled=True, deferred_faults=deferred)
     eager = Groups(CODES, n=n, seeds=seeds, deferred_faults=deferred)
@@ -89,7 +89,7 @@ def test_compiled_is_eager(n, deferred):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", (1, 7, 64))
-def test_a_compiled_group_does_not_depend_on_its_neighbours_to_the_last_bit(n):
+def test_compiled_group_is_bitwise_independent_of_other_groups(n):
     alone = Groups([NARROW], n=n, seeds=[3], compiled=True)
     expected, sums = alone.run(6), alone.dispatch.components()[0]
     crowds = [
@@ -103,7 +103,7 @@ def test_a_compiled_group_does_not_depend_on_its_neighbours_to_the_last_bit(n):
         assert crowd.dispatch.components()[place] == sums
 
 
-def test_an_eager_neighbour_changes_no_bit_either():
+def test_compiled_group_is_bitwise_independent_of_eager_groups():
     expected = Groups([NARROW], n=6, compiled=True).run(4)
     crowd = Groups([WIDE, NARROW, OTHER], n=6, compiled=[False, True, False])
     alone = Groups([WIDE], n=6)
@@ -113,7 +113,7 @@ def test_an_eager_neighbour_changes_no_bit_either():
         assert same(crowd.of(made, 0), alone.of(neighbour, 0))
 
 
-def test_groups_of_one_seed_meet_the_same_numbers():
+def test_compiled_groups_of_one_seed_draw_equal_random_numbers():
     made = Groups([NARROW, NARROW, NARROW], n=5, seeds=[1, 1, 2], compiled=True).step(0)
     noise = made["observation"].view(3, 5, -1)[:, :, -2:]
     assert torch.equal(noise[0], noise[1]) and not torch.equal(noise[0], noise[2])
@@ -122,7 +122,7 @@ def test_groups_of_one_seed_meet_the_same_numbers():
 # which groups run
 
 
-def test_groups_without_a_true_in_the_mask_keep_their_rows():
+def test_groups_outside_the_mask_keep_their_rows():
     groups = Groups([NARROW, WIDE, PLAIN], n=4, compiled=True)
     dispatch, state = groups.dispatch, groups.task.state
     groups.step(0)
@@ -144,7 +144,7 @@ def test_groups_without_a_true_in_the_mask_keep_their_rows():
     assert torch.equal(goal[:4], state["commands"][:4]) and not torch.equal(goal[own], state["commands"][own])
 
 
-def test_dead_groups_do_not_run():
+def test_failed_compiled_group_returns_zeros_without_affecting_others():
     groups = Groups([NARROW, WIDE, PLAIN], n=4, compiled=True)
     groups.step(0)
     groups.dispatch.fail(1, CandidateError("on purpose"))
@@ -158,7 +158,7 @@ def test_dead_groups_do_not_run():
     assert groups.dispatch.components()[1] == {}
 
 
-def test_dead_groups_do_not_run_where_a_mask_names_them():
+def test_failed_groups_are_skipped_when_the_mask_includes_them():
     groups = Groups([NARROW, WIDE], n=4, compiled=True)
     groups.step(0)
     groups.dispatch.fail(1, CandidateError("on purpose"))
@@ -179,7 +179,7 @@ def compute_reward(dof_pos, progress_buf):
 
 
 @pytest.mark.parametrize("deferred", (False, True))
-def test_what_is_not_finite_is_found_and_named(deferred):
+def test_non_finite_rewards_are_reported_with_candidate_line_and_function(deferred):
     groups = Groups([PLAIN, NAN_LATER, WIDE], n=4, compiled=True, deferred_faults=deferred)
     clean = Groups([PLAIN, PLAIN, WIDE], n=4, compiled=True, deferred_faults=deferred)
     for t in range(6):
@@ -194,7 +194,7 @@ def test_what_is_not_finite_is_found_and_named(deferred):
     )
 
 
-def test_an_observation_that_is_not_finite_is_found_in_its_own_columns():
+def test_non_finite_observations_are_counted_in_their_own_columns():
     code = NARROW.replace('torch.tanh(state_dict["dof_pos"])', '1.0 / (state_dict["progress_buf"] - 2).unsqueeze(-1)')
     groups = Groups([WIDE, code], n=4, compiled=True)
     groups.run(3)
@@ -218,7 +218,7 @@ UNSEEN = {
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", list(UNSEEN))
 @pytest.mark.parametrize("deferred", (False, True))
-def test_a_function_that_its_kernel_cannot_stand_for_is_taken_back(stage, deferred):
+def test_disagreeing_kernel_is_replaced_by_its_function(stage, deferred):
     code = UNSEEN[stage]
     line = 2 if "ACTION_DIM" in code else 1
     groups = Groups([NARROW, code, PLAIN], n=6, compiled=True, deferred_faults=deferred)
@@ -234,7 +234,7 @@ def test_a_function_that_its_kernel_cannot_stand_for_is_taken_back(stage, deferr
     assert groups.dispatch.alive == [True] * 3
 
 
-def test_agreeing_kernels_are_kept_without_a_word():
+def test_agreeing_kernels_are_kept_without_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         groups = Groups(CODES, n=6, compiled=True)
@@ -242,7 +242,7 @@ def test_agreeing_kernels_are_kept_without_a_word():
     assert all(is_compiled(groups, 0, name) for name in STAGES)
 
 
-def test_a_kernel_is_held_against_its_function_again_in_another_dispatcher():
+def test_another_dispatcher_verifies_kernels_again():
     groups = Groups([UNSEEN["observation"]], n=6, compiled=True)
     with pytest.warns(RuntimeWarning, match="other numbers"):
         expected = groups.step(0)
@@ -264,7 +264,7 @@ WIDE_OBSERVATION = "def compute_observation(dof_pos):\n    return torch.cat([dof
 
 
 @pytest.mark.parametrize("codes", ([ONE_WRONG.format(repeats=2), WIDE_OBSERVATION], [ONE_WRONG.format(repeats=50)]))
-def test_one_wrong_number_is_noticed_among_many(codes):
+def test_single_wrong_value_is_detected(codes):
     groups, eager = Groups(codes, n=6, compiled=True), Groups(codes, n=6)
     with pytest.warns(RuntimeWarning, match="other numbers"):
         made = groups.step(0)
@@ -297,7 +297,7 @@ def wrong_abs(monkeypatch):
 
 
 @pytest.mark.parametrize("deferred", (False, True))
-def test_kernels_are_held_against_their_functions_again_when_asked(wrong_abs, deferred):
+def test_recheck_replaces_disagreeing_kernels(wrong_abs, deferred):
     codes = [NARROW, RARE, PLAIN]
     groups = Groups(codes, n=6, compiled=True, deferred_faults=deferred)
     eager = Groups(codes, n=6, compiled=[True, False, True], deferred_faults=deferred)
@@ -318,7 +318,7 @@ def test_kernels_are_held_against_their_functions_again_when_asked(wrong_abs, de
     assert all(is_compiled(groups, 0, name) for name in STAGES)
 
 
-def test_asking_again_changes_no_bit():
+def test_recheck_does_not_change_results():
     groups, asked = Groups(CODES, n=6, compiled=True), Groups(CODES, n=6, compiled=True)
     for t in range(6):
         if t % 2:
@@ -331,7 +331,7 @@ def test_asking_again_changes_no_bit():
     assert torch.equal(asked.dispatch.observation(7, mask), before)  # nobody is called: rows are kept
 
 
-def test_what_was_taken_back_stays_so_when_a_run_goes_on(wrong_abs):
+def test_replaced_kernels_stay_replaced_after_resume(wrong_abs):
     groups = Groups([NARROW, RARE], n=6, compiled=True)
     groups.step(0)
     groups.task.state["dof_pos"][8:10] += 5.0
@@ -364,7 +364,7 @@ def compute_done(dof_pos):
 """
 
 
-def test_stages_with_compiled_and_called_functions():
+def test_stages_mix_compiled_and_eager_functions():
     codes = [WIDE, MIXED, PLAIN, MIXED, NARROW]
     groups, eager = Groups(codes, n=7, compiled=True), Groups(codes, n=7)
     refused = [(x.function.file, x.line, x.function.type) for x in groups.refused]
@@ -378,7 +378,7 @@ def test_stages_with_compiled_and_called_functions():
         assert one == pytest.approx(two, rel=1e-5, abs=1e-6)
 
 
-def test_a_compiled_function_cannot_change_the_state_and_an_eager_neighbour_is_still_watched():
+def test_in_place_state_change_by_an_eager_function_is_detected():
     bad = (
         "def compute_reward(dof_pos, progress_buf):\n    if progress_buf.sum() > 12:\n        dof_pos += 1\n"
         "    return dof_pos[:, 0]\n"
@@ -389,7 +389,7 @@ def test_a_compiled_function_cannot_change_the_state_and_an_eager_neighbour_is_s
     assert "changed 'dof_pos' in place" in str(groups.dispatch.failures[1])
 
 
-def test_without_a_working_compiler_functions_are_called(monkeypatch):
+def test_functions_run_eagerly_without_a_working_compiler(monkeypatch):
     def broken(*_):
         raise RuntimeError("no compiler\nin this place")
 
@@ -406,7 +406,7 @@ def test_without_a_working_compiler_functions_are_called(monkeypatch):
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_compiled_in_cuda_graphs_is_eager():
+def test_compiled_results_in_cuda_graphs_match_eager():
     codes, seeds = [*CODES, MIXED] * 5, [i % 3 for i in range(30)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -427,7 +427,7 @@ def test_compiled_in_cuda_graphs_is_eager():
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("stage", list(UNSEEN))
-def test_a_disagreeing_kernel_is_taken_back_on_cuda(stage):
+def test_disagreeing_kernel_is_replaced_by_its_function_on_cuda(stage):
     codes = [NARROW, UNSEEN[stage], PLAIN]
     groups = Groups(codes, n=6, device="cuda:0", compiled=True)
     eager = Groups(codes, n=6, device="cuda:0", deferred_faults=False)

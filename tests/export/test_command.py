@@ -34,7 +34,7 @@ def fitted(force, **more):
         ("5.0 * action[:, 0] + 0.0 * cart_pos", [5.0, 0.0], 0.0, -torch.inf, torch.inf),
     ],
 )
-def test_what_is_linear(force, weight, bias, low, high):
+def test_linear_commands_are_fitted(force, weight, bias, low, high):
     found = fitted(force)
     assert found is not None
     wanted = (torch.tensor([weight, [0.0, 0.0]]), torch.tensor([bias, 0.0]))
@@ -55,11 +55,11 @@ def test_what_is_linear(force, weight, bias, low, high):
         "action[:, 0] / (action[:, 0] - 1.0)",  # fails
     ],
 )
-def test_what_is_not(force):
+def test_nonlinear_commands_are_not_fitted(force):
     assert fitted(force) is None
 
 
-def test_limits_of_the_task_bound_what_is_compared():
+def test_linearity_is_tested_within_the_action_limits():
     assert fitted("torch.where(action[:, 0] > 1.0, torch.zeros_like(cart_pos), action[:, 0])") is not None
     wide = ["task.env.clipActions=10"]
     assert fitted("torch.where(action[:, 0] > 1.0, torch.zeros_like(cart_pos), action[:, 0])", overrides=wide) is None

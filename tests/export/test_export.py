@@ -78,7 +78,7 @@ def test_onnxruntime_and_torch_reproduce_the_actions(trained, tmp_path, name, se
     }  # fmt: skip
 
 
-def test_commands_in_the_file_are_those_of_the_environment(trained, tmp_path):
+def test_exported_commands_match_the_environment(trained, tmp_path):
     own, policy = open_run(trained), load_policy(trained, "plain")
     env = build_env(own.cfg, [prepare_one(own.cfg, own.source("plain"), policy.seed)], EPISODES)
     obs = observations(4)[:EPISODES]
@@ -87,7 +87,7 @@ def test_commands_in_the_file_are_those_of_the_environment(trained, tmp_path):
     np.testing.assert_allclose(session.run(["command"], {"obs": obs.numpy()})[0], wanted, rtol=0, atol=400 * 1e-5)
 
 
-def test_the_policy_in_the_run_is_the_one_that_was_evaluated(trained):
+def test_saved_policy_has_the_evaluated_fitness(trained):
     own = open_run(trained)
     for seed in (0, 1):
         group = prepare_one(own.cfg, own.source("springy"), seed)
@@ -96,7 +96,7 @@ def test_the_policy_in_the_run_is_the_one_that_was_evaluated(trained):
         assert float(played.fitness.mean()) == pytest.approx(own.row("springy", seed).fitness, abs=1e-4)
 
 
-def test_without_this_package_it_reaches_the_same_fitness(trained, tmp_path):
+def test_exported_policy_reaches_the_same_fitness_in_plain_mujoco(trained, tmp_path):
     about = json.loads(export_policy(trained, "plain", output=tmp_path).description.read_text())
     own, policy = open_run(trained), load_policy(trained, "plain")
     env = build_env(own.cfg, [prepare_one(own.cfg, own.source("plain"), policy.seed)], EPISODES, evaluation=True)
@@ -110,7 +110,7 @@ def test_without_this_package_it_reaches_the_same_fitness(trained, tmp_path):
     assert np.mean(fitness) == pytest.approx(about["fitness"], abs=0.01)
 
 
-def test_the_script_needs_nothing_of_this_package(trained, tmp_path):
+def test_example_script_runs_without_the_package(trained, tmp_path):
     export_policy(trained, "human", output=tmp_path)
     shutil.copy(EXAMPLE, tmp_path)
     alone = (
@@ -122,7 +122,7 @@ def test_the_script_needs_nothing_of_this_package(trained, tmp_path):
     assert done.returncode == 0 and done.stdout.startswith("fitness 0."), done.stderr
 
 
-def test_the_description_names_inputs_outputs_and_rates(trained, tmp_path):
+def test_description_has_inputs_outputs_and_rates(trained, tmp_path):
     about = json.loads(export_policy(trained, "plain", output=tmp_path).description.read_text())
     assert [column["reads"] for column in about["input"]["columns"]] == [
         ["cart_pos"], ["cart_vel"], ["pole_angle"], ["pole_vel"],
@@ -139,7 +139,7 @@ def test_the_description_names_inputs_outputs_and_rates(trained, tmp_path):
     assert [model.actuator(k).name for k in range(model.nu)] == [command["joints"][i] for i in command["actuated"]]
 
 
-def test_a_command_that_depends_on_the_state_is_left_to_the_user(trained, tmp_path):
+def test_state_dependent_command_is_not_exported(trained, tmp_path):
     done = export_policy(trained, "springy", output=tmp_path)
     about = json.loads(done.description.read_text())
     assert not done.command and not about["outputs"]["command"]["in_file"]
@@ -149,7 +149,7 @@ def test_a_command_that_depends_on_the_state_is_left_to_the_user(trained, tmp_pa
     assert [one.name for one in onnxruntime.InferenceSession(done.policy).get_outputs()] == ["actions"]
 
 
-def test_a_task_of_isaac_gym_code_converts_actions_itself(tmp_path):
+def test_isaac_gym_task_is_exported_without_command_and_model(tmp_path):
     (tmp_path / "fitness.py").write_text(
         '"""Upright."""\ndef compute_fitness(dof_pos):\n    return dof_pos[:, 0].cos()\n'
     )
@@ -184,7 +184,7 @@ def test_a_task_of_isaac_gym_code_converts_actions_itself(tmp_path):
         ("{unfit} --candidate plain", "the policy does not fit the network of the config"),
     ],
 )
-def test_bad_input(trained, tmp_path, capsys, words, message):
+def test_bad_input_is_refused_and_changes_no_file(trained, tmp_path, capsys, words, message):
     before = sorted(trained.rglob("*"))
     folders = {"run": trained}
     for name in ("foreign", "damaged", "unfit"):
@@ -214,14 +214,14 @@ def spoilt(trained, copy, how):
     return copy
 
 
-def test_a_missing_package_is_named(trained, capsys, monkeypatch):
+def test_missing_package_is_reported(trained, capsys, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "onnx" else found(name, *a))
     assert main(["export", str(trained)]) == 2
     assert "needs the package onnx: pip install 'envcoder-bench[export]'" in capsys.readouterr().err
 
 
-def test_the_command_names_its_files(trained, capsys):
+def test_export_command_prints_its_files(trained, capsys):
     assert main(["export", str(trained), "--candidate", "human"]) == 0
     first, second, third = capsys.readouterr().out.splitlines()
     assert (

@@ -36,17 +36,17 @@ def assert_same(policy, width):
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations(name):
+def test_activations_match_torch(name):
     assert_same(module(nn.Linear(3, 8), _ACTIVATIONS[name](), nn.Linear(8, 2)), 3)
 
 
-def test_normalization_clipping_and_commands():
+def test_normalization_clipping_and_commands_match_torch():
     normalizer = Normalizer(torch.tensor([1.0, -2.0, 0.0]), torch.tensor([4.0, 0.01, 1.0]))
     assert_same(module(normalizer, nn.Linear(3, 2), nn.Tanh(), Clip(0.7)), 3)
     assert_same(module(nn.Linear(3, 2), command=None, clip=0.5), 3)
     assert_same(module(nn.Linear(3, 2), clip=0.5), 3)
 
 
-def test_a_layer_without_a_counterpart_is_named():
+def test_unsupported_layer_is_refused_by_name():
     with pytest.raises(UserError, match="a layer Hardswish cannot be exported as onnx: use --format torchscript"):
         onnx_bytes(module(nn.Linear(3, 2), nn.Hardswish()), 3, "")

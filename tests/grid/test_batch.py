@@ -40,7 +40,7 @@ def complete(inputs, tmp_path_factory):
     return (folder / EPISODES).read_bytes()
 
 
-def test_every_episode_is_the_same_alone_and_among_others(inputs, complete, tmp_path) -> None:
+def test_episodes_are_independent_of_other_episodes(inputs, complete, tmp_path) -> None:
     lines = complete.splitlines()
     assert len(lines) == 18
     for k, spec in enumerate(inputs.specs):
@@ -53,7 +53,7 @@ def test_every_episode_is_the_same_alone_and_among_others(inputs, complete, tmp_
 
 
 @pytest.mark.parametrize("stop_at", [1, 3])
-def test_a_stopped_part_resumes_bitwise(inputs, complete, tmp_path, stop_at) -> None:
+def test_stopped_part_resumes_bitwise(inputs, complete, tmp_path, stop_at) -> None:
     calls = []
     assert not part(inputs, folder=tmp_path).run(lambda _: None, lambda: len(calls) >= stop_at or bool(calls.append(0)))
     assert (tmp_path / STATE).is_file()
@@ -64,7 +64,7 @@ def test_a_stopped_part_resumes_bitwise(inputs, complete, tmp_path, stop_at) -> 
     assert not (tmp_path / STATE).exists()
 
 
-def test_each_policys_actions_have_its_own_scale() -> None:
+def test_policies_have_separate_action_scales() -> None:
     first, second = _two()
     both = batch(grid([replace(first, action_scale=0.4), second], ["friction"], *SHORT))
     both.advance(2)
@@ -73,8 +73,8 @@ def test_each_policys_actions_have_its_own_scale() -> None:
     assert torch.allclose(moved[:3], 0.4 * actions[:3]) and torch.allclose(moved[3:], 0.2 * actions[3:])
 
 
-def test_the_solver_converges_on_ice() -> None:
-    """Robots that struggle on ice move alike with more iterations; with the model's own six they do not."""
+def test_solver_converges_on_ice() -> None:
+    """Motion on ice is equal for 40 and 200 solver iterations, and differs for the model's six."""
     ice = Arena("ice", (Zone("flat", 6.0, friction=0.02),), 6.0)
     moved = {}
     for iterations in (6, 40, 200):
@@ -92,7 +92,7 @@ def test_waves_give_the_same_episodes(inputs, complete, tmp_path) -> None:
     assert sorted((tmp_path / EPISODES).read_bytes().splitlines()) == sorted(complete.splitlines())
 
 
-def test_a_part_stopped_between_waves_resumes(inputs, complete, tmp_path) -> None:
+def test_part_stopped_between_waves_resumes(inputs, complete, tmp_path) -> None:
     waves = grid(inputs.policies, inputs.arenas, *SHORT, "max_robots=7")
     calls = []
     part(waves, folder=tmp_path).run(lambda _: None, lambda: len(calls) >= 7 or bool(calls.append(0)))
@@ -100,7 +100,7 @@ def test_a_part_stopped_between_waves_resumes(inputs, complete, tmp_path) -> Non
     assert sorted((tmp_path / EPISODES).read_bytes().splitlines()) == sorted(complete.splitlines())
 
 
-def test_a_smaller_simulation_goes_on_bitwise() -> None:
+def test_compacted_batch_continues_bitwise() -> None:
     inputs = grid([policy("flat", "flat")], ["friction"], "episodes=20", "seconds=2")
     whole, small = batch(inputs), batch(inputs)
     for own in (whole, small):
@@ -133,7 +133,7 @@ class _Limp(torch.nn.Module):
         return torch.zeros(len(obs), 12)
 
 
-def test_starts_turn_by_the_whole_spread_of_yaw() -> None:
+def test_start_yaw_covers_the_whole_spread() -> None:
     robots = batch(grid([policy("a", "flat")], ["friction"], "episodes=64", "start.spread_yaw=3.0"))
     quat = robots.sim.root_states[:, 3:7]
     yaw = 2.0 * torch.atan2(quat[:, 2], quat[:, 3])
@@ -142,8 +142,8 @@ def test_starts_turn_by_the_whole_spread_of_yaw() -> None:
 
 
 @pytest.mark.parametrize("drag", [0.5, 5.0, 20.0])
-def test_drag_decays_speed_as_the_formula_says(drag) -> None:
-    """In the air nothing else slows the robot down: vx becomes vx / (1 + 0.1 drag) in each control step."""
+def test_drag_decays_speed_by_the_formula(drag) -> None:
+    """Without other forces vx becomes vx / (1 + 0.1 drag) in each control step."""
     arena = Arena("grass", (Zone("flat", 50.0, drag=drag),), 30.0)
     own = batch(
         grid([policy("limp", "flat", _Limp())], [arena], "episodes=1", "start.spread_yaw=0", "start.spread_joints=0")
@@ -158,8 +158,8 @@ def test_drag_decays_speed_as_the_formula_says(drag) -> None:
 
 
 @pytest.mark.parametrize("angle, friction", [(0.25, 0.02), (0.25, 0.08), (0.10, 0.05), (0.30, 0.60)])
-def test_lying_on_ice_a_robot_slides_as_tan_of_the_angle_says(angle, friction) -> None:
-    """On a slope it slides down at g (sin - mu cos), if tan(angle) is greater than the friction, or it does not move.
+def test_sliding_acceleration_on_a_slope_matches_the_formula(angle, friction) -> None:
+    """The acceleration is g (sin - mu cos) if tan(angle) exceeds the friction, and zero otherwise.
 
     The slope is a tilted gravity: the ground's boxes are level.
     """
@@ -186,7 +186,7 @@ def test_lying_on_ice_a_robot_slides_as_tan_of_the_angle_says(angle, friction) -
         assert float(sim.root_states[0, 0]) == pytest.approx(place, abs=0.05)
 
 
-def test_a_robot_that_stands_is_neither_fallen_nor_flipped(inputs, complete) -> None:
+def test_standing_robots_are_neither_fallen_nor_flipped(inputs, complete) -> None:
     assert b'"end": "unstable"' not in complete
     text = complete.decode()
     assert '"environment": "friction"' in text and '"end": "limit"' in text

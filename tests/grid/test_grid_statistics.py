@@ -10,7 +10,7 @@ import pytest
 from envcoder_bench.grid.statistics import as_csv, compare, proportions, rank_policies, summarize, welch, wilson
 
 
-def test_names_with_commas_stay_one_cell() -> None:
+def test_names_with_commas_are_quoted() -> None:
     text = as_csv(("policy", "environment"), [{"policy": "a", "environment": "b, c"}])
     assert list(csv.reader(text.splitlines())) == [["policy", "environment"], ["a", "b, c"]]
 
@@ -23,14 +23,14 @@ def _row(policy="a", arena="stairs", progress=1.0, completion=False, fall=False,
     }  # fmt: skip
 
 
-def test_wilsons_interval() -> None:
+def test_wilson_interval_matches_known_values() -> None:
     low, high = wilson(5, 10)
     assert (low, high) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
     assert wilson(10, 10)[1] == pytest.approx(1.0)
 
 
-def test_the_summary_of_a_pair() -> None:
+def test_summary_of_a_pair_matches_hand_computed_values() -> None:
     rows = [
         _row(progress=p, completion=c, fall=f)
         for p, c, f in ((2.0, False, True), (4.0, True, False), (9.0, True, False))
@@ -46,7 +46,7 @@ def test_the_summary_of_a_pair() -> None:
     assert own["time_to_complete_mean"] == 60.0
 
 
-def test_welchs_t_of_a_published_example() -> None:
+def test_welch_matches_a_published_example() -> None:
     """Wikipedia, Welch's t-test, example 1: t = -2.46, degrees of freedom 25.0, p = 0.021."""
     a = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
     b = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4]
@@ -60,12 +60,12 @@ def test_welchs_t_of_a_published_example() -> None:
     assert found["cohens_d"] == pytest.approx((sum(a) - sum(b)) / 15 / pooled)
 
 
-def test_samples_that_do_not_vary_have_no_p() -> None:
+def test_samples_without_variance_have_no_p_value() -> None:
     assert welch([1.0, 1.0, 1.0], [1.0, 1.0, 1.0])["p"] is None
     assert proportions(0, 10, 0, 10)["p"] is None
 
 
-def test_the_two_proportion_z() -> None:
+def test_two_proportion_z_matches_the_formula() -> None:
     found = proportions(60, 100, 45, 100)
     z = 0.15 / math.sqrt(0.525 * 0.475 * 0.02)
     assert found["statistic"] == pytest.approx(z)
@@ -91,5 +91,5 @@ def test_policies_are_ranked_by_progress_over_all_terrains() -> None:
     assert ranked[0]["completion_rate"] == 0.5
 
 
-def test_csv_has_empty_cells_for_none() -> None:
+def test_none_is_an_empty_cell_in_csv() -> None:
     assert as_csv(["a", "b", "c"], [{"a": None, "b": True, "c": 0.25}]) == "a,b,c\n,true,0.25\n"

@@ -9,7 +9,7 @@ from envcoder_bench.terrain.arenas import Arena, Zone
 
 
 @pytest.mark.parametrize("complete", [0, 3, 10])
-def test_pictures_are_drawn_whatever_the_rate(tmp_path, complete) -> None:
+def test_pictures_are_drawn_for_any_completion_rate(tmp_path, complete) -> None:
     rows = [
         {
             "policy": "p", "environment": "stairs", "completion": k < complete, "progress": float(k), "zone_reached": 1,

@@ -55,7 +55,7 @@ def _onnx(net, path, last="Identity", width=None):
 
 
 @pytest.mark.parametrize("width, layout", [(48, "flat"), (235, "rough")])
-def test_torchscript(tmp_path, width, layout) -> None:
+def test_torchscript_policy_matches_its_network(tmp_path, width, layout) -> None:
     net = network(width)
     _torchscript(net, tmp_path / "policy.pt")
     loaded = _load(tmp_path / "policy.pt")
@@ -64,7 +64,7 @@ def test_torchscript(tmp_path, width, layout) -> None:
     torch.testing.assert_close(loaded.act(obs), net(obs))
 
 
-def test_onnx_of_plain_operators_runs_in_torch(tmp_path) -> None:
+def test_onnx_with_supported_operators_runs_in_torch(tmp_path) -> None:
     net = network(235)
     _onnx(net, tmp_path / "policy.onnx")
     loaded = _load(tmp_path / "policy.onnx")
@@ -73,7 +73,7 @@ def test_onnx_of_plain_operators_runs_in_torch(tmp_path) -> None:
     torch.testing.assert_close(loaded.act(obs), net(obs))
 
 
-def test_onnx_of_other_operators_runs_in_onnxruntime(tmp_path) -> None:
+def test_onnx_with_other_operators_runs_in_onnxruntime(tmp_path) -> None:
     pytest.importorskip("onnxruntime")
     net = network(48)
     _onnx(net, tmp_path / "policy.onnx", last="Sin")
@@ -83,7 +83,7 @@ def test_onnx_of_other_operators_runs_in_onnxruntime(tmp_path) -> None:
     torch.testing.assert_close(loaded.act(obs), torch.sin(net(obs)), atol=1e-6, rtol=1e-5)
 
 
-def test_a_checkpoint_of_rsl_rl_with_its_normalizer(tmp_path) -> None:
+def test_rsl_rl_checkpoint_is_loaded_with_its_normalizer(tmp_path) -> None:
     net = network(48)
     state = {f"actor.{key}": value for key, value in net.state_dict().items()}
     state.update({"std": torch.ones(12), "critic.0.weight": torch.ones(1, 48)})
@@ -111,7 +111,7 @@ def test_a_checkpoint_of_rsl_rl_with_its_normalizer(tmp_path) -> None:
         (lambda path: None, None, "there is no file"),
     ],
 )
-def test_a_bad_policy_is_named(tmp_path, make, layout, message) -> None:
+def test_invalid_policy_is_refused_by_name(tmp_path, make, layout, message) -> None:
     make(tmp_path / "policy.pt")
     with pytest.raises(UserError) as error:
         _load(tmp_path / "policy.pt", layout)
@@ -129,7 +129,7 @@ class _Memory(torch.nn.Module):
         return self.last
 
 
-def test_a_policy_with_memory_is_refused(tmp_path) -> None:
+def test_recurrent_policy_is_refused(tmp_path) -> None:
     torch.jit.script(_Memory()).save(str(tmp_path / "policy.pt"))
     with pytest.raises(UserError, match="different actions for the same observation"):
         _load(tmp_path / "policy.pt", "flat")
@@ -148,13 +148,13 @@ def _of_run(task="SpotTerrain", width=235, observes=False, **control):
         (_of_run("SpotTerrain", 48), None, None),  # the width decides
     ],
 )
-def test_a_policy_of_a_run_has_the_layout_of_its_task(module, wanted, layout) -> None:
+def test_policy_of_a_run_has_the_layout_of_its_task(module, wanted, layout) -> None:
     settings = plain(compose_settings())
     width = module.policy[0].in_features
     assert _layout_of_run("mine", module, width, layouts(), wanted, SPOT, settings) == layout
 
 
-def test_a_policy_of_another_robot_or_observation_is_refused() -> None:
+def test_policy_of_another_robot_or_observation_is_refused() -> None:
     settings = plain(compose_settings())
     with pytest.raises(UserError, match="it is of the task Anymal, and the robot is spot"):
         _layout_of_run("mine", _of_run("Anymal", 48), 48, layouts(), None, SPOT, settings)
@@ -163,7 +163,7 @@ def test_a_policy_of_another_robot_or_observation_is_refused() -> None:
     assert _layout_of_run("mine", _of_run(observes=True), 235, layouts(), "rough", SPOT, settings) == "rough"
 
 
-def test_other_drives_than_those_of_the_training_are_named(caplog) -> None:
+def test_differing_drive_gains_are_logged(caplog) -> None:
     settings = plain(compose_settings())
     _layout_of_run("mine", _of_run(stiffness=60.0, actionScale=0.5), 235, layouts(), None, SPOT, settings)
     assert not caplog.records
@@ -174,7 +174,7 @@ def test_other_drives_than_those_of_the_training_are_named(caplog) -> None:
 @pytest.mark.parametrize(
     "own, of_layout, scale", [(0.5, None, 0.5), (0.5, 0.3, 0.3), (None, 0.3, 0.3), (None, None, None)]
 )
-def test_the_scale_of_the_actions_is_that_of_the_layout_or_of_the_run(own, of_layout, scale) -> None:
+def test_action_scale_comes_from_the_layout_or_the_run(own, of_layout, scale) -> None:
     control = {} if own is None else {"actionScale": own}
     layout = replace(layouts()["rough"], action_scale=of_layout)
     assert _action_scale(_of_run(**control), layout) == scale
@@ -187,7 +187,7 @@ def test_actions_of_another_width_are_refused(tmp_path) -> None:
         _load(tmp_path / "policy.pt")
 
 
-def test_a_row_in_blocks_does_not_depend_on_the_others(tmp_path) -> None:
+def test_blocked_rows_are_independent_of_other_rows(tmp_path) -> None:
     net = network(235)
     _torchscript(net, tmp_path / "policy.pt")
     loaded = _load(tmp_path / "policy.pt")
@@ -207,7 +207,7 @@ def _values(n=2):
     return values
 
 
-def test_the_flat_and_rough_layouts_have_48_and_235_numbers() -> None:
+def test_flat_and_rough_layouts_have_48_and_235_values() -> None:
     known = layouts()
     assert {name: own.width for name, own in known.items()} == {
         "flat": 48, "rough": 235, "flat_isaac": 48, "rough_isaac": 235, "anymal": 48, "anymal_terrain": 188,
@@ -215,7 +215,7 @@ def test_the_flat_and_rough_layouts_have_48_and_235_numbers() -> None:
     assert observe(known["rough"], _values())[1].tolist() == list(map(float, range(235)))
 
 
-def test_isaac_labs_layout_has_the_joints_sorted_by_kind() -> None:
+def test_isaac_lab_layout_sorts_joints_by_kind() -> None:
     own = layouts()["flat_isaac"]
     names = [SPOT.dof_names[j] for j in own.joints]
     assert names == [f"{leg}_{joint}" for joint in ("hx", "hy", "kn") for leg in ("fl", "fr", "hl", "hr")]
@@ -245,7 +245,7 @@ def test_order_scales_and_joints_are_configurable() -> None:
         ({"parts": ["scan"], "joints": ["fl_hx"]}, "layouts.mine.joints must be by_leg, by_kind or a list of all of"),
     ],
 )
-def test_a_bad_layout_is_named(given, message) -> None:
+def test_invalid_layout_is_refused_by_name(given, message) -> None:
     with pytest.raises(UserError) as error:
         read_layout("mine", given, SPOT.dof_names, POINTS)
     assert str(error.value).startswith(message)

@@ -47,8 +47,8 @@ def _result(episodes: Episodes, row: int = 0) -> dict:
     return result(episodes.protocol, STARTS, {name: tensor[row].tolist() for name, tensor in episodes.state.items()})
 
 
-def test_every_metric_of_an_episode_computed_by_hand() -> None:
-    """Three control steps: roll .1, -.3, .2; pitch -.2, 0, .1; height .5, .6, .1, which is a fall, in zone 2."""
+def test_episode_metrics_match_hand_computed_values() -> None:
+    """Three control steps: roll .1, -.3, .2; pitch -.2, 0, .1; height .5, .6, .1 (a fall in zone 2)."""
     episodes = _episodes()
     _step(episodes, x=9.0, height=0.5, quat=_quat(0.1, -0.2, 0.7), velocity=1.0, turning=0.4, power=100.0)
     _step(episodes, x=12.0, height=0.6, quat=_quat(-0.3, 0.0), velocity=0.5, turning=0.2, power=50.0)
@@ -72,7 +72,7 @@ def test_every_metric_of_an_episode_computed_by_hand() -> None:
     assert found["zone_stability"][2:] == [None] * 3
 
 
-def test_an_episode_completes_at_49_m_and_ends_at_49_5_m() -> None:
+def test_episode_completes_at_49_m_and_ends_at_49_5_m() -> None:
     episodes = _episodes()
     for x in (48.9, 49.1, 49.4, 49.5):
         assert ENDS[int(episodes.end[0])] == "running"
@@ -83,7 +83,7 @@ def test_an_episode_completes_at_49_m_and_ends_at_49_5_m() -> None:
     assert found["zone_reached"] == 5
 
 
-def test_a_fall_is_a_base_under_15_cm() -> None:
+def test_base_below_15_cm_is_a_fall() -> None:
     episodes = _episodes()
     _step(episodes, height=0.1501)
     assert ENDS[int(episodes.end[0])] == "running"
@@ -92,7 +92,7 @@ def test_a_fall_is_a_base_under_15_cm() -> None:
 
 
 @pytest.mark.parametrize("axis", ["roll", "pitch"])
-def test_a_flip_is_a_tilt_over_2_618(axis) -> None:
+def test_tilt_over_2_618_is_a_flip(axis) -> None:
     episodes = _episodes()
     _step(episodes, quat=_quat(**{axis: 2.61}))
     assert ENDS[int(episodes.end[0])] == "running"
@@ -102,7 +102,7 @@ def test_a_flip_is_a_tilt_over_2_618(axis) -> None:
     assert found["fall_location"] == [1.0, 15.0]
 
 
-def test_an_episode_ends_at_the_limit() -> None:
+def test_episode_ends_at_the_time_limit() -> None:
     episodes = _episodes(1, "seconds=0.1")
     for _ in range(5):
         assert ENDS[int(episodes.end[0])] == "running"
@@ -111,7 +111,7 @@ def test_an_episode_ends_at_the_limit() -> None:
     assert _result(episodes)["episode_length"] == 5
 
 
-def test_an_unstable_simulation_ends_an_episode_and_counts_for_nothing() -> None:
+def test_unstable_step_ends_the_episode_and_is_not_counted() -> None:
     episodes = _episodes()
     _step(episodes, x=3.0, power=10.0)
     _step(episodes, x=30.0, power=1e9, unstable=True)
@@ -120,7 +120,7 @@ def test_an_unstable_simulation_ends_an_episode_and_counts_for_nothing() -> None
     assert found["total_energy"] == pytest.approx(0.2)
 
 
-def test_defaults_are_the_sources_protocol() -> None:
+def test_default_protocol_has_the_published_values() -> None:
     own = _protocol()
     assert (own.steps, own.dt, own.vx, own.vy, own.yaw_gain, own.max_wz) == (30_000, 0.02, 1.0, 0.0, 2.0, 2.0)
     assert (own.fall_height, own.flip_angle) == (0.15, 2.618)
@@ -146,7 +146,7 @@ def test_commands_turn_towards_the_next_waypoint(x, y, yaw, wz) -> None:
     assert _commands(_episodes(), x, y, yaw) == pytest.approx([1.0, 0.0, wz], abs=1e-5)
 
 
-def test_the_next_waypoint_comes_half_a_metre_before_the_present_one() -> None:
+def test_waypoint_advances_half_a_metre_before_the_current_one() -> None:
     episodes = _episodes()
     for x, waypoint in ((9.49, 1), (9.5, 2), (9.0, 2), (19.6, 3), (49.6, 4), (49.6, 5), (49.6, 5)):
         _commands(episodes, x, 15.0, 0.0)

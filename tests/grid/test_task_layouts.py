@@ -41,7 +41,7 @@ class _Seen(torch.nn.Module):
         ("spot", "SpotTerrain", "spot_terrain"),
     ],
 )
-def test_a_layout_is_the_human_baselines_observation(robot, task, folder) -> None:
+def test_layout_matches_the_human_baselines_observation(robot, task, folder) -> None:
     cfg = compose_settings(["episodes=3"])
     layout = known_layouts(ROBOTS[robot], cfg)[cfg.task_layouts[task]]
     seen = _Seen()

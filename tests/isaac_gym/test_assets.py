@@ -37,7 +37,7 @@ def masses(asset):
     return {n: p.mass for n, p in zip(asset.body_names, asset.body_properties())}
 
 
-def test_a_urdf_is_walked_depth_first_with_children_sorted_by_their_joints(tmp_path):
+def test_urdf_bodies_are_depth_first_with_children_sorted_by_joint_name(tmp_path):
     asset = load(tmp_path, TREE, fix_base_link=True)
     assert gym.get_asset_rigid_body_names(asset) == ["base", "a_arm", "tip", "z_arm", "pad"]
     assert gym.get_asset_dof_names(asset) == ["j_a", "j_z"]
@@ -46,7 +46,7 @@ def test_a_urdf_is_walked_depth_first_with_children_sorted_by_their_joints(tmp_p
     assert gym.find_asset_rigid_body_index(asset, "nothing") == -1
 
 
-def test_links_without_inertial_weigh_what_their_shapes_do_at_the_options_density(tmp_path):
+def test_links_without_inertial_use_shape_volume_and_density(tmp_path):
     found = masses(load(tmp_path, TREE, density=500.0))
     assert found["z_arm"] == pytest.approx(500 * 0.1 * 0.2 * 0.3)
     assert found["a_arm"] == pytest.approx(500 * 4 / 3 * math.pi * 0.1**3)
@@ -56,7 +56,7 @@ def test_links_without_inertial_weigh_what_their_shapes_do_at_the_options_densit
     assert box.inertia.z.z == pytest.approx(box.mass / 12 * (0.1**2 + 0.2**2))
 
 
-def test_collapsing_merges_masses_and_inertias_and_keeps_what_is_marked(tmp_path):
+def test_collapse_fixed_joints_merges_masses_and_inertias(tmp_path):
     asset = load(tmp_path, TREE, density=500.0, collapse_fixed_joints=True)
     assert asset.body_names == ["base", "a_arm", "z_arm", "pad"]
     ball = 500 * 4 / 3 * math.pi * 0.1**3
@@ -85,20 +85,20 @@ def test_joint_properties_come_from_the_urdf(tmp_path):
     assert rows["armature"].tolist() == [0.125, 0.125]
 
 
-def test_an_inertial_of_mass_alone_takes_the_shapes_inertia_scaled(tmp_path):
+def test_inertial_with_mass_only_scales_the_shape_inertia(tmp_path):
     text = """<robot name="r"><link name="cart"><inertial><mass value="6"/></inertial>
         <collision><geometry><box size="1 2 3"/></geometry></collision></link></robot>"""
     properties = load(tmp_path, text).body_properties()[0]
     assert properties.mass == 6 and properties.inertia.x.x == pytest.approx(6 / 12 * (4 + 9))
 
 
-def test_an_inertia_that_is_none_is_rebuilt(tmp_path):
+def test_invalid_inertia_is_rebuilt(tmp_path):
     text = LOPSIDED.replace('ixx="0.01"', 'ixx="-0.01"')
     moments = load(tmp_path, text).body_properties()[0].inertia
     assert min(moments.x.x, moments.y.y, moments.z.z) > 0
 
 
-def test_cylinders_become_capsules_on_request(tmp_path):
+def test_replace_cylinder_with_capsule_adds_the_caps(tmp_path):
     text = """<robot name="r"><link name="l"><collision><geometry><cylinder radius="0.1" length="0.6"/></geometry>
         </collision></link></robot>"""
     cylinder = 1000 * math.pi * 0.1**2 * 0.6
@@ -107,7 +107,7 @@ def test_cylinders_become_capsules_on_request(tmp_path):
     assert masses(load(tmp_path, text, replace_cylinder_with_capsule=True))["l"] == pytest.approx(cylinder + ball)
 
 
-def test_an_mjcf_is_one_robot_without_its_scene(tmp_path):
+def test_mjcf_is_loaded_as_one_robot_without_its_scene(tmp_path):
     asset = load(tmp_path, MJCF)
     assert asset.body_names == ["torso", "right", "left"]
     assert asset.dof_names == ["hip", "knee", "hip#1"]  # the same name twice, and the root's own joint is gone
@@ -124,7 +124,7 @@ def test_an_mjcf_is_one_robot_without_its_scene(tmp_path):
     )
 
 
-def test_mjcf_actuators_give_drives_and_gears_in_the_files_order(tmp_path):
+def test_mjcf_actuators_give_drives_and_gears_in_file_order(tmp_path):
     asset = load(tmp_path, MJCF)
     assert [gym.get_asset_actuator_joint_name(asset, k) for k in range(2)] == ["knee", "hip"]
     assert gym.get_asset_actuator_properties(asset)[1].motor_effort == 150
@@ -133,7 +133,7 @@ def test_mjcf_actuators_give_drives_and_gears_in_the_files_order(tmp_path):
     assert gym.get_asset_dof_properties(asset)[0]["driveMode"] == gymapi.DOF_MODE_NONE
 
 
-def test_primitives():
+def test_primitives_have_the_mass_of_their_volume():
     box = gym.create_box(None, 0.2, 0.4, 0.6, options(density=100.0))
     ball = gym.create_sphere(None, 0.3, options(density=100.0))
     assert masses(box)["box"] == pytest.approx(100 * 0.2 * 0.4 * 0.6)
@@ -157,14 +157,14 @@ def test_primitives():
         ),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_name(tmp_path, text, words):
+def test_invalid_file_is_refused_with_its_name(tmp_path, text, words):
     with pytest.raises(gymapi.AssetError) as caught:
         load(tmp_path, text)
     for word in ["asset.urdf", *words]:
         assert word in str(caught.value)
 
 
-def test_a_missing_file_is_refused(tmp_path):
+def test_missing_file_is_refused(tmp_path):
     with pytest.raises(gymapi.AssetError, match="the asset does not exist"):
         gym.load_asset(None, str(tmp_path), "nothing.urdf", None)
 
@@ -190,7 +190,7 @@ ROTATED = """
 """
 
 
-def test_the_rotation_of_an_mjcfs_root_turns_its_content_and_its_position_is_ignored(tmp_path):
+def test_mjcf_root_rotation_is_applied_and_its_position_ignored(tmp_path):
     asset = load(tmp_path, ROTATED)
     base, arm = asset.rest_poses()
     assert (base.p.x, base.p.y, base.p.z, base.r.w) == (0, 0, 0, 1)  # the frame of the actor

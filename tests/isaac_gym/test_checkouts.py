@@ -46,7 +46,7 @@ def script(folder, path, *arguments, places=()):
     ],
     ids=lambda task: " ".join([task[0], *task[3:]]),
 )
-def test_a_task_of_isaacgymenvs_steps(tmp_path, task):
+def test_isaacgymenvs_task_steps(tmp_path, task):
     name, num_envs, device, *overrides = task
     checkout = os.environ["ISAACGYMENVS_PATH"]
     path = FAKES / "isaacgymenvs_steps.py"
@@ -55,8 +55,8 @@ def test_a_task_of_isaacgymenvs_steps(tmp_path, task):
 
 
 @isaacgymenvs
-def test_the_shadow_hand_lies_under_its_object(tmp_path):
-    """The root of its MJCF is rotated. Without the rotation the object falls beside the hand, in 14 steps."""
+def test_shadow_hand_is_under_its_object(tmp_path):
+    """The root of its MJCF is rotated. Without the rotation the object falls beside the hand in 14 steps."""
     path = FAKES / "isaacgymenvs_steps.py"
     out = script(tmp_path, path, os.environ["ISAACGYMENVS_PATH"], "ShadowHand", "30", "8", "cpu")
     assert int(re.search("(\\d+) resets", out).group(1)) < 8
@@ -64,7 +64,7 @@ def test_the_shadow_hand_lies_under_its_object(tmp_path):
 
 @isaacgymenvs
 @pytest.mark.parametrize("task", ["FactoryTaskNutBoltPick", "FactoryTaskGears", "IndustRealTaskPegsInsert"])
-def test_tasks_that_need_signed_distance_fields_say_so(tmp_path, task):
+def test_tasks_that_need_signed_distance_fields_are_refused(tmp_path, task):
     arguments = [os.environ["ISAACGYMENVS_PATH"], task, "1", "2", "cpu"]
     with pytest.raises(AssertionError, match="signed distance field"):
         script(tmp_path, FAKES / "isaacgymenvs_steps.py", *arguments)
@@ -73,7 +73,7 @@ def test_tasks_that_need_signed_distance_fields_say_so(tmp_path, task):
 @legged_gym
 @pytest.mark.parametrize("ground", ["plane", "heightfield", "trimesh"])
 @pytest.mark.parametrize("task", ["anymal_c_flat", "anymal_c_rough", "anymal_b", "a1", "cassie"])
-def test_a_task_of_legged_gym_steps(tmp_path, task, ground):
+def test_legged_gym_task_steps(tmp_path, task, ground):
     places = [os.environ["LEGGED_GYM_PATH"], os.environ["RSL_RL_PATH"]]
     flags = [f"--task={task}", "--headless", "--sim_device=cpu", "--rl_device=cpu", "--num_envs=8"]
     out = script(tmp_path, FAKES / "legged_gym_steps.py", ground, STEPS, *flags, places=places)
@@ -82,7 +82,7 @@ def test_a_task_of_legged_gym_steps(tmp_path, task, ground):
 
 
 @legged_gym
-def test_legged_gyms_own_training_script_learns_for_two_iterations(tmp_path):
+def test_legged_gym_training_script_runs_two_iterations(tmp_path):
     place = os.environ["LEGGED_GYM_PATH"]
     for name in ("legged_gym", "resources"):  # it writes its logs beside itself
         (tmp_path / name).symlink_to(Path(place) / name)

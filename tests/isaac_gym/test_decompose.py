@@ -51,7 +51,7 @@ def options(**values):
     return {"fix_base_link": True, "vhacd_enabled": True, "vhacd_params": params, **values}
 
 
-def test_a_ball_falls_into_a_tub_that_is_decomposed(tmp_path, vhacdx):
+def test_ball_falls_into_a_decomposed_tub(tmp_path, vhacdx):
     tub(tmp_path)
     asset = load(tmp_path, TUB, **options())
     assert gym.get_asset_rigid_shape_count(asset) == 3
@@ -61,7 +61,7 @@ def test_a_ball_falls_into_a_tub_that_is_decomposed(tmp_path, vhacdx):
     assert scene.root[1, 2].item() == pytest.approx(0.2, abs=2e-3)  # the floor's height, 0.1, and the radius
 
 
-def test_without_decomposition_a_mesh_is_its_convex_hull(tmp_path, monkeypatch):
+def test_mesh_without_decomposition_is_its_convex_hull(tmp_path, monkeypatch):
     tub(tmp_path)
     monkeypatch.setattr(decompose, "available", lambda: False)
     asset = load(tmp_path, TUB, **options())
@@ -72,14 +72,14 @@ def test_without_decomposition_a_mesh_is_its_convex_hull(tmp_path, monkeypatch):
     assert scene.root[1, 2].item() == pytest.approx(1.1, abs=2e-3)
 
 
-def test_a_convex_mesh_stays_one_shape(tmp_path, vhacdx):
+def test_convex_mesh_stays_one_shape(tmp_path, vhacdx):
     box = corners((-1, -1, -1), (1, 1, 1))
     lines = [f"v {x} {y} {z}" for x, y, z in box] + [f"f {a} {b} {c}" for a, b, c in FACES]
     (tmp_path / "tub.obj").write_text("\n".join(lines))
     assert gym.get_asset_rigid_shape_count(load(tmp_path, TUB, **options())) == 1
 
 
-def test_a_mesh_is_read_in_its_own_frame(tmp_path):
+def test_mesh_is_read_in_its_own_frame(tmp_path):
     tub(tmp_path)
     vertices, triangles = decompose.read(tmp_path / "tub.obj", (0.5, 0.5, 2.0))
     wanted = np.concatenate([corners(*box) for box in BOXES]) * [0.5, 0.5, 2.0]

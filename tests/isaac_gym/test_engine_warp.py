@@ -77,7 +77,7 @@ def run(scene, steps):
 
 @marked(on_warp)
 @pytest.mark.parametrize("alike", [True, False])
-def test_the_warp_engine_agrees_with_the_cpu_engine(tmp_path, monkeypatch, engine, alike):
+def test_warp_engine_matches_the_cpu_engine(tmp_path, monkeypatch, engine, alike):
     scene = mixed_scene(tmp_path)
     if not alike:
         vary(scene)
@@ -97,7 +97,7 @@ def test_the_warp_engine_agrees_with_the_cpu_engine(tmp_path, monkeypatch, engin
 
 
 @marked(on_warp)
-def test_jacobians_attractors_and_fixed_bases_agree_too(tmp_path, monkeypatch, engine):
+def test_jacobians_attractors_and_fixed_bases_match_the_cpu_engine(tmp_path, monkeypatch, engine):
     def make():
         arm = load(tmp_path, ARM, fix_base_link=True)
         props = {"driveMode": gymapi.DOF_MODE_EFFORT, "stiffness": 3.0, "damping": 0.5, "armature": 0.1}
@@ -139,8 +139,8 @@ BALANCED = """
 
 
 @marked(on_warp)
-def test_links_balanced_about_their_joints_can_touch(tmp_path, engine):
-    """Their centres of mass do not yield: MuJoCo takes such contacts to be infinitely stiff."""
+def test_links_balanced_about_their_joints_collide_without_penetration(tmp_path, engine):
+    """Forces do not accelerate their centres of mass: MuJoCo treats such contacts as infinitely stiff."""
     scene = Scene((load(tmp_path, BALANCED, fix_base_link=True), pose()), gravity=0.0, props={"damping": 0.01})
     scene.step(20)
     weights = scene.sim.engine._model.body_invweight0.numpy()[0]
@@ -155,7 +155,7 @@ def test_links_balanced_about_their_joints_can_touch(tmp_path, engine):
 
 @marked(on_warp)
 def test_properties_can_change_between_steps(tmp_path, engine):
-    """The fields move, so a step that was captured before would read the old ones."""
+    """The fields are reallocated: a step captured before would read the old ones."""
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), gravity=0.0)
     scene.step(3, effort=1.0)
     before = scene.dof[:, 1].clone()
@@ -168,7 +168,7 @@ def test_properties_can_change_between_steps(tmp_path, engine):
 
 
 @marked(on_warp)
-def test_rows_of_the_model_and_gravity_can_change(tmp_path, engine):
+def test_model_rows_and_gravity_can_change(tmp_path, engine):
     arm, ball = load(tmp_path, ARM, fix_base_link=True), gym.create_sphere(None, 0.1, options())
     scene = Scene((arm, pose(0, 0, 3)), (ball, pose(5, 0, 5)), num_envs=3)
     lower, made = scene.sim.layout.bodies[2], scene.sim.engine
@@ -181,7 +181,7 @@ def test_rows_of_the_model_and_gravity_can_change(tmp_path, engine):
 
 
 @marked(on_warp)
-def test_it_goes_on_from_a_saved_state_as_if_uninterrupted(tmp_path, engine):
+def test_engine_resumes_from_a_saved_state(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     run(scene, 5)
     roots = scene.root.clone()
@@ -207,7 +207,7 @@ def test_it_goes_on_from_a_saved_state_as_if_uninterrupted(tmp_path, engine):
 
 
 @marked(on_warp)
-def test_a_state_from_before_the_first_reading_of_bodies_is_restored(tmp_path, engine):
+def test_state_saved_before_reading_bodies_is_restored(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     run(scene, 5)
     made, now = scene.sim.engine, numbers(scene)
@@ -220,7 +220,7 @@ def test_a_state_from_before_the_first_reading_of_bodies_is_restored(tmp_path, e
 
 
 @marked(on_all)
-def test_masked_writes_change_the_masked_actors_alone(tmp_path, engine):
+def test_masked_writes_change_only_masked_actors(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     made = scene.sim.engine
     before = [x.clone() for x in (scene.root, scene.dof)]
@@ -235,7 +235,7 @@ def test_masked_writes_change_the_masked_actors_alone(tmp_path, engine):
 
 
 @marked(on_all)
-def test_rows_choose_commands_and_those_of_no_actor_are_ignored(tmp_path, engine):
+def test_write_commands_ignores_invalid_rows(tmp_path, engine):
     made = mixed_scene(tmp_path).sim.engine
     rows = torch.tensor([3, -1, 9, 1000], dtype=torch.int32, device=made.device)
     assert made.actor_mask(rows).nonzero().tolist() == [[1, 0]]
@@ -244,7 +244,7 @@ def test_rows_choose_commands_and_those_of_no_actor_are_ignored(tmp_path, engine
 
 
 @marked(on_warp)
-def test_a_nan_command_resets_its_environment(tmp_path, engine):
+def test_nan_command_resets_its_environment(tmp_path, engine):
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), gravity=0.0, num_envs=3)
     scene.step(2, effort=1.0)
     efforts = scene.dofs_full(1.0)
@@ -259,7 +259,7 @@ def test_a_nan_command_resets_its_environment(tmp_path, engine):
 
 
 @marked(on_warp)
-def test_dropped_contacts_are_counted_and_told_once(tmp_path, monkeypatch, caplog, engine):
+def test_dropped_contacts_are_counted_and_logged_once(tmp_path, monkeypatch, caplog, engine):
     from envcoder_bench.isaacgym import engine_warp
 
     monkeypatch.setattr(engine_warp, "room", lambda model: (8, 4))
@@ -273,7 +273,7 @@ def test_dropped_contacts_are_counted_and_told_once(tmp_path, monkeypatch, caplo
     assert sum("contacts" in r.message for r in caplog.records) == 1
 
 
-def test_the_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
+def test_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     params = gymapi.SimParams()
     params.use_gpu_pipeline = True
@@ -281,7 +281,7 @@ def test_the_gpu_pipeline_without_a_gpu_is_refused(monkeypatch):
         gym.create_sim(0, -1, gymapi.SIM_PHYSX, params)
 
 
-def test_room_for_contacts_is_less_than_every_pair_at_once():
+def test_contact_capacity_is_less_than_all_pairs_at_once():
     from envcoder_bench.isaacgym.numerics import room
 
     ball = gym.create_sphere(None, 0.1, options())
@@ -292,7 +292,7 @@ def test_room_for_contacts_is_less_than_every_pair_at_once():
 
 
 @pytest.mark.parametrize("engine", ENGINES[2:], indirect=True)
-def test_nothing_waits_for_the_gpu(tmp_path, engine):
+def test_step_does_not_synchronize_with_the_gpu(tmp_path, engine):
     scene = mixed_scene(tmp_path)
     run(scene, 3)
     made = scene.sim.engine

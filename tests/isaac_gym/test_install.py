@@ -37,7 +37,7 @@ def python(*args, cwd):
 
 
 @pytest.mark.slow
-def test_a_script_runs_unmodified_with_its_arguments(tmp_path):
+def test_script_runs_unmodified_with_its_arguments(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     done = python("-m", "envcoder_bench.isaacgym", "train.py", "task=Ant", "-x", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -47,7 +47,7 @@ def test_a_script_runs_unmodified_with_its_arguments(tmp_path):
 
 
 @pytest.mark.parametrize("args, words", [(["gone.py"], "gone.py is not a file"), ([], "usage")])
-def test_a_missing_script_is_bad_input(args, words, monkeypatch, capsys):
+def test_missing_script_is_refused(args, words, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["envcoder_bench.isaacgym", *args])
     assert main() == 2 and words in capsys.readouterr().err
 
@@ -60,7 +60,7 @@ FAULTS = {
 
 
 @pytest.mark.slow
-def test_missing_or_unsupported_things_are_named_with_the_line_of_the_script(tmp_path):
+def test_unsupported_calls_are_reported_with_the_line_of_the_script(tmp_path):
     for k, call in enumerate(FAULTS):
         (tmp_path / f"train_{k}.py").write_text(f"from isaacgym import gymapi\n\ngymapi.acquire_gym().{call}\n")
     code = f"""
@@ -79,14 +79,14 @@ def test_missing_or_unsupported_things_are_named_with_the_line_of_the_script(tmp
 
 
 @pytest.mark.slow
-def test_the_scripts_own_errors_keep_their_traceback(tmp_path):
+def test_script_errors_keep_their_traceback(tmp_path):
     (tmp_path / "train.py").write_text("raise NotImplementedError('mine')\n")
     done = python("-m", "envcoder_bench.isaacgym", "train.py", cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" in done.stderr and "mine" in done.stderr
 
 
 @pytest.mark.slow
-def test_another_isaacgym_wins(tmp_path):
+def test_existing_isaacgym_package_takes_precedence(tmp_path):
     (tmp_path / "isaacgym").mkdir()
     (tmp_path / "isaacgym" / "__init__.py").write_text("mark = 'theirs'\n")
     code = "from envcoder_bench.isaacgym import install; print(install()); import isaacgym; print(isaacgym.mark)"
@@ -95,7 +95,7 @@ def test_another_isaacgym_wins(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_folder_of_that_name_is_no_package(tmp_path):
+def test_folder_named_isaacgym_is_not_a_package(tmp_path):
     (tmp_path / "isaacgym" / "python").mkdir(parents=True)
     code = "from envcoder_bench.isaacgym import install; print(install()); from isaacgym import gymapi"
     done = python("-c", code, cwd=tmp_path)
@@ -103,7 +103,7 @@ def test_a_folder_of_that_name_is_no_package(tmp_path):
 
 
 @pytest.mark.slow
-def test_nothing_changes_without_a_request(tmp_path):
+def test_compatibility_modules_exist_only_on_request(tmp_path):
     code = """
         import envcoder_bench.isaacgym as ours, numpy as np, sys
         from envcoder_bench.isaacgym.compat import old_code
@@ -135,7 +135,7 @@ def test_nothing_changes_without_a_request(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_candidates_helpers_do_not_stand_in_the_way(tmp_path):
+def test_install_works_after_redirected_helpers(tmp_path):
     code = """
         from envcoder_bench.shaping import redirect
         redirect.install()
@@ -161,7 +161,7 @@ def test_old_numpy_names_exist_only_within_the_block():
     assert set(np.__dict__) == before
 
 
-def test_a_python_without_tk_imports_what_old_code_takes_from_tkinter(monkeypatch):
+def test_tkinter_import_works_without_tk(monkeypatch):
     from envcoder_bench.isaacgym import compat
 
     found = compat.find_spec
@@ -173,7 +173,7 @@ def test_a_python_without_tk_imports_what_old_code_takes_from_tkinter(monkeypatc
 
 
 @pytest.mark.slow
-def test_agents_of_rl_games_have_the_name_that_old_learners_read(tmp_path):
+def test_rl_games_agents_have_the_old_seq_len_attribute(tmp_path):
     script = """
         from rl_games.common.a2c_common import A2CBase
         class Agent(A2CBase):

@@ -11,13 +11,13 @@ from envcoder_bench.isaacgym import gymapi, gymtorch, gymutil, torch_utils
 from envcoder_bench.isaacgym import params as params_module
 
 
-def test_a_missing_method_raises_an_error_with_its_name():
+def test_missing_method_raises_an_error_with_its_name():
     method = gym.get_camera_image
     with pytest.raises(NotImplementedError, match=r"gym\.get_camera_image"):
         method(1, 2)
 
 
-def test_a_camera_is_none_without_graphics_and_its_pictures_are_refused():
+def test_camera_handle_is_invalid_and_images_are_refused():
     camera = gym.create_camera_sensor(None, gymapi.CameraProperties())
     assert camera == gymapi.INVALID_HANDLE
     gym.attach_camera_to_body(camera, None, 0, gymapi.Transform(), gymapi.FOLLOW_TRANSFORM)
@@ -26,29 +26,29 @@ def test_a_camera_is_none_without_graphics_and_its_pictures_are_refused():
         gym.get_camera_image_gpu_tensor(None, None, camera, gymapi.IMAGE_DEPTH)
 
 
-def test_keys_have_numbers_of_their_own():
+def test_keys_have_distinct_values():
     names = ("KEY_V", "KEY_LEFT_BRACKET", "KEY_RIGHT_BRACKET", "KEY_NUMPAD_5", "KEY_F1", "KEY_ESCAPE")
     assert len({getattr(gymapi, name) for name in names}) == len(names)
 
 
 @pytest.mark.parametrize("name", ["apply_random_samples", "check_buckets", "get_property_setter_map"])
-def test_randomization_of_older_tasks_can_be_imported_and_says_what_to_do_instead(name):
+def test_old_randomization_functions_are_importable_and_refused(name):
     with pytest.raises(NotImplementedError, match=rf"gymutil\.{name} .* run the script without"):
         getattr(gymutil, name)(None)
 
 
-def test_signs_are_drawn_with_equal_probability():
+def test_random_signs_have_equal_probability():
     drawn = torch_utils.torch_rand_sign((2000, 1), "cpu")
     assert drawn.shape == (2000, 1) and set(drawn.flatten().tolist()) == {-1.0, 1.0} and abs(drawn.mean()) < 0.1
 
 
-def test_the_time_since_the_beginning_is_that_of_the_clock():
+def test_elapsed_time_is_non_negative_and_increases():
     sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
     first = gym.get_elapsed_time(sim)
     assert 0.0 <= first <= gym.get_elapsed_time(sim)
 
 
-def test_tensors_that_a_task_has_made_require_gradients_are_refreshed(tmp_path):
+def test_tensors_that_require_gradients_are_refreshed(tmp_path):
     scene = Scene((load(tmp_path, SLIDER, fix_base_link=True), pose()), num_envs=2)
     gym.prepare_sim(scene.sim)
     forces, dofs = gym.acquire_net_contact_force_tensor(scene.sim), gym.acquire_dof_state_tensor(scene.sim)
@@ -58,7 +58,7 @@ def test_tensors_that_a_task_has_made_require_gradients_are_refreshed(tmp_path):
         assert x.requires_grad and float(x.detach().abs().max()) == 0.0
 
 
-def test_constants_are_members_of_enumerations_too(tmp_path):
+def test_constants_are_also_enumeration_members(tmp_path):
     assert gymapi.CoordinateSpace.LOCAL_SPACE == gymapi.LOCAL_SPACE and gymapi.UpAxis(1) == gymapi.UP_AXIS_Z
     assert gymapi.IndexDomain.DOMAIN_SIM == gymapi.DOMAIN_SIM and gymapi.SimType.SIM_PHYSX == gymapi.SIM_PHYSX
     assert gymapi.DofDriveMode.DOF_MODE_EFFORT == gymapi.DOF_MODE_EFFORT
@@ -72,7 +72,7 @@ def test_constants_are_members_of_enumerations_too(tmp_path):
     assert float(scene.root[0, 8]) == pytest.approx(expected, rel=1e-3)
 
 
-def test_indices_by_domain(tmp_path):
+def test_indices_match_their_domain(tmp_path):
     arm, ball = load(tmp_path, ARM, fix_base_link=True), gym.create_sphere(None, 0.1, options())
     scene = Scene((ball, pose(0, 0, 5)), (arm, pose()), num_envs=3)
     env = scene.envs[2]
@@ -91,7 +91,7 @@ def test_indices_by_domain(tmp_path):
     assert [len(t) for t in (scene.root, scene.dof, scene.bodies, scene.contacts)] == [6, 6, 12, 12]
 
 
-def test_dof_properties_are_a_structured_array_that_scalars_and_tensors_fill(tmp_path):
+def test_dof_properties_accept_scalars_arrays_and_tensors(tmp_path):
     rows = gym.get_asset_dof_properties(load(tmp_path, TREE))
     rows["driveMode"][0] = gymapi.DOF_MODE_POS
     rows["stiffness"][:] = 4.0
@@ -103,7 +103,7 @@ def test_dof_properties_are_a_structured_array_that_scalars_and_tensors_fill(tmp
     assert rows["lower"].tolist() == pytest.approx([0.1, -5]) and rows["stiffness"].tolist() == [4, 4]
 
 
-def test_a_rigid_transform_is_known_before_and_after_compiling(tmp_path):
+def test_rigid_transform_is_available_before_and_after_prepare_sim(tmp_path):
     arm = load(tmp_path, ARM, fix_base_link=True)
     params = gymapi.SimParams()
     params.gravity = gymapi.Vec3()
@@ -117,7 +117,7 @@ def test_a_rigid_transform_is_known_before_and_after_compiling(tmp_path):
     assert list(gym.get_rigid_transform(env, lower).p) == pytest.approx([1, 0.4, 0])
 
 
-def test_tensors_are_there_before_prepare_sim_and_stay_where_they_are(tmp_path):
+def test_tensors_exist_before_prepare_sim_and_keep_their_address(tmp_path):
     scene = Scene((load(tmp_path, ARM, fix_base_link=True), pose()))
     assert gym.acquire_dof_state_tensor(scene.sim) is scene.dof
     assert gymtorch.wrap_tensor(scene.dof) is scene.dof
@@ -126,7 +126,7 @@ def test_tensors_are_there_before_prepare_sim_and_stay_where_they_are(tmp_path):
     assert scene.dof.data_ptr() == place and scene.dof.abs().sum() > 0 and gym.get_frame_count(scene.sim) == 3
 
 
-def test_wrong_calls_are_refused(tmp_path):
+def test_invalid_calls_are_refused(tmp_path):
     arm, ball = load(tmp_path, ARM), gym.create_sphere(None, 0.1, options())
     scene = Scene((arm, pose()))
     with pytest.raises(TypeError, match="int32"):
@@ -145,7 +145,7 @@ def test_wrong_calls_are_refused(tmp_path):
         gym.create_sim(0, 0, gymapi.SIM_FLEX, gymapi.SimParams())
 
 
-def test_environments_with_other_assets_are_refused_by_name():
+def test_environments_with_different_assets_are_refused_by_name():
     sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())
     for index in range(2):
         env = gym.create_env(sim, gymapi.Vec3(), gymapi.Vec3(), 1)
@@ -164,7 +164,7 @@ def test_drives_can_change_after_prepare_sim_for_one_environment(tmp_path):
     assert scene.dof[:, 0].tolist() == pytest.approx([0.0, 0.2], abs=1e-3)
 
 
-def test_parameters_without_effect_are_listed_once(caplog):
+def test_unsupported_parameters_are_logged_once(caplog):
     params = gymapi.SimParams()
     params.physx.bounce_threshold_velocity, params.physx.unheard_of = 9.0, 1
     with caplog.at_level(logging.WARNING, logger="envcoder_bench.isaacgym"):
@@ -175,8 +175,8 @@ def test_parameters_without_effect_are_listed_once(caplog):
     ]
 
 
-def test_contact_properties_without_effect_are_listed_once_for_all_actors(tmp_path, caplog, monkeypatch):
-    """Tasks set them on the asset, and domain randomization on every actor, again and again."""
+def test_unsupported_contact_properties_are_logged_once_for_all_actors(tmp_path, caplog, monkeypatch):
+    """Tasks set them on the asset, and domain randomization sets them repeatedly on every actor."""
     monkeypatch.setattr(params_module, "_logged", set())
     names = ("restitution", "rolling_friction", "torsion_friction")
     with caplog.at_level(logging.WARNING, logger="envcoder_bench.isaacgym"):
@@ -195,14 +195,14 @@ def test_contact_properties_without_effect_are_listed_once_for_all_actors(tmp_pa
         assert sum(name in message for message in messages) == 1, messages
 
 
-def test_constants_have_isaac_gyms_values():
+def test_constants_match_isaac_gym():
     values = [gymapi.DOF_MODE_NONE, gymapi.DOF_MODE_POS, gymapi.DOF_MODE_VEL, gymapi.DOF_MODE_EFFORT]
     assert values == [0, 1, 2, 3] and gymapi.INVALID_HANDLE == -1
     assert (gymapi.UP_AXIS_Y, gymapi.UP_AXIS_Z, gymapi.SIM_PHYSX) == (0, 1, 1)
     assert isinstance(gymapi.KEY_ESCAPE, int) and gymapi.KEY_V != gymapi.KEY_R
 
 
-def test_helpers(monkeypatch):
+def test_gymutil_and_torch_utils_helpers_match_isaac_gym(monkeypatch):
     assert gymutil.parse_device_str("cuda:1") == ("cuda", 1)
     params = gymapi.SimParams()
     gymutil.parse_sim_config({"dt": 0.01, "gravity": [0, 0, -3], "up_axis": "z", "physx": {"num_threads": 4}}, params)

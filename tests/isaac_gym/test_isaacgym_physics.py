@@ -23,7 +23,7 @@ def box(**values):
     return gym.create_box(None, 0.2, 0.2, 0.2, options(**values))
 
 
-def test_free_fall_and_a_body_without_gravity():
+def test_free_fall_matches_the_closed_form_and_disable_gravity():
     scene = Scene((ball(), pose(0, 0, 5)), (ball(disable_gravity=True), pose(2, 0, 5)), dt=0.02, substeps=2)
     scene.step(10)
     steps, h = 20, 0.01  # the velocity is updated first: v_k = -g h k, x_n = -g h^2 n (n + 1) / 2
@@ -33,7 +33,7 @@ def test_free_fall_and_a_body_without_gravity():
     assert torch.equal(scene.root[:2], scene.root[2:])
 
 
-def test_a_pendulums_period(tmp_path):
+def test_pendulum_period_matches_the_closed_form(tmp_path):
     asset = load(tmp_path, PENDULUM, fix_base_link=True)
     scene = Scene((asset, pose(0, 0, 2)), dt=0.001)
     scene.set_dofs(0.05)
@@ -52,7 +52,7 @@ def drive(mode, **values):
     return {"driveMode": mode, "damping": 30.0, "stiffness": 1000.0, **values}
 
 
-def test_a_position_drive_is_an_implicit_spring_and_damper(tmp_path):
+def test_position_drive_is_an_implicit_spring_and_damper(tmp_path):
     asset = load(tmp_path, SLIDER, fix_base_link=True)
     scene = Scene((asset, pose()), dt=0.01, props=drive(gymapi.DOF_MODE_POS, effort=1e6))
     x, v, m, k, d, h = 0.1, 0.0, 2.0, 1000.0, 30.0, 0.01
@@ -64,7 +64,7 @@ def test_a_position_drive_is_an_implicit_spring_and_damper(tmp_path):
         assert scene.dof[0].tolist() == pytest.approx([x, v], rel=1e-4)
 
 
-def test_a_stiff_drive_on_a_light_link_is_stable(tmp_path):
+def test_stiff_drive_on_a_light_link_is_stable(tmp_path):
     asset = load(tmp_path, SLIDER.replace('mass value="2"', 'mass value="0.001"'), fix_base_link=True)
     scene = Scene((asset, pose()), props=drive(gymapi.DOF_MODE_POS, damping=0.0, effort=1e6))
     scene.set_dofs(0.1)
@@ -72,7 +72,7 @@ def test_a_stiff_drive_on_a_light_link_is_stable(tmp_path):
     assert scene.dof[0].abs().max() < 1e-3 and scene.sim.engine.blow_ups == 0
 
 
-def test_the_effort_limit_holds_for_drives(tmp_path):
+def test_drives_respect_the_effort_limit(tmp_path):
     asset = load(tmp_path, SLIDER, fix_base_link=True)
     scene = Scene((asset, pose()), dt=0.01, props=drive(gymapi.DOF_MODE_POS))
     force = gym.acquire_dof_force_tensor(scene.sim)
@@ -82,7 +82,7 @@ def test_the_effort_limit_holds_for_drives(tmp_path):
     assert scene.dof[0, 1].item() == pytest.approx(50 / 2 * 0.01, rel=1e-4)
 
 
-def test_a_velocity_drive_and_efforts(tmp_path):
+def test_velocity_drive_reaches_its_target_and_efforts_act_for_one_step(tmp_path):
     asset = load(tmp_path, SLIDER, fix_base_link=True)
     scene = Scene((asset, pose()), props=drive(gymapi.DOF_MODE_VEL, effort=1e6))
     gym.set_dof_velocity_target_tensor(scene.sim, torch.full((2,), 1.5, device=scene.device))
@@ -96,7 +96,7 @@ def test_a_velocity_drive_and_efforts(tmp_path):
         assert scene.dof[0, 1].item() == pytest.approx(8 / 2 * 0.01, rel=1e-5)
 
 
-def test_position_targets_stay(tmp_path):
+def test_position_targets_persist_between_steps(tmp_path):
     asset = load(tmp_path, SLIDER, fix_base_link=True)
     scene = Scene((asset, pose()), props=drive(gymapi.DOF_MODE_POS, damping=100.0, effort=1e6))
     scene.step(target=0.3)
@@ -126,7 +126,7 @@ def test_velocities_of_free_bodies_are_limited_and_damped():
     assert scene.root[1, 12].item() == pytest.approx(8 * (1 + 0.5 * 0.01) ** -100, rel=1e-4)
 
 
-def test_a_bodys_velocity_is_that_of_its_centre_of_mass(tmp_path):
+def test_body_velocity_is_that_of_its_centre_of_mass(tmp_path):
     scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.001)
     states = scene.root.clone()
     states[:, 3:7] = scene.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])  # the centre is at y = 0.2
@@ -142,14 +142,14 @@ def test_a_bodys_velocity_is_that_of_its_centre_of_mass(tmp_path):
     assert centre.tolist() == pytest.approx([0.1, 0.4], abs=1e-3)  # it went straight: from (0, 0.2) by 0.1 s
 
 
-def test_the_net_contact_force_is_the_weight():
+def test_net_contact_force_equals_the_weight():
     scene = Scene((box(density=100.0), pose(0, 0, 0.1)), ground=True, dt=0.01, substeps=2)
     scene.step(200)
     assert scene.contacts[0].tolist() == pytest.approx([0, 0, 100 * 0.2**3 * G], abs=1e-3)
     assert scene.root[0, 9].item() == pytest.approx(0, abs=1e-4)
 
 
-def test_friction_slows_a_sliding_box():
+def test_friction_decelerates_a_sliding_box():
     scene = Scene((box(density=100.0), pose(0, 0, 0.1)), ground=True, friction=0.4, dt=0.002)
     for env in scene.envs:
         shapes = gym.get_actor_rigid_shape_properties(env, 0)
@@ -173,13 +173,13 @@ def test_friction_slows_a_sliding_box():
         ((-1, 0), (1, 0), True),
     ],
 )
-def test_groups_and_filters(first, second, touch):
+def test_collision_groups_and_filters_decide_contacts(first, second, touch):
     scene = Scene((box(), pose(0, 0, 0), *first), (box(), pose(0, 0, 0.19), *second), gravity=0.0)
     scene.step()
     assert bool(scene.contacts.abs().sum() > 0) == touch
 
 
-def test_links_of_a_joint_do_not_touch_and_a_filter_stops_the_others(tmp_path):
+def test_links_sharing_a_joint_do_not_collide_and_filters_disable_the_others(tmp_path):
     ball_text = '<collision><geometry><sphere radius="0.3"/></geometry></collision>'
     link = '<link name="{}">' + ball_text + "</link>"
     joint = (
@@ -199,7 +199,7 @@ def test_links_of_a_joint_do_not_touch_and_a_filter_stops_the_others(tmp_path):
         assert scene.contacts.abs().sum() == 0
 
 
-def test_a_fixed_actor_stays_where_it_is_put_and_stops_others():
+def test_fixed_actor_stays_in_place_and_blocks_others():
     scene = Scene((box(fix_base_link=True), pose(0, 0, 1)), (ball(), pose(0, 0, 1.25)), ground=True)
     scene.step(100)
     assert scene.root[1, 2].item() == pytest.approx(1.2, abs=2e-3)
@@ -212,7 +212,7 @@ def test_a_fixed_actor_stays_where_it_is_put_and_stops_others():
     assert scene.root[3, 2].item() == pytest.approx(1.2, abs=2e-3)
 
 
-def test_setters_write_the_given_actors_and_leave_body_states_stale(tmp_path):
+def test_indexed_setters_write_given_actors_and_leave_body_states_stale(tmp_path):
     asset = load(tmp_path, ARM, fix_base_link=True)
     scene = Scene((asset, pose()), (ball(), pose(0, 0, 3)), gravity=0.0)
     before = scene.bodies.clone()
@@ -231,7 +231,7 @@ def test_setters_write_the_given_actors_and_leave_body_states_stale(tmp_path):
     assert scene.bodies[7, 2].item() == pytest.approx(4)
 
 
-def test_body_states_are_those_of_the_last_step_whenever_they_are_read(tmp_path):
+def test_body_states_are_independent_of_when_they_are_read(tmp_path):
     asset = load(tmp_path, ARM, fix_base_link=True)
     early, late = (Scene((asset, pose()), (ball(), pose(0, 0, 3))) for _ in "12")
     states = []
@@ -251,7 +251,7 @@ def test_body_states_are_those_of_the_last_step_whenever_they_are_read(tmp_path)
     assert torch.equal(states[0][0], states[1][0]) and torch.equal(states[0][1], states[1][1])
 
 
-def test_forces_act_once_at_the_centre_of_mass_in_either_frame(tmp_path):
+def test_forces_act_for_one_step_at_the_centre_of_mass_in_either_frame(tmp_path):
     scene = Scene((load(tmp_path, LOPSIDED), pose()), gravity=0.0, dt=0.01)
     states = scene.root.clone()
     states[:, 3:7] = scene.tensor([0, 0, math.sin(math.pi / 4), math.cos(math.pi / 4)])
@@ -270,7 +270,7 @@ def test_forces_act_once_at_the_centre_of_mass_in_either_frame(tmp_path):
     assert scene.root[0, 10:13].tolist() == pytest.approx([0, 6 / 0.01 * 0.01, 0], abs=1e-3)
 
 
-def test_a_force_sensor_reads_the_net_force():
+def test_force_sensor_reads_the_net_force():
     asset = box(density=100.0)
     turned = gymapi.Transform(gymapi.Vec3(0, 0, 0.1), gymapi.Quat.from_axis_angle(gymapi.Vec3(1, 0, 0), math.pi / 2))
     gym.create_asset_force_sensor(asset, 0, gymapi.Transform())
@@ -297,7 +297,7 @@ def arm_scene(tmp_path):
     return scene, jacobian, mass
 
 
-def test_the_jacobian_by_finite_differences(tmp_path):
+def test_jacobian_matches_finite_differences(tmp_path):
     scene, jacobian, _ = arm_scene(tmp_path)
     assert jacobian.shape == (2, 2, 6, 2)
 
@@ -324,7 +324,7 @@ def test_the_jacobian_by_finite_differences(tmp_path):
     )
 
 
-def test_jacobian_times_velocity_is_the_bodies_velocity_and_the_mass_matrix_gives_the_energy(tmp_path):
+def test_jacobian_and_mass_matrix_match_body_velocities_and_energy(tmp_path):
     scene, jacobian, mass = arm_scene(tmp_path)
     scene.set_dofs(scene.tensor([0.7, -0.4, 0.1, 0.2]), scene.tensor([1.0, -2.0, 3.0, 0.5]))
     scene.step()
@@ -342,7 +342,7 @@ def test_jacobian_times_velocity_is_the_bodies_velocity_and_the_mass_matrix_give
     assert torch.allclose(torch.einsum("ni,nij,nj->n", speed, mass, speed), energy, rtol=1e-3)
 
 
-def test_an_attractor_pins_a_point():
+def test_attractor_holds_a_point_in_place():
     asset = ball(density=100.0)
     scene_props = gymapi.AttractorProperties()
     scene_props.stiffness, scene_props.axes, scene_props.rigid_handle = 5e7, gymapi.AXIS_TRANSLATION, 0
@@ -369,7 +369,7 @@ def test_masses_can_be_set_for_each_environment(tmp_path):
     assert scene.dof[:, 1].tolist() == pytest.approx([0.04, 0.02], rel=1e-5)
 
 
-def test_a_blow_up_is_put_back_and_the_others_do_not_notice(tmp_path):
+def test_non_finite_state_resets_only_its_environment(tmp_path):
     scene = Scene((ball(), pose(0, 0, 5)), num_envs=3)
     states = scene.root.clone()
     states[1, 7] = math.nan
@@ -379,7 +379,7 @@ def test_a_blow_up_is_put_back_and_the_others_do_not_notice(tmp_path):
     assert scene.root[1, :3].tolist() == [0, 0, 5] and torch.equal(scene.root[0], scene.root[2])
 
 
-def test_environments_are_alone_bit_by_bit(tmp_path):
+def test_environments_are_bitwise_independent(tmp_path):
     asset = load(tmp_path, ARM)
     few, many = Scene((asset, pose(0, 0, 1)), ground=True), Scene((asset, pose(0, 0, 1)), ground=True, num_envs=5)
     for scene in (few, many):
@@ -387,7 +387,7 @@ def test_environments_are_alone_bit_by_bit(tmp_path):
     assert torch.equal(few.bodies[:3], many.bodies[12:])
 
 
-def test_a_sensor_of_an_environment_comes_after_those_of_its_assets():
+def test_environment_sensors_come_after_those_of_the_assets():
     asset = box()
     gym.create_asset_force_sensor(asset, 0, gymapi.Transform())
     sim = gym.create_sim(0, -1, gymapi.SIM_PHYSX, gymapi.SimParams())

@@ -75,12 +75,12 @@ def called(folder: Path) -> set[str]:
     return found - {"spaces", "logger", "wrappers", "Env", "Space", "Wrapper", "make", "register", "envs"}
 
 
-def test_the_list_has_91_methods_and_a_colour():
+def test_method_list_has_91_methods_besides_the_camera_methods():
     assert len(TASKS) == len(set(TASKS)) == 91 + len(PICTURES)
 
 
 @pytest.mark.parametrize("name", [*TASKS, *LEGGED_GYM])
-def test_a_method_works_or_raises_an_error_with_its_name(name):
+def test_method_is_implemented_or_raises_an_error_with_its_name(name):
     method = getattr(gymapi.Gym, name, None)
     if method is None:  # refused, by its name
         with pytest.raises(NotImplementedError, match=name):
@@ -90,7 +90,7 @@ def test_a_method_works_or_raises_an_error_with_its_name(name):
 
 
 @pytest.mark.parametrize("name", VIEWER)
-def test_a_viewer_method_exists_or_raises_an_error_with_its_name(name):
+def test_viewer_method_exists_or_raises_an_error_with_its_name(name):
     if not hasattr(gymapi.Gym, name):
         with pytest.raises(NotImplementedError, match=name):
             getattr(gym, name)()
@@ -101,7 +101,7 @@ def test_methods_without_effect_are_recognized():
 
 
 @pytest.mark.skipif("ISAACGYMENVS_PATH" not in os.environ, reason="set ISAACGYMENVS_PATH to a checkout")
-def test_the_tasks_of_isaacgymenvs_call_only_listed_methods():
+def test_isaacgymenvs_tasks_call_only_listed_methods():
     folder = Path(os.environ["ISAACGYMENVS_PATH"]) / "isaacgymenvs"
     found = called(folder / "tasks") | called(folder / "utils")
     assert found and found - set(TASKS) - set(VIEWER) == set()

@@ -32,7 +32,7 @@ def set_mass(env, factor, actor=0):
     gym.set_actor_rigid_body_properties(env, actor, bodies, True)
 
 
-def test_friction_of_a_contact_is_the_mean_of_both():
+def test_contact_friction_with_the_ground_is_the_mean_of_both():
     scene = Scene((cube(), pose(0, 0, 0.1)), num_envs=3, ground=True, friction=0.2, dt=0.002)
     for env, own in zip(scene.envs, (0.2, 0.4, 0.6)):
         set_friction(env, own)
@@ -45,7 +45,7 @@ def test_friction_of_a_contact_is_the_mean_of_both():
     assert scene.root[:, 7].tolist() == pytest.approx(slowed, rel=0.03)
 
 
-def test_friction_between_two_actors_is_the_mean_too():
+def test_contact_friction_between_actors_is_the_mean_of_both():
     table = gym.create_box(None, 4, 4, 0.2, options(fix_base_link=True))
     scene = Scene((table, pose(0, 0, -0.1)), (cube(), pose(0, 0, 0.1)), dt=0.002)
     set_friction(scene.envs[0], 0.4, actor=0)
@@ -61,7 +61,7 @@ def test_friction_between_two_actors_is_the_mean_too():
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_twice_the_mass_falls_alike_and_gains_half_the_speed(when):
+def test_doubled_mass_falls_equally_and_halves_the_acceleration(when):
     params = gymapi.SimParams()
     params.dt, params.substeps, params.gravity = 0.01, 1, gymapi.Vec3(0, 0, -G)
     sim, asset = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params), cube()
@@ -86,7 +86,7 @@ def test_twice_the_mass_falls_alike_and_gains_half_the_speed(when):
     assert root[:, 12].tolist() == pytest.approx([0.01 / inertia * 0.2, 0.005 / inertia * 0.2], rel=1e-3)
 
 
-def test_inertias_follow_a_mass_only_if_they_are_recomputed():
+def test_inertias_scale_with_mass_only_if_recomputed():
     scene = Scene((cube(), pose(0, 0, 5)))
     original = gym.get_actor_rigid_body_properties(scene.envs[0], 0)[0].inertia.y.y
     for env, recompute in zip(scene.envs, (True, False)):
@@ -98,8 +98,8 @@ def test_inertias_follow_a_mass_only_if_they_are_recomputed():
 
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
-def test_environments_can_differ_in_gravity(engine):
-    """By the engine: Isaac Gym's interface has one gravity for all."""
+def test_gravity_can_differ_between_environments(engine):
+    """Set on the engine: Isaac Gym's interface has one gravity for all environments."""
     asset = cube()
     gym.create_asset_force_sensor(asset, 0, pose())
     scene = Scene((asset, pose(0, 0, 50)), num_envs=3, dt=0.01)
@@ -121,7 +121,7 @@ def test_environments_can_differ_in_gravity(engine):
     torch.testing.assert_close(scene.root[:, 7:10].cpu() - before.cpu(), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_the_same_mass_again_and_again_is_that_mass():
+def test_repeated_mass_changes_do_not_accumulate():
     scene = Scene((cube(), pose(0, 0, 5)))
     original = gym.get_actor_rigid_body_properties(scene.envs[0], 0)
     for factor in (3.0, 0.5, 2.0):
@@ -133,7 +133,7 @@ def test_the_same_mass_again_and_again_is_that_mass():
     assert last.inertia.y.y == pytest.approx(2 * original[0].inertia.y.y)
 
 
-def test_the_centre_of_mass_of_a_single_box_can_move():
+def test_centre_of_mass_of_a_single_box_can_be_moved():
     asset = gym.create_box(None, 0.4, 0.2, 0.1, options(density=100.0))  # its moments of inertia are not in order
     scene = Scene((asset, pose(0, 0, 5)), gravity=0.0)
     bodies = gym.get_actor_rigid_body_properties(scene.envs[1], 0)
@@ -149,7 +149,7 @@ def test_the_centre_of_mass_of_a_single_box_can_move():
     assert scene.root[:, 7:10].abs().max() < 1e-6 and scene.root[1, 1].item() < -5e-5  # it turns about its centre
 
 
-def test_gravity_changes_at_any_time(tmp_path):
+def test_gravity_can_change_after_prepare_sim(tmp_path):
     scene = Scene((cube(), pose(0, 0, 50)), (load(tmp_path, PENDULUM, fix_base_link=True), pose(9)), dt=0.01)
     scene.step(10)
     before = scene.root[0, 9].item()
@@ -164,7 +164,7 @@ def test_gravity_changes_at_any_time(tmp_path):
         gym.set_sim_params(scene.sim, params)
 
 
-def test_a_force_sensor_reads_no_force_at_rest_in_another_gravity():
+def test_force_sensor_reads_zero_at_rest_with_changed_gravity():
     asset = cube()
     gym.create_asset_force_sensor(asset, 0, pose())
     scene = Scene((asset, pose(0, 0, 0.1)), ground=True)
@@ -177,7 +177,7 @@ def test_a_force_sensor_reads_no_force_at_rest_in_another_gravity():
     assert sensor.abs().max() < 1e-2 and scene.contacts[0, 2].item() == pytest.approx(0.8 * 3, rel=1e-3)
 
 
-def test_a_scaled_box_has_its_size_and_weight():
+def test_scaled_box_has_scaled_size_and_weight():
     scene = Scene((cube(), pose(0, 0, 0.5)), num_envs=3, ground=True)
     for env, scale in zip(scene.envs[1:], (1.5, np.array([0.5]))):
         gym.set_actor_scale(env, 0, scale)
@@ -190,7 +190,7 @@ def test_a_scaled_box_has_its_size_and_weight():
 
 
 @pytest.mark.slow
-def test_a_scaled_robot_swings_as_a_longer_one(tmp_path):
+def test_scaled_pendulum_period_grows_with_the_root_of_its_length(tmp_path):
     scene = Scene((load(tmp_path, PENDULUM, fix_base_link=True), pose()), dt=0.002)
     gym.set_actor_scale(scene.envs[1], 0, 4.0)
     scene.set_dofs(0.1)
@@ -207,7 +207,7 @@ def test_a_scaled_robot_swings_as_a_longer_one(tmp_path):
     assert periods[1] / periods[0] == pytest.approx(2.0, rel=0.01)  # the root of the length
 
 
-def test_scale_moves_joints_and_slides_limits(tmp_path):
+def test_actor_scale_applies_to_joint_positions_and_slider_limits(tmp_path):
     scene = Scene((load(tmp_path, ARM, fix_base_link=True), pose()))
     gym.set_actor_scale(scene.envs[1], 0, 2.0)
     scene.step()
@@ -217,7 +217,7 @@ def test_scale_moves_joints_and_slides_limits(tmp_path):
     assert [gym.get_actor_dof_properties(env, 0)["upper"][0] for env in slider.envs] == [100, 50]
 
 
-def test_scales_that_cannot_be_are_refused(tmp_path):
+def test_unsupported_scales_are_refused(tmp_path):
     (tmp_path / "m.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
     mesh = '<robot name="m"><link name="a"><collision><geometry><mesh filename="m.obj"/></geometry></collision></link>'
     scene = Scene((load(tmp_path, mesh + "</robot>"), pose(0, 0, 5)))
@@ -228,7 +228,7 @@ def test_scales_that_cannot_be_are_refused(tmp_path):
         gym.set_actor_scale(scene.envs[0], 0, 0.0)
 
 
-def test_a_tendons_damping_is_each_environments_own(tmp_path):
+def test_tendon_damping_can_be_set_for_each_environment(tmp_path):
     scene = Scene((load(tmp_path, TENDON, fix_base_link=True), pose()), gravity=0.0)
     tendons = gym.get_actor_tendon_properties(scene.envs[1], 0)
     assert (len(tendons), tendons[0].damping) == (gym.get_actor_tendon_count(scene.envs[1], 0), pytest.approx(0.1))
@@ -242,7 +242,7 @@ def test_a_tendons_damping_is_each_environments_own(tmp_path):
     assert scene.dof[:, 1].tolist() == pytest.approx([np.exp(-d / inertia) for d in (0.1, 0.4)], rel=0.01)
 
 
-def test_friction_set_while_recording_is_each_environments_own():
+def test_friction_set_before_prepare_sim_applies_per_environment():
     params = gymapi.SimParams()
     params.dt, params.substeps, params.gravity = 0.002, 1, gymapi.Vec3(0, 0, -G)
     sim, plane, asset = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params), gymapi.PlaneParams(), cube()
@@ -267,8 +267,8 @@ def test_friction_set_while_recording_is_each_environments_own():
     assert root[:, 7].tolist() == pytest.approx([1.5 - mean * G * 0.2 for mean in (0.1, 0.3, 0.4)], rel=0.03)
 
 
-def test_all_numbers_of_a_property_can_be_read_and_set_by_name(tmp_path):
-    """As IsaacGymEnvs' randomization does it."""
+def test_properties_can_be_read_and_set_by_name(tmp_path):
+    """In the way of IsaacGymEnvs' randomization."""
     scene = Scene((load(tmp_path, TENDON, fix_base_link=True), pose()), (cube(), pose(3)))
     env = scene.envs[1]
     for read, write, name in (
@@ -287,7 +287,7 @@ def test_all_numbers_of_a_property_can_be_read_and_set_by_name(tmp_path):
     assert torch.isfinite(scene.dof).all()
 
 
-def test_masks_are_an_actors_own():
+def test_collision_masks_are_separate_for_each_actor():
     free, other = ShapeClass(0, 0, False), ShapeClass(0, 1, False)
     first, second, single = masks([[free, other], [free, free], [free]])
     touch = [bool(a[0] & b[1] | b[0] & a[1]) for a in first.values() for b in second.values()]
@@ -297,7 +297,7 @@ def test_masks_are_an_actors_own():
         masks([[free, free]] * 32)
 
 
-def test_environments_may_hold_boxes_of_other_sizes():
+def test_environments_may_have_boxes_of_different_sizes():
     params = gymapi.SimParams()
     params.dt, params.substeps, params.gravity = 0.01, 1, gymapi.Vec3(0, 0, -G)
     sim, plane = gym.create_sim(0, -1, gymapi.SIM_PHYSX, params), gymapi.PlaneParams()

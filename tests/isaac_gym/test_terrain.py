@@ -90,7 +90,7 @@ def plateau():
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_body_rests_at_the_height_of_the_field(tmp_path, shape):
+def test_body_rests_at_the_height_of_the_field(tmp_path, shape):
     geometry, rpy, above = SHAPES[shape]
     (tmp_path / "cube.obj").write_text(CUBE)
     sim = world()
@@ -102,7 +102,7 @@ def test_a_body_rests_at_the_height_of_the_field(tmp_path, shape):
     assert (root[:, :2] - torch.tensor(places)[:, :2]).abs().max() < 5e-3
 
 
-def test_a_mesh_of_a_height_field_is_that_field():
+def test_mesh_of_a_height_field_gives_the_height_field():
     np.random.seed(0)
     raw = np.random.randint(-100, 100, (30, 20)).astype(np.int16)
     vertices, triangles = terrain_utils.convert_heightfield_to_trimesh(raw, 0.1, 0.005, slope_threshold=0.75)
@@ -114,8 +114,8 @@ def test_a_mesh_of_a_height_field_is_that_field():
     assert list(of_mesh.pose.p) == pytest.approx(list(of_field.pose.p), abs=1e-6)
 
 
-def test_a_large_mesh_of_small_cells_is_its_height_field():
-    """Single precision rounds the distance of two rows 200 m away by more than a cell has room."""
+def test_large_mesh_of_small_cells_gives_its_height_field():
+    """At 200 m the rounding of single precision exceeds the tolerance of a cell."""
     raw = np.zeros((4001, 4), dtype=np.int16)
     raw[2000:2010] = raw[3990:3995] = 100  # walls, whose vertices are moved by a cell
     vertices, triangles = terrain_utils.convert_heightfield_to_trimesh(raw, 0.05, 0.005, slope_threshold=0.75)
@@ -124,7 +124,7 @@ def test_a_large_mesh_of_small_cells_is_its_height_field():
     np.testing.assert_allclose(found.heights, raw * 0.005, atol=1e-6)
 
 
-def test_the_other_diagonal_makes_no_difference():
+def test_diagonal_of_the_triangles_does_not_matter():
     raw = np.arange(30 * 20).reshape(30, 20).astype(np.int16)
     vertices, _ = terrain_utils.convert_heightfield_to_trimesh(raw, 0.1, 0.005)
     corner = (np.arange(29)[:, None] * 20 + np.arange(19)).ravel()
@@ -133,8 +133,8 @@ def test_the_other_diagonal_makes_no_difference():
     np.testing.assert_allclose(found.heights, raw * 0.005, atol=1e-6)
 
 
-def test_triangles_of_all_sizes_give_the_surface_they_lie_on():
-    """Of the same tilted plane, in triangles smaller than a cell and larger than many."""
+def test_triangles_of_all_sizes_give_their_common_plane():
+    """A tilted plane in triangles smaller than a cell and larger than many cells."""
     x, y = np.meshgrid([0.0, 0.013, 0.4, 0.41, 3.0], [0.0, 0.02, 1.5, 2.0], indexing="ij")
     vertices = np.stack([x, y, 0.3 * x - 0.1 * y], -1).reshape(-1, 3)
     corner = (np.arange(4)[:, None] * 4 + np.arange(3)).ravel()
@@ -144,7 +144,7 @@ def test_triangles_of_all_sizes_give_the_surface_they_lie_on():
     np.testing.assert_allclose(heights, 0.3 * grid[0][:, None] - 0.1 * grid[1], atol=1e-5)
 
 
-def test_any_mesh_is_its_upper_surface():
+def test_mesh_gives_its_upper_surface():
     top = np.array([[0, 0, 0.0], [4, 0, 0], [4, 4, 1], [0, 4, 1]])
     below = top - [0, 0, 3]
     triangles = np.array([[0, 1, 2], [0, 2, 3], [4, 5, 6], [4, 6, 7]], dtype=np.uint32)
@@ -155,7 +155,7 @@ def test_any_mesh_is_its_upper_surface():
 
 
 @pytest.mark.parametrize(("slope", "slides"), [(0.4, False), (0.6, True)])
-def test_a_box_slides_where_the_slope_is_steeper_than_friction(tmp_path, slope, slides):
+def test_box_slides_if_the_slope_exceeds_friction(tmp_path, slope, slides):
     raw = terrain_utils.sloped_terrain(terrain_utils.SubTerrain("s", 60, 40, 0.005, 0.1), slope).height_field_raw
     vertices, triangles = terrain_utils.convert_heightfield_to_trimesh(raw, 0.1, 0.005)
     sim = world()
@@ -169,7 +169,7 @@ def test_a_box_slides_where_the_slope_is_steeper_than_friction(tmp_path, slope, 
     assert (moved > 0.15) if slides else abs(moved) < 0.05
 
 
-def test_a_ball_does_not_pass_a_wall():
+def test_ball_does_not_pass_a_wall():
     sim = world()
     gym.add_heightfield(sim, plateau(), field(plateau()))
     ball = gym.create_sphere(sim, 0.05, options(density=1000.0))
@@ -177,7 +177,7 @@ def test_a_ball_does_not_pass_a_wall():
     assert (root[:, 0] < 1.0).all() and (root[:, 2] > 0.03).all() and gym.get_sim_actor_count(sim) == 7
 
 
-def test_wrong_arrays_are_refused_with_their_sizes():
+def test_invalid_arrays_are_refused_with_their_sizes():
     sim, raw = world(), plateau()
     params = field(raw)
     params.nbRows += 1

@@ -11,20 +11,20 @@ def flat(width=40, length=40):
 
 
 @pytest.mark.parametrize("slope", [0.2, -0.2])
-def test_a_pyramid_rises_to_its_platform(slope):
+def test_pyramid_rises_to_its_platform(slope):
     heights = terrains.pyramid_sloped_terrain(flat(), slope, platform_size=1.0).height_field_raw * 0.005
     assert heights[0].max() == heights[:, -1].max() == 0
     assert heights[10, 20] == pytest.approx(slope * 1.0)
     assert heights[20, 20] == heights[16, 22] == pytest.approx(slope * 1.5)  # 15 cells up, then flat
 
 
-def test_stairs_are_flat_between_steps():
+def test_pyramid_stairs_are_flat_between_steps():
     heights = terrains.pyramid_stairs_terrain(flat(), 0.31, 0.15, platform_size=1.0).height_field_raw
     assert heights[:, 20][:9].tolist() == [0, 0, 0, 30, 30, 30, 60, 60, 60]
     assert heights[20, 20] == 150
 
 
-def test_random_heights_are_multiples_of_the_step_at_the_drawn_points():
+def test_random_heights_are_multiples_of_the_step():
     np.random.seed(0)
     heights = terrains.random_uniform_terrain(flat(), -0.1, 0.1, step=0.05).height_field_raw
     assert set(np.unique(heights)) == {-20, -10, 0, 10, 20}
@@ -32,7 +32,7 @@ def test_random_heights_are_multiples_of_the_step_at_the_drawn_points():
     assert np.abs(np.diff(smooth, axis=0)).max() <= 10 and np.abs(smooth).max() <= 20
 
 
-def test_obstacles_and_stones_leave_the_platform():
+def test_obstacles_and_stones_leave_the_platform_flat():
     np.random.seed(0)
     boxes = terrains.discrete_obstacles_terrain(flat(), 0.2, 0.3, 0.8, 30, platform_size=1.0).height_field_raw
     assert set(np.unique(boxes)) == {-40, -20, 0, 20, 40} and not boxes[15:25, 15:25].any()
@@ -61,13 +61,13 @@ def test_steep_steps_become_vertical_walls():
 
 
 @pytest.mark.parametrize("slope", [0.25, -0.25])
-def test_a_slope_rises_along_x_alone(slope):
+def test_slope_rises_only_along_x(slope):
     heights = terrains.sloped_terrain(flat(30, 20), slope).height_field_raw * 0.005
     assert heights[:, 0].tolist() == pytest.approx((slope * 0.1 * np.arange(30)).tolist(), abs=0.0051)
     assert not np.diff(heights, axis=1).any()
 
 
-def test_straight_stairs_have_one_height_a_step():
+def test_straight_stairs_have_one_height_per_step():
     heights = terrains.stairs_terrain(flat(12, 4), 0.31, 0.1).height_field_raw
     assert heights[:, 2].tolist() == [20] * 3 + [40] * 3 + [60] * 3 + [80] * 3
 
@@ -78,7 +78,7 @@ def test_waves_stay_within_their_amplitude_and_repeat():
     np.testing.assert_allclose(heights[:20], heights[20:], atol=0.0051)
 
 
-def test_generators_add_to_what_is_there_and_return_the_terrain():
+def test_generators_add_to_the_terrain_and_return_it():
     terrain = terrains.pyramid_sloped_terrain(flat(), 0.2)
     before = terrain.height_field_raw.copy()
     np.random.seed(0)

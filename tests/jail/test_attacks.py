@@ -158,14 +158,14 @@ def test_environment_has_no_keys(bare, name, told):
 
 
 @pytest.mark.parametrize("mode", ["checked", "bare"])
-def test_nobody_was_contacted(request, mode):
+def test_attacks_make_no_connections(request, mode):
     world = request.getfixturevalue(mode)
     assert set(world.verdicts) == {*BY_NAME, *(HARMLESS if mode == "checked" else (*FORGED, "liar"))}
     assert world.heard() == []
 
 
 def test_attacks_that_must_fail_without_scan(bare):
-    """Attacks whose success would not show in the answer must have failed."""
+    """Attacks whose success is not visible in the answer must fail."""
     must = ("files", "other processes", "the network", "large graphs")
     passed = [
         name for name, one in BY_NAME.items() if one.kind in must and not isinstance(bare.verdicts[name], Exception)
@@ -187,7 +187,7 @@ def test_forged_answers_are_refused(bare, name):
 
 
 def test_forged_candidate_is_a_valid_program(bare):
-    """A process that lies about its file can only return another valid program."""
+    """A process that returns a forged answer can only return another valid program."""
     verdict = bare.verdicts["liar"]
     assert_harmless(verdict)
     state = state_of(make_task())

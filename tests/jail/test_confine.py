@@ -51,7 +51,7 @@ def tried(body):
     return json.loads(done.stdout)
 
 
-def test_seccomp_alone():
+def test_seccomp_denies_system_calls():
     found = tried(
         """
 confine.drop_privileges()
@@ -121,7 +121,7 @@ found["locks"] = result(lambda: lock.acquire() and not lock.acquire(timeout=0.01
         assert found[key] == "True"
 
 
-def test_landlock_alone():
+def test_landlock_denies_file_access():
     version = probing._probe()["landlock"]
     found = tried(
         """
@@ -154,7 +154,7 @@ os.dup2(answer, 1)
     assert found["limits"][0] > 1 << 20 and found["limits"][1] == 3
 
 
-def test_limits_alone():
+def test_resource_limits_apply():
     found = tried(
         """
 confine.limit_resources(confine._address_space() + (64 << 20), 7)
@@ -172,7 +172,7 @@ found["processes"] = resource.getrlimit(resource.RLIMIT_NPROC)
     assert found["cpu"] == [7, 8] and found["core"] == found["size"] == found["processes"] == [0, 0]
 
 
-def test_privileges_alone():
+def test_drop_privileges_clears_capabilities():
     found = tried(
         """
 confine.drop_privileges()
@@ -190,7 +190,7 @@ found["dies with its parent"] = signal.value
     assert found["NoNewPrivs"] == "1" and found["dumpable"] == 0 and found["dies with its parent"] == 9
 
 
-def test_descriptors_alone():
+def test_close_all_but_keeps_given_descriptors():
     found = tried(
         """
 reads, writes = os.pipe()

@@ -36,7 +36,7 @@ def test_wrong_program_is_refused(examiner, monkeypatch):
     assert (told["line"], told["function"]) == (1, "compute_reward")
 
 
-def test_changed_member_is_named(examiner, monkeypatch):
+def test_changed_member_is_reported(examiner, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(torch.Tensor, "norm", torch.Tensor.sum)
         told = examiner.examine(REWARD)["error"]["message"]
@@ -56,7 +56,7 @@ def test_perturbed_state_differs(examiner):
             assert not torch.any(fresh[key] == x) and (fresh[key] - x).abs().max() <= 0.006 + 0.01 * x.abs().max()
 
 
-def test_answer_has_only_the_files_own_functions(examiner):
+def test_answer_has_only_functions_of_the_file(examiner):
     answer = examiner.examine(REWARD)["candidate"]
     assert list(answer["functions"]) == ["compute_reward"] and answer["components"] == []
 

@@ -79,7 +79,7 @@ def setting(task):
 
 
 @pytest.mark.parametrize("task, name", NAMES)
-def test_jailed_program_equals_the_trusted_one(verdicts, task, name):
+def test_jailed_program_equals_the_trusted_program(verdicts, task, name):
     jailed, own = verdicts[task][name], make_task(task)
     assert isinstance(jailed, Candidate), str(jailed)
     state, human, probe, memo = setting(task)
@@ -104,7 +104,7 @@ def test_jailed_program_equals_the_trusted_one(verdicts, task, name):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_untraceable_files_get_a_remedy(verdicts, name):
+def test_untraceable_files_are_refused_with_a_remedy(verdicts, name):
     (verdict,) = [verdicts[task][name] for task in task_names() if name in typical(task)]
     assert isinstance(verdict, CandidateError) and verdict.line is not None
     assert re.search(f"untrusted code must be traceable: .*{REFUSED[name]}", verdict.message)
@@ -126,7 +126,7 @@ def test_special_characters_of_component_names_are_replaced(verdicts):
     assert list(components) == ["v_xy _ cmd", "__z _ cmd", "_v_z_2", "_ __xy2"]
 
 
-def test_number_of_examples():
+def test_typical_files_are_numerous_and_mostly_traceable():
     counts = [count for task in task_names() if (count := len(typical(task)))]
     assert len(ORDINARY) >= 24 and len(counts) >= 6 and sum(counts) >= 60 and min(counts) >= 9
     assert len(REFUSED) / sum(counts) < 8 / 58

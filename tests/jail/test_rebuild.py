@@ -164,7 +164,7 @@ def test_accepted_operations_agree_compiled_and_interpreted(contract):
     assert torch.allclose(kernel, value, rtol=1e-6, atol=1e-7, equal_nan=True)
 
 
-def test_limits(contract):
+def test_node_and_width_limits_are_enforced(contract):
     with pytest.raises(CandidateError, match="more than"):
         made(answer([load()] * (MAX_NODES + 1)), contract)
     sines = [load(), *(["sin", "f32", [k], 0, "", 0] for k in range(MAX_NODES - 1))]
@@ -206,7 +206,7 @@ def test_live_numbers_are_limited(contract):
         ("compute_reward", {"value": [[0], "f32"], "component0": [[0], "f32"]}),
     ],
 )
-def test_results_must_have_the_contracts_sizes(contract, name, outputs):
+def test_results_must_match_the_sizes_of_the_contract(contract, name, outputs):
     function = {"line": 1, "nodes": [load()], "outputs": outputs}
     whole = {"candidate": {"functions": {name: function}, "action_dim": 12, "components": []}}
     with pytest.raises(CandidateError, match="refused"):
@@ -234,7 +234,7 @@ def test_valid_answer_is_rebuilt(contract):
     assert math.isnan(made(answer([const(math.nan)]), contract).functions["compute_reward"].program.nodes[0].value)
 
 
-def test_error_has_its_place(contract):
+def test_error_keeps_line_and_function(contract):
     told = {"message": "no\x1b[31m good\n", "line": 3, "function": "compute_reward"}
     with pytest.raises(CandidateError) as raised:
         made(wire.pack({"error": told}), contract)
@@ -245,7 +245,7 @@ def test_error_has_its_place(contract):
         assert str(raised.value).startswith("one.py: no")
 
 
-def test_component_names_are_made_plain(contract):
+def test_component_names_are_sanitized(contract):
     given = ["v_xy → cmd", "|v_z|²", "é", "<b>", "a.b: c/d (1)", "../x", "x→y", "x²y", "x_y"]
     given += ["a" * 64, "a" * 99, "日本"]
     outputs = {"value": [[0], "f32"], **{f"component{i}": [[0], "f32"] for i in range(len(given))}}
@@ -271,14 +271,14 @@ def test_messages_have_no_absolute_paths(message, told):
     assert told in clean(message) and "/home" not in clean(message)
 
 
-def test_messages_are_clean():
+def test_messages_are_sanitized():
     assert clean("a\tb\x00c\u202e\u2028d\ud800") == "a b c  d "
     assert len(clean("x" * 10_000)) == 600 and clean("x" * 10_000).endswith("...")
     assert clean(None) == ""
 
 
 @pytest.mark.slow
-def test_the_tracers_programs_are_accepted(contract):
+def test_programs_of_the_tracer_are_accepted(contract):
     """All programs of the table of operators pass the check of kinds."""
     from tracing_fakes import function, record
     from tracing_table import TABLE

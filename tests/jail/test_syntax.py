@@ -68,7 +68,7 @@ def run():
         ("x = [" + "1," * MAX_NODES + "]", "1: is too large"),
     ],
 )
-def test_refused(code, told):
+def test_forbidden_syntax_is_refused(code, told):
     assert (refused(code) or "passed").startswith(told)
 
 
@@ -82,7 +82,7 @@ def test_refused(code, told):
         ("{**__x__}", "__x__"),
     ],
 )
-def test_patterns_name_attributes(pattern, told):
+def test_attributes_in_match_patterns_are_refused(pattern, told):
     assert refused(
         f"match x:\n    case {pattern}:\n        pass"
     ) == f"2: uses {told}, which untrusted code may not" + (" (use type(x))" if told == "__class__" else "")
@@ -124,7 +124,7 @@ def test_patterns_name_attributes(pattern, told):
         "print(torch.zeros(3), sep='', flush=True)",
     ],
 )
-def test_passes(run, code):
+def test_allowed_code_passes_and_runs(run, code):
     assert refused(code) is None
     run(code)
 
@@ -166,7 +166,7 @@ def test_refused_names_raise_with_a_hint(run, code, told):
     assert told in str(raised.value)
 
 
-def test_names_are_looked_up_when_used(run, monkeypatch):
+def test_names_are_resolved_at_use(run, monkeypatch):
     """Random functions may be patched after the file has been loaded."""
     import torch
 

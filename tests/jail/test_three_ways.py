@@ -67,7 +67,7 @@ def runs(request) -> list[list[dict[str, Tensor]]]:
 
 
 @pytest.mark.parametrize("name", TRICKY)
-def test_three_ways_agree(runs, name):
+def test_eager_compiled_and_jailed_results_agree(runs, name):
     place = [*TRICKY].index(name)
     own = slice(place * STEPS, (place + 1) * STEPS)
     for called, compiled, from_jail in zip(*(way[own] for way in runs)):
@@ -77,5 +77,5 @@ def test_three_ways_agree(runs, name):
             assert torch.equal(compiled[key], from_jail[key])  # the same program
 
 
-def test_number_of_examples():
+def test_at_least_60_examples_are_compared():
     assert len(TRICKY) >= 60

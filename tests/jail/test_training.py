@@ -180,7 +180,7 @@ def test_cached_answers_are_validated(tmp_path, monkeypatch):
         (["untrusted=maybe"], "untrusted must be true or false"),
     ],
 )
-def test_bad_input(words, told, tmp_path, capsys):
+def test_bad_input_is_refused(words, told, tmp_path, capsys):
     assert main([*map(str, WORDS), *words, "--output_dir", str(tmp_path / "run")]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
@@ -189,7 +189,7 @@ def test_bad_input(words, told, tmp_path, capsys):
 @pytest.mark.parametrize(
     "found", [{}, {"error": "tried in vain"}, {name: name != "sockets" for name in probing.REQUIRED}]
 )
-def test_without_confinement_nothing_untrusted_runs(found, tmp_path, monkeypatch, capsys):
+def test_untrusted_code_is_refused_without_confinement(found, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(probing, "_probe", lambda: found)
     paths = write_candidates(tmp_path / "files", {"mine": MINE})
     words = [*map(str, WORDS), "--untrusted", "--candidates", str(paths[0]), "--output_dir", str(tmp_path / "run")]

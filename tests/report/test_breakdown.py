@@ -30,7 +30,7 @@ def rows(text):
     return found
 
 
-def test_table_columns():
+def test_table_has_expected_columns():
     shown = rows(render_breakdown(breakdown()))
     assert shown["physics"] == [2000.0, 500.0, 50.0]
     assert shown["shaping: reward"] == [250.0, 62.5, 6.2]
@@ -53,25 +53,25 @@ def test_time_between_iterations_is_listed_separately():
     assert "no evaluation" in render_breakdown(breakdown(counts={}))
 
 
-def test_an_unknown_part_keeps_its_name():
+def test_unknown_part_keeps_its_name():
     text = render_breakdown(breakdown(seconds={**SECONDS, "video": 2.0}))
     assert rows(text)["video"] == [1000.0, 250.0, 20.0]
     assert text.index("update") < text.index("video") < text.index(REST)
 
 
-def test_a_cuda_device_has_a_column_for_the_host():
+def test_cuda_device_has_a_column_for_the_host():
     host = {"physics": 1.0, "update": 2.0, REST: 0.1}
     shown = rows(render_breakdown(breakdown(device="cuda:0", host_seconds=host)))
     assert shown["physics"] == [2000.0, 500.0, 500.0, 50.0]
     assert shown["training"] == [4000.0, 1000.0, 1550.0, 100.0]
 
 
-def test_note_on_measured_first_iteration():
+def test_note_on_warm_up_is_shown_if_the_first_iteration_was_measured():
     assert "warms up" in render_breakdown(breakdown(warmed_up=False))
     assert "warms up" not in render_breakdown(breakdown())
 
 
-def test_note_on_the_trace():
+def test_note_names_the_trace_or_the_reason_for_none():
     assert "run/profile/trace.json (iteration 5)" in render_breakdown(breakdown())
     assert "no trace: too short" in render_breakdown(breakdown(trace="", trace_note="too short"))
 
@@ -83,7 +83,7 @@ def candidates():
     return [*compiled, called, CandidateCost("called_little", {"goal": 9.0}, {"goal": "Python"})]
 
 
-def test_order_of_slowest_candidates():
+def test_slowest_candidates_are_ordered():
     text = render_breakdown(breakdown(candidates=candidates(), unmeasured=["broken"]))
     names = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and line[2] != " "]
     assert names[-5:] == ["called", "called_little", "compiled_5", "compiled_4", "compiled_3"]
@@ -101,7 +101,7 @@ def test_lines_fit_the_width(width):
     assert len(text.splitlines()) <= 40
 
 
-def test_bars():
+def test_bar_length_is_proportional():
     assert bar(0.0) == ""
     assert bar(1.0) == bar(1.7) == "█" * BAR
     assert bar(1 / BAR) == "█"

@@ -36,7 +36,7 @@ def contents(folder):
     return [(folder / name).read_bytes() for name in ("curves.csv", "components.csv")]
 
 
-def test_rows_and_columns(tmp_path):
+def test_logs_have_expected_rows_and_columns(tmp_path):
     logs = begin(tmp_path)
     write(logs, [1, 2])
     assert (tmp_path / "curves.csv").read_text().splitlines()[:2] == [
@@ -97,7 +97,7 @@ def test_resumed_files_equal_the_uninterrupted_ones(tmp_path, checkpoint, cut):
     assert contents(tmp_path) == contents(tmp_path / "full")
 
 
-def test_waves_end_as_one_training(tmp_path):
+def test_sorted_rows_of_waves_equal_one_training(tmp_path):
     def rows(log, candidates, iterations):
         for iteration in iterations:
             for candidate in candidates:
@@ -157,7 +157,7 @@ def test_lost_rows_are_counted(tmp_path, damage, lost):
     assert kept[0] == before[0] and len(kept) == 7 - lost and set(kept) <= set(before)
 
 
-def test_another_file_is_refused_unchanged(tmp_path):
+def test_other_file_is_refused_unchanged(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"curves\.csv is damaged: its first line must be iteration,.*, not 'a,b'"):
@@ -165,13 +165,13 @@ def test_another_file_is_refused_unchanged(tmp_path):
     assert path.read_text() == "a,b\n1,2\n"
 
 
-def test_a_new_log_replaces_an_old_one(tmp_path):
+def test_new_log_replaces_an_old_one(tmp_path):
     write(begin(tmp_path), range(1, 4))
     CurveLog(tmp_path / "curves.csv").close()
     assert len(read_curves(tmp_path / "curves.csv")) == 0
 
 
-def test_an_unknown_scalar_is_refused(tmp_path):
+def test_unknown_scalar_is_refused(tmp_path):
     log = CurveLog(tmp_path / "curves.csv")
     with pytest.raises(KeyError, match="no column 'fitnes'"):
         log.add(1, 1, "a", 0, {"fitnes": 1.0})

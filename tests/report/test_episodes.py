@@ -7,7 +7,7 @@ import pytest
 from envcoder_bench.report.episodes import EpisodeLog, read_episodes
 
 
-def test_every_number_survives(tmp_path):
+def test_fitness_values_round_trip(tmp_path):
     log = EpisodeLog(tmp_path / "episodes.csv")
     log.add(20, 400, "b, c", 1, [0.25, -1e-7])
     log.add(10, 200, "a", 0, [1 / 3, 2.0])

@@ -44,7 +44,7 @@ def page():
     return render_page(fake_page(mp4=b"video"))
 
 
-def test_hostile_texts_are_text(page):
+def test_hostile_texts_are_escaped(page):
     parsed = Page(page)
     assert [tag for tag, _ in parsed.tags].count("script") == 2  # data and code
     assert not any(name.startswith("on") for _, attributes in parsed.tags for name in attributes)
@@ -55,7 +55,7 @@ def test_hostile_texts_are_text(page):
     assert "\u202e" not in page and "\\u202e" in page  # characters that turn the order around are shown as codes
 
 
-def test_the_policy_allows_the_own_script_alone(page):
+def test_content_security_policy_allows_only_the_own_script(page):
     parsed = Page(page)
     policy = next(a["content"] for tag, a in parsed.tags if tag == "meta" and "http-equiv" in a)
     digest = base64.b64encode(hashlib.sha256(parsed.scripts[1].encode()).digest()).decode()
@@ -65,7 +65,7 @@ def test_the_policy_allows_the_own_script_alone(page):
     assert all(address.startswith(("#", "data:,")) for address in addresses)
 
 
-def test_the_data_cannot_end_its_script(page):
+def test_data_cannot_close_its_script_tag(page):
     data = Page(page).scripts[0]
     assert "<" not in data and ">" not in data
     names = [own["name"] for own in json.loads(data)["candidates"]]
@@ -79,7 +79,7 @@ def test_every_candidate_has_a_row_and_details(page):
     assert links == anchors and len(anchors) == 2 + 2 + len(HOSTILE)
 
 
-def test_the_line_of_an_error_is_marked():
+def test_error_line_is_marked():
     assert '<span class="l fault">' in code(SOURCE, {7})
     marked = [line for line in code(SOURCE, {7}).split('<span class="l') if line.startswith(" fault")]
     assert len(marked) == 1 and "onerror" in marked[0]
@@ -90,14 +90,14 @@ def test_the_line_of_an_error_is_marked():
     "source",
     ["", "x", '"', "'''", '"""a\nb', "#", "\\", "def", "\0", "a\r\nb", "<", "&" * 50, "'\\" * 5000, "\"'" * 5000],
 )
-def test_any_source_keeps_its_text(source):
+def test_source_text_is_preserved(source):
     shown = Page(code(source))
     text = "".join(shown.text).replace("\\u0000", "\0").replace("\\u000d", "\r")
     assert text.strip() == source.replace("\n", "").strip()
     assert {tag for tag, _ in shown.tags} <= {"pre", "span"}
 
 
-def test_words_are_coloured():
+def test_source_is_highlighted():
     shown = code("def compute_reward(x):\n    return 1.5  # why\n")
     for part in (
         '<span class="k">def</span>', '<span class="d">compute_reward</span>', '<span class="k">return</span>',
@@ -112,7 +112,7 @@ def test_intervals_stay_within_the_bounds(page):
     assert titles and all(float(low) >= 0 and float(high) <= 1 for _, low, high in titles)
 
 
-def test_a_page_of_fifty_candidates_is_small():
+def test_page_of_fifty_candidates_is_small():
     """Long sources, 200 points, 8 components, and five videos of 400 kB."""
     names = [f"candidate_{k:03d}" for k in range(50)]
     run = fake_page(names, seeds=1, mp4=b"v" * 400_000, points=60, components=8, source=SOURCE * 20)
@@ -120,21 +120,21 @@ def test_a_page_of_fifty_candidates_is_small():
 
 
 @pytest.mark.parametrize("missing", ["curves", "components"])
-def test_a_run_without_training_has_a_page(missing):
+def test_page_is_rendered_without_training_data(missing):
     import dataclasses
 
     run = dataclasses.replace(fake_page(), **{missing: None}, videos=PageVideos())
     assert "<h2>Ranking</h2>" in render_page(run) and "<h2>Videos" not in render_page(run)
 
 
-def test_numbers_and_texts_for_scripts():
+def test_numbers_and_texts_are_converted_for_scripts():
     assert [plain_number(x) for x in (np.float32(0.1), float("nan"), float("inf"), None, 123456.789)] == [
         0.1, None, None, None, 123460.0,
     ]  # fmt: skip
     assert script_json("</script>&\u2028") == '"\\u003c/script\\u003e\\u0026\\u2028"'
 
 
-def test_the_page_has_the_chances_of_the_first_place():
+def test_page_shows_the_probability_of_being_best():
     import dataclasses
 
     run = fake_page()

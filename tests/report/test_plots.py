@@ -55,7 +55,7 @@ def draw(folder, ranked, curves):
 @pytest.mark.parametrize(
     "count, seeds, failed", [(1, 1, 0), (2, 1, 0), (2, 2, 1), (60, 2, 12)], ids=["1", "2", "failed", "60"]
 )
-def test_pictures(tmp_path, count, seeds, failed):
+def test_plots_have_expected_sizes(tmp_path, count, seeds, failed):
     names = ["human", "unshaped", *(f"{i:03d}_$_{{$_long_name_of_a_candidate" for i in range(58))][:count]
     curves, ranking = draw(tmp_path, *run(names, seeds, failed))
     assert curves == (1500, 900)
@@ -63,13 +63,13 @@ def test_pictures(tmp_path, count, seeds, failed):
 
 
 @NO_WARNINGS
-def test_single_candidate_measured_once(tmp_path):
+def test_single_candidate_with_one_point_is_plotted(tmp_path):
     ranked, curves = run(["a"], 1)
     draw(tmp_path, ranked, curves[curves["iteration"] <= 3])
 
 
 @NO_WARNINGS
-def test_nothing_measured(tmp_path):
+def test_plots_without_measurements_are_drawn(tmp_path):
     CurveLog(tmp_path / "curves.csv").close()
     empty = read_curves(tmp_path / "curves.csv")
     everyone_failed, _ = run(["human", "a", "b"], 2, 3)
@@ -79,13 +79,13 @@ def test_nothing_measured(tmp_path):
 
 @pytest.mark.slow
 @NO_WARNINGS
-def test_a_thousand_candidates_fit_in_a_picture(tmp_path):
+def test_ranking_plot_of_1000_candidates_has_limited_height(tmp_path):
     ranked, _ = run([*(f"c{i}" for i in range(998)), "human", "unshaped"], 1)
     size = struct.unpack(">II", plot_ranking(ranked, tmp_path / "r.png", "Anymal", "m").read_bytes()[16:24])
     assert size[1] < 3000
 
 
-def test_labels_are_moved_as_little_as_possible():
+def test_spread_moves_labels_as_little_as_possible():
     assert spread([0.1, 0.5, 0.9], 0.1, 1.0) == pytest.approx([0.1, 0.5, 0.9])
     assert spread([0.5, 0.5, 0.5], 0.1, 1.0) == pytest.approx([0.4, 0.5, 0.6])
     assert spread([0.0, 0.0, 0.9], 0.1, 1.0) == pytest.approx([0.0, 0.1, 0.9])
@@ -106,7 +106,7 @@ def figures(monkeypatch):
 
 
 @pytest.mark.parametrize("failed", [0, 3])
-def test_note_on_grey_lines_and_failures(figures, failed):
+def test_note_explains_grey_lines_and_failures(figures, failed):
     ranked, curves = run([f"c{i}" for i in range(20)], 1, failed)
     figure = plot_learning_curves(curves, ranked, "", "Anymal", "m")
     assert "grey: 15 other candidates" in texts(figure)
@@ -114,7 +114,7 @@ def test_note_on_grey_lines_and_failures(figures, failed):
     assert not figure.axes[0].texts or all("grey" not in text.get_text() for text in figure.axes[0].texts)
 
 
-def test_cut_intervals_end_in_arrows(figures):
+def test_clipped_intervals_end_in_arrows(figures):
     wide = [Result("human", 0, "ok", 0.5, 0.45, 0.55), Result("b", 0, "ok", 0.5, 0.45, 0.55)]
     wide.append(Result("a", 0, "ok", 0.6, -9.0, 9.0))
     figure = plot_ranking(rank(wide), "", "Anymal", "m")
@@ -146,8 +146,8 @@ def test_skipped_candidates_are_not_drawn(figures):
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, -3e4, 1.234e7, 1e-4])
-def test_the_label_and_all_ticks_are_in_the_picture(figures, scale):
-    """Wide tick labels such as -30,000,000 once pushed the label of the axis out of the picture."""
+def test_axis_label_and_ticks_are_inside_the_figure(figures, scale):
+    """Wide tick labels such as -30,000,000 must not push the axis label out of the figure."""
     ranked, curves = run(["human", "a", "b"], 2)
     curves["fitness"] *= scale
     curves["env_steps"] *= 1000
@@ -172,7 +172,7 @@ def test_intervals_are_drawn_within_the_bounds_of_the_fitness(figures):
     assert all(high > 1.5 for _, high in ends)
 
 
-def test_blue_and_orange_are_candidates_whose_difference_was_tested():
+def test_colours_mark_significantly_different_candidates_only():
     untested, _ = run(["human", "unshaped", "a", "b"], seeds=1)
     colours = {row.candidate: plots._colour_and_marker(row)[0] for row in untested}
     assert colours["a"] == colours["b"] == plots.DARK

@@ -29,7 +29,7 @@ def close(one, other):
     return one == pytest.approx(other, rel=1e-8, nan_ok=True)
 
 
-def test_round_trip(tmp_path):
+def test_points_round_trip(tmp_path):
     write(tmp_path / "points.csv", range(1, 4))
     read = read_points(tmp_path / "points.csv")
     expected = [point(candidate, iteration) for iteration in range(1, 4) for candidate in CANDIDATES]
@@ -68,7 +68,7 @@ def test_point_without_components_has_one_row(tmp_path):
 
 @pytest.mark.parametrize("checkpoint", [0, 1, 3])
 @pytest.mark.parametrize("cut", [0, 1, 17])
-def test_a_resumed_file_equals_the_uninterrupted_one(tmp_path, checkpoint, cut):
+def test_resumed_file_equals_the_uninterrupted_one(tmp_path, checkpoint, cut):
     path = tmp_path / "points.csv"
     full = write(tmp_path / "full.csv", range(1, 7))
     written = write(path, range(1, 5))
@@ -76,7 +76,7 @@ def test_a_resumed_file_equals_the_uninterrupted_one(tmp_path, checkpoint, cut):
     assert write(path, range(checkpoint + 1, 7), log=PointLog.resume(path, checkpoint)) == full
 
 
-def test_waves_end_as_one_training(tmp_path):
+def test_sorted_rows_of_waves_equal_one_training(tmp_path):
     together = write(tmp_path / "together.csv", range(1, 13), ("b", "a"))
     path = tmp_path / "points.csv"
     write(path, range(1, 13), ["b"])
@@ -85,7 +85,7 @@ def test_waves_end_as_one_training(tmp_path):
     assert path.read_bytes() == together
 
 
-def test_another_file_is_refused(tmp_path):
+def test_other_file_is_refused(tmp_path):
     (tmp_path / "points.csv").write_text("iteration,candidate\n1,a\n")
     with pytest.raises(ValueError, match=r"points\.csv: not a points\.csv; its columns must be iteration, env_steps, "):
         read_points(tmp_path / "points.csv")

@@ -21,7 +21,7 @@ class Clock:
         return self.now
 
 
-def test_lines_without_a_terminal():
+def test_progress_without_a_terminal_prints_lines():
     out, clock = io.StringIO(), Clock()
     progress = Progress(100, 40, out, clock)
     for iteration in range(41, 101):
@@ -35,7 +35,7 @@ def test_lines_without_a_terminal():
     ]
 
 
-def test_waves_and_remaining_time():
+def test_remaining_time_includes_later_waves():
     out, clock = io.StringIO(), Clock()
     progress = Progress(100, 0, out, clock, wave=2, waves=3)
     for iteration in range(1, 101):
@@ -70,7 +70,7 @@ def test_speed_is_smoothed():
     assert speeds[10] not in ("1.00k env-steps/s", "3.00k env-steps/s")
 
 
-def test_a_bar_on_a_terminal_with_messages_above_it(monkeypatch):
+def test_progress_on_a_terminal_draws_a_bar_below_messages(monkeypatch):
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
     out, clock = Terminal(), Clock()
     progress = Progress(10, 0, out, clock)
@@ -112,10 +112,10 @@ def test_update_takes_microseconds():
         (2.5e9, "2.50G"),
     ],
 )
-def test_si(value, text):
+def test_si_prefixes_match_expected_text(value, text):
     assert si(value) == text
 
 
 @pytest.mark.parametrize("seconds, text", [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (7325, "2:02:05")])
-def test_duration(seconds, text):
+def test_duration_matches_expected_text(seconds, text):
     assert duration(seconds) == text

@@ -16,7 +16,7 @@ def rows(more=0):
     return found + [Result(f"x{k}", 0, STOPPED, 0.1, env_steps=30, stopped_at=3) for k in range(more)]
 
 
-def test_the_share_and_who_was_alive():
+def test_race_summary_has_candidates_alive_and_env_steps_share():
     assert race_summary(rows(), [0], "halving", [3, 5], 10) == {
         "rule": "halving", "rungs": [3, 5], "iterations": 10, "alive": [4, 3, 2], "env_steps_share": 0.7,
     }  # fmt: skip
@@ -25,7 +25,7 @@ def test_the_share_and_who_was_alive():
 
 
 @pytest.mark.parametrize("more", [0, 300])
-def test_the_picture_is_drawn(tmp_path, more):
+def test_race_plot_is_written(tmp_path, more):
     own = rows(more)
     told = race_summary(own, [0], "halving", [3, 5], 10)
     picture = plot_race(own, rank(own), tmp_path / "race.png", "Cartpole", **told)

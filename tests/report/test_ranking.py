@@ -23,7 +23,7 @@ def test_difference_to_human_is_paired_by_seed():
     assert math.isnan(human.vs_human) and human.baseline
 
 
-def test_intervals_are_within_the_bounds_of_the_fitness():
+def test_intervals_are_clipped_to_the_bounds_of_the_fitness():
     """Of three seeds with 0, 1 and 1 the 95 % interval would reach from -0.8 to 2.1."""
     rows = [
         ok(name, seed, x)
@@ -48,7 +48,7 @@ def test_significance_is_corrected_for_the_number_of_candidates():
     assert three["a"].vs_human_p == pytest.approx(3 * one["a"].vs_human_p) and not three["a"].significant
 
 
-def test_chances_of_the_first_place_leave_out_failed_and_stopped():
+def test_failed_and_stopped_candidates_have_no_probability_of_being_best():
     results = [ok("a", 0, 0.5), ok("b", 0, 0.4), Result("c", 0, FAILED), ok("d", 0, 0.9, stopped_at=5)]
     results[-1].status = STOPPED
     evaluation = {("a", 0): (0.5, 0.5), ("b", 0): (0.4, 0.4)}
@@ -67,14 +67,14 @@ def test_only_common_seeds_are_compared():
     assert math.isnan(by_name["b"].vs_human)
 
 
-def test_one_seed_has_its_interval_over_episodes():
+def test_interval_of_one_seed_is_over_episodes():
     (one,) = rank([ok("a", 3, 0.5)])
     assert (one.fitness_ci_low, one.fitness_ci_high, one.interval_over) == (0.49, 0.52, "episodes")
     (two,) = rank([ok("a", 3, 0.5), ok("a", 4, 0.6)])
     assert two.interval_over == "seeds" and two.fitness_ci_high == pytest.approx(0.55 + 12.7062 * 0.05)
 
 
-def test_order_failures_last_and_ties_by_name():
+def test_ranking_puts_failures_last_and_breaks_ties_by_name():
     results = [
         Result("z_late", 0, FAILED, fitness=0.99, error="e"),  # what it had reached does not count
         Result("nan", 0, "ok"),
@@ -93,7 +93,7 @@ def test_order_failures_last_and_ties_by_name():
         assert [r.status for r in ranked[4:]] == ["failed at load", "no fitness", "no fitness", "failed"]
 
 
-def test_status_and_totals_over_seeds():
+def test_ranking_aggregates_status_and_totals_over_seeds():
     results = [
         ok("a", 0, 0.5, env_steps=100, unstable_resets=2, episode_length=10.0, shaped_return=4.0),
         Result("a", 2, FAILED, error="a.py:3: second", env_steps=50, unstable_resets=1, fitness=0.9),
@@ -124,12 +124,12 @@ def test_summary_is_json_without_nan(tmp_path):
     assert read["ranking"][2]["fitness"] is None and read["ranking"][2]["errors"] == ["b.py:1: bad"]
 
 
-def test_summary_of_nothing():
+def test_summary_of_an_empty_ranking_has_no_best_candidate():
     content = summary([], RunInfo("Anymal", "m", [], 1, 0, 0, 0.0))
     assert content["best_candidate"] is None and content["env_steps_per_second"] is None
 
 
-def test_stopped_candidates_rank_below_all_that_went_on_and_are_not_compared():
+def test_stopped_candidates_rank_last_and_are_not_compared():
     def stopped(candidate, seed, fitness, at):
         return Result(candidate, seed, STOPPED, fitness, stopped_at=at, reason=f"rank 4 at {at}")
 

@@ -13,7 +13,7 @@ RESULTS = [
 ]
 
 
-def test_round_trip_keeps_every_value(tmp_path):
+def test_results_round_trip(tmp_path):
     write_results(tmp_path / "results.csv", RESULTS)
     read = read_results(tmp_path / "results.csv")
     for a, b in zip(RESULTS, read, strict=True):
@@ -25,7 +25,7 @@ def test_round_trip_keeps_every_value(tmp_path):
     assert math.isnan(read[2].fitness) and read[2].shaped_return is None
 
 
-def test_columns_and_bytes(tmp_path):
+def test_results_file_has_expected_columns_and_bytes(tmp_path):
     write_results(tmp_path / "a.csv", RESULTS)
     assert (tmp_path / "a.csv").read_text() == (
         "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
@@ -41,7 +41,7 @@ def test_columns_and_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("newer, cells", [("", ""), (",training_episodes,contact_overflows", ",0,0")])
-def test_a_file_of_an_older_version_is_read(tmp_path, newer, cells):
+def test_results_of_an_older_version_are_read(tmp_path, newer, cells):
     (tmp_path / "results.csv").write_text(
         "candidate,seed,status,fitness,fitness_ci_low,fitness_ci_high,episodes,episode_length,shaped_return,"
         f"env_steps,error,unstable_resets{newer}\n"
@@ -53,16 +53,16 @@ def test_a_file_of_an_older_version_is_read(tmp_path, newer, cells):
     assert (row.stopped_at, row.reason) == (0, "")
 
 
-def test_an_error_is_one_line():
+def test_error_is_one_line():
     assert Result("a", 0, FAILED, error="a.py:1: bad\n  shape ").error == "a.py:1: bad shape"
 
 
-def test_an_unknown_status_is_refused():
+def test_unknown_status_is_refused():
     with pytest.raises(ValueError, match=r"a: status 'fine'; it must be one of ok, running, failed, failed at load"):
         Result("a", 0, "fine")
 
 
-def test_another_file_is_refused_by_name(tmp_path):
+def test_other_file_is_refused_by_name(tmp_path):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"other\.csv: not a results\.csv"):
         read_results(tmp_path / "other.csv")

@@ -24,7 +24,7 @@ from envcoder_bench.report.statistics import (
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 5, 10, 17, 30, 31, 63, 200, 10_000])
-def test_t_95_cuts_off_five_percent_of_students_density(freedom):
+def test_t_95_leaves_five_percent_of_students_density(freedom):
     # integrate the density over (-t, t) with x = tan(angle), so that heavy tails are no trouble
     angle, step = np.linspace(0, math.atan(t_95(freedom)), 200_001, retstep=True)
     log_norm = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - 0.5 * math.log(freedom * math.pi)
@@ -33,7 +33,7 @@ def test_t_95_cuts_off_five_percent_of_students_density(freedom):
     assert inside == pytest.approx(0.95, abs=1e-7)
 
 
-def test_students_tail_against_tables():
+def test_students_tail_matches_tables():
     # the t of a table for one degree of freedom, two and ten
     assert t_tail(6.3138, 1) == pytest.approx(0.1, abs=1e-5)
     assert t_tail(9.9248, 2) == pytest.approx(0.01, abs=1e-6)
@@ -43,7 +43,7 @@ def test_students_tail_against_tables():
         t_95(0)
 
 
-def test_mean_interval_by_hand():
+def test_mean_interval_matches_hand_computed_values():
     # 1, 2, 4: mean 7/3, variance (16 + 1 + 25) / 9 / 2 = 7/3, half width 4.3027 * sqrt(7/9)
     mean, low, high = mean_interval([1.0, 2.0, 4.0])
     assert (mean, low, high) == pytest.approx((7 / 3, 7 / 3 - 3.79460, 7 / 3 + 3.79460), abs=1e-4)
@@ -52,7 +52,7 @@ def test_mean_interval_by_hand():
     assert all(math.isnan(x) for x in mean_interval([]))
 
 
-def test_an_interval_that_is_cut_to_the_bounds_keeps_its_level():
+def test_clipped_interval_keeps_its_coverage():
     rng = np.random.default_rng(0)
     samples = (rng.random((2000, 5)) < 0.9).astype(float) * rng.uniform(
         0.8, 1.0, (2000, 5)
@@ -63,41 +63,41 @@ def test_an_interval_that_is_cut_to_the_bounds_keeps_its_level():
     assert [low <= 0.81 <= high for _, low, high in free] == [low <= 0.81 <= high for _, low, high in cut]
 
 
-def test_welch_interval_by_hand():
+def test_welch_interval_matches_hand_computed_values():
     # variances 1 and 4, three values each: sqrt(5/3) = 1.2910; degrees (5/3)^2 / (1/18 + 16/18) = 2.94, t(2) = 4.3027
     mean, low, high = welch_interval([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
     assert (mean, high - mean, mean - low) == pytest.approx((3.0, 5.5547, 5.5547), abs=1e-3)
     assert math.isnan(welch_interval([1.0], [2.0, 3.0])[1])
 
 
-def test_paired_p_by_hand():
+def test_paired_p_matches_hand_computed_values():
     # differences 1, 2, 3: t = 2 / (1 / sqrt(3)) = 3.4641 with 2 degrees: p = 1 - t / sqrt(t^2 + 2) = 0.0742
     assert paired_p([1.0, 2.0, 3.0]) == pytest.approx(1 - math.sqrt(12 / 14), abs=1e-12)
     assert paired_p([0.5, 0.5]) == 0.0 and paired_p([0.0, 0.0]) == 1.0
     assert math.isnan(paired_p([0.5]))
 
 
-def test_holm_by_hand():
+def test_holm_matches_hand_computed_values():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.6]) == [1.0, 1.0]
     found = holm([math.nan, 0.02, 0.01])  # two comparisons
     assert math.isnan(found[0]) and found[1:] == pytest.approx([0.02, 0.02])
 
 
-def test_holm_errs_anywhere_with_at_most_its_level():
+def test_holm_controls_the_familywise_error_rate():
     rng = np.random.default_rng(0)
     wrong = sum(min(holm(list(rng.random(20)))) < 0.05 for _ in range(4000)) / 4000
     assert 0.04 < wrong < 0.06
 
 
-def test_iqm_by_hand():
+def test_iqm_matches_hand_computed_values():
     assert iqm([10.0, 1.0, 2.0, 3.0]) == 2.5
     assert iqm([1.0, 2.0, 3.0]) == 2.0  # a quarter of three, rounded down, is nothing
     assert iqm([0.0, 1.0, 2.0, 3.0, 4.0, 100.0]) == 2.5  # one of six is left out on each side
     assert pooled_iqm({"a": [10.0, 1.0], "b": [2.0, 3.0]}) == 2.5
 
 
-def test_probability_of_improvement_by_hand():
+def test_probability_of_improvement_matches_hand_computed_values():
     # of the nine pairs of a, six are better and one equal; of b all are better
     a, b = ([1.0, 3.0, 4.0], [0.0, 2.0, 3.0]), ([5.0], [4.0])
     first, second = {"a": a[0], "b": b[0]}, {"a": a[1], "b": b[1]}
@@ -106,8 +106,8 @@ def test_probability_of_improvement_by_hand():
     assert probability_of_improvement(second, first) == pytest.approx(1 - (6.5 / 9 + 1.0) / 2)
 
 
-def test_the_bootstrap_draws_runs_within_each_task():
-    """All 256 resamples of one task; the other has a single score, which never goes to the first."""
+def test_bootstrap_resamples_within_each_task():
+    """Compared with all 256 resamples of one task; the score of the other task is never mixed in."""
     scores = {"a": [0.0, 1.0, 3.0, 9.0], "b": [100.0]}
 
     def mean_of_a(group):
@@ -121,8 +121,8 @@ def test_the_bootstrap_draws_runs_within_each_task():
     assert min(scores["a"]) <= low and high <= max(scores["a"])
 
 
-def test_paired_runs_are_drawn_together():
-    """The second group is the first plus one: drawn together the difference is one, drawn apart it is not."""
+def test_paired_bootstrap_resamples_runs_together():
+    """The second group is the first plus one: the paired difference is exactly one, the unpaired is not."""
     first = {"a": [0.0, 5.0, 9.0]}
     second = {"a": [x + 1 for x in first["a"]]}
 
@@ -150,7 +150,7 @@ def exact_chances(table, names):
     return {name: x / count for name, x in won.items()}
 
 
-def test_chances_of_the_first_place_are_those_of_all_resamples():
+def test_chances_of_best_match_exhaustive_enumeration():
     table = {"a": [(1.0, 0.0), (0.5, 0.5)], "b": [(0.0, 1.0), (0.25, 0.5)], "c": [(0.25, 0.25), (0.25, 0.25)]}
     evaluation = {(name, seed): own for name, rows in table.items() for seed, own in enumerate(rows)}
     exact = exact_chances(list(table.values()), list(table))
@@ -159,7 +159,7 @@ def test_chances_of_the_first_place_are_those_of_all_resamples():
     assert found == pytest.approx(exact, abs=0.015)
 
 
-def test_equal_candidates_share_and_a_clear_best_is_sure():
+def test_chances_of_best_are_equal_for_equal_candidates_and_one_for_a_dominating_one():
     rng = np.random.default_rng(0)
     own = {("a", seed): tuple(rng.random(16)) for seed in range(3)}
     same = {**own, **{("b", seed): x for (_, seed), x in own.items()}}
@@ -169,14 +169,14 @@ def test_equal_candidates_share_and_a_clear_best_is_sure():
     assert chances_of_best(better, ["a", "b"]) == {"a": 0.0, "b": 1.0}
 
 
-def test_a_candidate_with_a_failed_seed_is_judged_by_the_others():
+def test_chances_of_best_use_the_remaining_seeds_of_a_candidate():
     evaluation = {("a", 0): (0.5, 0.5), ("a", 1): (0.5, 0.5), ("b", 0): (0.9, 0.9)}
     found = chances_of_best(evaluation, ["a", "b"], draws=4000)
     assert found["b"] == pytest.approx(0.75, abs=0.03)  # seed 0 is among two drawn
     assert chances_of_best({}, ["a"]) == {}
 
 
-def test_spearman_by_hand_and_by_pandas():
+def test_spearman_matches_hand_computed_values_and_pandas():
     assert spearman({"a": 1, "b": 2, "c": 3}, {"a": 10, "b": 30, "c": 20, "d": 5}) == pytest.approx(0.5)
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 5, 40), rng.integers(0, 5, 40)

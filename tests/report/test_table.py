@@ -25,7 +25,7 @@ SMALL = [
 ]
 
 
-def test_text_of_a_small_table():
+def test_table_matches_expected_text():
     assert render_table(rank(SMALL), MEANING, 80) == (
         """\
 fitness: how well the commanded velocity is followed, mean over the full
@@ -59,7 +59,7 @@ failed (3 of 5 candidates):
     )
 
 
-def test_note_on_the_interval_of_one_seed():
+def test_interval_note_of_one_seed_matches_expected_text():
     text = render_table(rank([ok("human", 0, 0.7), ok("a", 0, 0.65)]), "m", 100)
     assert text == (
         """\
@@ -105,7 +105,7 @@ def test_bold_marks_the_best_only():
     assert bold[:5] + bold[6:] == plain[:5] + plain[6:]
 
 
-def test_every_candidate_failed():
+def test_table_with_only_failures_matches_expected_text():
     ranked = rank([r for r in SMALL if r.candidate[:3] in ("005", "006")])
     assert render_failures(ranked, 40) == (
         """\
@@ -122,7 +122,7 @@ every candidate failed:
     assert render_table(ranked, "m", 40) == "fitness: m\n\n" + render_failures(ranked, 40)
 
 
-def test_without_failures_and_without_candidates():
+def test_table_without_failures_or_without_candidates():
     assert render_failures(rank([ok("a", 0, 0.5)])) == ""
     assert render_table([], "m").startswith("fitness: m\n")
 
@@ -144,7 +144,7 @@ def physics(**counts):
     return render_table(rank(results), "x", 200)
 
 
-def test_large_shares_of_blow_ups_are_named():
+def test_high_shares_of_unstable_resets_are_reported():
     text = physics(
         rare=dict(unstable_resets=10, training_episodes=1000),
         often=dict(unstable_resets=30, training_episodes=1000),
@@ -154,18 +154,18 @@ def test_large_shares_of_blow_ups_are_named():
     assert "\ntraining episodes that ended because the physics blew up: always 100 %, often 3 %\n" in text
 
 
-def test_only_the_worst_blow_ups_are_named():
+def test_only_the_five_highest_shares_of_unstable_resets_are_listed():
     text = physics(**{f"c{k}": dict(unstable_resets=10 + k, training_episodes=100) for k in range(8)})
     assert "blew up: c7 17 %, c6 16 %, c5 15 %, c4 14 %, c3 13 % and 3 more\n" in text
 
 
-def test_dropped_contacts_are_named():
+def test_dropped_contacts_are_reported():
     text = physics(few=dict(contact_overflows=3), none=dict(), many=dict(contact_overflows=400))
     assert "\nenv-steps in which contacts were dropped: many 400, few 3; do not trust their results, give" in text
     assert "dropped" not in physics(none=dict())
 
 
-def test_no_negative_zero():
+def test_negative_zero_is_not_shown():
     text = render_table(rank([ok("human", 0, 0.0), ok("a", 0, -0.0003), ok("b", 0, -0.0006)]), "m", 100)
     assert "-0.000" not in text and "+0.000" in text and "-0.001" in text
     assert [fixed(x, 1, sign) for x in (-0.04, 0.04, -0.06) for sign in ("", "+")] == [
@@ -181,14 +181,14 @@ def test_skipped_candidates_are_listed_separately():
     assert "\n-  x" not in text and "\n-  z" in text
 
 
-def test_an_interval_that_was_cut_is_shown_by_its_ends():
+def test_clipped_interval_is_shown_by_its_ends():
     rows = [ok(name, seed, x) for name, low in (("a", 0.0), ("b", 0.9)) for seed, x in enumerate((low, 1.0, 1.0))]
     text = render_table(rank(rows, (0.0, 1.0)), "m", 100)
     assert "a          0.667 [0.000, 1.000]" in text and "b          0.967 [0.823, 1.000]" in text
     assert "±: 95 % interval over 3 seeds (Student's t), [ ]: cut to the bounds of the fitness" in text
 
 
-def test_a_line_says_how_sure_the_first_place_is():
+def test_probability_of_the_best_candidate_is_shown():
     rows = [ok(name, seed, x) for name, x in (("a", 0.7), ("b", 0.6), ("c", 0.1)) for seed in (0, 1)]
     evaluation = {(n, s): x for n, x in (("a", (0.9, 0.5)), ("b", (0.5, 0.7)), ("c", (0.1, 0.1))) for s in (0, 1)}
     found = {row.candidate: row.p_best for row in rank(rows, evaluation=evaluation)}

@@ -14,7 +14,7 @@ def scalars(folder):
     return {tag: [(e.step, pytest.approx(e.value)) for e in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
 
 
-def test_scalars_read_back_per_candidate_and_seed(tmp_path):
+def test_scalars_round_trip_per_candidate_and_seed(tmp_path):
     log = TensorboardLog(tmp_path)
     for step in (100, 200, 2**40):
         for seed in (0, 1):
@@ -29,7 +29,7 @@ def test_scalars_read_back_per_candidate_and_seed(tmp_path):
     assert scalars(tmp_path / "a" / "seed_1")["fitness"] == [(200, 1.1), (2**40, 1.1)]
 
 
-def test_written_at_each_evaluation_and_on_close(tmp_path):
+def test_scalars_are_flushed_at_evaluations_and_on_close(tmp_path):
     log = TensorboardLog(tmp_path)
     log.add("a", 0, 1, {"kl": 1.0})
     log.add("a", 0, 2, {"kl": 2.0, "fitness": 0.5})
@@ -40,7 +40,7 @@ def test_written_at_each_evaluation_and_on_close(tmp_path):
 
 
 @pytest.mark.parametrize("torn", [0, 5])
-def test_a_resumed_run_replaces_what_was_written_after_its_checkpoint(tmp_path, torn):
+def test_resumed_run_replaces_scalars_after_its_checkpoint(tmp_path, torn):
     log = TensorboardLog(tmp_path)
     for step in range(10, 60, 10):
         log.add("a", 0, step, {"fitness": 0.0, "kl": 1.0})
@@ -56,7 +56,7 @@ def test_a_resumed_run_replaces_what_was_written_after_its_checkpoint(tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_thousand_candidates_need_no_threads_and_few_open_files(tmp_path):
+def test_1000_candidates_need_no_threads_and_few_open_files(tmp_path):
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     threads = threading.active_count()
@@ -97,7 +97,7 @@ def hparams_page(folder):
     return experiment, {group.name: group for group in found.session_groups}
 
 
-def test_the_hparams_page_has_a_group_for_each_candidate(tmp_path):
+def test_hparams_page_has_a_group_for_each_candidate(tmp_path):
     log, rows = TensorboardLog(tmp_path), []
     for k, name in enumerate(("a", "b")):
         for seed in (0, 1):

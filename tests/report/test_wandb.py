@@ -96,7 +96,7 @@ def folder(tmp_path_factory):
     return run(made / "run", *WORDS, "--candidates", *files, "--video", 0)
 
 
-def test_a_run_for_each_candidate_in_a_group(folder):
+def test_each_candidate_and_seed_has_a_wandb_run_in_one_group(folder):
     found = sent(folder)
     assert set(found) == {f"{name}, seed 0" for name in ("cosine", "broken", "human", "unshaped")} | {"run: ranking"}
     for name, own in found.items():
@@ -110,7 +110,7 @@ def test_a_run_for_each_candidate_in_a_group(folder):
     assert len({own["run"].run_id for own in found.values()}) == 5
 
 
-def test_it_has_the_numbers_of_the_files(folder):
+def test_wandb_has_the_values_of_the_files(folder):
     found = sent(folder)["cosine, seed 0"]
     result = envcoder_bench.resume(folder)
     curves = result.curves[result.curves.candidate == "cosine"]
@@ -139,7 +139,7 @@ def test_report_and_videos_are_artifacts(folder, tmp_path):
     assert any("videos/cosine/_type" in row for row in own["history"])
 
 
-def test_a_resumed_run_continues_its_runs(tmp_path, monkeypatch):
+def test_resumed_run_continues_its_wandb_runs(tmp_path, monkeypatch):
     files = write_candidates(tmp_path / "files", {"cosine": CANDIDATES["cosine"]})
     iterate = Session.iterate
 
@@ -157,7 +157,7 @@ def test_a_resumed_run_continues_its_runs(tmp_path, monkeypatch):
     assert [row["env_steps"] for row in after["cosine, seed 0"]["history"]] == [64, 128, 192]
 
 
-def test_a_fault_of_the_package_is_a_warning(tmp_path, monkeypatch, caplog):
+def test_exception_in_wandb_is_a_warning(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(wandb, "init", lambda **_: 1 / 0)
     files = write_candidates(tmp_path / "files", {"cosine": CANDIDATES["cosine"]})
     output = run(tmp_path / "run", *WORDS, "--candidates", *files, "--video", 0)
@@ -178,7 +178,7 @@ def test_a_fault_of_the_package_is_a_warning(tmp_path, monkeypatch, caplog):
         (["wandb.mode=online"], "nobody is logged in: run wandb login, or keep the data here with wandb.mode=offline"),
     ],
 )
-def test_bad_input(tmp_path, words, message, capsys, monkeypatch):
+def test_bad_input_is_refused_before_the_run(tmp_path, words, message, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setattr(wandb, "login", lambda prompt: False)
@@ -187,14 +187,14 @@ def test_bad_input(tmp_path, words, message, capsys, monkeypatch):
     assert message in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
-def test_without_the_package(tmp_path, capsys, monkeypatch):
+def test_missing_wandb_is_reported_with_install_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert main([str(word) for word in [*WORDS, "--output_dir", tmp_path / "run"]]) == 2
     assert "--wandb needs the package wandb: pip install 'envcoder-bench[wandb]'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
-def test_the_login_is_checked_where_data_would_be_sent(monkeypatch):
+def test_login_is_checked_only_for_online_runs(monkeypatch):
     asked = []
     monkeypatch.setattr(wandb, "login", lambda prompt: asked.append(prompt) or True)
     check_wandb("offline")
@@ -222,7 +222,7 @@ def test_many_candidates_need_no_threads(tmp_path):
     assert len(sent(tmp_path)) == 12 and wandb_log.STEPS == "env_steps"
 
 
-def test_it_may_open_as_many_files_as_the_system_allows(tmp_path):
+def test_limit_of_open_files_is_raised_to_the_maximum(tmp_path):
     """Each W&B run keeps a file open."""
     import resource
 

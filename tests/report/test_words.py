@@ -13,7 +13,7 @@ from envcoder_bench.report.words import counted, without_folders
 @pytest.mark.parametrize(
     ("number", "told"), [(0, "0 rounds"), (1, "1 round"), (1.0, "1.0 round"), (2, "2 rounds"), (1200, "1,200 rounds")]
 )
-def test_numbers_and_nouns_agree(number, told):
+def test_counted_nouns_agree_with_their_number(number, told):
     assert counted(number, "round") == told
 
 
@@ -43,7 +43,7 @@ def test_irregular_plural():
         ("/", "/"),
     ],
 )  # fmt: skip
-def test_messages_have_file_names_instead_of_paths(text, told):
+def test_paths_in_messages_are_reduced_to_file_names(text, told):
     assert without_folders(text) == told
     assert without_folders(told) == told
 
@@ -59,8 +59,8 @@ print("done")
 
 
 @pytest.mark.slow
-def test_time_is_linear_in_the_length():
-    """Linear time is a second of processor time; quadratic time would be minutes, and is killed."""
+def test_cleaning_time_is_linear_in_the_length():
+    """Linear time takes about a second of processor time; quadratic time exceeds the limit of 60 s."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (60, 60))

@@ -56,15 +56,15 @@ def test_check_reports_functions_that_are_not_compiled_and_why(checked):
     assert not rows["good"].not_compiled and not rows["good"].notes and not rows["human"].not_compiled
 
 
-def test_failures_have_their_line(checked):
+def test_failures_are_reported_with_their_line(checked):
     folder, rows = checked
     assert {name for name, row in rows.items() if row.status == "failed"} == {"syntax", "late"}
     assert rows["syntax"].error.startswith(f"{folder}/syntax.py:1: ")
     assert rows["late"].error.startswith(f"{folder}/late.py:1: in compute_reward: returned NaN or infinity")
 
 
-def test_the_step_is_the_one_that_a_run_would_take(checked):
-    """The human baseline's numbers are those of its own function on the state after one step."""
+def test_check_reports_reward_and_components_of_one_step(checked):
+    """The reward is that of the candidate's function on the state after one step."""
     _, rows = checked
     mean, least, greatest = rows["good"].reward
     assert 1.5 < least <= mean <= greatest <= 2.0
@@ -74,14 +74,14 @@ def test_the_step_is_the_one_that_a_run_would_take(checked):
     assert alone["good"].reward == rows["good"].reward  # neighbours change nothing
 
 
-def test_a_check_in_several_parts_gives_the_same_rows(checked, monkeypatch):
+def test_check_in_several_parts_gives_the_same_rows(checked, monkeypatch):
     monkeypatch.setattr("envcoder_bench.run.check.MOST_ENVS", 12)
     again = by_name(check_candidates("Cartpole", SMALL, [checked[0]]))
     assert again == checked[1]
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_every_task_has_candidates_that_pass(task):
+def test_every_task_has_candidates_that_pass_the_check(task):
     result = check_candidates(task, [*SMALL, "num_envs_per_candidate=3"], candidate_idx="0,1")
     assert result.passed and len(result.rows) == 4
     assert all(row.reward is not None and row.obs_dim and row.action_dim for row in result.rows)
@@ -96,7 +96,7 @@ def test_untrusted_files_are_checked_in_the_jail(checked, capfd):
     assert rows["leaves"].status == "failed" and "untrusted code must be traceable" in rows["leaves"].error
 
 
-def test_the_command(checked, capsys, tmp_path, monkeypatch):
+def test_check_command_prints_the_table_and_writes_no_files(checked, capsys, tmp_path, monkeypatch):
     folder, _ = checked
     monkeypatch.setenv("COLUMNS", "100")
     work = tmp_path / "work"
@@ -119,7 +119,7 @@ def test_the_command(checked, capsys, tmp_path, monkeypatch):
     assert not list(work.iterdir())  # nothing is written
 
 
-def test_the_table():
+def test_check_table_has_expected_columns_and_width():
     rows = [
         CandidateCheck(
             "human", baseline=True, defines=("compute_reward",), obs_dim=4, action_dim=1, reward=(0.5, -0.0, 1.0)

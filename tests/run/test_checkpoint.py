@@ -44,7 +44,7 @@ def same(one, other):
     assert one.training["failed_at"] == {1: 2}
 
 
-def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
+def test_loaded_checkpoint_equals_the_saved_one(tmp_path):
     save_checkpoint(tmp_path / "checkpoint.pth", made())
     loaded = load_checkpoint(tmp_path / "checkpoint.pth")
     same(loaded, made())
@@ -53,7 +53,7 @@ def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_checkpoint_of_a_real_run_is_plain_data(tmp_path):
+def test_checkpoint_of_a_run_loads_with_weights_only(tmp_path):
     output = tmp_path / "run"
     candidate = write_candidates(tmp_path, {"a": "def compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n"})
     words = [*CARTPOLE_QUICK, "--num_envs_per_candidate", 2, "--learning_iterations", 5000]
@@ -87,7 +87,7 @@ def format_1(monkeypatch):
     return fill(pickled("envcoder_bench.run.folder", "Checkpoint"), fields)
 
 
-def test_a_checkpoint_of_format_1_is_read(tmp_path, format_1):
+def test_checkpoint_of_format_1_is_loaded(tmp_path, format_1):
     path = tmp_path / "checkpoint.pth"
     torch.save(format_1, path)
     with pytest.raises(pickle.UnpicklingError):
@@ -100,7 +100,7 @@ def test_a_checkpoint_of_format_1_is_read(tmp_path, format_1):
 
 
 @pytest.mark.parametrize("training", [None, with_agent(TRAINING)])
-def test_a_checkpoint_of_format_2_is_read(tmp_path, monkeypatch, training):
+def test_checkpoint_of_format_2_is_loaded(tmp_path, monkeypatch, training):
     path, old = tmp_path / "checkpoint.pth", made()
     old.training = training
     monkeypatch.setattr(checkpoint, "FORMAT", 2)
@@ -132,7 +132,7 @@ class Command:
     ],
     ids=["empty", "text", "cut", "policy", "list", "pickle", "foreign"],
 )
-def test_a_damaged_file_is_named_with_what_to_do(tmp_path, monkeypatch, content, reason):
+def test_damaged_checkpoint_is_reported_with_its_path_and_remedy(tmp_path, monkeypatch, content, reason):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "checkpoint.pth"
     if content == "cut":
@@ -151,7 +151,7 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path, monkeypatch, content,
     assert not (tmp_path / "made_by_a_pickle").exists()
 
 
-def test_a_newer_format_says_so(tmp_path, monkeypatch):
+def test_checkpoint_of_a_newer_format_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.pth"
     monkeypatch.setattr(checkpoint, "FORMAT", FORMAT + 5)
     save_checkpoint(path, made())

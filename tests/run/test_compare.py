@@ -33,7 +33,7 @@ def made(path, fitness, seed=0, task="Cartpole", sources=None, overrides=()):
     return path
 
 
-def test_a_difference_is_paired_where_seeds_allow():
+def test_difference_over_common_seeds_is_paired():
     found = difference({0: 0.5, 1: 0.7, 2: 0.2, 9: 5.0}, {0: 0.6, 1: 0.9, 2: 0.5, 8: 7.0})
     assert found.seeds == 3 and found.mean == pytest.approx(0.2)
     half = 4.302653 * 0.1 / math.sqrt(3)  # Student's t with 2 degrees of freedom; the differences are 0.1, 0.2, 0.3
@@ -43,7 +43,7 @@ def test_a_difference_is_paired_where_seeds_allow():
     assert difference({}, {0: 1.0}) is None and difference({0: 1.0}, {}) is None
 
 
-def test_without_common_seeds_it_is_welchs():
+def test_difference_without_common_seeds_uses_welchs_interval():
     found = difference({0: 1.0, 1: 2.0, 2: 3.0}, {5: 4.0, 6: 8.0})
     # variances of the means: 1/3 and 8/2; degrees of freedom (13/3)^2 / ((1/3)^2 / 2 + 4^2 / 1) = 1.17, rounded down
     assert (found.mean, found.seeds) == (4.0, 0)
@@ -57,7 +57,7 @@ def ranking(**fitness):
     return [Ranked(1, name, "ok", float(x)) for name, x in fitness.items()]
 
 
-def test_the_correlation_by_hand():
+def test_correlation_matches_hand_computed_values():
     first = ranking(a=1, b=2, c=3, d=4)
     assert _correlation(first, ranking(a=20, b=10, c=40, d=30)) == (pytest.approx(0.6), 4)  # 1 - 6 * 4 / (4 * 15)
     # ties: ranks 1.5, 1.5, 3, 4 against 1 to 4
@@ -67,7 +67,7 @@ def test_the_correlation_by_hand():
         assert math.isnan(value) and found == count
 
 
-def test_the_correlation_is_spearmans():
+def test_correlation_matches_spearmans():
     random = np.random.default_rng(0)
     for _ in range(20):
         a, b = random.integers(0, 6, (2, 8)).astype(float)
@@ -90,7 +90,7 @@ def two(tmp_path):
 
 
 @pytest.mark.slow
-def test_tables(two):
+def test_comparison_has_ranking_differences_correlations_and_settings(two):
     found = compare(two)
     assert [row.candidate for row in found.ranked][:3] == ["two: a", "one: a", "two: human"]
     assert [row.rank for row in found.ranked] == [*range(1, 10), None]
@@ -106,7 +106,7 @@ def test_tables(two):
 
 
 @pytest.mark.slow
-def test_the_page_has_all_candidates_and_escapes_their_names(two):
+def test_comparison_page_lists_all_candidates_and_escapes_names(two):
     page = comparison_page(compare(two))
     assert "one: &lt;|script&gt;" in page and "<|script>" not in page
     assert "Differences to one: a" in page and page.count('class="candidate"') == 10
@@ -114,7 +114,7 @@ def test_the_page_has_all_candidates_and_escapes_their_names(two):
 
 
 @pytest.mark.slow
-def test_the_command(two, tmp_path, capsys, monkeypatch):
+def test_compare_command_writes_a_page_unless_output_is_none(two, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "one", "two"]) == 0
     assert capsys.readouterr().out.endswith("\ncompare.html\n") and (tmp_path / "compare.html").is_file()
@@ -125,7 +125,7 @@ def test_the_command(two, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_runs_that_cannot_be_compared(two, tmp_path):
+def test_incomparable_runs_are_refused(two, tmp_path):
     def refused(other, message):
         with pytest.raises(UserError, match=message):
             compare([two[0], *other])

@@ -14,30 +14,30 @@ def test_overrides_reach_task_and_train():
     assert cfg.task.name == "Cartpole"
 
 
-def test_an_unknown_key_is_named_with_its_near_matches():
+def test_unknown_key_is_reported_with_near_matches():
     with pytest.raises(
         UserError, match=r"unknown key 'train.params.config.gama' \(did you mean train.params.config.gamma"
     ):
         compose_config("Cartpole", ["train.params.config.gama=0.5"])
 
 
-def test_a_key_without_its_place_is_found():
+def test_key_without_its_path_is_reported_with_the_full_key():
     with pytest.raises(UserError, match=r"'learning_rate' \(did you mean train.params.config.learning_rate"):
         compose_config("Cartpole", ["learning_rate=1e-3"])
 
 
 @pytest.mark.parametrize("override, remedy", [("task=Ant", "--task"), ("+new=1", "key=value"), ("~seed", "key=value")])
-def test_what_an_override_may_not_do(override, remedy):
+def test_invalid_overrides_are_refused_with_a_remedy(override, remedy):
     with pytest.raises(UserError, match=remedy):
         compose_config("Cartpole", [override])
 
 
-def test_a_malformed_override_is_explained():
+def test_malformed_override_is_refused():
     with pytest.raises(UserError, match="cannot read the overrides"):
         compose_config("Cartpole", ["seeds=[1,"])
 
 
-def test_a_config_is_composed_once_and_again_after_a_file_has_changed(tmp_path, monkeypatch):
+def test_composed_config_is_cached_until_a_file_changes(tmp_path, monkeypatch):
     folder = tmp_path / "cfg"
     shutil.copytree(config.project_folder("cfg"), folder)
     monkeypatch.setattr(config, "project_folder", lambda name: folder)

@@ -131,7 +131,7 @@ ENDS = {  # what is done to a killed run: what is said
 
 
 @pytest.mark.parametrize("what", ENDS)
-def test_a_run_that_cannot_go_on_says_why_and_is_left_alone(tmp_path, killed, capsys, what):
+def test_resume_of_an_unusable_run_reports_the_damage_and_keeps_files(tmp_path, killed, capsys, what):
     folder = tmp_path / "run"
     shutil.copytree(killed, folder)
     damage, message = ENDS[what]
@@ -189,7 +189,7 @@ GOES_ON = {
 
 
 @pytest.mark.parametrize("what", GOES_ON)
-def test_a_run_that_can_go_on_does_and_says_what_is_missing(tmp_path, killed, finished, capsys, what):
+def test_resume_of_a_usable_run_completes_and_reports_what_is_missing(tmp_path, killed, finished, capsys, what):
     folder = tmp_path / "run"
     shutil.copytree(killed, folder)
     damage, message = GOES_ON[what]
@@ -225,7 +225,7 @@ COMPLETE = {
 
 
 @pytest.mark.parametrize("what", COMPLETE)
-def test_a_complete_run_is_shown_whatever_became_of_one_file(tmp_path, finished, capsys, what):
+def test_complete_run_with_one_damaged_file_shows_the_same_table(tmp_path, finished, capsys, what):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
     main(["--resume", str(folder)])
@@ -242,7 +242,7 @@ def test_a_complete_run_is_shown_whatever_became_of_one_file(tmp_path, finished,
     assert files(folder) == before
 
 
-def test_a_complete_run_without_any_ranking_says_so(tmp_path, finished, capsys):
+def test_complete_run_without_summary_and_results_is_refused(tmp_path, finished, capsys):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
     cut(folder / "summary.json", 250)

@@ -13,7 +13,7 @@ from envcoder_bench.tasks.registry import get_spec, make_task, task_names
 
 @pytest.mark.parametrize("width", [80, 110])
 @pytest.mark.parametrize("name", task_names())
-def test_it_has_every_key_with_its_shape_unit_and_meaning(name, width):
+def test_description_has_shape_unit_and_meaning_of_every_key(name, width):
     task, text = get_spec(name).task_class, describe(name, width)
     state = text.split("state_dict, ")[1]
     for key, field in task.fields.items():
@@ -28,7 +28,7 @@ def test_it_has_every_key_with_its_shape_unit_and_meaning(name, width):
     assert longest <= max(width, 110)
 
 
-def test_it_says_what_the_baselines_do_and_what_a_goal_is():
+def test_description_has_baselines_and_returns_of_the_functions():
     text = describe("Ant")
     assert "    human: 60 numbers: torso 12, joint angles 8" in text
     assert "    unshaped: End with a fall." in text
@@ -40,7 +40,7 @@ def test_it_says_what_the_baselines_do_and_what_a_goal_is():
 
 
 @pytest.mark.parametrize("name", task_names())
-def test_constants_have_the_values_that_train_and_axes_their_names(name):
+def test_description_has_values_of_constants_and_joint_and_body_names(name):
     task = make_task(name, compose_config(name).task, 1, "mujoco_cpu", "cpu")
     flat = " ".join(describe(name).split())
     for key, value in task.constants.items():
@@ -50,7 +50,7 @@ def test_constants_have_the_values_that_train_and_axes_their_names(name):
     assert f"joints: {', '.join(task.dof_names)}" in flat and f"bodies: {', '.join(task.body_names)}" in flat
 
 
-def test_values_follow_the_config(capsys):
+def test_description_follows_the_config(capsys):
     assert "max_push_effort constant = 400 N" in " ".join(describe("Cartpole").split())
     assert "60.24 control steps a second; an episode lasts 500 of them at most, 8.3 s" in describe("Cartpole")
     assert main(["--task", "Cartpole", "--describe", "task.env.maxEffort=4", "task.sim.dt=0.02"]) == 0
@@ -67,11 +67,11 @@ def test_values_follow_the_config(capsys):
         ([1, 2], "[1, 2]"), ([0.5] * 16, "16 times 0.5"), ([2.0] * 3, "[2, 2, 2]"), ([[1.0, 2.0]], "[[1, 2]]"),
     ],
 )  # fmt: skip
-def test_numbers_have_five_digits(value, told):
+def test_numbers_are_shown_with_five_digits(value, told):
     assert shown(value) == told
 
 
-def test_the_flag_prints_it_and_stops(capsys, monkeypatch, tmp_path):
+def test_describe_flag_prints_the_description_and_writes_no_files(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "90")
     assert main(["--task", "Ant", "--describe"]) == 0
@@ -81,13 +81,13 @@ def test_the_flag_prints_it_and_stops(capsys, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_task():
+def test_unknown_task_is_reported_with_near_match():
     with pytest.raises(ValueError, match="did you mean Humanoid"):
         describe("Humanoids")
 
 
 @pytest.mark.slow
-def test_a_closed_pipe_is_not_an_error():
+def test_closed_pipe_is_not_an_error():
     command = [sys.executable, "-m", "envcoder_bench.eval_shapers", "--task", "Ant", "--describe"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()

@@ -73,7 +73,7 @@ def assert_bitwise(a, b):
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_a_candidate_ends_with_the_same_bits_alone_among_others_and_again(tmp_path):
+def test_deterministic_results_on_cuda_are_bitwise_independent_of_other_candidates(tmp_path):
     together = bits(tmp_path / "together", list(CANDIDATES))
     again = bits(tmp_path / "again", list(reversed(CANDIDATES)))
     for name in CANDIDATES:
@@ -84,7 +84,7 @@ def test_on_cuda_a_candidate_ends_with_the_same_bits_alone_among_others_and_agai
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_contacts_do_not_change_that(tmp_path):
+def test_deterministic_results_on_cuda_are_bitwise_equal_with_contacts(tmp_path):
     reward = "import torch\ndef compute_reward(root_states):\n    return root_states[:, {axis}]\n"
     candidates = {f"axis_{axis}": reward.format(axis=axis) for axis in (2, 7, 8)}
     together = bits(tmp_path / "together", list(candidates), "Anymal", candidates)
@@ -92,7 +92,7 @@ def test_on_cuda_contacts_do_not_change_that(tmp_path):
     assert_bitwise(together["axis_7"], alone["axis_7"])
 
 
-def test_torch_is_deterministic_in_the_block_alone():
+def test_deterministic_torch_applies_only_within_its_block():
     with deterministic_torch():
         assert torch.are_deterministic_algorithms_enabled()
         assert not torch.utils.deterministic.fill_uninitialized_memory  # it would cost a kernel for each new tensor
@@ -100,14 +100,14 @@ def test_torch_is_deterministic_in_the_block_alone():
     assert torch.utils.deterministic.fill_uninitialized_memory
 
 
-def test_the_setting_ends_with_the_run():
+def test_settings_kept_restores_the_deterministic_setting():
     with settings_kept():
         use()
         assert is_deterministic()
     assert not is_deterministic()
 
 
-def test_groups_of_equal_widths_are_adjacent_in_a_deterministic_run():
+def test_deterministic_plan_puts_groups_of_equal_padded_widths_together():
     def planned(*overrides):
         cfg = run_config("Cartpole", ["device=cpu", "num_envs_per_candidate=4", *overrides])
         widths = [(4, 1), (40, 1), (5, 1), (4, 9), (33, 2)]  # padded to 32 and 8, 64 and 8, 32 and 16
@@ -119,7 +119,7 @@ def test_groups_of_equal_widths_are_adjacent_in_a_deterministic_run():
 
 
 @pytest.mark.parametrize("trainer", ["a2c_continuous", "elegantrl_ppo"])
-def test_a_trainer_that_is_not_deterministic_is_refused_on_cuda(trainer):
+def test_deterministic_refuses_other_trainers_on_cuda(trainer):
     cfg = compose_config("Cartpole", ["deterministic=true", f"train.params.algo.name={trainer}"])
     cfg.device = "cpu"
     check_deterministic(cfg)
@@ -131,6 +131,6 @@ def test_a_trainer_that_is_not_deterministic_is_refused_on_cuda(trainer):
             check_deterministic(cfg)
 
 
-def test_the_value_is_checked():
+def test_deterministic_value_is_validated():
     with pytest.raises(UserError, match="deterministic must be true or false, got 1"):
         run_config("Cartpole", ["deterministic=1"])

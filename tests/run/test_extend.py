@@ -57,7 +57,7 @@ def assert_one_larger_run(output, larger, tables=TABLES):
     assert configs[0] == configs[1]
 
 
-def test_candidates(copy, files, tmp_path, capsys):
+def test_extension_by_candidates_equals_a_larger_run(copy, files, tmp_path, capsys):
     order = (*FEW, *(name for name in MANY if name not in FEW))
     larger = made(tmp_path / "larger", files, order, 1, 4)
     untouched = {path: path.read_bytes() for path in (copy / "candidates").rglob("*.pth")}
@@ -68,14 +68,14 @@ def test_candidates(copy, files, tmp_path, capsys):
     assert untouched == {path: path.read_bytes() for path in untouched}  # not trained again
 
 
-def test_seeds(copy, files, tmp_path):
+def test_extension_by_seeds_equals_a_larger_run(copy, files, tmp_path):
     larger = made(tmp_path / "larger", files, FEW, 3, 4)
     assert main(["--extend", str(copy), "--seeds", "2"]) == 0
     assert main(["--extend", str(copy), "--seeds", "3"]) == 0
     assert_one_larger_run(copy, larger)
 
 
-def test_iterations_start_from_the_end(copy, files, tmp_path, monkeypatch):
+def test_extension_by_iterations_starts_from_the_saved_state(copy, files, tmp_path, monkeypatch):
     larger = made(tmp_path / "larger", files, FEW, 1, 9)
     begun = []
     from envcoder_bench.run import session
@@ -93,7 +93,7 @@ def test_iterations_start_from_the_end(copy, files, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("without", ["states", "constant length"])
-def test_iterations_without_usable_states_train_from_the_beginning(files, tmp_path, without, capsys):
+def test_extension_without_usable_states_trains_from_the_beginning(files, tmp_path, without, capsys):
     words = [] if without == "states" else ["train.params.config.lr_schedule=linear"]
     output = made(tmp_path / "run", files, FEW, 1, 3, *words)
     larger = made(tmp_path / "larger", files, FEW, 1, 5, *words)
@@ -135,7 +135,7 @@ def kill_after(count, patch):
     patch.setattr(evaluate, "_train", train)
 
 
-def test_an_extension_killed_at_any_place_leaves_the_old_run_or_the_larger_one(files, tmp_path, monkeypatch):
+def test_killed_extension_leaves_the_old_or_the_larger_run(files, tmp_path, monkeypatch):
     larger = made(tmp_path / "larger", files, ("cosine", "wide"), 2, 2, "--no_baselines")
     output = made(tmp_path / "run", files, ("cosine",), 1, 1, "--no_baselines")
     old = {name: text(output, name) for name in ("results.csv", "config.yaml")}
@@ -173,7 +173,7 @@ def test_an_extension_killed_at_any_place_leaves_the_old_run_or_the_larger_one(f
         (["--seeds", "2", "--devices", "7:x"], "devices"),
     ],
 )
-def test_bad_input_changes_nothing(copy, tmp_path, words, message, capsys):
+def test_bad_input_is_refused_and_changes_no_file(copy, tmp_path, words, message, capsys):
     write_candidates(tmp_path / "FILES", {name: "def compute_reward(pole_angle): ..." for name in ("cosine", "COSINE")})
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     assert main(["--extend", str(copy), *(word.replace("FILES", str(tmp_path / "FILES")) for word in words)]) == 2
@@ -182,7 +182,7 @@ def test_bad_input_changes_nothing(copy, tmp_path, words, message, capsys):
     assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
 
-def test_what_cannot_be_extended(copy, tmp_path, monkeypatch, capsys):
+def test_incomplete_or_changed_runs_cannot_be_extended(copy, tmp_path, monkeypatch, capsys):
     def refused(folder, message):
         with pytest.raises(UserError, match=message):
             extend(folder, seeds=2)
@@ -201,7 +201,7 @@ def test_what_cannot_be_extended(copy, tmp_path, monkeypatch, capsys):
     refused(copy, "the run is not complete; first .*--resume")
 
 
-def test_a_race_is_not_extended(files, tmp_path):
+def test_race_cannot_be_extended(files, tmp_path):
     output = made(tmp_path / "run", files, FEW, 1, 3, "race.enabled=true")
     with pytest.raises(UserError, match="the run is a race"):
         extend(output, seeds=2)

@@ -83,7 +83,7 @@ def episodes(env, rounds=2):
 
 
 @pytest.mark.parametrize("compiled", ["true", "false"])
-def test_the_tasks_own_fitness_in_a_file_gives_the_tasks_own_numbers(compiled):
+def test_fitness_file_with_the_tasks_fitness_gives_equal_results(compiled):
     ours = evaluation(OWN, overrides=[f"compile_shapers={compiled}"])
     stage = ours.dispatch.stages["fitness"]
     assert [len(stage.traced), len(stage.calls)] == ([2, 0] if compiled == "true" else [0, 2])
@@ -93,14 +93,14 @@ def test_the_tasks_own_fitness_in_a_file_gives_the_tasks_own_numbers(compiled):
     assert 0.0 < found.fitness.mean() < 1.0
 
 
-def test_it_is_summed_until_the_episode_ends_and_divided_by_the_full_length():
+def test_fitness_is_summed_over_the_episode_and_divided_by_the_full_length():
     env = evaluation(ONES)
     played = episodes(env)
     torch.testing.assert_close(played.fitness, played.length / env.full_episode)
     assert len(played.length.unique()) > 3
 
 
-def test_it_sees_the_state_after_the_step_and_the_action_of_the_candidate():
+def test_fitness_receives_the_state_after_the_step_and_the_candidates_action():
     clock = (
         '"""C."""\ndef compute_fitness(progress_buf, actions):\n    return progress_buf + 1000.0 * actions.shape[1]\n'
     )
@@ -113,7 +113,7 @@ def test_it_sees_the_state_after_the_step_and_the_action_of_the_candidate():
 
 
 @pytest.mark.parametrize("compiled", ["true", "false"])
-def test_it_does_not_depend_on_neighbours_to_the_last_bit(compiled):
+def test_fitness_is_bitwise_independent_of_other_groups(compiled):
     source = '"""S."""\ndef compute_fitness(dof_pos, dof_vel):\n    return torch.tanh(dof_pos * dof_vel.exp()).sum(1)\n'
     overrides = [f"compile_shapers={compiled}"]
     alone = episodes(evaluation(source, {"gentle": CANDIDATES["gentle"]}, overrides))
@@ -151,7 +151,7 @@ def ranked_by_effort(tmp_path_factory):
     return command(tmp_path_factory.mktemp("effort"), EFFORT)
 
 
-def test_training_is_the_same_and_the_ranking_another(plain, ranked_by_effort):
+def test_fitness_file_changes_the_ranking_but_not_the_training(plain, ranked_by_effort):
     for name in ("human", "unshaped", *CANDIDATES):
         assert_same_weights(weights(plain, name), weights(ranked_by_effort, name))
     ours, theirs = results(ranked_by_effort), results(plain)
@@ -160,7 +160,7 @@ def test_training_is_the_same_and_the_ranking_another(plain, ranked_by_effort):
     assert ours["episode_length"].to_dict() == theirs["episode_length"].to_dict()
 
 
-def test_its_meaning_is_everywhere_and_its_source_is_kept(ranked_by_effort, capsys):
+def test_fitness_meaning_and_source_are_saved_with_the_run(ranked_by_effort, capsys):
     summary = json.loads((ranked_by_effort / "summary.json").read_text())
     assert summary["fitness_meaning"] == "Minus the effort."
     assert (ranked_by_effort / "fitness.py").read_text() == EFFORT
@@ -170,14 +170,14 @@ def test_its_meaning_is_everywhere_and_its_source_is_kept(ranked_by_effort, caps
     assert final == pytest.approx(results(ranked_by_effort)["fitness"].to_dict(), rel=1e-6)
 
 
-def test_a_candidate_may_be_named_as_the_file(tmp_path):
+def test_candidate_may_have_the_name_of_the_fitness_file(tmp_path):
     output = command(tmp_path, ONES, candidates={"fitness": CANDIDATES["gentle"]})
     assert results(output).loc["fitness", "status"] == "ok"
     assert (output / "fitness.py").read_text() == ONES
     assert (output / "candidates" / "fitness" / "source.py").read_text() == CANDIDATES["gentle"]
 
 
-def test_a_stopped_run_goes_on_with_the_file_as_it_was(tmp_path):
+def test_resumed_run_uses_the_saved_fitness_file(tmp_path):
     words = ["checkpoint_minutes=0", "--learning_iterations", 12]
     through = command(tmp_path / "through", EFFORT, *words)
     (fitness,) = write_candidates(tmp_path, {"fitness": EFFORT})
@@ -192,7 +192,7 @@ def test_a_stopped_run_goes_on_with_the_file_as_it_was(tmp_path):
         assert (output / name).read_text() == (through / name).read_text()
 
 
-def test_a_run_that_lost_its_file_is_damaged(ranked_by_effort, tmp_path, capsys):
+def test_run_without_its_fitness_file_is_damaged(ranked_by_effort, tmp_path, capsys):
     copy = tmp_path / "run"
     copy.mkdir()
     for name in ("config.yaml", "summary.json", "results.csv"):
@@ -209,7 +209,7 @@ def test_a_run_that_lost_its_file_is_damaged(ranked_by_effort, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("compiled", ["true", "false"])
-def test_fitness_that_becomes_non_finite_fails_only_the_candidates_concerned(tmp_path, compiled):
+def test_non_finite_fitness_fails_only_the_affected_candidates(tmp_path, compiled):
     source = '"""Slow."""\ndef compute_fitness(cart_vel):\n    return torch.sqrt(3.0 - cart_vel.abs())\n'
     push = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return torch.ones_like(dof_pos) * {}\n"
     words = ["--no_baselines", f"compile_shapers={compiled}", "--learning_iterations", 2, "evaluation.points=1"]
@@ -222,7 +222,7 @@ def test_fitness_that_becomes_non_finite_fails_only_the_candidates_concerned(tmp
     assert "of an evaluation" in rows.loc["wild", "error"]
 
 
-def test_an_error_of_the_fitness_during_evaluation_names_its_line(tmp_path):
+def test_exception_in_fitness_is_reported_with_its_line(tmp_path):
     source = '"""R."""\ndef compute_fitness(progress_buf):\n    if bool((progress_buf > 3).any()):\n'
     source += "        raise RuntimeError('on purpose')\n    return progress_buf * 0.0\n"
     output = command(tmp_path, source, expect=1)
@@ -274,7 +274,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("source", "message"), BAD)
-def test_a_bad_file_is_refused_before_anything_is_written(tmp_path, monkeypatch, capsys, source, message):
+def test_bad_fitness_file_is_refused_before_anything_is_written(tmp_path, monkeypatch, capsys, source, message):
     monkeypatch.chdir(tmp_path)
     write_candidates(tmp_path, {"fitnes": ONES, **({} if source is None else {"fitness": source})})
     files = write_candidates(tmp_path / "files", CANDIDATES)
@@ -312,7 +312,7 @@ def config(path=None):
         ("", "Of the function."),
     ],
 )
-def test_the_meaning_is_the_first_paragraph_of_the_file_or_of_the_function(tmp_path, text, meaning):
+def test_fitness_meaning_is_the_first_paragraph_of_the_docstring(tmp_path, text, meaning):
     path = tmp_path / "f.py"
     path.write_text(text + 'def compute_fitness(pole_angle):\n    """Of the function."""\n    return pole_angle\n')
     assert fitness_meaning(config(path)) == meaning
@@ -323,7 +323,7 @@ def test_the_meaning_is_the_first_paragraph_of_the_file_or_of_the_function(tmp_p
         fitness_meaning(config(path))
 
 
-def test_the_tasks_fitness_is_used_without_a_file():
+def test_task_fitness_is_the_default():
     assert read_fitness(config()) is None
     assert fitness_meaning(config()) == get_spec("Cartpole").task_class.fitness_meaning
 

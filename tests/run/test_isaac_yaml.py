@@ -66,7 +66,7 @@ def compose(folder, task="Ant", task_config=None, train_config=None, more=()):
     return cfg
 
 
-def test_values_of_both_files_take_the_place_of_the_shipped_ones(tmp_path, caplog):
+def test_values_of_yaml_files_override_the_defaults(tmp_path, caplog):
     cfg = compose(tmp_path, task_config=TASK, train_config=TRAIN, more=["train.params.config.gamma=0.97"])
     assert (cfg.task.env.episodeLength, cfg.task.env.headingWeight) == (700, 0.75)
     assert cfg.task.sim.substeps == compose_config("Ant").task.sim.substeps  # PhysX' are not MuJoCo's
@@ -88,21 +88,21 @@ def test_values_of_both_files_take_the_place_of_the_shipped_ones(tmp_path, caplo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", registry.task_names())
-def test_the_shipped_files_are_such_files(tmp_path, capsys, name):
+def test_shipped_configs_load_as_yaml_files_unchanged(tmp_path, capsys, name):
     shipped = compose_config(name)
     task, train = (OmegaConf.to_yaml(node) for node in (shipped.task, shipped.train))
     assert compose(tmp_path, name, task, train) == shipped
 
 
 @pytest.mark.parametrize("count, expected", [("num_actors: 1024", 1), ("", 2), ("num_actors: ${....x}", 2)])
-def test_minibatch_size_counts_for_the_environments_of_its_yaml(tmp_path, count, expected):
+def test_num_minibatches_follows_minibatch_size_and_environments_of_the_yaml(tmp_path, count, expected):
     text = f"params:\n  config:\n    minibatch_size: 16384\n    {count}\n"
     # Ant: 16 steps, and IsaacGymEnvs has 4,096 environments
     config = compose(tmp_path, train_config=text, more=["train.params.config.horizon_length=8"] * (expected == 2))
     assert config.train.params.config.num_minibatches == expected
 
 
-def test_minibatch_size_may_be_an_override_and_must_divide():
+def test_minibatch_size_override_must_divide_the_batch():
     override = "train.params.config.minibatch_size"
     assert compose_config("Anymal", [f"{override}=32768"]).train.params.config.num_minibatches == 3
     assert compose_config("Anymal", [f"{override}=32768", "train.params.config.num_actors=8192"]).train.params.config[
@@ -128,7 +128,7 @@ def test_minibatch_size_may_be_an_override_and_must_divide():
         (TASK, TRAIN, "task.yaml is not a task YAML: see --train_config"),
     ],
 )
-def test_a_bad_task_file_is_named_with_its_key(tmp_path, old, new, message):
+def test_bad_task_file_is_reported_with_its_key(tmp_path, old, new, message):
     assert old in TASK
     with pytest.raises(UserError, match=message):
         compose(tmp_path, task_config=TASK.replace(old, new))
@@ -146,24 +146,24 @@ def test_a_bad_task_file_is_named_with_its_key(tmp_path, old, new, message):
         (TRAIN, "params:\n  config: 3\n", "train.yaml: params.config must hold keys, such as params.config.num_act"),
     ],
 )
-def test_a_bad_train_file_is_named_with_its_key(tmp_path, old, new, message):
+def test_bad_train_file_is_reported_with_its_key(tmp_path, old, new, message):
     assert old in TRAIN
     with pytest.raises(UserError, match=message):
         compose(tmp_path, train_config=TRAIN.replace(old, new))
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_missing_file_is_reported(tmp_path):
     with pytest.raises(UserError, match=r"nowhere\.yaml cannot be read: No such file"):
         file_overrides("Ant", str(tmp_path / "nowhere.yaml"), None)
 
 
-def test_an_allegro_hand_that_would_be_another_task(tmp_path):
+def test_unsupported_object_type_of_allegro_hand_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"task\.yaml: task\.env\.objectType is 'egg', but can only be 'block'"):
         compose(tmp_path, "AllegroHand", "env:\n  objectType: egg\n")
 
 
 @pytest.mark.slow
-def test_the_runs_config_has_the_outcome(tmp_path):
+def test_saved_config_of_the_run_has_the_merged_values(tmp_path):
     (tmp_path / "task.yaml").write_text("env:\n  episodeLength: 60\n  maxEffort: 300\n")
     (tmp_path / "train.yaml").write_text("params:\n  config:\n    gamma: 0.9\n    minibatch_size: 4096\n")
     candidate = write_candidates(tmp_path, {"a": "def compute_reward(pole_angle):\n    return pole_angle * 1.0\n"})

@@ -29,13 +29,13 @@ from envcoder_bench.tasks.registry import get_spec
 CODE = "d1ce57"  # the digest of the head's code
 
 
-def test_the_most_expensive_job_is_first_and_of_equals_the_first():
+def test_queue_takes_the_most_expensive_job_first():
     queue = JobQueue([Job(("a",), 1), Job(("b",), 3), Job(("c",), 3)])
     assert [queue.take(worker).items[0] for worker in range(3)] == ["b", "c", "a"]
     assert not queue.waiting
 
 
-def test_a_job_that_crashes_twice_is_bisected_until_one_item_fails():
+def test_job_that_crashes_twice_is_bisected_until_one_item_fails():
     queue = JobQueue([Job(tuple("abcdefg"), 7)])
     failed, worker = [], 0
     while queue.waiting:
@@ -51,13 +51,13 @@ def test_a_job_that_crashes_twice_is_bisected_until_one_item_fails():
     assert failed == ["e"]
 
 
-def test_halves_keep_the_order_and_the_cost():
+def test_bisect_keeps_order_and_total_cost():
     first, second = Job(tuple("abcde"), 10.0).bisect()
     assert (first.items, second.items) == (tuple("abc"), tuple("de"))
     assert (first.cost, second.cost) == (6.0, 4.0)
 
 
-def test_a_retry_does_not_count_as_a_crash():
+def test_retry_does_not_count_as_a_crash():
     queue = JobQueue([Job(("a",), 1)])
     for worker in range(10):
         queue.take(worker)
@@ -68,7 +68,7 @@ def test_a_retry_does_not_count_as_a_crash():
 @pytest.mark.parametrize(
     "saved, outcome", [(9, CrashOutcome.RETRIED), (5, CrashOutcome.FAILED), (3, CrashOutcome.FAILED)]
 )
-def test_crashes_at_different_iterations_have_different_causes(saved, outcome):
+def test_crashes_at_different_iterations_are_counted_separately(saved, outcome):
     queue = JobQueue([Job(("a",), 1)])
     queue.take(0).iteration = 5
     assert queue.crash(0)[1] == CrashOutcome.RETRIED
@@ -76,12 +76,12 @@ def test_crashes_at_different_iterations_have_different_causes(saved, outcome):
     assert queue.crash(1)[1] == outcome
 
 
-def test_a_job_has_the_same_name_in_every_process():
+def test_job_name_depends_only_on_its_items():
     assert Job((("human", 0), ("a", 1)), 5.0).name == Job((("human", 0), ("a", 1)), 2.0).name == "bdc085b4c1658945"
 
 
 @pytest.mark.parametrize("groups, begun, devices", list(itertools.product([1, 5, 12], [0, 1, 3], [1, 2, 3])))
-def test_every_device_has_as_many_waves_as_the_others(groups, begun, devices):
+def test_wave_counts_are_multiples_of_the_number_of_devices(groups, begun, devices):
     counts = list(_counts(groups, begun, devices))
     assert counts == sorted(set(counts))
     assert counts[-1] == groups
@@ -164,7 +164,7 @@ def jobs(*texts):
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_all_jobs_are_done_once_whichever_workers_are_lost(workers, seed):
+def test_all_jobs_are_done_once_if_workers_are_lost(workers, seed):
     chance = random.Random(seed)
     pool = FakePool(workers, lambda *_: WorkerLost("killed", is_crash=False) if chance.random() < 0.4 else None)
     recorder = Recorder()
@@ -174,7 +174,7 @@ def test_all_jobs_are_done_once_whichever_workers_are_lost(workers, seed):
 
 
 @pytest.mark.parametrize("loss", [WorkerLost("killed"), OutOfMemory("x", "no room")])
-def test_an_item_that_crashes_workers_is_isolated_and_the_others_are_done(loss, caplog):
+def test_item_that_crashes_workers_is_isolated_and_others_are_done(loss, caplog):
     recorder = Recorder()
     pool = FakePool(2, lambda worker, request: loss if "d" in request.items else None)
     assert Head(pool, CODE).run(jobs("abcd", "ef"), recorder)
@@ -186,7 +186,7 @@ def test_an_item_that_crashes_workers_is_isolated_and_the_others_are_done(loss, 
     assert f"lost another worker ({reason}): its job of 4 letters is bisected" in caplog.text
 
 
-def test_a_stop_reaches_all_workers_and_no_other_job_is_started():
+def test_stop_reaches_all_workers_and_starts_no_other_job():
     stop = StopRequest()
 
     def answer(worker, request):
@@ -205,14 +205,14 @@ def test_late_messages_of_a_lost_worker_are_ignored():
     assert recorder.done == ["a"]
 
 
-def test_a_message_of_two_workers_is_logged_once(caplog):
+def test_message_of_two_workers_is_logged_once(caplog):
     pool = FakePool(2)
     pool.messages += [(worker, UserMessage(30, "f.py:3: it is not compiled")) for worker in (0, 1)]
     Head(pool, CODE).run(jobs("a", "b", "c", "d", "e"), Recorder())
     assert caplog.text.count("it is not compiled") == 1
 
 
-def test_a_user_error_in_a_worker_is_raised_as_one():
+def test_user_error_in_a_worker_is_raised_as_user_error():
     with pytest.raises(UserError, match=r"^--fitness f\.py: no$"):
         Head(FakePool(1, lambda *_: WorkerError("--fitness f.py: no", True)), CODE).run(jobs("a"), Recorder())
     with pytest.raises(RuntimeError, match="Traceback"):
@@ -255,7 +255,7 @@ def devices(**keys):
 
 
 @pytest.mark.slow
-def test_devices_that_are_accepted(monkeypatch):
+def test_valid_devices_are_parsed(monkeypatch):
     assert devices() is None
     assert devices(devices="cpu:3") == Devices("cpu", 3)
     assert devices(devices="CPU:2", ray="10.0.0.1:6379") == Devices("cpu", 2, address="10.0.0.1:6379")
@@ -285,11 +285,11 @@ def test_devices_that_are_accepted(monkeypatch):
         ({"devices": "cpu:2", "sim": "mujoco_warp"}, "--sim mujoco_warp does not run on these devices"),
     ],
 )
-def test_devices_that_are_refused(keys, message, monkeypatch):
+def test_invalid_devices_are_refused(keys, message, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match=message):
         devices(**keys)
 
 
-def test_groups_of_another_process_are_planned_like_groups():
+def test_group_facts_have_the_widths_of_a_group():
     assert GroupFacts("a", 0, (4, 1)).widths == (4, 1)

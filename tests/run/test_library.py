@@ -87,7 +87,7 @@ def result(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_numbers_are_those_of_the_command(result, of_command):
+def test_evaluate_gives_the_results_of_the_command(result, of_command):
     assert files(result.folder) == files(of_command)
     for place in (of_command / "candidates").rglob("*.pth"):
         own = torch.load(result.folder / place.relative_to(of_command), weights_only=False)["model"]
@@ -95,7 +95,7 @@ def test_the_numbers_are_those_of_the_command(result, of_command):
 
 
 @pytest.mark.slow
-def test_the_result_equals_the_files(result):
+def test_run_result_equals_the_files(result):
     assert isinstance(result, RunResult) and result.complete and result.trained and result.stopped_by is None
     summary = json.loads((result.folder / "summary.json").read_text())
     assert result.summary == summary and result.fitness_meaning == summary["fitness_meaning"]
@@ -120,7 +120,7 @@ def test_the_result_equals_the_files(result):
 
 
 @pytest.mark.slow
-def test_a_complete_run_is_read_and_not_trained_again(result):
+def test_resume_of_a_complete_run_reads_it_without_training(result):
     before = {path: path.stat().st_mtime_ns for path in result.folder.rglob("*") if path.is_file()}
     again = resume(str(result.folder))
     assert again.complete and not again.trained
@@ -157,7 +157,7 @@ def surroundings():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("collecting", [True, False])
-def test_a_run_prints_nothing_and_restores_the_process(tmp_path, capfd, collecting):
+def test_evaluate_prints_nothing_and_restores_process_state(tmp_path, capfd, collecting):
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     torch.manual_seed(7)
@@ -176,8 +176,8 @@ def test_a_run_prints_nothing_and_restores_the_process(tmp_path, capfd, collecti
 
 
 @pytest.mark.slow
-def test_a_fresh_process_is_left_as_it_was(tmp_path):
-    """Imports count too: rl_games changes how torch prints when it is imported."""
+def test_evaluate_restores_settings_of_a_fresh_process(tmp_path):
+    """Imports are included: rl_games changes torch's print options when it is imported."""
     program = f"""
 import sys
 import envcoder_bench
@@ -225,7 +225,7 @@ class Heard(Reporter):
 
 
 @pytest.mark.slow
-def test_a_reporter_is_told_of_run_wave_iterations_and_end(tmp_path):
+def test_reporter_receives_run_wave_iterations_and_end(tmp_path):
     heard = Heard()
     cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, baselines=False, reporter=heard)
     run_began, wave, *iterations, end = heard.heard
@@ -237,7 +237,7 @@ def test_a_reporter_is_told_of_run_wave_iterations_and_end(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_stopped_by_another_thread_resumes_to_the_same_result(tmp_path, of_command):
+def test_run_stopped_by_another_thread_resumes_to_the_same_result(tmp_path, of_command):
     heard, stop = Heard(wait_at=2), StopRequest()
     join = in_thread(lambda: cartpole(tmp_path / "run", seeds=2, reporter=heard, stop=stop))
     assert heard.reached.wait(300)
@@ -259,7 +259,7 @@ def test_a_run_stopped_by_another_thread_resumes_to_the_same_result(tmp_path, of
 
 
 @pytest.mark.slow
-def test_a_request_from_before_stops_it_before_the_first_iteration(tmp_path):
+def test_stop_request_before_the_start_stops_before_the_first_iteration(tmp_path):
     stop = StopRequest()
     stop(signal.SIGTERM)
     stopped = cartpole(tmp_path / "run", {"cosine": TEXTS["cosine"]}, stop=stop)
@@ -269,8 +269,8 @@ def test_a_request_from_before_stops_it_before_the_first_iteration(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_concurrent_runs_give_the_results_of_single_runs(tmp_path, of_command):
-    """The first stands still in the middle of its training while the second begins, trains and ends."""
+def test_concurrent_runs_give_the_results_of_single_runs(tmp_path, of_command):
+    """The first run waits in the middle of its training while the second trains."""
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -290,7 +290,7 @@ def test_two_concurrent_runs_give_the_results_of_single_runs(tmp_path, of_comman
 
 
 @pytest.mark.slow
-def test_ctrl_c_between_waves_names_the_run_folder(tmp_path, monkeypatch):
+def test_ctrl_c_between_waves_raises_stopped_with_the_run_folder(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -316,7 +316,7 @@ def test_candidates_are_files_folders_or_texts(tmp_path):
 
 
 @pytest.mark.slow
-def test_settings_are_keys_of_the_config(tmp_path):
+def test_keyword_arguments_are_keys_of_the_config(tmp_path):
     made = cartpole(
         tmp_path / "run", TEXTS, candidate_idx=[0], shaper_types=["compute_reward", "compute_done"],
         baselines=False, seeds=np.int64(1), max_memory="4GiB", learning_iterations=1, num_envs=6,
@@ -352,7 +352,7 @@ GOOD = {"good": "def compute_reward(pole_angle):\n    return torch.cos(pole_angl
         (dict(output_dir="{taken}"), "is not empty"),
     ],
 )
-def test_bad_input_is_a_user_error_and_nothing_is_written(tmp_path, monkeypatch, capfd, given, message):
+def test_bad_input_raises_user_error_and_writes_no_files(tmp_path, monkeypatch, capfd, given, message):
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "file").touch()
@@ -364,7 +364,7 @@ def test_bad_input_is_a_user_error_and_nothing_is_written(tmp_path, monkeypatch,
     assert [path.name for path in tmp_path.iterdir()] == ["taken"] and capfd.readouterr() == ("", "")
 
 
-def test_the_package_exports_only_the_public_names():
+def test_package_exports_only_the_public_names():
     assert set(envcoder_bench.__all__) == set(envcoder_bench._WHERE)
     assert all(getattr(envcoder_bench, name) is not None for name in envcoder_bench.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'evaluat'"):
@@ -374,7 +374,7 @@ def test_the_package_exports_only_the_public_names():
 
 
 @pytest.mark.slow
-def test_the_readme_s_example_runs(tmp_path, monkeypatch, capsys):
+def test_readme_example_runs(tmp_path, monkeypatch, capsys):
     readme = (Path(envcoder_bench.__file__).resolve().parents[1] / "README.md").read_text()
     block = readme.partition("## From Python")[2].partition("```python\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)

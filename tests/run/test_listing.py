@@ -29,17 +29,17 @@ def make_run(path, begun="2026-01-31T12:34:56+0000", rows=ROWS, complete=True):
     return path
 
 
-def test_the_best_is_not_a_baseline(tmp_path):
+def test_best_candidate_is_not_a_baseline(tmp_path):
     run = read_run(make_run(tmp_path / "r"))
     assert (run.task, run.date, run.best, run.fitness) == ("Cartpole", "2026-01-31 12:34", "b", 0.5)
     assert run.status == "complete"
 
 
-def test_without_candidates_it_is_a_baseline(tmp_path):
+def test_best_is_a_baseline_without_candidates(tmp_path):
     assert read_run(make_run(tmp_path / "r", rows=ROWS[:1])).best == "human"
 
 
-def test_runs_are_found_below_folders_in_the_order_of_their_dates(tmp_path):
+def test_runs_are_found_recursively_and_sorted_by_date(tmp_path):
     make_run(tmp_path / "later", "2026-03-01T00:00:00+0000")
     make_run(tmp_path / "search" / "rounds" / "1" / "run", "2026-02-01T00:00:00+0000")
     make_run(tmp_path / "first", "2026-01-01T00:00:00+0000")
@@ -48,7 +48,7 @@ def test_runs_are_found_below_folders_in_the_order_of_their_dates(tmp_path):
     assert [run.path.name for run in found] == ["first", "run", "later"]
 
 
-def test_a_run_without_a_summary_is_stopped_or_in_progress(tmp_path):
+def test_run_without_a_summary_is_stopped_or_in_progress(tmp_path):
     path = make_run(tmp_path / "r", rows=[Result("a", 0, RUNNING, fitness=0.25)], complete=False)
     assert (read_run(path).status, read_run(path).best) == ("stopped", "a")
     with FileLock(path / ".lock"):
@@ -65,7 +65,7 @@ def test_a_run_without_a_summary_is_stopped_or_in_progress(tmp_path):
         ("summary.json", "{}", "damaged (summary.json: not the summary of a run"),
     ],
 )
-def test_damage_is_a_status(file, text, status, tmp_path):
+def test_damage_is_listed_as_status(file, text, status, tmp_path):
     path = make_run(tmp_path / "r")
     (path / "results.csv").write_text("candidate")
     if text is None:
@@ -76,7 +76,7 @@ def test_damage_is_a_status(file, text, status, tmp_path):
     assert status in render_runs([read_run(path)])
 
 
-def test_a_run_of_format_1_is_listed(tmp_path):
+def test_run_of_format_1_is_listed(tmp_path):
     path = make_run(tmp_path / "r")
     (path / "run.json").unlink()
     (path / "candidates").mkdir()
@@ -84,7 +84,7 @@ def test_a_run_of_format_1_is_listed(tmp_path):
     assert (run.task, run.best, run.date[:4]) == ("Cartpole", "b", str(time.localtime().tm_year))
 
 
-def test_the_command_prints_a_table(tmp_path, monkeypatch, capsys):
+def test_list_command_prints_a_table(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "runs" / "r")
     assert main(["list"]) == 0

@@ -117,7 +117,7 @@ def assert_alike(folder, alone):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_any_number_of_workers_in_any_order_gives_the_results_of_one_process(
+def test_results_are_independent_of_the_number_of_workers_and_their_timing(
     tmp_path, alone, threads, count, monkeypatch
 ):
     chance, requests, submit = random.Random(count), [], Threads.submit
@@ -136,7 +136,7 @@ def test_any_number_of_workers_in_any_order_gives_the_results_of_one_process(
         assert names >= {"human", "unshaped", *(name for name, _ in request.groups)}
 
 
-def test_workers_lost_at_random_change_nothing(tmp_path, alone, threads, caplog):
+def test_lost_workers_do_not_change_results(tmp_path, alone, threads, caplog):
     chance, losses = random.Random(0), []
 
     def fault(message):
@@ -151,7 +151,7 @@ def test_workers_lost_at_random_change_nothing(tmp_path, alone, threads, caplog)
     assert_alike(tmp_path / "run", alone)
 
 
-def test_a_group_that_crashes_workers_is_isolated_and_the_others_are_unchanged(tmp_path, alone, threads):
+def test_group_that_crashes_workers_fails_without_affecting_others(tmp_path, alone, threads):
     def fault(message):
         if isinstance(message, JobCheckpoint) and message.iteration >= 3 and contains(message.content, "cosine", 1):
             return WorkerLost("its process died")
@@ -185,8 +185,8 @@ class StopAt(Reporter):
 
 
 @pytest.mark.parametrize("first, then", [("cpu:3", "cpu:2"), ("cpu:2", None), (None, "cpu:2")])
-def test_a_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):
-    """None: in one process without workers."""
+def test_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):
+    """None means one process without workers."""
     output, reporter = tmp_path / "run", StopAt(ITERATIONS // 2)
     asked = {**SETTINGS} if first is None else settings(1, devices=first)
     stopped = envcoder_bench.evaluate(
@@ -210,8 +210,8 @@ def test_a_stopped_run_is_resumed_on_other_devices(tmp_path, alone, threads, fir
 
 
 @pytest.mark.parametrize("first, then", [("cpu:2", "cpu:2"), ("cpu:2", None), (None, "cpu:2")])
-def test_a_run_is_extended_on_other_devices(tmp_path, alone, threads, first, then):
-    """Half of the iterations, a seed and a candidate less are extended to the whole."""
+def test_run_is_extended_on_other_devices(tmp_path, alone, threads, first, then):
+    """The first run has half of the iterations, one seed and one candidate less."""
     few = {name: CANDIDATES[name] for name in list(CANDIDATES)[:-1]}
     asked = {**SETTINGS} if first is None else settings(1, devices=first)
     asked.update(learning_iterations=ITERATIONS // 2, seeds=1)

@@ -29,7 +29,7 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.parametrize("faults", [0, 3])
-def test_a_race_on_several_workers(tmp_path, alone, threads, faults):  # noqa: F811
+def test_race_on_several_workers_gives_the_results_of_one_process(tmp_path, alone, threads, faults):  # noqa: F811
     chance, losses = random.Random(1), []
 
     def fault(message):
@@ -46,7 +46,7 @@ def test_a_race_on_several_workers(tmp_path, alone, threads, faults):  # noqa: F
 
 
 @pytest.mark.parametrize("first, then", [("cpu:2", None), (None, "cpu:2")])
-def test_a_stopped_race_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):  # noqa: F811
+def test_stopped_race_is_resumed_on_other_devices(tmp_path, alone, threads, first, then):  # noqa: F811
     output, reporter = tmp_path / "run", StopAt(3)
     asked = {**settings(1), **RACE, "devices": first}
     stopped = envcoder_bench.evaluate(

@@ -31,7 +31,7 @@ from envcoder_bench.run.prepare import baseline_sources, build_task, prepare
         ("4096B", 4096),
     ],
 )
-def test_sizes(text, size):
+def test_sizes_are_parsed(text, size):
     assert parse_size(text) == size
 
 
@@ -42,7 +42,7 @@ def test_bad_sizes_are_refused(text):
 
 
 @pytest.mark.parametrize("groups", [1, 2, 7, 12])
-def test_split_keeps_the_order_and_makes_waves_of_one_size_or_one_less(groups):
+def test_split_keeps_order_and_balances_waves(groups):
     for count in range(1, groups + 1):
         waves = split(list(range(groups)), count)
         assert list(chain(*waves)) == list(range(groups))
@@ -85,7 +85,7 @@ def planned_bytes(wave):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
-def test_a_plan_has_the_fewest_waves_that_fit(count):
+def test_plan_has_the_fewest_waves_that_fit(count):
     def largest(k):
         return max(planned_bytes(wave) for wave in split(GROUPS, k))
 
@@ -101,7 +101,7 @@ def test_a_plan_has_the_fewest_waves_that_fit(count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("obs, act", [(20_000, 12), (48, 6_000)])
-def test_a_candidate_whose_width_pads_all_is_named_with_what_it_costs(obs, act):
+def test_widest_candidate_is_reported_with_its_padding_cost(obs, act):
     wide = Group("wide", Width(obs, act))
     groups = [*GROUPS[:3], wide, *GROUPS[4:]]
     plan = planner("Anymal", "max_memory=100TB").plan(groups)
@@ -114,13 +114,13 @@ def test_a_candidate_whose_width_pads_all_is_named_with_what_it_costs(obs, act):
     assert f"costs {memory._size(cost)} of the {memory._size(planned_bytes(groups))}" in told
 
 
-def test_a_candidate_of_an_ordinary_width_is_not_named():
+def test_candidate_of_common_width_is_not_reported():
     assert planner().plan(GROUPS).wide == ()
     assert planner().plan(GROUPS[3:4]).wide == ()
 
 
 @pytest.mark.slow
-def test_one_group_that_does_not_fit_is_named_with_what_it_needs():
+def test_group_that_does_not_fit_is_refused_with_its_size():
     alone = max(planned_bytes([group]) for group in GROUPS)
     tight = planner("Anymal", f"max_memory={alone - 1}B")
     tight.refuse_too_large()  # not known before the candidates are loaded: others are narrower
@@ -130,7 +130,7 @@ def test_one_group_that_does_not_fit_is_named_with_what_it_needs():
         planner("Anymal", "max_memory=1MB").refuse_too_large()
 
 
-def test_a_wave_that_has_begun_stays_as_it_is():
+def test_begun_wave_is_not_split():
     largest = planned_bytes(GROUPS[3:4])  # what begins with less memory than before goes on all the same
     plan = planner("Anymal", f"max_memory={largest}B").plan(GROUPS[5:], begun=[GROUPS[:5]])
     assert plan.waves[0] == GROUPS[:5]
@@ -139,7 +139,7 @@ def test_a_wave_that_has_begun_stays_as_it_is():
     assert planner("Anymal").plan([]).waves == []
 
 
-def test_without_max_memory_there_is_what_is_free_and_with_it_no_more(monkeypatch):
+def test_available_memory_is_the_minimum_of_max_memory_and_free_memory(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10 * 2**30)
     program = memory.PROGRAM["cpu"]
     assert planner().available == int(program) + int(memory.USABLE * 10 * 2**30)
@@ -148,8 +148,8 @@ def test_without_max_memory_there_is_what_is_free_and_with_it_no_more(monkeypatc
 
 
 @pytest.mark.parametrize("task", ["Cartpole", "Anymal"])
-def test_the_environments_take_what_the_estimate_says(task):
-    """Each further environment's tensors, counted; the simulator answers for its own arrays."""
+def test_memory_estimate_bounds_the_counted_tensors(task):
+    """Counts the tensors of each further environment; the simulator reports its own arrays."""
     cfg = compose_config(task)
     cfg.sim, cfg.device = "mujoco_cpu", "cpu"
     groups, _ = prepare(cfg, baseline_sources(task))

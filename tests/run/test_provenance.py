@@ -11,7 +11,7 @@ from envcoder_bench.run.provenance import Provenance, changes, missing, read_pro
 
 
 @pytest.mark.slow
-def test_a_record_is_read_as_it_was_written(tmp_path):
+def test_record_round_trips_through_its_file(tmp_path):
     record = Provenance.new("seeds: 1\nlimit: .inf\n", "cpu", {"fitness.py": "12ab"})
     record.write(tmp_path / "run.json")
     assert read_provenance(tmp_path / "run.json") == record
@@ -24,7 +24,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_checkout_has_a_commit_and_marks_changes(tmp_path):
+def test_commit_of_a_checkout_marks_uncommitted_changes(tmp_path):
     def git(*words):
         identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
         done = subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
@@ -55,13 +55,13 @@ def test_resuming_with_other_software_is_reported():
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": "x"}', '{"format": 2, "begun": 1}'])
-def test_a_damaged_record(tmp_path, text):
+def test_damaged_record_is_refused(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(ValueError, match=r"run\.json is damaged"):
         read_provenance(tmp_path / "run.json")
 
 
-def test_a_record_of_a_newer_format(tmp_path):
+def test_record_of_a_newer_format_is_refused(tmp_path):
     (tmp_path / "run.json").write_text('{"format": 4, "anything": 1}')
     with pytest.raises(UserError, match=r"run\.json has format 4, and this version .* up to 3"):
         read_provenance(tmp_path / "run.json")

@@ -30,8 +30,8 @@ def rising(slope):
     return [slope * t for t in POINTS]
 
 
-def test_a_winner_counts_as_kept_within_the_interval_of_the_best():
-    """Halving takes the lead at the rung for the end; the late one ends first."""
+def test_winner_within_the_interval_of_the_best_is_counted():
+    """Halving stops the late candidate, which has the best final fitness."""
     early = {f"c{k}": rising(0.05 - 0.001 * k) for k in range(7)}
     for ends_at, within in ((0.505, True), (0.6, False)):
         own = recording({**early, "late": [0.0] * 9 + [ends_at]})
@@ -43,7 +43,7 @@ def test_a_winner_counts_as_kept_within_the_interval_of_the_best():
     assert of_seeds.low == pytest.approx(0.505)  # both seeds alike
 
 
-def test_d3rb_trains_equals_equally_and_worse_ones_less():
+def test_d3rb_trains_better_candidates_longer():
     equals = {name: [0.5] * 10 for name in "abcd"}
     _, reached = race_d3rb.select(equals, POINTS, 20, 0.1, Random(0))
     assert set(reached.values()) == {5}
@@ -58,7 +58,7 @@ def test_d3rb_ends_when_all_are_trained():
     assert race_d3rb.select(fitness, POINTS, 1000, 0.1, Random(0)) == ("a", {"a": 10, "b": 10})
 
 
-def test_the_picture_has_a_panel_for_each_run(tmp_path):
+def test_race_plot_is_written(tmp_path):
     own = recording({f"c{k}": rising(0.1 - 0.01 * k) for k in range(8)})
     race.draw({"one": race.curves([own]), "two": race.curves([own])}, tmp_path / "race.png")
     assert (tmp_path / "race.png").stat().st_size > 10_000

@@ -36,24 +36,24 @@ def names(stops):
     "asked, planned",
     [(None, [10, 20, 40, 70]), ([20, 60], [20, 60]), ([21, 24, 61], [25, 65]), ([98], [])],
 )
-def test_rungs_are_at_evaluations(asked, planned):
+def test_requested_rungs_are_moved_to_evaluations(asked, planned):
     assert plan_rungs(asked, 100, EVALUATIONS) == planned
 
 
-def test_rungs_of_short_runs():
+def test_short_runs_have_few_or_no_rungs():
     assert plan_rungs(None, 1, [1]) == []
     assert plan_rungs(None, 2, [1, 2], HALVING) == [1]
     assert plan_rungs(None, 10, [10]) == []
 
 
-def test_the_first_evaluation_is_no_rung_of_rules_that_compare_with_it():
+def test_first_evaluation_is_no_rung_for_rules_that_compare_with_it():
     assert plan_rungs(None, 100, range(10, 101, 10), HALVING) == [10, 20, 40, 70]
     assert plan_rungs(None, 100, range(10, 101, 10), PATIENT) == [20, 40, 70]
     assert plan_rungs([5, 50], 100, range(10, 101, 10), CONFIDENCE) == [50]
 
 
 @pytest.mark.parametrize("asked", [[50, 20], [20, 20], [0, 5], [5, 100], [120], [0.3], ["x"], [True]])
-def test_other_rungs_are_refused(asked):
+def test_invalid_rungs_are_refused(asked):
     with pytest.raises(UserError, match=r"race\.rungs"):
         plan_rungs(asked, 100, EVALUATIONS)
 
@@ -61,7 +61,7 @@ def test_other_rungs_are_refused(asked):
 # the interval
 
 
-def test_half_width_by_hand():
+def test_half_width_matches_hand_computed_value():
     # share 4/20 = 0.2, growth (0.05 sqrt(0.2))^(-2/16) = 1.60812
     # sqrt(0.60812 / (1 - 0.2 * 1.60812) * 15 / 16) = 0.91676
     assert half_width(16, 0.05) == pytest.approx(0.91676, rel=1e-4)
@@ -69,7 +69,7 @@ def test_half_width_by_hand():
     assert half_width(64, 0.05) < half_width(32, 0.05) < half_width(32, 0.01)
 
 
-def test_lower_bounds_leave_out_what_is_not_known():
+def test_lower_bounds_are_minus_infinity_without_enough_episodes():
     row = np.random.default_rng(0).normal(1.0, 0.1, 32)
     table = np.full((3, 40), np.nan)
     table[0, :32], table[2, 0] = row, 1.0
@@ -78,7 +78,7 @@ def test_lower_bounds_leave_out_what_is_not_known():
     ]  # fmt: skip
 
 
-def test_the_interval_holds_at_all_looks_at_once():
+def test_interval_holds_simultaneously_for_all_sample_sizes():
     level, repetitions, longest = 0.1, 2000, 128
     x = np.random.default_rng(1).normal(size=(repetitions, longest))
     n = np.arange(1, longest + 1)
@@ -111,7 +111,7 @@ def test_halving_keeps_the_best_share_and_at_least_three():
     assert names(decide(Rules(HALVING, keep=0.1), history, list("abcdefg"), 100, 3)) == ["c", "e", "a", "g"]
 
 
-def test_patience_halves_once_the_third_best_has_surely_learned():
+def test_patience_halves_after_the_third_best_has_significantly_improved():
     before = evaluation({name: 0.1 for name in "abcdefgh"}, spread=0.08)  # standard error 0.02
     means = {"a": 0.3, "b": 0.2, "d": 0.12, "e": 0.11, "f": 0.1, "g": 0.1, "h": 0.1}
     waits = evaluation({**means, "c": 0.15}, spread=0.08)
@@ -122,8 +122,8 @@ def test_patience_halves_once_the_third_best_has_surely_learned():
     assert names(decide(Rules(HALVING, keep=0.5), {10: before, 50: waits}, list("abcdefgh"), 90, 1)) == list("efgh")
 
 
-def test_before_that_patience_stops_what_confidence_stops():
-    """Half of the candidates fall below where all began; the others have learned too little to be told from noise."""
+def test_patience_stops_like_confidence_before_the_third_best_has_improved():
+    """Half of the candidates fall below the initial fitness; the gain of the others is not significant."""
     before = evaluation({name: 0.5 for name in "abcdefgh"}, spread=0.08)
     now = evaluation({**dict.fromkeys("abcd", 0.51), **dict.fromkeys("efgh", 0.1)}, spread=0.08)
     history, alive = {10: before, 50: now}, list("abcdefgh")
@@ -132,14 +132,14 @@ def test_before_that_patience_stops_what_confidence_stops():
     assert decide(Rules(PATIENT, keep=0.9), history, alive, 90, 1) == expected
 
 
-def test_patience_waits_if_fewer_than_three_had_a_finite_fitness_at_first():
+def test_patience_waits_with_fewer_than_three_finite_initial_fitness_values():
     before = evaluation({"a": 0.1, "b": 0.1, **dict.fromkeys("cde", math.nan)})
     now = evaluation(dict(zip("abcde", (0.9, 0.8, 0.7, 0.6, 0.5))))
     waits = decide(Rules(PATIENT, reach=100.0), {10: before, 50: now}, list("abcde"), 90, 1)
     assert waits == [] and names(decide(Rules(HALVING), {10: before, 50: now}, list("abcde"), 90, 1)) == ["d", "e"]
 
 
-def test_contenders_are_the_best_and_those_that_it_does_not_surely_beat():
+def test_contenders_are_candidates_not_significantly_worse_than_the_best():
     final = evaluation({"a": 0.5, "b": 0.52, "c": 0.1, "d": 0.51}, spread=0.08)
     final["d", 0] = final["d", 0][::-1]  # other episodes are the good ones: differences vary
     assert contenders(final, list("abcd"), 0.05)[0] == "b" and "c" not in contenders(final, list("abcd"), 0.05)
@@ -158,14 +158,14 @@ def test_candidates_within_reach_of_the_third_best_continue():
     assert names(decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: now}, list("abcdef"), 90, 1)) == ["d", "e", "f"]
 
 
-def test_no_candidate_is_stopped_before_one_has_learned():
+def test_confidence_stops_no_candidate_before_any_has_improved():
     now = evaluation({"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.0, "e": 0.0})
     assert decide(Rules(CONFIDENCE), {10: BEFORE, 50: now}, list("abcde"), 90, 1) == []
     assert decide(Rules(CONFIDENCE), {50: evaluation(dict(zip("abcde", (5, 4, 3, 2, 1))))}, list("abcde"), 90, 1) == []
 
 
-def test_differences_are_paired():
-    """Start states differ much, and every candidate meets the same."""
+def test_confidence_uses_paired_differences():
+    """Initial states vary much, and are equal for every candidate."""
     hard = np.linspace(0.0, 0.6, 16)
     now = {(name, 0): tuple(gain + hard) for name, gain in (("a", 0.4), ("b", 0.39), ("c", 0.38), ("d", 0.3))}
     assert names(decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: now}, list("abcd"), 90, 1)) == ["d"]
@@ -173,7 +173,7 @@ def test_differences_are_paired():
     assert decide(Rules(CONFIDENCE, reach=0.0), {10: BEFORE, 50: shuffled}, list("abcd"), 90, 1) == []
 
 
-def test_a_failed_seed_is_left_out_and_baselines_are_no_rivals():
+def test_failed_seeds_and_baselines_are_excluded_from_decisions():
     means = {"human": 9.0, "a": 0.8, "b": 0.7, "c": 0.6, "d": 0.1}
     now = evaluation(means, seeds=(0, 1))
     del now["d", 1]
@@ -187,7 +187,7 @@ def test_a_failed_seed_is_left_out_and_baselines_are_no_rivals():
 
 
 @pytest.mark.parametrize("noise", ["normal", "ends early"])
-def test_the_best_three_are_seldom_stopped(noise):
+def test_best_three_are_stopped_at_most_at_the_given_level(noise):
     rng, races, level = np.random.default_rng(2), 150, 0.05
     candidates = [f"c{k}" for k in range(10)]
     truth = dict(zip(candidates, [0.70, 0.70, 0.70, 0.699, 0.69, 0.68, 0.6, 0.5, 0.3, 0.2]))

@@ -106,7 +106,7 @@ def assert_alike(output, expected):
 
 
 @pytest.mark.slow
-def test_survivors_are_bitwise_those_of_a_run_without_a_race(full, raced):
+def test_survivors_are_bitwise_equal_to_a_run_without_a_race(full, raced):
     whole, own = rows(full), rows(raced)
     assert own.keys() == whole.keys()
     stopped = {row.candidate: row.stopped_at for row in own.values() if row.status == STOPPED}
@@ -131,7 +131,7 @@ def test_survivors_are_bitwise_those_of_a_run_without_a_race(full, raced):
 
 
 @pytest.mark.slow
-def test_a_race_reports_every_candidate(full, raced, capsys):
+def test_race_reports_every_candidate(full, raced, capsys):
     assert eval_shapers.main(["--resume", str(raced)]) == 0
     told = capsys.readouterr().out
     assert "stopped at 2" in told and "below all that went on" in told
@@ -179,7 +179,7 @@ class After(Reporter):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count, crash", [(1, True), (6, False), (8, True)])
-def test_a_race_that_is_interrupted_ends_as_if_uninterrupted(tmp_path, raced, in_waves, count, crash):
+def test_interrupted_race_resumes_to_the_same_result(tmp_path, raced, in_waves, count, crash):
     """Three waves of two iterations each to the first rung, then two to the second."""
     args = words(tmp_path, *RACE, *in_waves)
     files = args[args.index("--candidates") + 1 : args.index("--race")]
@@ -205,8 +205,8 @@ def further(tmp_path_factory, in_waves):
 
 
 @pytest.mark.slow
-def test_further_seeds_of_those_that_cannot_be_told_from_the_best(tmp_path, raced, further):
-    """They are as of a run with these seeds and no race, and all other results as without them."""
+def test_further_seeds_equal_a_separate_run_and_keep_other_results(tmp_path, raced, further):
+    """Further seeds equal a run with these seeds without a race; all other results are unchanged."""
     own, before = rows(further), rows(raced)
     assert own.keys() > before.keys()
     assert all(own[key] == row for key, row in before.items() if not row.failed)  # errors name the folder
@@ -237,7 +237,7 @@ def test_further_seeds_of_those_that_cannot_be_told_from_the_best(tmp_path, race
 
 
 @pytest.mark.slow
-def test_further_seeds_that_are_interrupted_end_as_if_uninterrupted(tmp_path, further):
+def test_interrupted_further_seeds_resume_to_the_same_result(tmp_path, further):
     crash = words(tmp_path, *RACE, "race.further_seeds=2")
     files = crash[crash.index("--candidates") + 1 : crash.index("--race")]
     settings = {"num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "seeds": 2, "device": "cpu"}
@@ -257,8 +257,8 @@ def test_further_seeds_that_are_interrupted_end_as_if_uninterrupted(tmp_path, fu
 
 
 @pytest.mark.slow
-def test_a_rung_is_decided_once(tmp_path, raced, in_waves, monkeypatch):
-    """A process that is killed right after a decision, or in the middle of one, does not decide again by the rest."""
+def test_resumed_rung_repeats_the_same_decision(tmp_path, raced, in_waves, monkeypatch):
+    """A process killed during or right after a decision must not decide again among the survivors."""
     decide, calls = racing.Race._decide, []
 
     def killed(self, rung, *rest):
@@ -283,7 +283,7 @@ def test_a_rung_is_decided_once(tmp_path, raced, in_waves, monkeypatch):
 
 
 @pytest.mark.slow
-def test_too_few_candidates_are_all_trained(tmp_path, capsys):
+def test_race_with_too_few_candidates_trains_all(tmp_path, capsys):
     output = run(tmp_path / "run", *words(tmp_path, *RACE, "--candidate_idx", 0, 1, 3, "--seeds", 1))
     assert "a race needs at least 4 candidates, and there are 3: all are trained to the end" in capsys.readouterr().err
     assert {row.status for row in rows(output).values()} == {"ok"}
@@ -310,7 +310,7 @@ def test_too_few_candidates_are_all_trained(tmp_path, capsys):
         (["train.params.algo.name=test_session:RandomSearch"], "RandomSearch cannot"),
     ],
 )
-def test_bad_input_is_refused(tmp_path, capsys, more, message):
+def test_bad_race_settings_are_refused(tmp_path, capsys, more, message):
     args = words(tmp_path, "--race", *more)
     assert eval_shapers.main([*args, "--output_dir", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err

@@ -28,7 +28,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-def test_a_node_that_is_lost_leaves_its_waves_to_the_others(tmp_path):
+def test_waves_of_a_lost_node_are_retried_on_others(tmp_path):
     from ray.cluster_utils import Cluster
 
     files = write_candidates(tmp_path / "files", {"cosine": CANDIDATES["cosine"]})

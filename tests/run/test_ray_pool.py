@@ -98,7 +98,7 @@ class Killer(Reporter):
             os.kill(workers()[0].pid, self.number)
 
 
-def test_a_worker_that_is_killed_is_replaced(tmp_path, alone, files, ray, caplog):
+def test_killed_worker_is_replaced(tmp_path, alone, files, ray, caplog):
     reporter = Killer(signal.SIGKILL, [3])
     words = {"num_envs_per_candidate": 8, "learning_iterations": ITERATIONS, "checkpoint_minutes": 0}
     overrides = [*QUICK[4:], "task.env.episodeLength=40"]
@@ -121,7 +121,7 @@ def test_all_ports_are_on_the_loopback(ray):
     assert set(ports) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
-def test_workers_of_a_killed_head_end_and_its_run_is_resumed(tmp_path, alone, files, ray):
+def test_workers_of_a_killed_head_end_and_the_run_resumes(tmp_path, alone, files, ray):
     output = tmp_path / "run"
     head = start_process([*WORDS, "--devices", "cpu:2", "--candidates", *files], output)
     family = []
@@ -142,7 +142,7 @@ def test_workers_of_a_killed_head_end_and_its_run_is_resumed(tmp_path, alone, fi
     assert_alike(output, alone, ["human", "unshaped", "cosine", "kills"])
 
 
-def test_a_candidate_that_kills_its_process_fails_alone(tmp_path, alone, files, ray):
+def test_candidate_that_kills_its_process_fails_alone(tmp_path, alone, files, ray):
     armed = files[0].parent / "armed"
     armed.touch()
     try:
@@ -163,14 +163,14 @@ def test_a_candidate_that_kills_its_process_fails_alone(tmp_path, alone, files, 
         ("--ray nowhere", "--ray must be auto or HOST:PORT"),
     ],
 )
-def test_bad_input_is_a_line_and_code_2(words, message, tmp_path, capsys):
+def test_bad_input_prints_one_line_and_returns_2(words, message, tmp_path, capsys):
     output = tmp_path / "run"
     code = eval_shapers.main(["--task", "Cartpole", *words.split(), "--output_dir", str(output)])
     assert (code, output.exists()) == (2, False)
     assert message in capsys.readouterr().err
 
 
-def test_without_ray_the_message_says_how_to_install_it(monkeypatch):
+def test_missing_ray_is_reported_with_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
         envcoder_bench.UserError, match=r"need Ray, which is not installed .*: pip install 'ray>=2\.60'"
@@ -178,12 +178,12 @@ def test_without_ray_the_message_says_how_to_install_it(monkeypatch):
         ray_cluster.import_ray()
 
 
-def test_a_run_in_one_process_does_not_import_ray():
+def test_run_in_one_process_does_not_import_ray():
     code = "import sys, envcoder_bench.run.evaluate; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0
 
 
-def test_ctrl_c_ends_every_process(tmp_path, files):
+def test_ctrl_c_ends_all_processes(tmp_path, files):
     output = tmp_path / "run"
     head = start_process([*WORDS, "--devices", "cpu:1", "--candidates", *files], output)
     family = []

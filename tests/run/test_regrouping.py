@@ -124,7 +124,7 @@ def _rows(folder):
         ),
     ],
 )
-def test_survivors_in_a_new_wave_are_bitwise_those_of_an_uninterrupted_run(tmp_path, task, files, more):
+def test_survivors_in_a_new_wave_are_bitwise_equal_to_an_uninterrupted_run(tmp_path, task, files, more):
     cfg = _config(task, *more)
     names, dropped = list(files), list(files)[1::2]
     (tmp_path / "whole").mkdir()

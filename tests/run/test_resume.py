@@ -72,7 +72,7 @@ def _assert_left_alone_while_another_process_works_on_it(output, capsys):
 
 
 @pytest.mark.parametrize("iteration", [0, 1, 5])  # before a checkpoint, before an evaluation and after one
-def test_a_killed_run_ends_as_if_uninterrupted(tmp_path, uninterrupted, iteration, capsys):
+def test_killed_run_resumes_to_the_uninterrupted_result(tmp_path, uninterrupted, iteration, capsys):
     output = tmp_path / "run"
     assert _stop_at(_words(tmp_path), output, iteration, signal.SIGKILL) == -signal.SIGKILL
     assert not (output / "summary.json").exists()
@@ -83,7 +83,7 @@ def test_a_killed_run_ends_as_if_uninterrupted(tmp_path, uninterrupted, iteratio
     _assert_ended_alike(output, uninterrupted)  # the killed process's lock does not stand in the way
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, uninterrupted):
+def test_ctrl_c_saves_a_checkpoint_that_resumes_to_the_same_result(tmp_path, uninterrupted):
     output = tmp_path / "run"
     words = [word if word != "checkpoint_minutes=0" else "checkpoint_minutes=60" for word in _words(tmp_path)]
     assert _stop_at(words, output, 2, signal.SIGINT) == 130
@@ -91,7 +91,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, uninterrupted):
     _assert_ended_alike(output, uninterrupted)
 
 
-def test_a_complete_run_is_shown_again(uninterrupted, capsys):
+def test_resume_of_a_complete_run_shows_it_and_changes_no_file(uninterrupted, capsys):
     before = {path: path.read_bytes() for path in uninterrupted.rglob("*") if path.is_file()}
     assert eval_shapers.main(["--resume", str(uninterrupted)]) == 0
     assert "cosine" in capsys.readouterr().out

@@ -38,7 +38,7 @@ def cartpole(folder, tmp_path, *words):
 
 
 @pytest.mark.parametrize("iterations", range(1, 31))
-def test_the_plan_fits_the_run_and_measures_what_it_can(iterations):
+def test_phases_of_the_profile_fit_the_number_of_iterations(iterations):
     warm_up, measured, traced = count_phases(iterations)
     assert warm_up + measured + traced <= iterations
     assert 1 <= measured <= 5
@@ -50,7 +50,7 @@ def test_the_plan_fits_the_run_and_measures_what_it_can(iterations):
         assert warm_up + measured + traced == iterations
 
 
-def test_a_profiled_run_shows_all_parts_and_computes_the_same(tmp_path, capsys):
+def test_profile_shows_all_parts_and_does_not_change_results(tmp_path, capsys):
     words = ["--learning_iterations", 9, "evaluation.points=1"]
     profiled = cartpole(tmp_path / "profiled", tmp_path, *words, "--profile")
     out = " ".join(capsys.readouterr().out.split())  # lines may break anywhere
@@ -85,8 +85,8 @@ def test_a_profiled_run_shows_all_parts_and_computes_the_same(tmp_path, capsys):
     assert "(iterations 8 to 9)" in out
 
 
-def test_every_part_gets_its_own_time(tmp_path, monkeypatch):
-    """The clock goes on only inside known work, so that every number of the breakdown is known."""
+def test_breakdown_assigns_time_to_each_part(tmp_path, monkeypatch):
+    """The clock advances only in patched functions, so that every number of the breakdown is known."""
     now, lock = [0.0], threading.Lock()
 
     def costs(owner, name, seconds):
@@ -122,7 +122,7 @@ def test_every_part_gets_its_own_time(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("iterations", "text"), [(1, "no trace: it needs another iteration"), (2, "warms up")])
-def test_a_run_too_short_is_profiled_as_far_as_it_goes(tmp_path, capsys, iterations, text):
+def test_short_run_is_profiled_as_far_as_possible(tmp_path, capsys, iterations, text):
     cartpole(tmp_path / "run", tmp_path, "--learning_iterations", iterations, "--profile", "evaluation.points=1")
     out = capsys.readouterr().out
     assert "profile of iteration 1:" in out
@@ -130,7 +130,7 @@ def test_a_run_too_short_is_profiled_as_far_as_it_goes(tmp_path, capsys, iterati
     assert (tmp_path / "run" / "profile" / "trace.json").exists() == (iterations > 1)
 
 
-def test_a_candidate_that_failed_is_not_timed(tmp_path, capsys):
+def test_failed_candidate_is_not_timed(tmp_path, capsys):
     fails = "calls = []\ndef compute_reward(x):\n    calls.append(1)\n    return x / float(len(calls) < 40)\n"
     files = write_candidates(tmp_path / "more", {"fails": fails.replace("x", "pole_angle")})
     words = ["--learning_iterations", 4, "evaluation.points=1", "--profile", *("--candidates", *files)]
@@ -161,14 +161,14 @@ def _train(profile, iterations, total):
 
 
 @pytest.mark.parametrize(("iterations", "measured"), [(3, "iteration 3:"), (5, "iterations 3 to 5:"), (8, "3 to 7:")])
-def test_a_stopped_run_shows_the_iterations_that_were_measured(tmp_path, iterations, measured):
+def test_stopped_run_shows_the_measured_iterations(tmp_path, iterations, measured):
     profile = _profile(tmp_path / "profile")
     _train(profile, iterations, total=100)
     assert profiling._active is None
     assert measured in shown(profile)
 
 
-def test_a_run_stopped_while_it_warmed_up_says_that_there_is_no_profile(tmp_path, caplog):
+def test_run_stopped_during_warm_up_reports_no_profile(tmp_path, caplog):
     profile = _profile(tmp_path / "profile")
     _train(profile, 2, total=100)
     assert not shown(profile)
@@ -176,7 +176,7 @@ def test_a_run_stopped_while_it_warmed_up_says_that_there_is_no_profile(tmp_path
     assert not (tmp_path / "profile").exists()
 
 
-def test_of_several_waves_the_first_is_measured(tmp_path):
+def test_only_the_first_wave_is_measured(tmp_path):
     profile = _profile(tmp_path / "profile")
     _train(profile, 9, total=9)
     first = profile._measured
@@ -184,7 +184,7 @@ def test_of_several_waves_the_first_is_measured(tmp_path):
     assert profile._measured is first
 
 
-def test_a_resumed_run_measures_what_is_left_of_it(tmp_path):
+def test_resumed_run_measures_the_remaining_iterations(tmp_path):
     profile = _profile(tmp_path / "profile")
     profile.begin(50, 100, GroupLayout(2, 3))
     for iteration in range(51, 61):
@@ -195,7 +195,7 @@ def test_a_resumed_run_measures_what_is_left_of_it(tmp_path):
     assert "(iterations 58 to 59)" in out
 
 
-def test_in_waves_each_candidate_is_timed_once(tmp_path):
+def test_candidates_with_seeds_in_several_waves_are_timed_once(tmp_path):
     cfg = compose_config("Cartpole", ["sim=mujoco_cpu", "device=cpu", "num_envs_per_candidate=2", "seeds=2"])
     sources = [CandidateSource(name, f"{name}.py", text) for name, text in CANDIDATES.items()]
     groups, _ = prepare(cfg, sources)

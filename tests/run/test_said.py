@@ -27,7 +27,7 @@ def said(tmp_path_factory):
     return folder, paths
 
 
-def test_a_run(said, capfd):
+def test_run_groups_repeated_messages_and_logs_all_of_them(said, capfd):
     folder, paths = said
     output = run(folder / "run", *CARTPOLE_QUICK, *SIZE, "--candidates", *paths)
     err = capfd.readouterr().err
@@ -50,7 +50,7 @@ def test_a_run(said, capfd):
     assert err.index("keeps values") < err.index("folder: ") < err.index("memory: about") < err.index("failed: ")
 
 
-def test_a_resumed_run_goes_on_in_its_log(tmp_path, capfd):
+def test_resumed_run_appends_to_its_log(tmp_path, capfd):
     (path,) = write_candidates(tmp_path / "files", {"keeps": KEEPS})
     output = run(tmp_path / "run", *CARTPOLE_QUICK, *SIZE, "--candidates", path)
     before = (output / "run.log").read_text()
@@ -60,8 +60,8 @@ def test_a_resumed_run_goes_on_in_its_log(tmp_path, capfd):
     assert after.startswith(before) and "the ranking" in after[len(before) :]
 
 
-def test_the_log_changes_no_result(said, tmp_path):
-    """A log that cannot be written leaves the run as it is."""
+def test_unwritable_log_does_not_change_results(said, tmp_path):
+    """The log of the second run cannot be written."""
     _folder, paths = said
     words = [*CARTPOLE_QUICK, *SIZE, "--candidates", paths[0], paths[-3]]
     one = run(tmp_path / "one", *words)
@@ -78,7 +78,7 @@ def test_the_log_changes_no_result(said, tmp_path):
     assert (one / "results.csv").read_bytes() == (other / "results.csv").read_bytes()
 
 
-def test_a_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path, capsys, monkeypatch):
+def test_unwritable_run_folder_is_reported_with_the_reason(tmp_path, capsys, monkeypatch):
     files = write_candidates(tmp_path / "files", {"good": "def compute_reward(pole_angle):\n    return pole_angle\n"})
     folder, make = tmp_path / "run", type(tmp_path).mkdir
 

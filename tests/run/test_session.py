@@ -118,7 +118,7 @@ def words(folder, iterations=8):
 
 
 @pytest.mark.slow
-def test_a_trainer_from_elsewhere_trains_is_ranked_and_exported(tmp_path):
+def test_external_trainer_is_trained_ranked_and_exported(tmp_path):
     RandomSearch.made = 0
     output = run(tmp_path / "run", *words(tmp_path))
     assert RandomSearch.made == 1
@@ -133,7 +133,7 @@ def test_a_trainer_from_elsewhere_trains_is_ranked_and_exported(tmp_path):
     assert curves[["kl", "learning_rate", "entropy", "value_loss"]].isna().all().all()  # which it does not have
 
 
-def test_its_params_and_its_memory_are_its_own(tmp_path, capsys):
+def test_external_trainer_defines_its_parameters_and_memory(tmp_path, capsys):
     wrong = [*map(str, words(tmp_path)), "train.params.config.horizon_length=100"]
     assert eval_shapers.main([*wrong, "--output_dir", str(tmp_path / "run")]) == 2
     assert "train.params.config.horizon_length: random search wants at most 99" in capsys.readouterr().err
@@ -193,7 +193,7 @@ def weights(session):
 
 
 @pytest.mark.slow
-def test_iterating_by_hand_is_training(tmp_path):
+def test_iterating_by_hand_equals_train(tmp_path):
     ears = Ears()
     by_hand, evaluated, _ = make_session(tmp_path / "a")
     trained, *_ = make_session(tmp_path / "b", reporter=ears)
@@ -218,7 +218,7 @@ def test_iterating_by_hand_is_training(tmp_path):
         (["evaluation.point_steps=1000"], 59),
     ],
 )
-def test_evaluations_before_the_last_play_the_beginning_of_the_episodes(tmp_path, overrides, steps):
+def test_intermediate_evaluations_play_the_beginning_of_the_episodes(tmp_path, overrides, steps):
     played = []
     session, *_ = make_session(tmp_path / "a", overrides=overrides)
     session.on_evaluation = lambda own: played.append(own.episodes)
@@ -241,7 +241,7 @@ def full_point(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mine", [(), MINE])
-def test_a_session_that_is_stopped_saves_a_state_with_which_another_goes_on(tmp_path, mine):
+def test_stopped_session_saves_a_state_that_another_resumes(tmp_path, mine):
     class After(Reporter):
         def iteration_done(self, iteration, env_steps, best):
             if iteration == 4:

@@ -23,7 +23,7 @@ def until(holds):
     assert holds()
 
 
-def test_a_file_that_takes_long_is_named_once_with_its_line(caplog):
+def test_slow_file_is_logged_once_with_its_line(caplog):
     def seen():
         return bool(caplog.messages)
 
@@ -40,14 +40,14 @@ def test_a_file_that_takes_long_is_named_once_with_its_line(caplog):
     assert int(lines[0].split(":")[1]) in (2, 3, 4, 5)
 
 
-def test_the_watching_thread_ends():
+def test_watching_thread_ends():
     before = set(threading.enumerate())
     with SlowFiles(seconds=0.01):
         (own,) = set(threading.enumerate()) - before
     until(lambda: not own.is_alive())
 
 
-def test_ctrl_c_says_what_was_going_on_innermost_first():
+def test_ctrl_c_reports_the_innermost_step():
     slow = SlowFiles()
     source = "x = 1\nraise KeyboardInterrupt\n"
     told = pytest.raises(KeyboardInterrupt, match=r"^while loading b\.py:2$")
@@ -66,7 +66,7 @@ FITNESS = '"""Height"""\nwhile True:\n    pass\n\n\ndef compute_fitness(pole_ang
     "source, flag, doing",
     [(LOADING, "--candidates", "loading"), (CHECKING, "--candidates", "checking"), (FITNESS, "--fitness", "loading")],
 )
-def test_ctrl_c_in_an_endless_loop_names_the_file_and_says_that_nothing_was_begun(tmp_path, source, flag, doing):
+def test_ctrl_c_in_an_endless_loop_names_the_file_and_writes_nothing(tmp_path, source, flag, doing):
     mark = f"open({str(tmp_path / 'here')!r}, 'w'); "
     indent = "    " if doing == "checking" else ""
     (path,) = write_candidates(tmp_path, {"endless": source.replace("while", f"{mark}\n{indent}while", 1)})

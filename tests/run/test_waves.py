@@ -79,7 +79,7 @@ def _assert_alike(output, together):
     assert_same_policies(output, together, 5 * 3)  # policy.pth and both seeds', of those that did not fail
 
 
-def test_waves_end_as_one_and_each_leaves_nothing_behind(tmp_path, together, limit, capsys, monkeypatch):
+def test_results_in_waves_equal_one_wave_and_memory_is_released(tmp_path, together, limit, capsys, monkeypatch):
     alive, modules, build_task = [], [], session.build_task
 
     def counting(*args):
@@ -116,7 +116,7 @@ def _alive():
 
 
 @pytest.mark.parametrize("place, resume_with", [((2, 2), "more"), ((3, 1), "the same memory")])
-def test_a_run_killed_in_a_later_wave_ends_as_if_uninterrupted(tmp_path, together, limit, place, resume_with, capsys):
+def test_run_killed_in_a_later_wave_resumes_to_the_same_result(tmp_path, together, limit, place, resume_with, capsys):
     output = tmp_path / "run"
     assert _stop_at([*_words(tmp_path), *limit], output, place, signal.SIGKILL)[0] == -signal.SIGKILL
     assert not (output / "summary.json").exists()
@@ -144,7 +144,7 @@ def _stop_at(words, output, place, number):
     return stop_at(start_process(words, output), reached, number)
 
 
-def test_ctrl_c_in_a_later_wave_says_where_and_goes_on(tmp_path, together, limit):
+def test_ctrl_c_in_a_later_wave_reports_it_and_resumes_to_the_same_result(tmp_path, together, limit):
     output = tmp_path / "run"
     code, told = _stop_at([*_words(tmp_path), *limit], output, (2, 1), signal.SIGINT)
     assert code == 130

@@ -85,7 +85,7 @@ def served_search(tmp_path_factory):
     return folder, server.bodies
 
 
-def test_three_rounds(served_search):
+def test_search_of_three_rounds_records_all_attempts(served_search):
     folder, _ = served_search
     archive = read_archive(folder / "archive.json")
     ended = {attempt.name: attempt.status for attempt in archive.attempts}
@@ -118,7 +118,7 @@ def test_three_rounds(served_search):
     assert [line.split(",")[:2] for line in final] == [[n, s] for n in ("human", "unshaped", best.name) for s in "34"]
 
 
-def test_prompts_of_a_search(served_search):
+def test_prompts_contain_errors_and_earlier_attempts(served_search):
     folder, bodies = served_search
     asked = [body["messages"][-1]["content"] for body in bodies]
     assert len({body["messages"][0]["content"] for body in bodies}) == 1  # one system prompt
@@ -181,8 +181,8 @@ def human_source():
     return baseline_path("Cartpole", "human").read_text()
 
 
-def test_search_of_an_earlier_version_is_resumed(served_search, tmp_path):
-    """Its config lacks the newer settings, its archive what it compares with; rounds that are done are kept."""
+def test_search_of_an_earlier_version_resumes(served_search, tmp_path):
+    """Its config and archive lack newer keys; complete rounds are kept."""
     folder, _ = served_search
     old = tmp_path / "old"
     shutil.copytree(folder, old)
@@ -202,7 +202,7 @@ def test_search_of_an_earlier_version_is_resumed(served_search, tmp_path):
     assert [a.fitness for a in found.attempts] == [a.fitness for a in whole.attempts]
 
 
-def test_a_transcript_of_another_task_is_refused(served_search, tmp_path, capsys):
+def test_transcript_of_another_task_is_refused(served_search, tmp_path, capsys):
     folder, _ = served_search
     words = ["Ant" if word == "Cartpole" else word for word in QUICK]
     run(tmp_path / "again", *words, "--llm", f"replay:{folder / 'transcript.jsonl'}", expect=2)
@@ -232,7 +232,7 @@ def stop(words, folder, moment, number):
     return process.returncode, told
 
 
-def test_often_stopped_search_ends_as_if_uninterrupted(served_search, tmp_path):
+def test_repeatedly_stopped_search_resumes_to_the_same_result(served_search, tmp_path):
     folder, _ = served_search
     server = LLMServer()
     server.script.extend(answer(text) for text in REPLIES)
@@ -307,7 +307,7 @@ def _a_spent_budget_is_raised(folder, server, capsys):
     assert {path.name for path in folder.glob("final*")} == {"final", "final_1", "final_2"}
 
 
-def test_evolve_from_a_users_candidate(tmp_path):
+def test_evolve_starts_from_a_given_candidate(tmp_path):
     start = tmp_path / "mine.py"
     start.write_text('"""Mine."""\n\n\ndef compute_reward(pole_angle):\n    return torch.cos(pole_angle)\n')
     folder = run(tmp_path / "search", *QUICK, "--llm", "evolve", "--candidates", start)
@@ -319,7 +319,7 @@ def test_evolve_from_a_users_candidate(tmp_path):
     assert (folder / "report.html").exists()
 
 
-def test_ctrl_c_while_the_model_writes_and_every_candidate_failing(tmp_path, capsys, monkeypatch):
+def test_search_resumes_after_ctrl_c_and_reports_if_all_candidates_fail(tmp_path, capsys, monkeypatch):
     server = LLMServer()
     server.script.extend(answer(MISSPELT) for _ in range(9))
     words = [*QUICK, "--repair", 0, "--shapers_per_iter", 1, "--num_iters", 2, *served(server)]
@@ -334,7 +334,7 @@ def test_ctrl_c_while_the_model_writes_and_every_candidate_failing(tmp_path, cap
     assert [a.status for a in read_archive(folder / "archive.json").attempts] == [FAILED_AT_LOAD] * 2
 
 
-def test_unanswered_requests_end_the_search_for_now(tmp_path, capsys, monkeypatch):
+def test_unanswered_requests_stop_the_search_resumably(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Retry, "wait", lambda *_: 0.0)
     server = LLMServer()
     server.script.extend(status(500) for _ in range(100))
@@ -347,7 +347,7 @@ def test_unanswered_requests_end_the_search_for_now(tmp_path, capsys, monkeypatc
     assert not (folder / "rounds" / "1" / "round.json").exists()  # it is asked anew
 
 
-def test_rounds_race_and_the_final_evaluation_does_not(tmp_path, capsys):
+def test_race_is_used_in_rounds_but_not_in_the_final_evaluation(tmp_path, capsys):
     words = [*QUICK, "--llm", "evolve", "--race", "race.rule=halving", "race.rungs=[2]", "--shapers_per_iter", 5]
     folder = run(tmp_path / "search", *words, "--num_iters", 2)
     archive = read_archive(folder / "archive.json")

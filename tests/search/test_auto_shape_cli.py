@@ -66,7 +66,7 @@ NO_KEY = "OPENAI_API_KEY"
         ("--resume {empty} --seeds 3", "--resume takes no other flag"),
     ],
 )
-def test_bad_input(words, message, tmp_path, capsys, monkeypatch):
+def test_bad_input_prints_one_line_and_writes_no_files(words, message, tmp_path, capsys, monkeypatch):
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     places = {name: tmp_path / name for name in ("folder", "empty", "broken", "starts", "run", "work")}
@@ -127,7 +127,7 @@ def test_help_names_every_flag(capsys):
         assert flag in shown
 
 
-def test_a_key_is_not_needed_for_help_and_never_shown(capsys, monkeypatch, tmp_path):
+def test_api_key_is_not_required_before_checks_and_never_shown(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.chdir(tmp_path)
     assert main([*MODEL.split(), "--fitness", "nowhere.py"]) == 2

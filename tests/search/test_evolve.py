@@ -45,7 +45,7 @@ def attempts(proposals, round, fitness):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", task_names())
 def test_proposals_pass_the_check_on_every_task(task):
-    """Measured over 200 to 300 proposals of each task: 98 % and more pass, of most tasks all."""
+    """Measured over 200 to 300 proposals per task: at least 98 % pass."""
     made = EvolveProposer(seed=1).propose(with_shipped(task), 2, 40)
     assert len(made) == 40
     cfg = compose_config(task, ["num_envs_per_candidate=8", "compile_shapers=false"])
@@ -70,7 +70,7 @@ def test_proposals_are_new_and_have_known_parents(task):
 
 
 @pytest.mark.slow
-def test_names_and_parents_of_a_round():
+def test_elites_are_the_first_parents_of_a_round():
     archive = Archive(
         [Attempt("r1_00", 1, GOOD, fitness=0.9), Attempt("r1_01", 1, GOOD.replace("0.3", "0.1"), fitness=0.2)],
         baselines("Cartpole", human=0.5, unshaped=0.1),
@@ -82,7 +82,7 @@ def test_names_and_parents_of_a_round():
     assert first.count("r1_00") > first.count("r1_01") + first.count("unshaped")
 
 
-def test_without_selection_all_with_a_fitness_are_parents_equally_often():
+def test_parents_are_drawn_uniformly_without_selection():
     archive = Archive(
         [Attempt("r1_00", 1, GOOD, fitness=0.9), Attempt("r1_01", 1, GOOD.replace("0.3", "0.1"), fitness=0.2)],
         baselines("Cartpole", human=0.5, unshaped=0.1),
@@ -109,7 +109,7 @@ def test_unmeasured_attempts_are_not_parents():
         assert set(proposal.parents) <= {"human", "unshaped"}
 
 
-def test_one_good_seed_does_not_rank_above_several():
+def test_candidate_with_one_good_seed_ranks_below_one_with_several():
     lucky = Attempt("r2_00", 2, GOOD, fitness=0.95, by_seed={3: 0.95})
     proven = Attempt("r1_00", 1, GOOD.replace("0.3", "0.4"), fitness=0.9, by_seed={0: 0.9, 1: 0.95, 2: 0.85})
     rest = [Attempt(f"r1_{k:02d}", 1, GOOD.replace("0.3", f"1.{k}"), fitness=0.1, by_seed={0: 0.1}) for k in (1, 2, 3)]
@@ -122,7 +122,7 @@ def test_human_baseline_is_first_without_measurements():
     assert [p.parents[0] for p in made[:2]] == ["human", "human"]
 
 
-def test_only_asked_functions_are_proposed():
+def test_only_requested_functions_are_proposed():
     for proposal in EvolveProposer(["compute_observation", "compute_goal"]).propose(with_shipped("Anymal"), 1, 20):
         defined = {s.name for s in ast.parse(proposal.source).body if isinstance(s, ast.FunctionDef)}
         assert defined & set(SHAPER_TYPES) <= {"compute_observation", "compute_goal"}
@@ -134,7 +134,7 @@ def told(archive, seed=0, round=4, count=12):
 
 
 @pytest.mark.slow
-def test_the_same_archive_round_and_seed_give_the_same_proposals():
+def test_proposals_depend_only_on_archive_round_and_seed():
     archive = with_shipped("Ant")
     first = told(archive)
     assert told(archive) == first
@@ -144,7 +144,7 @@ def test_the_same_archive_round_and_seed_give_the_same_proposals():
 
 
 @pytest.mark.slow
-def test_order_of_sets_has_no_effect():
+def test_proposals_are_independent_of_the_hash_seed():
     script = (
         "import json, sys\nsys.path[:0] = ['tests/fakes', 'tests/search']\n"
         "from test_evolve import told, with_shipped\nprint(json.dumps(told(with_shipped('Anymal'))))"
@@ -161,7 +161,7 @@ def test_order_of_sets_has_no_effect():
     assert json.loads(done.stdout) == json.loads(json.dumps(told(with_shipped("Anymal"))))
 
 
-def test_a_repair_is_another_variant_of_the_same_parent():
+def test_repair_is_another_variant_of_the_same_parent():
     archive, proposer = with_shipped("Cartpole"), EvolveProposer()
     made = proposer.propose(archive, 2, 6)
     again = proposer.repair(archive, [(p, "f.py:1: raised") for p in made])
@@ -172,13 +172,13 @@ def test_a_repair_is_another_variant_of_the_same_parent():
     assert proposer.repair(archive, [(p, "f.py:1: raised") for p in made]) == again
 
 
-def test_repair_without_known_parent():
+def test_repair_without_a_known_parent_starts_from_a_baseline():
     lost = Proposal("r1_00", "import os", ("gone",))
     (mended,) = EvolveProposer(["compute_reward"]).repair(Archive([], baselines("Cartpole")), [(lost, "not allowed")])
     assert mended is not None and set(mended.parents) <= {"human", "unshaped"}
 
 
-def test_starts_are_the_first_proposals():
+def test_start_candidates_are_the_first_proposals():
     proposer = EvolveProposer(
         ["compute_reward"], {"mine": GOOD, "layout": f'"""Hm."""\n{GOOD}', "b": GOOD + "\n\nX = 1\n"}
     )
@@ -206,12 +206,12 @@ def test_failed_start_is_varied_without_alternatives():
         ("if True:\n    x = 1", "cannot start from mine: line 1: If at the top level"),
     ],
 )
-def test_a_start_that_cannot_be_changed_is_refused(source, message):
+def test_start_that_cannot_be_changed_is_refused(source, message):
     with pytest.raises(UserError, match=message):
         EvolveProposer(["compute_reward"], {"mine": source})
 
 
-def test_error_without_anything_to_change():
+def test_missing_function_in_both_baselines_is_refused():
     with pytest.raises(UserError, match=r"neither baseline defines compute_torque.*start from"):
         EvolveProposer(["compute_torque"]).propose(Archive([], baselines("Anymal")), 1, 3)
 
@@ -225,7 +225,7 @@ def test_small_search_space_is_exhausted():
 
 @pytest.mark.slow
 def test_evolution_improves_its_start(tmp_path):
-    """A badly scaled action: 1 is 4 N instead of 400 N. Both baselines lose the pole; evolution scales it.
+    """A badly scaled action: 1 is 4 N instead of 400 N. Both baselines fail; evolution increases the scale.
 
     Measured: the better baseline has a fitness of 0.18, the best of four rounds 1.0.
     """

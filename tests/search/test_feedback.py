@@ -142,7 +142,7 @@ def test_failures_have_their_lines():
     assert "/a" not in text  # of no use to the model
 
 
-def test_history_lines():
+def test_history_lines_have_parents_fitness_and_idea():
     known = archive(attempt("r1_00", 0.9), attempt("r2_00", 0.8, parents=("r1_00", "human")))
     assert (
         history_line(known.attempts[1], known) == "r2_00 from r1_00, human: 0.8 (+0.05 against human); Idea of r2_00."
@@ -159,7 +159,7 @@ def test_history_lines():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
-def test_the_limit_is_kept_and_the_oldest_goes_first(seed):
+def test_length_limit_holds_and_drops_the_oldest_first(seed):
     known = random_archive(seed)
     whole = feedback(known, 10**9)
     for limit in (0, 10, 100, 1000, 3000, len(whole) - 1, len(whole)):
@@ -192,7 +192,7 @@ def test_cut_source_has_a_note():
         ('"""', ""),
     ],
 )
-def test_the_idea_is_the_docstring_s_first_line(text, told):
+def test_idea_is_the_first_line_of_the_docstring(text, told):
     assert idea(text) == told
 
 
@@ -202,7 +202,7 @@ def test_long_source_is_cut_to_the_room():
     assert 2900 < len(text) <= 3000 and "more lines\n```" in text
 
 
-def test_an_error_is_explained_with_its_line():
+def test_error_is_explained_with_its_line():
     assert explain("/a/b c/x.py:2: in f: no", "one\n  two\n") == "x.py:2: in f: no\n    two"
     assert explain("/a/x.py:9: no", "one") == "x.py:9: no"
     assert explain("no place", "one") == "no place"

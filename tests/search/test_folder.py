@@ -28,7 +28,7 @@ def test_folder_is_created_and_opened(tmp_path):
 
 
 @pytest.mark.slow
-def test_round_round_trip(tmp_path):
+def test_round_file_round_trips(tmp_path):
     folder = make(tmp_path)
     proposal = Proposal("r2_03", "# ü\n", ("r1_00", "human"), "how")
     failed = [(Proposal("r2_04", "", error="why"), FAILED_AT_LOAD, "r2_04.py:1: bad")]

@@ -57,7 +57,7 @@ def test_samples_of_a_round_share_their_prompt(tmp_path):
     assert (llm.usage.requests, llm.usage.input_tokens, llm.usage.output_tokens, llm.usage.cost) == (3, 30, 15, 0.75)
 
 
-def test_samples_share_a_request(tmp_path):
+def test_samples_share_a_request_up_to_the_limit(tmp_path):
     class Several(Model):
         max_replies = 16
 
@@ -85,7 +85,7 @@ def test_proposals_are_repeated_from_the_transcript(tmp_path):
     assert again.usage == llm.usage  # a resumed round tells what it cost, not what it costs again
 
 
-def test_a_reply_without_code_is_a_proposal_without_a_source(tmp_path):
+def test_reply_without_code_is_a_proposal_without_source(tmp_path):
     llm, model = proposer(lambda r: "I would rather not." if r.sample == 1 else fenced(r), tmp_path)
     proposals = llm.propose(Archive(), 1, 3)
     assert [bool(p.source) for p in proposals] == [True, False, True]
@@ -120,7 +120,7 @@ def test_model_without_answers_is_reported(tmp_path):
         llm.propose(Archive(), 1, 2)
 
 
-def test_candidates_to_begin_with_are_the_first_of_the_first_round(tmp_path):
+def test_start_candidates_are_the_first_of_the_first_round(tmp_path):
     llm, model = proposer(fenced, tmp_path, starts={"mine": "x = 1\n"})
     first, second = llm.propose(Archive(), 1, 2)
     assert first == Proposal("r1_00", "x = 1\n", (), "start: mine")

@@ -65,7 +65,7 @@ def test_easy_round_does_not_determine_the_best(tmp_path):
     assert folder.read_archive() == archive
 
 
-def test_within_a_round_the_order_is_that_of_fitness():
+def test_ranking_within_a_round_is_by_fitness():
     archive = three_rounds()
     for number in (1, 2, 3):
         own = archive.of_round(number)
@@ -73,8 +73,8 @@ def test_within_a_round_the_order_is_that_of_fitness():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_shifts_of_rounds_do_not_change_the_ranking(seed):
-    """What is added to everyone's fitness with a seed, the baselines' included, has no influence on the order."""
+def test_shifts_of_seeds_do_not_change_the_ranking(seed):
+    """A constant added to every fitness of one seed, baselines included, does not change the order."""
     rng = random.Random(seed)
     seeds = range(6)
     luck = {s: rng.uniform(-5, 5) for s in seeds}
@@ -92,7 +92,7 @@ def test_shifts_of_rounds_do_not_change_the_ranking(seed):
     assert plain == shifted
 
 
-def test_one_good_seed_does_not_beat_several():
+def test_candidate_with_one_good_seed_does_not_beat_one_with_several():
     human = baseline("human", {s: 0.5 for s in range(5)})
     poor = [attempt(f"r1_0{k}", {0: 0.2}) for k in range(5)]
     proved = attempt("r1_05", {0: 0.8, 1: 0.8, 2: 0.8})
@@ -105,7 +105,7 @@ def test_one_good_seed_does_not_beat_several():
 
 
 def test_bad_round_of_the_baseline_does_not_determine_the_best():
-    """As it was in a search on Cartpole: human alone came out badly in the third round, so that all were near it."""
+    """Values of a search on Cartpole: only human was low in the third round, so that all were close to it."""
     human, unshaped = {0: 1.0, 1: 1.0, 2: 0.191}, {0: 1.0, 1: 1.0, 2: 0.894}
     champion = attempt("r1_00", {0: 0.21, 1: 0.21, 2: 0.191})  # trained again in every round
     second, third = attempt("r2_00", {1: 0.15}), attempt("r3_00", {2: 0.09})
@@ -120,7 +120,7 @@ def test_bad_round_of_the_baseline_does_not_determine_the_best():
 
 
 def test_repeated_training_corrects_the_best():
-    """What is trained again and comes out badly gives way to the second of its round."""
+    """A candidate with a low fitness in repeated training is replaced by the second of its round."""
     baselines = {name: baseline(name, dict.fromkeys(range(3), 0.3)) for name in ("human", "unshaped")}
     lucky, second = attempt("r1_00", {0: 0.8}), attempt("r1_01", {0: 0.79})
     rest = [attempt(f"r{s + 1}_0{k}", {s: 0.1}) for s in range(3) for k in (2, 3)]
@@ -143,7 +143,7 @@ def test_level_of_a_seed_is_a_median():
     assert four == {0: pytest.approx(0.5), 1: pytest.approx(0.5)}
 
 
-def test_of_equals_the_earlier_is_better():
+def test_ties_are_ranked_by_order():
     human = baseline("human", {0: 0.5, 1: 0.75})
     first, second, third = attempt("r1_00", {0: 0.75}), attempt("r1_01", {0: 0.75}), attempt("r2_00", {1: 1.0})
     assert Archive([first, second, third], {"human": human}).ranked() == [first, second, third]
@@ -157,7 +157,7 @@ def test_reference_is_the_configured_baseline():
     assert Archive([one, two], baselines, "unshaped").best() is two
 
 
-def test_levels_without_the_reference():
+def test_levels_are_estimated_without_the_reference():
     human, unshaped = {0: 0.5, 1: 0.7}, {0: 0.2, 1: 0.4, 2: 0.9}
     assert levels([human, unshaped]) == {0: 0.5, 1: 0.7, 2: pytest.approx(0.9 + 0.3)}  # human is 0.3 above it elsewhere
     archive = Archive(
@@ -184,7 +184,7 @@ def test_attempts_without_comparison_rank_last():
     assert not archive.merits()["r2_00"].paired
 
 
-def test_without_baselines_fitness_ranks():
+def test_fitness_ranks_without_baselines():
     poor = [attempt(f"r1_0{k}", {0: 0.2}) for k in range(5)]
     proved, lucky = attempt("r1_05", {0: 0.8, 1: 0.8, 2: 0.8}), attempt("r3_06", {2: 0.85})
     assert Archive([*poor, proved, lucky]).best() is proved
@@ -194,7 +194,7 @@ def test_without_baselines_fitness_ranks():
     assert Archive([Attempt("x", 1, "", status=records.FAILED)]).best() is None
 
 
-def test_a_failed_attempt_is_never_the_best():
+def test_failed_attempt_is_never_the_best():
     human = baseline("human", {0: 0.1})
     failed = Attempt("r1_00", 1, "", status=records.FAILED, by_seed={0: 0.9})
     good = attempt("r1_01", {0: 0.2})

@@ -21,7 +21,7 @@ def system(task="Cartpole", shaper_types=None, baseline="human", templates=None,
 
 
 @pytest.mark.parametrize("task", task_names())
-def test_system_prompt_content(task):
+def test_system_prompt_has_task_state_and_baseline(task):
     text = system(task)
     assert "$" not in text
     assert "Be quick" in text and "meaning" in text
@@ -96,7 +96,7 @@ def test_reward_shaper_is_described():
 @pytest.mark.slow
 @pytest.mark.parametrize("baseline", BASELINES)
 @pytest.mark.parametrize("task", task_names())
-def test_hidden_baseline_leaves_no_trace(task, baseline):
+def test_hidden_baseline_is_not_in_the_prompt(task, baseline):
     shown, hidden = system(task, baseline=baseline), system(task, baseline=baseline, show=False)
     assert len(hidden) < len(shown) and '```python\n"""' not in hidden
     assert f"comes from the `{baseline}` baseline, which is not shown to you." in hidden
@@ -122,12 +122,12 @@ def test_custom_template_cannot_show_the_baseline(tmp_path):
     assert "def compute_reward" not in system(templates=templates, show=False)
 
 
-def test_a_task_without_goals_is_not_offered_any():
+def test_compute_goal_is_omitted_for_tasks_without_goals():
     assert "compute_goal" not in system("Cartpole").split("# The state")[0]
     assert "compute_goal" in system("Anymal").split("# The state")[0]
 
 
-def test_helpers_are_named_with_their_signatures():
+def test_helpers_are_listed_with_their_signatures():
     lines = helper_lines()
     assert "- `quat_rotate_inverse(q: Tensor, v: Tensor) -> Tensor`: Express vectors" in "\n".join(lines)
     assert any(
@@ -137,7 +137,7 @@ def test_helpers_are_named_with_their_signatures():
     assert all(line.count("`") >= 2 and len(line) > 30 for line in lines)
 
 
-def test_fitness_code_is_not_in_it():
+def test_fitness_code_is_not_in_the_prompt():
     assert "def fitness" not in system("Anymal") and "def compute_fitness" not in system("Anymal")
 
 
@@ -178,7 +178,7 @@ def test_too_low_limit_is_refused():
         Prompts(load_templates(), system(), 5, least - 1)
 
 
-def test_the_first_question_is_another():
+def test_first_question_differs_from_later_ones():
     prompts = Prompts(load_templates(), system(), 5, 60_000)
     assert "Nothing has been tried" in prompts.question(Archive(), 1)
 
@@ -212,7 +212,7 @@ def test_template_error_has_its_line(tmp_path, name, text, message):
     assert message in str(caught.value)
 
 
-def test_a_folder_without_templates_is_refused(tmp_path):
+def test_folder_without_templates_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"has no template; there are system\.md"):
         load_templates(tmp_path)
     with pytest.raises(UserError, match="there is no such folder"):

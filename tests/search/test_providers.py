@@ -36,7 +36,7 @@ def ask(provider, tmp_path, requests=(REQUEST,), **options):
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_a_reply_has_text_and_all_of_its_tokens(llm, server):
+def test_reply_has_text_and_token_counts(llm, server):
     reply = make(llm, server).complete(REQUEST)
     assert "def compute_reward" in reply.text and "hm" not in reply.text
     assert (reply.input_tokens, reply.output_tokens, reply.finish, reply.error) == (100, 20, STOP, "")
@@ -52,7 +52,7 @@ def test_a_reply_has_text_and_all_of_its_tokens(llm, server):
 
 
 @pytest.mark.parametrize("llm", MODELS)
-def test_conversation_and_empty_system_prompt(llm, server):
+def test_conversation_is_sent_without_an_empty_system_prompt(llm, server):
     turns = (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
     make(llm, server).complete(Request("", turns, max_output_tokens=77))
     (body,) = server.bodies
@@ -237,7 +237,7 @@ def test_server_can_forbid_retries(llm, server, tmp_path):
 
 
 @pytest.mark.parametrize("llm", ["openai:gpt-6.2-sol", "anthropic:claude-opus-5-5"])
-def test_a_reply_may_be_as_long_as_models_write(llm, server):
+def test_large_output_limit_is_accepted(llm, server):
     request = replace(REQUEST, max_output_tokens=128_000)
     assert make(llm, server, timeout=600.0).complete(request).finish == STOP
     assert 128_000 in server.bodies[0].values()
@@ -269,7 +269,7 @@ def test_unusable_replies_are_requested_again(llm, server, tmp_path):
     assert reply.finish == STOP and "compute_reward" in reply.text and len(waits) == 1 and reply.input_tokens == 200
 
 
-def test_refusal_field_of_openai(server):
+def test_openai_refusals_are_recognized(server):
     server.script.append(answer(None, refusal="I will not"))
     reply = make("openai:m", server).complete(REQUEST)
     assert reply.finish == REFUSAL and "I will not" in reply.error
@@ -290,7 +290,7 @@ def test_reasoning_models_get_their_own_parameters(model, server):
     assert "temperature" not in body and "max_tokens" not in body and body["max_completion_tokens"] >= 16384
 
 
-def test_models_of_openai_itself_get_max_completion_tokens_and_a_temperature(server, monkeypatch):
+def test_openai_models_get_max_completion_tokens_and_temperature(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", " sk-1\n")
     provider = make_provider("gpt-4o")
     monkeypatch.setattr(provider._client, "base_url", server.root + "/v1")
@@ -309,7 +309,7 @@ def test_unsupported_parameter_is_left_out(llm, server):
     assert ["temperature" in body for body in server.bodies] == [True, False, False]
 
 
-def test_the_limit_of_tokens_has_two_names(server):
+def test_rejected_token_limit_parameter_is_renamed(server):
     provider = make("openai:m", server)
     server.script.append(
         status(400, "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'.")
@@ -337,7 +337,7 @@ def test_the_limit_of_tokens_has_two_names(server):
         ("evolve", "evolve"),
     ],
 )
-def test_kinds_of_llm(llm, kind):
+def test_kind_of_maps_llm_names_to_providers(llm, kind):
     assert kind_of(llm) == kind
 
 
@@ -367,7 +367,7 @@ def test_missing_key_is_reported_before_requests(llm, variable, server, monkeypa
     assert server.bodies == []
 
 
-def test_base_url_from_the_sdks_variables(server, monkeypatch):
+def test_base_url_is_read_from_the_variables_of_the_sdks(server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", server.root + "/v1/")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.root)
     for llm in ("openai:m", "anthropic:m"):
@@ -386,7 +386,7 @@ def test_missing_sdk_has_a_remedy(llm, package, server, monkeypatch):
         make_provider(llm)
 
 
-def test_choosing_imports_no_sdk():
+def test_choosing_a_provider_imports_no_sdk():
     code = """
 import sys
 from envcoder_bench.search.providers import budget, choice, code, complete, replay, transcript
@@ -396,7 +396,7 @@ print([name for name in ("openai", "anthropic", "httpx", "httpx2", "torch") if n
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_price_of_dated_versions():
+def test_dated_versions_have_the_price_of_their_model():
     prices = read_prices()
     assert price_of("gpt-4o-2024-11-20", prices) is prices["gpt-4o"]
     assert price_of("claude-haiku-4-5-20251001", prices) is prices["claude-haiku-4-5"]
@@ -418,7 +418,7 @@ def test_price_of_dated_versions():
         "{",
     ],
 )
-def test_invalid_price_file_is_named(text, tmp_path):
+def test_invalid_price_file_is_reported(text, tmp_path):
     path = tmp_path / "prices.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=r"prices\.yaml"):

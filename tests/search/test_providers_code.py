@@ -81,7 +81,7 @@ def test_code_is_found(text, expected):
         f"<think>{fence(REWARD)}",
     ],
 )
-def test_search_without_attempts(text):
+def test_text_without_code_gives_none(text):
     assert extract_code(text) is None
 
 
@@ -94,12 +94,12 @@ def test_search_without_attempts(text):
         (f"{fence(REWARD)}\n```python\n{HELPER}", REWARD),
     ],
 )
-def test_only_complete_blocks_of_cut_off_replies_count(text, expected):
+def test_only_complete_blocks_of_truncated_replies_count(text, expected):
     assert extract_code(text, cut_off=True) == (None if expected is None else expected + "\n")
 
 
 @pytest.mark.slow
-def test_unusual_texts_are_fast():
+def test_unusual_texts_are_processed():
     for text in (
         "`" * 100_000,
         "```\n" * 50_000,
@@ -181,7 +181,7 @@ def ordinary_reply(rng):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_ordinary_replies_agree_with_patterns(seed):
+def test_common_replies_agree_with_patterns(seed):
     rng, found = random.Random(seed), 0
     for _ in range(100):
         text, cut_off = ordinary_reply(rng), rng.random() < 0.3
@@ -233,8 +233,8 @@ print("done")
 
 
 @pytest.mark.slow
-def test_time_is_linear_in_the_length():
-    """All of them together take 4 s of processor time; what is quadratic or worse takes hours, and is killed."""
+def test_extraction_time_is_linear_in_the_length():
+    """All together take 4 s of processor time; quadratic time exceeds the limit of 120 s."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (120, 120))

@@ -89,7 +89,7 @@ def test_choices_of_one_request_are_samples(several, tmp_path):
     assert [(r["label"], r["request"]["sample"]) for r in records] == [(f"r1_{k:02d}", k) for k in range(5)]
 
 
-def test_tokens_and_dollars_of_the_parts_add_up_exactly(several, tmp_path):
+def test_split_tokens_and_costs_add_up_exactly(several, tmp_path):
     several.input_tokens = 101
     transcript = Transcript(tmp_path / "t.jsonl", META)
     replies = complete(openai(several), samples(7), transcript, budget=Budget(prices=PRICES))
@@ -97,7 +97,7 @@ def test_tokens_and_dollars_of_the_parts_add_up_exactly(several, tmp_path):
     assert transcript.spent.cost == 101 + 2 * 140 == sum(r.cost for r in replies)
 
 
-def test_single_requests_without_n(several, tmp_path):
+def test_single_requests_are_sent_without_n(several, tmp_path):
     requests = [*samples(2, "a"), *samples(1, "b"), *samples(1, "c")]
     complete(openai(several), requests, tmp_path / "t.jsonl", concurrency=1)
     assert [(b["messages"][-1]["content"], b.get("n", 1)) for b in several.bodies] == [("a", 2), ("b", 1), ("c", 1)]
@@ -106,7 +106,7 @@ def test_single_requests_without_n(several, tmp_path):
     assert len(several.bodies) == 3 and not any("n" in body for body in several.bodies)
 
 
-def test_replies_per_request_is_a_setting(several, tmp_path):
+def test_replies_per_request_limits_the_samples_of_a_request(several, tmp_path):
     complete(openai(several), samples(5), tmp_path / "t.jsonl", replies_per_request=2)
     assert [body.get("n") for body in several.bodies] == [2, 2, None]
     several.bodies.clear()
@@ -162,7 +162,7 @@ def test_unusable_samples_are_requested_again(several, tmp_path):
     assert [(r["request"]["sample"], r["request"]["attempt"]) for r in records] == [(0, 0), (1, 0), (2, 0), (1, 1)]
 
 
-def test_cut_off_choices_name_limit_and_flag(several, tmp_path):
+def test_truncated_choices_report_limit_and_flag(several, tmp_path):
     several.script.append(answer(["```python\ndef compute_reward("] * 2, "length"))
     several.script.extend([answer("```python\n", "length")] * 4)
     replies = complete(openai(several), samples(2), tmp_path / "t.jsonl")
@@ -174,7 +174,7 @@ def test_cut_off_choices_name_limit_and_flag(several, tmp_path):
 
 
 @pytest.mark.parametrize("fault", [status(500), status(429, "Request too large: limit 30000 tokens"), cut_connection])
-def test_after_a_failure_half_as_many_are_requested(fault, several, tmp_path):
+def test_number_of_samples_is_halved_after_a_failure(fault, several, tmp_path):
     several.script.append(fault)
     said, waits = [], []
     replies = complete(openai(several), samples(8), tmp_path / "t.jsonl", notify=said.append, sleep=waits.append)
@@ -209,7 +209,7 @@ def test_truncated_transcript_repeats_only_lost_requests(tmp_path, monkeypatch):
         assert transcript.spent.tokens == 15 * 5
 
 
-def test_replay_of_several_replies(several, tmp_path):
+def test_replay_of_several_replies_gives_the_same_replies(several, tmp_path):
     path = tmp_path / "t.jsonl"
     several.script.append(answer([CODE.format(0), "no code", CODE.format(2)]))
     recorded = complete(openai(several), samples(3), path)
@@ -221,7 +221,7 @@ def test_replay_of_several_replies(several, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_budgets_hold_and_are_used(seed, tmp_path):
+def test_budgets_hold_and_are_used_with_several_replies(seed, tmp_path):
     rng = random.Random(seed)
     limits = {"max_tokens": rng.randint(100, 4000)} if seed % 2 else {"max_cost": rng.randint(100, 6000)}
     budget = Budget(prices=PRICES, **limits)
@@ -241,7 +241,7 @@ def test_budgets_hold_and_are_used(seed, tmp_path):
         assert len(set(model.asked)) == 72
 
 
-def test_fewer_replies_within_the_budget(tmp_path):
+def test_number_of_replies_is_reduced_to_fit_the_budget(tmp_path):
     model = Model(most=8)
     one = Budget().max_spending(model, samples(1)[0]).tokens
     budget = Budget(max_tokens=one + 2 * 50)

@@ -138,7 +138,7 @@ def test_transcript_of_another_search_is_refused(tmp_path):
         Transcript(tmp_path / "nowhere" / "t.jsonl", META)
 
 
-def test_damaged_line_is_named(tmp_path):
+def test_damaged_line_is_reported(tmp_path):
     path = tmp_path / "transcript.jsonl"
     complete(Model(), questions("a", "b"), Transcript(path, META), concurrency=1)
     parts = lines(path)
@@ -209,7 +209,7 @@ def test_replies_are_in_order_and_reported_on_arrival(tmp_path):
     assert complete(Model(), [], transcript) == []
 
 
-def test_notify_before_retries(tmp_path):
+def test_retries_are_notified(tmp_path):
     said = []
     model = Model({"a": [ProviderError("rate_limit", "m: 429: slow down", retry_after=12.0)]})
     complete(model, questions("a"), Transcript(tmp_path / "t.jsonl", META), notify=said.append)
@@ -274,7 +274,7 @@ def test_request_waits_for_reservations(tmp_path):
     assert [reply.finish for reply in replies] == [STOP, STOP] and not budget.stopped
 
 
-def test_costs_of_known_and_unknown_models(tmp_path):
+def test_costs_are_computed_for_known_models_only(tmp_path):
     transcript = Transcript(tmp_path / "t.jsonl", META)
     (reply,) = complete(Model(), questions("a"), transcript, budget=Budget(prices=PRICES))
     assert reply.cost == 10 * 1 + 5 * 2 == transcript.spent.cost

@@ -31,7 +31,7 @@ def archive():
     )  # fmt: skip
 
 
-def test_archive_round_trip(tmp_path):
+def test_archive_round_trips(tmp_path):
     first, second = tmp_path / "a.json", tmp_path / "b.json"
     write_archive(first, archive())
     again = read_archive(first)
@@ -47,7 +47,7 @@ def test_archive_round_trip(tmp_path):
     assert math.isnan(again.attempts[0].points[0].fitness)
 
 
-def test_an_archive_of_version_0_1_is_read(tmp_path):
+def test_archive_of_version_0_1_is_loaded(tmp_path):
     path = tmp_path / "archive.json"
     write_archive(path, Archive([Attempt("r1_00", 1, "x", status=records.FAILED_AT_LOAD, error="no")]))
     assert '"failed at load"' in path.read_text()  # as results.csv spells it
@@ -56,14 +56,14 @@ def test_an_archive_of_version_0_1_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"attempts": [{"name": 1}], "baselines": {}}'])
-def test_another_file_is_no_archive(tmp_path, text):
+def test_other_file_is_refused(tmp_path, text):
     path = tmp_path / "archive.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"archive\.json: not a search's archive"):
         read_archive(path)
 
 
-def test_the_best_is_the_highest_mean_and_the_first_of_equals():
+def test_best_is_the_highest_mean_and_the_first_of_ties():
     one = Attempt("a", 1, "", fitness=0.5, by_seed={0: 0.5})
     two = Attempt("b", 1, "", fitness=0.5, by_seed={0: 0.5})
     failed = Attempt("c", 1, "", status=records.FAILED, fitness=None)
@@ -83,7 +83,7 @@ def old_row(name, number, by_seed, fitness=None, **known):
     return {**row, **known}
 
 
-def test_an_archive_of_an_earlier_version_opens(tmp_path):
+def test_archive_of_an_earlier_version_is_loaded(tmp_path):
     best = old_row("r1_00", 1, {"0": 0.1, "1": 0.1, "2": 0.3, "3": 0.3}, 0.2)  # trained again in the second round
     attempts = [best, old_row("r1_01", 1, {"0": 0.2, "1": 0.1}, 0.15), old_row("r2_00", 2, {"2": 0.2, "3": 0.4}, 0.3)]
     attempts.append(old_row("r2_01", 2, {}, status="failed", error="r2_01.py:1: in compute_reward: NaN"))
@@ -99,7 +99,7 @@ def test_an_archive_of_an_earlier_version_opens(tmp_path):
     assert read_archive(path) == old
 
 
-def test_an_interval_is_over_seeds_or_over_the_episodes_of_the_one():
+def test_interval_is_over_seeds_or_over_the_episodes_of_one_seed():
     one = Attempt("a", 1, "", fitness=0.5, by_seed={0: 0.5}, over_episodes=(0.4, 0.6))
     assert one.interval == (0.4, 0.6)
     two = one.measured_again({1: 0.6})
@@ -109,7 +109,7 @@ def test_an_interval_is_over_seeds_or_over_the_episodes_of_the_one():
     assert Attempt("a", 1, "", fitness=0.5).interval is None
 
 
-def test_names_and_rounds():
+def test_attempts_are_found_by_name_and_round():
     known = archive()
     assert [a.name for a in known.of_round(1)] == ["r1_00", "r1_01"]
     assert known.find("human").fitness == 0.7
@@ -119,6 +119,6 @@ def test_names_and_rounds():
     assert proposal_name(2, 3) == "r2_03"
 
 
-def test_a_status_is_one_of_four():
+def test_unknown_status_is_refused():
     with pytest.raises(ValueError, match="it must be one of ok"):
         Attempt("a", 1, "", status="fine")

@@ -53,7 +53,7 @@ PROPOSALS = [
         (9, {"r1_00": "fine", "r1_01": "good", "r1_02": "good"}, {"r1_03": "bad!"}),
     ],
 )
-def test_number_of_repairs(repairs, ready, left):
+def test_repairs_are_limited_to_the_given_number(repairs, ready, left):
     checks, mender = Checks(), Mender()
     round = check_and_repair(1, PROPOSALS, mender, Archive(), checks, repairs)
     assert {p.name: p.source for p in round.ready} == ready
@@ -103,7 +103,7 @@ def test_results_of_a_run_are_recorded():
     assert before.attempts == [best, other]
 
 
-def test_attempts_that_a_race_stopped_rank_last_and_are_no_reference():
+def test_attempts_stopped_by_a_race_rank_last_and_are_no_reference():
     human = Attempt("human", 0, "h", fitness=0.2, by_seed={0: 0.2})
     best = Attempt("r1_00", 1, "best", fitness=0.75, by_seed={0: 0.75})
     rows = [
@@ -124,14 +124,14 @@ def test_attempts_that_a_race_stopped_rank_last_and_are_no_reference():
     assert "stopped at iteration 40" in summary(after.find("r2_01"), after)
 
 
-def test_a_round_without_any_run_is_recorded():
+def test_round_without_a_run_is_recorded():
     failed = [(Proposal("r1_00", "x"), FAILED_AT_LOAD, "no")]
     after = record_round(Archive(), Round(1, [], failed))
     assert [(a.name, a.error) for a in after.attempts] == [("r1_00", "no")]
 
 
-def test_errors_name_files_without_folders():
-    """Also those without a line: a candidate that is too long, one without code, one that stopped in training."""
+def test_errors_have_file_names_without_folders():
+    """Including errors without a line: too long, without code, or failed in training."""
 
     class Checks:
         def errors(self, proposals):

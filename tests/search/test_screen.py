@@ -31,7 +31,7 @@ def test_candidates_are_listed_with_status():
     assert screen.candidates(Round(1)) == "0 ready"
 
 
-def test_table_of_a_round():
+def test_ranking_table_of_a_round():
     ranked = [row("a", (0.2, 0.1, 0.3)), row("human", rank=2), row("b", rank=None, error=("b.py:3: wrong",))]
     shown = screen.ranking(ranked).splitlines()
     assert [line.split()[:2] for line in shown[2:5]] == [["1", "a"], ["2", "human"], ["-", "b"]]
@@ -39,7 +39,7 @@ def test_table_of_a_round():
     assert not any(line.startswith(("fitness:", "±", "vs human:")) for line in shown)
 
 
-def test_spending_of_round_and_search():
+def test_spending_of_round_and_search_is_shown():
     told = screen.spending(Usage(3, 1200, 34, 0.5), Spent(99_000, 1.25))
     assert told == "3 requests, 1,200 tokens in and 34 out, $0.50; so far 99,000 tokens, $1.25"
     told = screen.spending(Usage(1, 10, 20, None), Spent(30, 0.0))
@@ -91,7 +91,7 @@ def row(name, versus=(math.nan, math.nan, math.nan), rank=1, error=()):
         ),
     ],
 )
-def test_verdict_of_the_final_evaluation(best, human, told):
+def test_verdict_compares_the_best_with_human(best, human, told):
     assert told in screen.verdict([human, best], "a")
 
 

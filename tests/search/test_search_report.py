@@ -65,7 +65,7 @@ def read(folder):
 
 
 @NO_WARNINGS
-def test_report_content(tmp_path):
+def test_report_has_best_usage_final_evaluation_and_sources(tmp_path):
     best = Attempt("r2_00", 2, CHILD, ("r1_00", "human"), "r1_00 and human: doubled", fitness=0.9)
     first = Attempt("r1_00", 1, HUMAN, ("human",), "human: nothing", fitness=0.6, by_seed={0: 0.6})
     meta = {
@@ -108,7 +108,7 @@ def seeded(name, by_seed, round=0, source=HUMAN, parents=()):
 
 
 @NO_WARNINGS
-def test_ranking_by_the_difference_to_the_baseline(tmp_path):
+def test_report_ranks_by_the_difference_to_the_baseline(tmp_path):
     luck = {0: 0.043, 1: 0.095, 2: 0.247}
     first = seeded("r1_00", {0: 0.206}, 1, CHILD, ("human",))
     last = seeded("r3_00", {2: 0.2471}, 3, CHILD, ("r1_00",))
@@ -173,7 +173,7 @@ def test_untrusted_text_is_escaped(tmp_path):
     assert policy.startswith("default-src 'none'; script-src 'sha256-") and reader.tags.count("script") == 2
 
 
-def test_every_candidate_has_its_source_and_its_difference_to_its_parent(tmp_path):
+def test_each_candidate_has_its_source_and_a_diff_to_its_parent(tmp_path):
     child = Attempt("r2_00", 2, CHILD.replace("2.0", "3.0"), ("r1_00",), "r1_00: more", fitness=0.9, by_seed={1: 0.9})
     first = Attempt("r1_00", 1, CHILD, ("human",), "human: doubled", fitness=0.6, by_seed={0: 0.6})
     rounds = tmp_path / "rounds" / "1" / "run"
@@ -200,7 +200,7 @@ def test_invisible_characters_are_shown_as_codes():
 @NO_WARNINGS
 @pytest.mark.parametrize("rounds, count", [(0, 0), (1, 1), (1, 10), (3, 5), (10, 16), (40, 2)])
 @pytest.mark.parametrize("kind", ["equal", "failed", "spread", "long"])
-def test_plots_of_many_searches(tmp_path, rounds, count, kind):
+def test_plots_are_drawn_for_any_number_of_rounds(tmp_path, rounds, count, kind):
     attempts = []
     for k in range(rounds * count):
         number = k // count + 1
@@ -227,7 +227,7 @@ def test_ancestry_ends_at_unknown_or_repeated_parents():
     assert "c  1.000  ← the best" in family(archive(lost))
 
 
-def test_every_attempt_is_in_the_tree_once_below_its_first_parent():
+def test_family_tree_lists_each_attempt_once_below_its_first_parent():
     a = Attempt("a", 1, "", ("human",), fitness=0.25)
     b = Attempt("b", 2, "", ("a", "unshaped"), fitness=0.75)
     assert family(archive(a, b, failed("c", 2), failed("d", 2, parents=("a",)))).splitlines() == [
@@ -240,13 +240,13 @@ def test_every_attempt_is_in_the_tree_once_below_its_first_parent():
     ]
 
 
-def test_the_tree_of_a_loop_is_finite():
+def test_family_tree_of_a_cycle_is_finite():
     a, b = Attempt("a", 1, "", ("b",), fitness=1.0), Attempt("b", 1, "", ("a",), fitness=1.0)
     lines = family(archive(a, b)).splitlines()
     assert len(lines) <= 4
 
 
-def test_diff_without_functions_of_the_baseline():
+def test_diff_omits_functions_only_in_the_baseline():
     lines = diff(Attempt("human", 0, HUMAN), Attempt("r1_00", 1, CHILD))
     changed = [line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]
     assert changed == ["-    return 1.0 - pole_angle**2", "+    return 2.0 - pole_angle**2"]
@@ -256,7 +256,7 @@ def test_invalid_source_is_compared_as_text():
     assert diff(Attempt("a", 1, "def f("), Attempt("b", 1, "def g("))[-2:] == ["-def f(", "+def g("]
 
 
-def test_read_archive_gives_the_same_report(tmp_path):
+def test_report_of_a_loaded_archive_is_identical(tmp_path):
     from envcoder_bench.search.records import read_archive, write_archive
 
     made = archive(Attempt("r1_00", 1, CHILD, ("human",), "x", fitness=0.7), failed("r1_01", 1))

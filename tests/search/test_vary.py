@@ -76,7 +76,7 @@ def changed(mutation, made, seed, name="compute_reward"):
 
 
 @pytest.mark.parametrize("source", REWARDS.values(), ids=REWARDS)
-def test_the_terms_of_a_reward_are_found(source):
+def test_reward_terms_are_found(source):
     made = genome(source)
     assert shares(call(made)) == [1.0, 1.0, 1.0]
     assert len(pieces(made, "compute_reward")) == 3
@@ -117,7 +117,7 @@ def test_term_used_by_name_is_not_dropped():
 
 @pytest.mark.parametrize("host", REWARDS)
 @pytest.mark.parametrize("donor", REWARDS)
-def test_a_grafted_term_adds_the_donors_value(host, donor):
+def test_grafted_term_adds_the_donors_value(host, donor):
     other = REWARDS[donor].replace("* c", "* c * torch.cos(b)")
     other = genome(other.replace("state_dict['c']", "state_dict['c'] * torch.cos(state_dict['b'])"))
     for seed in range(6):
@@ -129,7 +129,7 @@ def test_a_grafted_term_adds_the_donors_value(host, donor):
         assert fitting and fitting[0][0] > 0, made.source
 
 
-def test_a_grafted_term_brings_all_the_steps_that_lead_to_it():
+def test_grafted_term_includes_the_statements_it_depends_on():
     donor = "def compute_reward(b):\n    x = torch.cos(b)\n    y = torch.zeros(7)\n    y[:] = x * x\n"
     host = genome("def compute_reward(a):\n    return a + 0.0\n")
     host, _ = vary.graft(host, genome(donor + "    z = y + y\n    b = 0.0\n    return z\n"), "donor", Random(1))
@@ -138,7 +138,7 @@ def test_a_grafted_term_brings_all_the_steps_that_lead_to_it():
     assert "b = 0.0" not in host.source
 
 
-def test_a_grafted_term_brings_its_helpers_without_taking_the_hosts():
+def test_grafted_term_includes_its_helpers_without_replacing_the_hosts():
     host = genome("K = 2.0\n\n\ndef f(x):\n    return K * x\n\n\ndef compute_reward(a):\n    return f(a) + 0.0 * a\n")
     donor = genome("K = 5.0\n\n\ndef f(x):\n    return K + x\n\n\ndef compute_reward(b):\n    return f(b) + f(b)\n")
     before = call(host)
@@ -148,7 +148,7 @@ def test_a_grafted_term_brings_its_helpers_without_taking_the_hosts():
     assert torch.allclose(weight, weight[0].expand_as(weight))
 
 
-def test_imports_are_taken_and_clashes_refused():
+def test_imports_are_merged_and_conflicts_refused():
     host = genome("from math import cos\n\n\ndef compute_reward(a):\n    return a + cos(1.0)\n")
     donor = "def compute_reward(b):\n    return torch.exp(-b) * {0}(1.0) + b * {0}(1.0)\n"
     made, _ = vary.graft(host, genome("from math import cos, sin\n\n\n" + donor.format("sin")), "donor", Random(0))
@@ -158,7 +158,7 @@ def test_imports_are_taken_and_clashes_refused():
             vary.graft(host, genome(other + donor.format("cos")), "donor", Random(0))
 
 
-def test_a_whole_function_comes_with_its_action_width():
+def test_taken_function_includes_its_action_dim():
     torque = "ACTION_DIM = 1\n\n\ndef compute_torque(actions):\n    return actions\n"
     host = genome(torque + "\n\ndef compute_reward(a):\n    return a\n")
     donor = genome("ACTION_DIM = 3\n\n\ndef compute_dof_target(action):\n    return 2.0 * action\n")
@@ -201,7 +201,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize("host, donor", [("stack", "other stack"), ("cat", "stack"), ("cat", "other stack")])
-def test_a_grafted_part_is_appended(host, donor):
+def test_grafted_observation_part_is_appended(host, donor):
     for seed in range(4):
         made = genome(PARTS[host])
         before, other = (call(genome(PARTS[x]), "compute_observation") for x in (host, donor))
@@ -227,7 +227,7 @@ def numbers_of(source):
     ]
 
 
-def test_sizes_indices_and_exponents_are_left_alone():
+def test_sizes_indices_and_exponents_are_not_scaled():
     source = (
         "ACTION_DIM = 4\n\n\ndef compute_torque(actions, dof_pos):\n"
         "    x = dof_pos[:, 3:7].reshape(-1, 2, 2) ** 2\n    y = torch.norm(x, p=2, dim=1) / 2\n"
@@ -246,13 +246,13 @@ def test_sizes_indices_and_exponents_are_left_alone():
         assert x != 3 or isinstance(y, int)
 
 
-def test_signs_of_numbers_stay():
+def test_scaling_keeps_signs():
     for seed in range(50):
         made = changed(vary.scale_number, genome("def compute_reward(a):\n    return -0.3 * a\n"), seed)[0]
         assert (call(made) * STATE["a"] <= 0.0).all()
 
 
-def test_layout_and_comments_stay():
+def test_layout_and_comments_are_preserved():
     source = (
         "import torch\n\nWIDTH = (\n    0.5  # m, \u00fcber alles\n)\n\n\ndef compute_reward(a, b):\n    # what earns\n"
         "    first = torch.exp(\n        -a / WIDTH  # near\n    )\n    return first - 0.1 * b  # what costs\n"
@@ -294,7 +294,7 @@ def test_other_top_level_statements_are_refused(source):
 
 
 @pytest.mark.parametrize("body", ["x = a; y = a; return y", "x = a; y = a\n    return y"])
-def test_several_statements_in_a_line_are_refused(body):
+def test_several_statements_on_a_line_are_refused(body):
     with pytest.raises(UnsupportedCode, match="line 2: several statements in a line"):
         genome(f"def compute_reward(a):\n    {body}\n")
 

@@ -43,7 +43,7 @@ def test_parameters_are_bound_by_name(signature):
     assert checked.functions["reward"].line == 1
 
 
-def test_what_parameters_receive():
+def test_parameters_receive_state_actions_and_constants():
     shaping(
         """
         def compute_reward(
@@ -60,11 +60,11 @@ def test_what_parameters_receive():
     )
 
 
-def test_a_state_key_wins_over_a_default():
+def test_state_key_takes_precedence_over_a_default():
     shaping("def compute_reward(dof_pos=None):\n    return dof_pos.sum(dim=-1)\n")
 
 
-def test_torchscript_parameters():
+def test_torchscript_parameters_are_bound():
     checked = shaping(
         """
         @torch.jit.script
@@ -82,7 +82,7 @@ def test_torchscript_parameters():
     assert checked.components == ("all",) and checked.action_dim == 3 and checked.effort
 
 
-def test_helper_modules_work():
+def test_helper_modules_can_be_imported():
     checked = shaping(
         """
         from isaacgymenvs.utils.torch_jit_utils import quat_rotate_inverse, torch_rand_float
@@ -95,7 +95,7 @@ def test_helper_modules_work():
     assert checked.obs_dim == 3
 
 
-def test_dimensions_are_found():
+def test_dimensions_and_components_are_inferred():
     checked = shaping(
         """
         def compute_reward(dof_pos):
@@ -114,7 +114,7 @@ def test_terminal_may_be_bool_int_or_float(value):
     shaping(f"def compute_terminal(dof_pos):\n    x = dof_pos[:, 0]\n    return {value}\n")
 
 
-def test_action_dim_of_the_file_or_the_widest():
+def test_action_dim_is_declared_or_the_widest_that_works():
     torque = "def compute_torque(action, dof_pos):\n    return action[:, :1] - dof_pos\n"
     assert shaping("ACTION_DIM = 5\n" + torque).action_dim == 5
     with pytest.warns(
@@ -131,7 +131,7 @@ def test_action_dim_of_the_file_or_the_widest():
         assert shaping("W = torch.ones(7, 3)\ndef compute_torque(action):\n    return action @ W\n").action_dim == 7
 
 
-def test_effort_and_the_tasks_own_drives():
+def test_effort_follows_the_action_function_or_default_drives():
     assert shaping("ACTION_DIM = 3\ndef compute_torque(action): return action\n").effort
     assert not shaping("ACTION_DIM = 3\ndef compute_dof_target(action): return action\n").effort
     assert fault("def compute_reward(dof_pos): return dof_pos[:, 0]\n", task=FakeTask(4, default_action_dim=None)) == (
@@ -139,7 +139,7 @@ def test_effort_and_the_tasks_own_drives():
     )
 
 
-def test_the_state_can_be_read_in_every_way_and_copied():
+def test_state_supports_mapping_methods_and_copies():
     shaping(
         """
         def compute_reward(state_dict):
@@ -153,7 +153,7 @@ def test_the_state_can_be_read_in_every_way_and_copied():
     )
 
 
-def test_the_probe_and_the_generators_are_untouched():
+def test_check_changes_neither_state_nor_generators():
     task = FakeTask(4)
     before = {key: x.clone() for key, x in task.state.items()}
     torch.manual_seed(3)
@@ -201,7 +201,7 @@ def test_the_probe_and_the_generators_are_untouched():
         ),
     ],
 )
-def test_bad_rewards(returned, message):
+def test_invalid_rewards_are_refused(returned, message):
     code = f"# line 1\ndef compute_reward(dof_pos):\n    x = dof_pos\n    return {returned}\n"
     assert fault(code) == f"mine.py:2: in compute_reward: {message}"
 
@@ -215,7 +215,7 @@ def test_bad_rewards(returned, message):
         ("x[:, :0]", "shape (4, 0)"),
     ],
 )
-def test_bad_observations(returned, what):
+def test_invalid_observations_are_refused(returned, what):
     code = f"def compute_observation(dof_pos):\n    x = dof_pos\n    return {returned}\n"
     assert fault(code) == (
         f"mine.py:1: in compute_observation: returned {what}; the observation is a tensor (4, k), any k: "
@@ -223,7 +223,7 @@ def test_bad_observations(returned, what):
     )
 
 
-def test_more_bad_observations():
+def test_observations_of_wrong_dtype_rows_or_value_are_refused():
     start = "mine.py:1: in compute_observation: returned"
     code = "def compute_observation(dof_pos):\n    return {}\n"
     assert fault(code.format("dof_pos.long()")) == f"{start} torch.int64; it must be floating point: add .float()"
@@ -235,7 +235,7 @@ def test_more_bad_observations():
 
 
 @pytest.mark.parametrize("name", ["compute_torque", "compute_dof_target"])
-def test_bad_commands(name):
+def test_invalid_commands_are_refused(name):
     code = f"ACTION_DIM = 2\ndef {name}(action):\n    return {{}}\n"
     start = f"mine.py:2: in {name}: returned"
     assert fault(code.format("action")) == f"{start} shape (4, 2); it must be (4, 3)"
@@ -249,7 +249,7 @@ def test_bad_commands(name):
     assert fault(code.format("action[:, :1].expand(4, 3) / 0")) == f"{start} NaN or infinity in 12 of 12 values"
 
 
-def test_no_action_width_works():
+def test_action_function_without_a_working_width_is_refused():
     code = "def compute_torque(action):\n    return action.sum(dim=-1)\n"
     assert fault(code) == (
         "mine.py:1: in compute_torque: works with no action width from 100 to 1: with actions of width 3 it returned "
@@ -282,7 +282,7 @@ def test_no_action_width_works():
         ("{'dof_pos': x / 0}", "returned 'dof_pos' with NaN or infinity in 12 of 12 values"),
     ],
 )
-def test_bad_initial_states(returned, message):
+def test_invalid_initial_states_are_refused(returned, message):
     code = f"def compute_initial_state(dof_pos):\n    x = dof_pos\n    return {returned}\n"
     assert fault(code) == f"mine.py:1: in compute_initial_state: {message}"
 
@@ -294,13 +294,13 @@ def test_bad_initial_states(returned, message):
         ("{'commands': x[:, :2]}", "returned 'commands' as shape (4, 2); it must be (4, 3)"),
     ],
 )
-def test_bad_goals(returned, message):
+def test_invalid_goals_are_refused(returned, message):
     code = f"def compute_goal(dof_pos):\n    x = dof_pos\n    return {returned}\n"
     assert fault(code) == f"mine.py:1: in compute_goal: {message}"
 
 
 @pytest.mark.parametrize("returned", ["{}", "{'commands': commands}"])
-def test_a_task_without_goals_has_nothing_to_set(returned):
+def test_goal_function_of_a_task_without_goals_is_refused(returned):
     task = FakeTask(4)
     task.goal_keys = ()
     code = f"def compute_goal(commands):\n    return {returned}\n"
@@ -308,7 +308,7 @@ def test_a_task_without_goals_has_nothing_to_set(returned):
     assert fault(code, task=task) == f"mine.py:1: in compute_goal: {told}"
 
 
-def test_bad_terminals():
+def test_invalid_terminals_are_refused():
     code = "def compute_terminal(dof_pos):\n    return {}\n"
     start = "mine.py:1: in compute_terminal: returned"
     assert (
@@ -319,7 +319,7 @@ def test_bad_terminals():
     assert fault(code.format("dof_pos[:, 0] / 0")) == f"{start} NaN or infinity in 4 of 4 values"
 
 
-def test_unknown_parameters():
+def test_unknown_parameters_are_refused():
     bound = (
         "parameters are bound by name to state_dict, action, actions, root_states, dof_pos, dof_vel, commands, "
         "contact_forces, progress_buf, dof_vel_scale, feet_indices, or need a default"
@@ -330,7 +330,7 @@ def test_unknown_parameters():
         )
 
 
-def test_missing_key_names_the_near_ones():
+def test_missing_key_is_reported_with_near_matches():
     code = "def compute_reward(state_dict):\n    x = 1\n    return state_dict['dof_poss'].sum(dim=-1)\n"
     assert fault(code) == (
         "mine.py:3: in compute_reward: raised KeyError: state_dict has no key 'dof_poss' (did you mean dof_pos?); "
@@ -352,7 +352,7 @@ def test_missing_key_names_the_near_ones():
         "state_dict |= {'mine': 0}",
     ],
 )
-def test_the_state_is_read_only(change):
+def test_state_is_read_only(change):
     code = f"def compute_reward(state_dict):\n    {change}\n    return state_dict['dof_pos'].sum(dim=-1)\n"
     assert fault(code) == (
         "mine.py:2: in compute_reward: raised TypeError: state_dict is read-only: return new tensors instead of "
@@ -373,7 +373,7 @@ def test_the_state_is_read_only(change):
         ("dof_pos.data.mul_(2)", "dof_pos"),
     ],
 )
-def test_inputs_must_not_be_changed(change, key):
+def test_in_place_changes_of_inputs_are_refused(change, key):
     signature = "state_dict, dof_pos, actions, dof_vel_scale, progress_buf"
     code = f"def compute_reward({signature}):\n    {change}\n    return state_dict['dof_pos'].sum(dim=-1)\n"
     assert fault(code) == (
@@ -382,7 +382,7 @@ def test_inputs_must_not_be_changed(change, key):
     )
 
 
-def test_exceptions_name_the_innermost_line_of_the_file():
+def test_exceptions_report_the_innermost_line_of_the_file():
     code = """
     def helper(x):
         return torch.cat((x, x[:2]), dim=-1)
@@ -403,7 +403,7 @@ def test_exceptions_name_the_innermost_line_of_the_file():
     assert fault("def compute_reward(dof_pos):\n    exit(1)\n") == "mine.py:2: in compute_reward: raised SystemExit: 1"
 
 
-def test_shared_settings_must_not_change():
+def test_changed_torch_settings_are_refused():
     code = "def compute_reward(dof_pos):\n    torch.set_grad_enabled({})\n    return dof_pos.sum(dim=-1)\n"
     assert fault(code.format(True)) == (
         "mine.py:1: in compute_reward: raised ValueError: changes torch's gradient mode, which all candidates share: "
@@ -413,7 +413,7 @@ def test_shared_settings_must_not_change():
     shaping(code.format(False))
 
 
-def test_faults_of_the_baseline_name_the_baselines_file():
+def test_faults_of_the_baseline_report_the_baselines_file():
     task = FakeTask(4)
     bad = load("def compute_reward(dof_pos): return 1.0\n", "unshaped")
     own = load(BASELINE.replace("compute_reward", "helper"), "mine")

@@ -30,7 +30,7 @@ def test_paths_are_files_and_folders_in_the_given_order(tmp_path):
     assert found == [tmp_path / "z.py", tmp_path / "more" / "x.py", tmp_path / "more" / "y.py"]
 
 
-def test_nothing_found(tmp_path):
+def test_empty_search_is_refused(tmp_path):
     folder = tmp_path / "user_functions"
     with refuses(f"no candidates found: there is neither {folder / 'Ant'} nor {folder}"):
         find_candidates([], "Ant", tmp_path)
@@ -40,7 +40,7 @@ def test_nothing_found(tmp_path):
         find_candidates([tmp_path / "empty"], "Ant", tmp_path)
 
 
-def test_bad_paths(tmp_path):
+def test_invalid_paths_are_refused(tmp_path):
     touch(tmp_path, "reward_a.py", "notes.txt", "human.py", "one/same.py", "two/same.py")
     with refuses(f"{tmp_path / 'reward_b.py'} does not exist (did you mean reward_a.py?)"):
         find_candidates([tmp_path / "reward_b.py"], "Ant", tmp_path)
@@ -55,7 +55,7 @@ def test_bad_paths(tmp_path):
         find_candidates([one, two], "Ant", tmp_path)
 
 
-def test_select_by_position(tmp_path):
+def test_select_takes_positions(tmp_path):
     paths = [tmp_path / f"{name}.py" for name in "abc"]
     assert select(paths, "2, 0") == [paths[2], paths[0]]
     with refuses("no candidate at position 3: there are 3 (0 a, 1 b, 2 c)"):
@@ -104,13 +104,13 @@ def test_names_with_other_characters_are_refused(tmp_path, name):
         ("é" * 51 + ".py", "its name is longer than 100 bytes"),
     ],
 )
-def test_names_that_some_systems_do_not_take_are_refused(tmp_path, name, told):
+def test_names_reserved_on_some_systems_are_refused(tmp_path, name, told):
     touch(tmp_path, name)
     with refuses(f"{name!r}: rename it: {told}"):
         find_candidates([tmp_path / name], "Ant", tmp_path)
 
 
-def test_usual_names_pass(tmp_path):
+def test_common_names_are_accepted(tmp_path):
     names = ["000_smooth.py", "a b.py", "a-b+c.v2.py", "lr=3.py", "_private.py", "console.py", "naïve.py"]
     names.append("x" * 100 + ".py")
     touch(tmp_path, *names)
@@ -123,7 +123,7 @@ def test_hidden_files_of_a_folder_are_skipped(tmp_path):
 
 
 @pytest.mark.parametrize("one, other", [("a.py", "A.py"), ("é.py", "e\u0301.py"), ("ﬁ.py", "fi.py")])
-def test_names_that_are_equal_on_some_systems_are_refused(tmp_path, one, other):
+def test_names_equal_on_some_systems_are_refused(tmp_path, one, other):
     touch(tmp_path, f"one/{one}", f"other/{other}")
     first, second = tmp_path / "one" / one, tmp_path / "other" / other
     with pytest.raises(ValueError, match=r"(have the same name on some systems: rename one|rename it)"):

@@ -34,8 +34,8 @@ from envcoder_bench.shaping.kinds import (
 DOCS = Path(__file__).parents[2] / "docs" / "candidates.md"
 
 
-def test_purposes_are_those_that_results_were_made_with():
-    """A change of one changes the random numbers of every run, and a checkpoint would not go on."""
+def test_random_purposes_are_unchanged():
+    """A changed purpose changes the random numbers of every run, and checkpoints would not resume."""
     known = {
         **{"initial_state": 1, "goal": 2, "reward": 3, "observation": 4},
         **{"terminal": 5, "command": 6, "fitness": 8},
@@ -44,7 +44,7 @@ def test_purposes_are_those_that_results_were_made_with():
     assert STAGES["command"].purpose == noise.CONTROL
 
 
-def test_no_two_stages_share_random_numbers():
+def test_stages_have_distinct_random_purposes():
     purposes = [noise.ACTION, *(kind.purpose for kind in STAGES.values())]
     assert len(set(purposes)) == len(purposes) and all(0 <= x < noise.PURPOSES for x in purposes)
 
@@ -84,7 +84,7 @@ def test_every_kind_accepts_only_its_declared_results():
                 outputs.returned(kind, pair, parts, 4, False)
 
 
-def test_a_candidates_function_takes_the_place_of_all_of_its_stage():
+def test_candidate_function_replaces_all_kinds_of_its_stage():
     baseline = load(f"{BASELINE}\ndef compute_torque(action):\n    return action\n", "human")
     shaping = assemble(load("def compute_dof_target(action):\n    return action\n"), baseline)
     assert shaping.functions["command"].type == "compute_dof_target"
@@ -92,7 +92,7 @@ def test_a_candidates_function_takes_the_place_of_all_of_its_stage():
 
 
 @pytest.mark.slow
-def test_the_table_is_read_without_torch():
+def test_kinds_table_is_importable_without_torch():
     code = "import sys; from envcoder_bench.shaping import kinds; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -115,6 +115,6 @@ def documented() -> str:
     return "\n".join(rows)
 
 
-def test_the_documentation_has_the_table():
+def test_documentation_has_the_kinds_table():
     assert documented() in DOCS.read_text(encoding="utf-8"), f"docs/candidates.md needs this table:\n{documented()}"
     assert set(ALIASES.values()) <= set(KINDS)

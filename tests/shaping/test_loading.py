@@ -29,7 +29,7 @@ def test_predefined_names_need_no_import():
     assert candidate.functions["compute_reward"].call({}).tolist() == pytest.approx([2 * torch.pi] * 3)
 
 
-def test_alias_and_own_modules():
+def test_aliases_are_resolved_and_modules_are_separate():
     code = "SEEN = []\ndef compute_done(state_dict): return SEEN\n"
     one, two = load(code), load(code)
     assert list(one.functions) == ["compute_terminal"]
@@ -69,7 +69,7 @@ def test_isaac_gym_helper_modules_resolve_to_torch_utils(module, form):
         __import__("isaacgym.gymapi")
 
 
-def test_an_installed_isaac_gym_is_preferred(tmp_path, monkeypatch):
+def test_installed_isaac_gym_is_preferred(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] in ("isaacgym", "isaacgymenvs")]:
         monkeypatch.delitem(sys.modules, name)
     (tmp_path / "isaacgym").mkdir()
@@ -88,12 +88,12 @@ def test_an_installed_isaac_gym_is_preferred(tmp_path, monkeypatch):
     ("code", "random", "generator"),
     [("torch.zeros(3)", None, None), ("torch.rand(3)", 1, None), ("torch.randperm(3)", 1, 1)],
 )
-def test_it_tells_where_functions_draw_random_numbers(code, random, generator):
+def test_lines_of_random_calls_are_reported(code, random, generator):
     function = load(f"def compute_goal(): return {code}").functions["compute_goal"]
     assert (function.random_line, function.generator_line) == (random, generator)
 
 
-def test_loading_draws_from_the_seed_and_leaves_the_generators_alone():
+def test_loading_draws_from_the_seed_and_restores_the_generators():
     code = (
         "W = torch.randn(5)\nimport random\nR = random.random()\ndef compute_reward(): return W, R, np.random.rand()\n"
     )
@@ -105,13 +105,13 @@ def test_loading_draws_from_the_seed_and_leaves_the_generators_alone():
     assert not torch.equal(one[0], other[0]) and one[1] != other[1]
 
 
-def test_syntax_error():
+def test_syntax_error_is_reported_with_its_line():
     code = "def compute_reward(state_dict):\n    x = = 1\n"
     assert fault(code) == "mine.py:2: syntax error: invalid syntax at 'x = = 1'"
     assert fault("\0").startswith("mine.py: ")
 
 
-def test_exception_while_loading_names_the_users_line():
+def test_exception_while_loading_is_reported_with_the_users_line():
     code = """
     import json
     def parse(text):
@@ -125,14 +125,14 @@ def test_exception_while_loading_names_the_users_line():
     assert fault("x = 1\nraise SystemExit(3)") == "mine.py:2: raised SystemExit: 3 while the file was loaded"
 
 
-def test_unknown_module():
+def test_unknown_module_is_reported():
     assert fault("import _common\n") == (
         "mine.py:1: raised ModuleNotFoundError: No module named '_common' while the file was loaded; "
         "a candidate is one file: torch, numpy and isaacgym.torch_utils can be imported"
     )
 
 
-def test_torchscript_that_does_not_compile_names_its_line():
+def test_torchscript_compile_error_is_reported_with_its_line():
     code = """
     @torch.jit.script
     def compute_reward(dof_pos: Tensor):
@@ -142,7 +142,7 @@ def test_torchscript_that_does_not_compile_names_its_line():
     assert fault(code) == "mine.py:5: raised RuntimeError: undefined value unknown_name: while the file was loaded"
 
 
-def test_no_known_function():
+def test_file_without_a_known_function_is_refused():
     everything = (
         "compute_reward, compute_observation, compute_torque, compute_dof_target, compute_initial_state, compute_goal, "
         "compute_terminal"
@@ -153,7 +153,7 @@ def test_no_known_function():
     assert fault(code) == f"mine.py: defines none of {everything}; it has {named}"
 
 
-def test_contradictory_functions():
+def test_contradictory_functions_are_refused():
     code = "def compute_torque(action): pass\n\ndef compute_dof_target(action): pass\n"
     assert fault(code) == "mine.py:3: defines both compute_torque and compute_dof_target: keep one"
     code = "def compute_terminal(state): pass\ndef compute_done(state): pass\n"
@@ -161,12 +161,12 @@ def test_contradictory_functions():
 
 
 @pytest.mark.parametrize("value", ["0", "101", "2.0", "True", "'2'", "(2,)"])
-def test_bad_action_dim(value):
+def test_invalid_action_dim_is_refused(value):
     code = f"x = 1\nACTION_DIM = {value}\ndef compute_torque(action): return action\n"
     assert fault(code) == f"mine.py:2: ACTION_DIM must be an int from 1 to 100, not {value}"
 
 
-def test_action_dim_without_action_function():
+def test_action_dim_without_action_function_is_refused():
     code = "ACTION_DIM = 2\ndef compute_reward(state): return 1\n"
     assert fault(code) == (
         "mine.py:1: ACTION_DIM is the width of the action of compute_torque or compute_dof_target: "
@@ -182,17 +182,17 @@ def test_action_dim_without_action_function():
         "async def compute_reward(state): yield 1",
     ],
 )
-def test_functions_that_do_not_return_at_once(code):
+def test_async_and_generator_functions_are_refused(code):
     assert (
         fault(code) == "mine.py:1: in compute_reward: must return its result at once: write it without async and yield"
     )
 
 
-def test_not_a_function():
+def test_non_function_is_refused():
     assert fault("\ncompute_reward = 3\n") == "mine.py:2: compute_reward must be a function, not int"
 
 
-def test_shared_settings_are_restored():
+def test_torch_settings_are_restored_after_loading():
     code = "torch.set_default_dtype(torch.float64)\ndef compute_reward(state): return 1\n"
     assert fault(code) == (
         "mine.py: raised ValueError: changes torch's default dtype, which all candidates share: remove that call "
@@ -201,7 +201,7 @@ def test_shared_settings_are_restored():
     assert torch.get_default_dtype() is torch.float32
 
 
-def test_load_source(tmp_path):
+def test_load_source_normalizes_bom_and_line_ends(tmp_path):
     file = tmp_path / "mine.py"
     for start in (b"", b"\xef\xbb\xbf"):
         file.write_bytes(start + "# é\r\nx = 1\ry = 2\n".encode())
@@ -210,8 +210,8 @@ def test_load_source(tmp_path):
         load_source(tmp_path / "missing.py")
 
 
-def test_a_declared_encoding_is_not_obeyed(tmp_path):
-    """In utf-7 this is ``import os``, which no reader sees."""
+def test_declared_encoding_is_refused(tmp_path):
+    """In utf-7 this is ``import os``, invisible to a reader."""
     file = tmp_path / "mine.py"
     file.write_bytes(b"# coding: utf-7\nx = 1  # +AAo-import os\n")
     assert load_source(file) == "# coding: utf-7\nx = 1  # +AAo-import os\n"
@@ -222,7 +222,7 @@ def test_a_declared_encoding_is_not_obeyed(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_large_file_is_not_read_to_its_end(tmp_path, monkeypatch):
+def test_large_file_is_not_read_completely(tmp_path, monkeypatch):
     file = tmp_path / "mine.py"
     with open(file, "wb") as content:
         content.truncate(1 << 40)  # a terabyte of zeros, of which the disk holds nothing
@@ -253,14 +253,14 @@ def test_torchscript_finds_its_source_after_a_form_feed():
 
 
 @pytest.mark.parametrize("start", [b"", b"# -*- coding: utf-8 -*-\n", b"# -*- coding: klingon -*-\n", b"\n\n\n"])
-def test_bytes_that_are_not_utf_8_are_refused_with_their_line(tmp_path, start):
+def test_non_utf_8_bytes_are_refused_with_their_line(tmp_path, start):
     bad = tmp_path / "bad.py"
     bad.write_bytes(start + b"def compute_reward(state): return 1\n# \xff\xfe\n")
     line = start.count(b"\n") + 2
     assert fault(load_source(bad)) == f"mine.py:{line}: is no UTF-8 text from here on: save the file as UTF-8"
 
 
-def test_a_module_is_unloaded_with_its_last_function():
+def test_module_is_unloaded_with_its_last_function():
     gc.collect()
     before = set(sys.modules)
     candidate = load("def compute_reward(state): return 1\ndef compute_goal(state): return 1\n")
@@ -274,7 +274,7 @@ def test_a_module_is_unloaded_with_its_last_function():
     assert name not in sys.modules
 
 
-def test_errors_pickle_and_print():
+def test_errors_support_pickle_and_str():
     error = CandidateError("went wrong", "a.py", 3, "compute_goal")
     assert str(pickle.loads(pickle.dumps(error))) == "a.py:3: in compute_goal: went wrong"
     assert str(CandidateError("went wrong")) == "went wrong"
@@ -284,7 +284,7 @@ def test_errors_pickle_and_print():
 BASE = "def compute_reward(s): return 'base'\ndef compute_observation(s): pass\ndef compute_torque(action): pass\n"
 
 
-def test_assemble_takes_the_asked_types_from_the_candidate():
+def test_assemble_takes_requested_types_from_the_candidate():
     baseline = load(BASE, "human")
     candidate = load("def compute_reward(s): return 'own'\ndef compute_dof_target(action): pass\n")
     everything = assemble(candidate, baseline, None)
@@ -300,7 +300,7 @@ def test_assemble_takes_the_asked_types_from_the_candidate():
     assert "terminal" in assemble(load("def compute_done(s): pass"), baseline, ["compute_done"]).functions
 
 
-def test_assemble_refuses():
+def test_assemble_refuses_missing_and_unknown_functions():
     candidate = load("def compute_goal(s): return {}\n")
     with pytest.raises(CandidateError) as caught:
         assemble(candidate, load(BASE, "human"), ["compute_reward"])

@@ -35,7 +35,7 @@ def scan(code):
         "f = lambda x: torch.rand(3)",
     ],
 )
-def test_finds_calls_of_a_librarys_generator(code):
+def test_calls_of_library_generators_are_found(code):
     assert scan(code).random_line("f") is not None
 
 
@@ -57,7 +57,7 @@ def test_finds_calls_of_a_librarys_generator(code):
         ),
     ],
 )
-def test_leaves_other_code_alone(code):
+def test_code_without_random_calls_is_accepted(code):
     assert scan(code).random_line("f") is None
 
 
@@ -78,7 +78,7 @@ def test_leaves_other_code_alone(code):
         "def f(x): torch.manual_seed(1); return x",
     ],
 )
-def test_finds_random_calls_outside_the_groups_stream(code):
+def test_random_calls_outside_the_groups_stream_are_found(code):
     assert scan(code).generator_line("f") is not None
 
 
@@ -91,11 +91,11 @@ def test_finds_random_calls_outside_the_groups_stream(code):
         "draw = torch.normal\ndef f(x): return draw(x, 1.0)",
     ],
 )
-def test_finds_random_calls_of_the_groups_stream(code):
+def test_random_calls_of_the_groups_stream_are_found(code):
     assert scan(code).random_line("f") is not None and scan(code).generator_line("f") is None
 
 
-def test_names_the_line():
+def test_line_of_a_random_call_is_reported():
     assert scan("def f(x):\n    y = x\n    return torch.rand(3)").random_line("f") == 3
 
 
@@ -119,7 +119,7 @@ def test_names_the_line():
         "def f(x):\n    torch.backends.flag = x\n    return x",
     ],
 )
-def test_finds_memory_between_calls(code):
+def test_memory_between_calls_is_found(code):
     assert scan(code).stateful_line("f") is not None
 
 
@@ -142,7 +142,7 @@ def test_finds_memory_between_calls(code):
         "W = torch.ones(3)\nW.mul_(2)\ndef f(x): return x * W",
     ],
 )
-def test_finds_no_memory_in_stateless_code(code):
+def test_no_memory_is_found_in_stateless_code(code):
     assert scan(code).stateful_line("f") is None
 
 
@@ -231,7 +231,7 @@ def test_values_that_outlive_a_call_are_memory(code):
         "        return copy.copy(x)",
     ],
 )
-def test_ordinary_python_has_no_random_calls(code):
+def test_common_python_has_no_random_calls(code):
     assert scan(code).random_line("f") is None and scan(code).generator_line("f") is None
 
 
@@ -245,11 +245,11 @@ def test_ordinary_python_has_no_random_calls(code):
         "def f(x): return vars(torch)['x'](3)",
     ],
 )
-def test_names_of_functions_that_draw_are_read(code):
+def test_names_of_drawing_functions_are_recognized(code):
     assert scan(code).random_line("f") is not None
 
 
-def test_a_missing_module_has_no_random_calls():
+def test_missing_module_has_no_random_calls():
     code = "try:\n    import nowhere\nexcept ImportError:\n    nowhere = None\n"
     "def f(x): return x if nowhere is None else nowhere.a(x)"
     tree = ast.parse(code)

@@ -23,7 +23,7 @@ from envcoder_bench.shaping.text import MAX_BYTES, misleading, unreadable
         "# " + "é" * (MAX_BYTES // 2 - 2) + "\n",
     ],
 )
-def test_readable(source):
+def test_readable_sources_are_accepted(source):
     assert unreadable(source) is None
 
 
@@ -56,7 +56,7 @@ def test_large_texts_are_refused(source):
 
 @pytest.mark.parametrize("source", ["#" * MAX_BYTES, "# " + "coding " * (MAX_BYTES // 8), "#coding:" + "a" * 900_000])
 def test_reading_takes_linear_time(source):
-    """These took minutes if it did not."""
+    """With quadratic time these take minutes."""
     assert unreadable(source) is None and misleading(source) is None
 
 

@@ -37,7 +37,7 @@ def flat(hand: mujoco.MjModel) -> mujoco.MjData:
     return data
 
 
-def test_names_and_order(hand: mujoco.MjModel) -> None:
+def test_joints_actuators_and_bodies_have_expected_names_and_order(hand: mujoco.MjModel) -> None:
     joints = [f"{finger}_joint_{k}" for finger in FINGERS for k in range(4)]
     links = [f"{finger}_link_{k}" for finger in FINGERS for k in range(4)]
     assert [hand.joint(i).name for i in range(hand.njnt)] == [*joints, "object"]
@@ -45,7 +45,7 @@ def test_names_and_order(hand: mujoco.MjModel) -> None:
     assert [hand.body(i).name for i in range(hand.nbody)] == ["world", "allegro_mount", *links, "object"]
 
 
-def test_masses(hand: mujoco.MjModel) -> None:
+def test_masses_match_the_sources(hand: mujoco.MjModel) -> None:
     for finger in FINGERS:
         for link, mass in enumerate(THUMB if finger == "thumb" else FINGER):
             body = hand.body(f"{finger}_link_{link}")
@@ -57,7 +57,7 @@ def test_masses(hand: mujoco.MjModel) -> None:
     np.testing.assert_allclose(cube.inertia, cube.mass[0] * 0.065**2 / 6)
 
 
-def test_ranges_and_drives(hand: mujoco.MjModel) -> None:
+def test_ranges_and_drives_match_the_sources(hand: mujoco.MjModel) -> None:
     first = (-0.558488888889, 0.558488888889)
     thumb = ((0.279244444444, 1.57075), (-0.331602777778, 1.15188333333), BEND, (-0.279244444444, 1.76273055556))
     ranges = 3 * [first, BEND, BEND, BEND] + [*thumb]
@@ -71,7 +71,7 @@ def test_ranges_and_drives(hand: mujoco.MjModel) -> None:
     np.testing.assert_allclose(hand.dof_armature[:16], 0.001)
 
 
-def test_fingertips_of_the_flat_hand_are_where_the_links_add_up_to(flat: mujoco.MjData) -> None:
+def test_fingertips_of_the_flat_hand_match_the_link_lengths(flat: mujoco.MjData) -> None:
     # the palm's origin, from the wrist: forward, up and to the right; the mount turns it by 45 degrees
     forward, up, right = 0.08086, (0.008219 + 0.02063) * math.sqrt(0.5), (0.008219 - 0.02063) * math.sqrt(0.5)
     wrist = np.array([0.0, 0.0, 0.5])
@@ -85,7 +85,7 @@ def test_fingertips_of_the_flat_hand_are_where_the_links_add_up_to(flat: mujoco.
         np.testing.assert_allclose(flat.site(f"{finger}_tip").xpos, want, atol=1e-6)
 
 
-def test_joints_bend_fingers_to_the_palm_side_and_the_first_turns_them_about_themselves(hand: mujoco.MjModel) -> None:
+def test_finger_joints_bend_towards_the_palm_and_the_first_joint_rotates(hand: mujoco.MjModel) -> None:
     data = mujoco.MjData(hand)
 
     def moved(joint: str, site: str, bent: float = 0.0) -> np.ndarray:
@@ -111,7 +111,7 @@ def test_joints_bend_fingers_to_the_palm_side_and_the_first_turns_them_about_the
     assert opposed @ UP > 0.9 * np.linalg.norm(opposed)
 
 
-def test_full_torque_drives_a_joint_to_the_speed_limit_and_no_faster(hand: mujoco.MjModel) -> None:
+def test_full_torque_reaches_the_speed_limit(hand: mujoco.MjModel) -> None:
     hand.opt.timestep = 1 / 120
     data = mujoco.MjData(hand)
     data.body("object").xpos[:] = 0.0
@@ -127,7 +127,7 @@ def test_full_torque_drives_a_joint_to_the_speed_limit_and_no_faster(hand: mujoc
     assert max(speeds) == pytest.approx(0.5 / 0.08, rel=0.03)
 
 
-def test_colliding_pairs_of_geoms(hand: mujoco.MjModel) -> None:
+def test_colliding_geom_pairs_are_as_required(hand: mujoco.MjModel) -> None:
     touching = set()
     for a in range(hand.ngeom):
         for b in range(a):

@@ -36,7 +36,7 @@ def test_forces_proportional_to_masses_accelerate_the_whole_robot(backend) -> No
 
 
 @both
-def test_forces_hold_until_the_next_call(backend) -> None:
+def test_forces_persist_until_the_next_call(backend) -> None:
     sim = _flying(backend)
     forces = torch.zeros(3, len(sim.body_names), 3, device=sim.device)
     forces[1] = sim.body_masses.to(sim.device)[:, None] * backend.tensor([1.0, 0.0, 0.0])

@@ -62,7 +62,7 @@ WARP_TOLERANCE = {"root_states": 1e-3, "dof_pos": 1e-4, "dof_vel": 1e-2, "dof_fo
 
 @pytest.mark.slow
 @both
-def test_follows_plain_mujoco(backend: Backend) -> None:
+def test_simulator_matches_plain_mujoco(backend: Backend) -> None:
     sim = backend.anymal(num_envs=2)
     stand(sim)
     moves = commands(sim, steps=20)
@@ -108,7 +108,7 @@ def test_tensors_are_live_float32_and_fixed_in_memory(backend: Backend) -> None:
 
 
 @both
-def test_starts_in_the_models_default_state(backend: Backend) -> None:
+def test_simulator_starts_in_the_default_state_of_the_model(backend: Backend) -> None:
     sim = backend.anymal(num_envs=2)
     assert sim.root_states.tolist() == [pytest.approx([0, 0, 0.65, 0, 0, 0, 1, *[0] * 6])] * 2
     assert all(not x.any() for name, x in tensors(sim).items() if name != "root_states")
@@ -116,7 +116,7 @@ def test_starts_in_the_models_default_state(backend: Backend) -> None:
 
 @both
 def test_velocities_are_in_the_world_frame(backend: Backend) -> None:
-    """A robot turned by 90 degrees about z and spinning about the world's x turns about the world's x."""
+    """The robot is rotated by 90 degrees about z; its angular velocity is about the world's x axis."""
     sim = backend.anymal(num_envs=2)
     stance = stand(sim)
     root = torch.zeros(2, 13, device=sim.device)
@@ -140,7 +140,7 @@ def test_velocities_are_in_the_world_frame(backend: Backend) -> None:
 
 
 @both
-def test_write_touches_only_the_masked_environments(backend: Backend) -> None:
+def test_write_changes_only_masked_environments(backend: Backend) -> None:
     sim, twin = backend.anymal(), backend.anymal()
     for s in (sim, twin):
         stand(s)
@@ -168,8 +168,8 @@ def test_write_touches_only_the_masked_environments(backend: Backend) -> None:
 
 
 @both
-def test_written_state_behaves_like_a_fresh_one(backend: Backend) -> None:
-    """No warm start or force of the past is left: a rewritten robot moves as a new one does."""
+def test_written_state_evolves_like_a_fresh_one(backend: Backend) -> None:
+    """Neither warm start nor forces of earlier steps remain: a rewritten robot moves like a new one."""
     used, fresh = backend.anymal(num_envs=2), backend.anymal(num_envs=2)
     stand(used)
     for command in commands(used, steps=8):
@@ -193,7 +193,7 @@ def test_empty_mask_changes_nothing(backend: Backend) -> None:
 
 @pytest.mark.slow
 @both
-def test_contact_forces_carry_a_standing_robot(backend: Backend) -> None:
+def test_contact_forces_support_a_standing_robot(backend: Backend) -> None:
     sim = backend.anymal(num_envs=2)
     stance = stand(sim)
     for _ in range(100):
@@ -208,8 +208,8 @@ def test_contact_forces_carry_a_standing_robot(backend: Backend) -> None:
 
 @pytest.mark.slow
 @both
-def test_contact_forces_carry_a_limp_robot_on_its_base(backend: Backend) -> None:
-    """Upside down and without torque: base and thighs bear the weight, and the force on them points up."""
+def test_contact_forces_support_a_limp_robot_on_its_base(backend: Backend) -> None:
+    """Upside down and without torque: base and thighs carry the weight, and the force on them points up."""
     sim = backend.anymal(num_envs=1)
     stance = stand(sim)
     root = sim.root_states.clone()
@@ -253,8 +253,8 @@ ANT_FEET = ("front_left_foot", "front_right_foot", "left_back_foot", "right_back
 
 
 @both
-def test_sensors_feel_the_contacts_of_their_bodies(backend: Backend) -> None:
-    """A tilted, turned Ant falls on its feet, and skids: forces, and torques about the ankles, in the feet's frames."""
+def test_sensors_measure_contact_forces_of_their_bodies(backend: Backend) -> None:
+    """A tilted Ant falls on its feet and skids: forces, and torques about the ankles, in the frames of the feet."""
     sim = backend.ant(num_envs=3)
     assert sim.sensor_names == list(ANT_FEET)
     root, pos = sim.root_states.clone(), torch.zeros_like(sim.dof_pos)
@@ -280,7 +280,7 @@ def test_sensors_feel_the_contacts_of_their_bodies(backend: Backend) -> None:
 
 
 @both
-def test_limits_are_the_models(backend: Backend) -> None:
+def test_limits_match_the_model(backend: Backend) -> None:
     ant, cartpole = backend.ant(num_envs=1), backend.cartpole(num_envs=1)
     degrees = torch.tensor([[-40, 40], [30, 100], [-40, 40], [-100, -30], [-40, 40], [-100, -30], [-40, 40], [30, 100]])
     torch.testing.assert_close(torch.stack((ant.dof_limits_lower, ant.dof_limits_upper), 1), torch.deg2rad(degrees))
@@ -291,7 +291,7 @@ def test_limits_are_the_models(backend: Backend) -> None:
 
 
 @both
-def test_drive_mode_is_each_environments_own(backend: Backend) -> None:
+def test_drive_mode_is_separate_for_each_environment(backend: Backend) -> None:
     sim = backend.anymal(num_envs=3, dt=0.005, substeps=1)  # dof_force then belongs to the state before the step
     stance = stand(sim, height=1.0)
     command = stance + torch.linspace(-0.4, 0.4, 12, device=sim.device)
@@ -321,7 +321,7 @@ def test_effort_limits_hold_in_both_modes(backend: Backend) -> None:
 
 @both
 @pytest.mark.parametrize("cause", ["a state that is not a number", "a wild speed", "a command that is not a number"])
-def test_unstable_environments_are_flagged_and_reset_alone(backend: Backend, cause: str) -> None:
+def test_unstable_environments_are_flagged_and_only_they_are_reset(backend: Backend, cause: str) -> None:
     sim, twin = backend.anymal(), backend.anymal()
     fresh = tensors(twin)
     for s in (sim, twin):
@@ -352,7 +352,7 @@ def test_unstable_environments_are_flagged_and_reset_alone(backend: Backend, cau
 
 
 @both
-def test_restored_simulation_goes_on_as_if_uninterrupted(backend: Backend) -> None:
+def test_restored_simulation_resumes_identically(backend: Backend) -> None:
     sim = backend.anymal()
     stand(sim)
     sim.set_drive_mode(backend.tensor([False, True, False, True]))
@@ -392,7 +392,7 @@ def test_state_of_another_size_is_refused(backend: Backend) -> None:
 
 
 @both
-def test_result_does_not_depend_on_the_number_of_environments(backend: Backend) -> None:
+def test_result_is_independent_of_the_number_of_environments(backend: Backend) -> None:
     sims = [backend.anymal(num_envs=n) for n in (1, 3, 8)]
     for sim in sims:
         stand(sim)
@@ -406,7 +406,7 @@ def test_result_does_not_depend_on_the_number_of_environments(backend: Backend) 
 
 
 @both
-def test_cartpole_accelerates_as_the_equations_of_motion_say(backend: Backend) -> None:
+def test_cartpole_acceleration_matches_the_equations_of_motion(backend: Backend) -> None:
     """Rail, cart and pole of 1 kg, centre 0.47 m up: solve the two equations by hand for a push and a tilt."""
     push, tilt, dt = 10.0, 0.3, 1e-3
     sim = backend.cartpole(dt=dt, substeps=1)
@@ -438,7 +438,7 @@ def test_cart_stops_at_the_end_of_its_rail(backend: Backend) -> None:
 
 
 @both
-def test_motor_has_no_position_drive_unless_it_is_given_gains(backend: Backend) -> None:
+def test_motor_has_no_position_drive_without_gains(backend: Backend) -> None:
     sim = backend.cartpole(num_envs=1)
     sim.step(backend.tensor([[3.0, 0.0]]))
     assert not sim.dof_force.any() and not sim.dof_vel.any()
@@ -453,8 +453,8 @@ def test_writing_the_root_of_a_fixed_robot_is_ignored(backend: Backend) -> None:
 
 
 @both
-def test_a_robot_that_nothing_holds_moves(backend: Backend, tmp_path) -> None:
-    """No contact, no limit: the solver has nothing to do, and a rod of 1 kg m2 turns all the same."""
+def test_unconstrained_robot_moves(backend: Backend, tmp_path) -> None:
+    """Without contacts and limits the solver has no constraints; a rod of 1 kg m2 must rotate."""
     path = tmp_path / "pendulum.xml"
     path.write_text(
         '<mujoco><option integrator="implicitfast" gravity="0 0 0"/><worldbody><body name="rod"><joint name="hinge"/>'

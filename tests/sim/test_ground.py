@@ -44,7 +44,7 @@ def drop(backend, path, ground, places, control_steps=60):
 
 
 @both
-def test_a_ball_rests_on_the_field_or_box_below_it(backend, tmp_path):
+def test_ball_rests_on_the_field_or_box_below_it(backend, tmp_path):
     ground = Ground(
         (HeightField(steps(0.15), 0.05, (-1.0, -0.5)), HeightField(np.full((3, 3), 0.3), 1.0, (1.0, -1.0))),
         (Box((0.25, 0.3, 0.2), (0.2, 0.2, 0.4), yaw=0.5),),
@@ -57,8 +57,8 @@ def test_a_ball_rests_on_the_field_or_box_below_it(backend, tmp_path):
 
 @both
 @pytest.mark.parametrize("friction, slides", [(0.2, True), (0.4, False)])
-def test_the_friction_of_the_ground_decides(backend, tmp_path, friction, slides):
-    """On a slope of 0.3, whatever the friction of the sled, 0.9."""
+def test_ground_friction_takes_precedence(backend, tmp_path, friction, slides):
+    """On a slope of 0.3; the sled's own friction is 0.9."""
     slope = np.repeat(0.03 * np.arange(-100, 101, dtype=np.float32)[:, None], 21, axis=1)
     ground = Ground((HeightField(slope, 0.1, (-10.0, -1.0), friction),))
     sim = drop(backend, put(tmp_path, SLED), ground, [(0.03, 0.1, 0.05), (3.0, -0.3, 0.94)], 25)
@@ -71,7 +71,7 @@ def test_the_friction_of_the_ground_decides(backend, tmp_path, friction, slides)
     assert acceleration.tolist() == pytest.approx([downhill] * 2, abs=0.06)
 
 
-def test_zones_of_different_friction_lie_side_by_side(tmp_path):
+def test_adjacent_zones_keep_their_friction(tmp_path):
     model = load_robot(put(tmp_path), 0.02, 4, ground=_zones((0.05, 0.9))).mj_model
     names = [model.geom(k).name for k in range(model.ngeom)]
     assert names[:2] == ["height field 0", "height field 1"] and "ground" not in names
@@ -84,7 +84,7 @@ def _zones(frictions):
     return Ground(tuple(fields))
 
 
-def test_buffers_grow_with_what_a_robot_touches_not_with_the_size_of_the_ground():
+def test_buffers_depend_on_nearby_zones_not_on_the_size_of_the_ground():
     plane = load_robot(ANYMAL, 0.02, 2)
     few, many = (load_robot(ANYMAL, 0.02, 2, ground=_zones([1.0] * count)) for count in (4, 40))
     assert plane.max_contacts < few.max_contacts == many.max_contacts
@@ -92,7 +92,7 @@ def test_buffers_grow_with_what_a_robot_touches_not_with_the_size_of_the_ground(
     assert load_robot(ANYMAL, 0.02, 2, ground=_zones([1.0])).max_pairs == plane.max_pairs
 
 
-def test_heights_are_kept_to_a_tenth_of_a_millimetre(tmp_path):
+def test_heights_are_accurate_after_compilation(tmp_path):
     heights = np.random.default_rng(0).uniform(-3, 7, (50, 30)).astype(np.float32)
     model = load_robot(put(tmp_path), 0.02, 4, ground=Ground((HeightField(heights, 0.1, (2.0, -1.0)),))).mj_model
     data = mujoco.MjData(model)
@@ -116,6 +116,6 @@ def test_heights_are_kept_to_a_tenth_of_a_millimetre(tmp_path):
         (lambda: Ground(), "at least one height field or box"),
     ],
 )
-def test_wrong_ground_is_a_clear_message(make, message):
+def test_invalid_ground_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -94,8 +94,8 @@ def on_the_cpu():
 
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("make, spacing", [(stairs, 0.05), (stairs, 0.1), (rough, 0.1), (pits, 0.05), (slope, 0.5)])
-def test_every_contact_is_as_deep_as_mujocos(kind, make, spacing):
-    """MuJoCo Warp's own are up to the relief's height too deep, in 0.5 to 3.5 % of such poses."""
+def test_contact_depths_match_mujoco(kind, make, spacing):
+    """MuJoCo Warp's own contacts are too deep by up to the height of the relief in 0.5 to 3.5 % of such poses."""
     model = model_of(kind, make(spacing), spacing)
     poses, depths = touching_poses(model, 250)
     world, dist, normals = warp_contacts(model, poses)
@@ -107,8 +107,8 @@ def test_every_contact_is_as_deep_as_mujocos(kind, make, spacing):
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-def test_contacts_do_not_depend_on_the_threads_of_a_block(kind, monkeypatch):
-    """On CUDA 32 threads search together; here Warp runs them on the CPU."""
+def test_contacts_are_independent_of_the_threads_of_a_block(kind, monkeypatch):
+    """On CUDA 32 threads search together; this test runs them on Warp's CPU device."""
     model = model_of(kind, rough(0.1), 0.1)
     poses, _ = touching_poses(model, 100)
     alone = warp_contacts(model, poses)
@@ -118,8 +118,8 @@ def test_contacts_do_not_depend_on_the_threads_of_a_block(kind, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
-def test_cells_of_one_slope_have_no_edges():
-    """One contact, with the slope's normal; MuJoCo adds the edges nearby, whose normals are inclined."""
+def test_coplanar_cells_have_no_edge_contacts():
+    """One contact with the normal of the slope; MuJoCo adds nearby edges with inclined normals."""
     model = model_of("sphere", slope(0.05), 0.05)
     poses, _ = touching_poses(model, 200)
     world, _, normals = warp_contacts(model, poses)
@@ -128,7 +128,7 @@ def test_cells_of_one_slope_have_no_edges():
     np.testing.assert_allclose(normals @ up, 1.0, atol=1e-5)
 
 
-def test_a_foot_in_a_corner_touches_both_faces():
+def test_foot_in_a_corner_touches_both_faces():
     heights = np.zeros((9, 9))
     heights[5:] = 0.5  # a wall from x = 0 to 0.1 m
     model = model_of("sphere", heights, 0.1)
@@ -140,7 +140,7 @@ def test_a_foot_in_a_corner_touches_both_faces():
     assert sorted(np.round(normals[:, 2], 3).tolist()) == pytest.approx([round(wall[2], 3), 1.0])
 
 
-def test_a_ball_below_the_surface_is_pushed_out_through_it():
+def test_ball_below_the_surface_is_pushed_out_through_it():
     model = model_of("sphere", slope(0.1), 0.1)
     up = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)
     on_surface = np.array([0.013, 0.027, 0.3 * (0.013 + 1.0)])
@@ -150,7 +150,7 @@ def test_a_ball_below_the_surface_is_pushed_out_through_it():
         np.testing.assert_allclose(normals[0], up, atol=1e-5)
 
 
-def test_the_ceiling_is_the_highest_node_ahead():
+def test_ceiling_is_the_highest_node_within_reach():
     heights = rough(0.1)
     model = mjw.put_model(model_of("sphere", heights, 0.1))
     warp_height_relief.add_relief(model)

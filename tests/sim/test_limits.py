@@ -46,7 +46,7 @@ REFUSED = [
 @pytest.mark.slow
 @both
 @pytest.mark.parametrize("name, at, value", REFUSED)
-def test_a_state_beyond_the_limits_is_refused_at_once(backend: Backend, name: str, at: tuple, value: float) -> None:
+def test_state_beyond_the_limits_is_refused_at_once(backend: Backend, name: str, at: tuple, value: float) -> None:
     sim, twin = backend.anymal(), backend.anymal()
     fresh = tensors(twin)
     for s in (sim, twin):
@@ -79,7 +79,7 @@ def test_a_state_beyond_the_limits_is_refused_at_once(backend: Backend, name: st
 
 @both
 @pytest.mark.parametrize("at, value", [((0, 0), 2 * MAX_QPOS), ((1, 4), torch.nan), ((1, 9), -2 * MAX_QVEL)])
-def test_an_objects_state_beyond_the_limits_is_refused(backend: Backend, at: tuple, value: float) -> None:
+def test_object_state_beyond_the_limits_is_refused(backend: Backend, at: tuple, value: float) -> None:
     sim, fresh = franka(backend), franka(backend)
     sim.step(sim.dof_pos + 0.3)
     objects = torch.where(
@@ -115,7 +115,7 @@ def at_the_limits(sim, seed: int) -> dict:
 
 @pytest.mark.parametrize("other", BACKENDS[1:])
 @pytest.mark.parametrize("make", ["anymal", "franka"])
-def test_the_backends_refuse_the_same_states(other: Backend, make: str) -> None:
+def test_backends_refuse_the_same_states(other: Backend, make: str) -> None:
     def build(backend: Backend):
         return backend.anymal(64) if make == "anymal" else franka(backend, 64)
 
@@ -141,7 +141,7 @@ def test_the_backends_refuse_the_same_states(other: Backend, make: str) -> None:
 
 
 @both
-def test_a_refusal_lasts_until_the_step_whatever_is_written_and_saved_before(backend: Backend) -> None:
+def test_refusal_persists_until_the_next_step(backend: Backend) -> None:
     sim, other = backend.anymal(num_envs=2), backend.anymal(num_envs=2)
     stance = stand(sim)
     sim.write(backend.tensor([True, False]), dof_pos=stance + 1e6)
@@ -165,7 +165,7 @@ def test_root_states_of_a_fixed_robot_are_not_checked(backend: Backend) -> None:
 
 @both
 @pytest.mark.parametrize("size", [1e9, 1e11, 3e38])
-def test_a_huge_command_is_cut_to_the_effort_limit(backend: Backend, size: float) -> None:
+def test_huge_command_is_clipped_to_the_effort_limit(backend: Backend, size: float) -> None:
     sim = backend.anymal(num_envs=2)
     stand(sim, height=1.0)
     sim.set_drive_mode(backend.tensor([True, False]))
@@ -174,8 +174,8 @@ def test_a_huge_command_is_cut_to_the_effort_limit(backend: Backend, size: float
 
 
 @both
-def test_an_unstable_step_prints_nothing(backend: Backend, tmp_path, monkeypatch, capfd, recwarn) -> None:
-    """Joints at 1,000 rad/s deep in the ground: within the limits before the step, far beyond them after it."""
+def test_unstable_step_prints_nothing(backend: Backend, tmp_path, monkeypatch, capfd, recwarn) -> None:
+    """Joints at 1,000 rad/s deep in the ground: within the limits before the step, beyond them after it."""
     monkeypatch.chdir(tmp_path)
     sim = backend.anymal(num_envs=3)
     stand(sim)

@@ -22,7 +22,7 @@ from envcoder_bench.sim.mujoco_model import load_robot
 CPU = Backend("mujoco_cpu", "cpu", True)
 
 
-def test_result_does_not_depend_on_the_number_of_threads() -> None:
+def test_result_is_independent_of_the_number_of_threads() -> None:
     robot = load_robot(ANYMAL, 0.02, 4, KP, KD)
     sims = [MujocoCpu(robot, 16, num_threads=n) for n in (1, 2, 5)]
     for sim in sims:
@@ -33,8 +33,8 @@ def test_result_does_not_depend_on_the_number_of_threads() -> None:
         assert all(torch.equal(getattr(sim, name), value) for sim in sims[1:]), name
 
 
-def test_position_mode_is_bitwise_the_same_beside_effort_mode() -> None:
-    """Per-environment gains leave the position-driven ones alone."""
+def test_position_mode_is_bitwise_independent_of_effort_mode_environments() -> None:
+    """Gains per environment do not change those of position-driven environments."""
     plain, mixed = CPU.anymal(num_envs=4), CPU.anymal(num_envs=4)
     mixed.set_drive_mode(torch.tensor([False, True, False, True]))
     for sim in (plain, mixed):
@@ -45,7 +45,7 @@ def test_position_mode_is_bitwise_the_same_beside_effort_mode() -> None:
         assert torch.equal(getattr(mixed, name)[0::2], value[0::2]), name
 
 
-def test_rewritten_robot_is_a_fresh_one_to_the_last_bit_of_float64() -> None:
+def test_rewritten_robot_is_bitwise_equal_to_a_fresh_one() -> None:
     used, fresh = CPU.anymal(num_envs=2), CPU.anymal(num_envs=2)
     stand(used)
     for command in commands(used, steps=8):
@@ -55,13 +55,13 @@ def test_rewritten_robot_is_a_fresh_one_to_the_last_bit_of_float64() -> None:
     assert np.array_equal(used._qpos, fresh._qpos) and np.array_equal(used._qvel, fresh._qvel)
 
 
-def test_rotation_against_a_hand_computed_turn() -> None:
+def test_rotation_matches_hand_computed_turn() -> None:
     turn = np.array([[0.5**0.5, 0.0, 0.0, 0.5**0.5]])  # 90 degrees about z
     np.testing.assert_allclose(rotate(turn, np.array([[1.0, 2.0, 3.0]])), [[-2.0, 1.0, 3.0]], atol=1e-15)
     np.testing.assert_allclose(rotate(turn, np.array([[1.0, 2.0, 3.0]]), inverse=True), [[2.0, -1.0, 3.0]], atol=1e-15)
 
 
-def test_rotation_against_mujoco() -> None:
+def test_rotation_matches_mujoco() -> None:
     rng = np.random.default_rng(0)
     quat, vec = rng.normal(size=(50, 4)), rng.normal(size=(50, 3))
     expected = np.zeros((50, 3))
@@ -72,7 +72,7 @@ def test_rotation_against_mujoco() -> None:
     np.testing.assert_array_equal(rotate(np.zeros((50, 4)), vec), vec)
 
 
-def test_warnings_of_blow_ups_are_counted_instead_of_printed_and_logged(
+def test_mujoco_warnings_are_counted_instead_of_printed_and_logged(
     tmp_path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, recwarn
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,7 +96,7 @@ def test_warnings_of_blow_ups_are_counted_instead_of_printed_and_logged(
 
 @pytest.mark.parametrize("make", [CPU.anymal, partial(CPU.cartpole, substeps=8), CPU.ant])
 def test_environments_with_mujoco_warnings_are_unstable(make) -> None:
-    """So that the blow-ups, which are counted for each candidate, say whose the warnings are."""
+    """Unstable resets are counted per candidate and so show which candidate causes warnings."""
     sim, random = make(num_envs=64), torch.Generator().manual_seed(0)
     sim.set_drive_mode(torch.ones(64, dtype=torch.bool))
     warned, calm = np.zeros(64, dtype=int), 0
@@ -122,8 +122,8 @@ BRANCH = '<body name="{0}" pos="{1} {2} .1"><joint name="{0}" axis="{3} 1 {4}"/>
 
 
 @pytest.mark.parametrize("option", ["", 'jacobian="sparse"'])
-def test_many_joints_move_as_with_a_dense_jacobian(tmp_path, option: str) -> None:
-    """MuJoCo 4.0.0 solves for other accelerations with the sparse Jacobian that it takes from 60 joints on."""
+def test_many_joints_match_a_dense_jacobian(tmp_path, option: str) -> None:
+    """MuJoCo 4.0.0 computes other accelerations with its sparse Jacobian, the default from 60 joints on."""
     numbers = np.random.default_rng(0).uniform(-0.1, 0.1, size=(8, 9, 4)).round(3)
 
     def branch(name: str, row: np.ndarray, inner: str = "") -> str:
@@ -148,7 +148,7 @@ def test_many_joints_move_as_with_a_dense_jacobian(tmp_path, option: str) -> Non
     assert data.ncon > 20 and sim.dof_vel.abs().max() > 0.5, "the test needs contacts and motion"
 
 
-def test_an_error_in_mujoco_makes_only_its_environment_unstable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mujoco_error_makes_only_its_environment_unstable(monkeypatch: pytest.MonkeyPatch) -> None:
     sim, twin = CPU.anymal(num_envs=3), CPU.anymal(num_envs=3)
     step = sim._batch.step
 

@@ -39,7 +39,7 @@ def contacts(model, pose):
 
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("make, spacing", [(stairs, 0.05), (stairs, 0.1), (rough, 0.1), (pits, 0.05), (slope, 0.5)])
-def test_every_contact_is_as_deep_as_mujocos_own(kind, make, spacing):
+def test_contact_depths_match_mujoco(kind, make, spacing):
     model = model_of(kind, make(spacing), spacing)
     poses, depths = touching_poses(model, 250)
     for pose, depth in zip(poses, depths):
@@ -64,8 +64,8 @@ def test_both_engines_find_the_same_contacts(kind):
             assert min(np.abs(np.column_stack([dist, normals])[own] - k[:4]).max(axis=1)) < 2e-5
 
 
-def test_cells_of_one_slope_have_no_edges():
-    """One contact, with the slope's normal, in the middle of what overlaps. MuJoCo's own are 2.7 on average."""
+def test_coplanar_cells_have_no_edge_contacts():
+    """One contact with the normal of the slope, in the middle of the overlap. MuJoCo has 2.7 on average."""
     model = model_of("sphere", slope(0.05), 0.05)
     poses, depths = touching_poses(model, 200)
     up = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)
@@ -79,7 +79,7 @@ def test_cells_of_one_slope_have_no_edges():
 
 
 @pytest.mark.parametrize("depth", [0.008, 0.015, 0.025])  # of the radius of 0.03: after a hard landing
-def test_a_deep_ball_in_one_slope_has_one_contact(depth):
+def test_deep_ball_in_coplanar_cells_has_one_contact(depth):
     model = model_of("sphere", slope(0.05), 0.05)
     up = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)
     for x, y in np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2)):
@@ -88,7 +88,7 @@ def test_a_deep_ball_in_one_slope_has_one_contact(depth):
         np.testing.assert_allclose(found[:, :4], [[-depth, *up]], atol=1e-6)
 
 
-def test_a_robot_is_bitwise_the_same_alone_and_beside_others():
+def test_robot_is_bitwise_independent_of_other_robots():
     heights = np.random.default_rng(0).uniform(-0.05, 0.05, (61, 61))
     ground = Ground((HeightField(heights, 0.1, (-3.0, -3.0)),))
     runs = []
@@ -104,8 +104,8 @@ def test_a_robot_is_bitwise_the_same_alone_and_beside_others():
 
 
 @pytest.mark.parametrize("cell", [0.0, 0.05, 0.1])  # 0: a plane
-def test_a_sled_slides_as_friction_says(cell):
-    """Acceleration g (sin - friction cos); MuJoCo's own contacts give 0.75 in place of 0.94 m/s^2 on cells of 5 cm."""
+def test_sled_acceleration_matches_friction(cell):
+    """g (sin - friction cos); MuJoCo's own contacts give 0.75 instead of 0.94 m/s^2 on cells of 5 cm."""
     friction, rise = 0.2, 0.3
     angle = np.arctan(rise)
     height = 0.03 / np.cos(angle) - 0.0005
@@ -126,7 +126,7 @@ def test_a_sled_slides_as_friction_says(cell):
 
 @pytest.mark.parametrize("value", [1e3, -1e12, 1e300, np.inf, np.nan])
 @pytest.mark.parametrize("kind", SHAPES)
-def test_far_away_and_not_a_number_touch_nothing(kind, value):
+def test_distant_and_nan_positions_have_no_contacts(kind, value):
     model = model_of(kind, rough(0.1), 0.1)
     for axis in (0, 1, 2):
         pose = np.array([0.0, 0.0, 5.0, 1.0, 0.0, 0.0, 0.0])
@@ -135,7 +135,7 @@ def test_far_away_and_not_a_number_touch_nothing(kind, value):
             assert len(contacts(model, pose)) == 0
 
 
-def test_a_ball_below_the_surface_is_pushed_out_through_it():
+def test_ball_below_the_surface_is_pushed_out_through_it():
     model = model_of("sphere", slope(0.1), 0.1)
     up = np.array([-0.3, 0.0, 1.0]) / np.hypot(0.3, 1.0)
     on_surface = np.array([0.013, 0.027, 0.3 * (0.013 + 1.0)])
@@ -144,7 +144,7 @@ def test_a_ball_below_the_surface_is_pushed_out_through_it():
         np.testing.assert_allclose(found[:, :4], [[-depth - 0.03, *up]], atol=1e-6)
 
 
-def test_another_signature_is_refused(tmp_path):
+def test_other_signature_is_refused(tmp_path):
     header = tmp_path / "include" / "mujoco" / "mjdata.h"
     assert not mujoco_height_fields._fits(str(tmp_path / "__init__.py"))  # no header
     header.parent.mkdir(parents=True)
@@ -153,7 +153,7 @@ def test_another_signature_is_refused(tmp_path):
     assert mujoco_height_fields._fits(mujoco.__file__)
 
 
-def test_without_a_compiler_mujocos_own_contacts_remain_with_one_warning(monkeypatch, caplog):
+def test_missing_compiler_falls_back_to_mujocos_contacts_with_a_warning(monkeypatch, caplog):
     def broken():
         raise OSError("no compiler")
 
@@ -175,7 +175,7 @@ def test_without_a_compiler_mujocos_own_contacts_remain_with_one_warning(monkeyp
     assert len(contacts(model, poses[0])) == 1
 
 
-def test_a_simulator_made_among_mujocos_own_contacts_leaves_exact_ones():
+def test_simulator_made_inside_mujocos_own_keeps_exact_contacts_afterwards():
     model = model_of("sphere", slope(0.05), 0.05)
     poses, _ = touching_poses(model, 20)
     mujoco_height_fields._put(mujoco_height_fields._mujocos())

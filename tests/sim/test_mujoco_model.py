@@ -57,7 +57,7 @@ def test_unsuitable_models_are_refused(tmp_path, body: str, rest: str, message: 
     assert str(error.value).startswith(str(path))
 
 
-def test_missing_file_and_bad_step(tmp_path) -> None:
+def test_missing_file_and_invalid_step_are_refused(tmp_path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no robot model at .*nothing\.xml"):
         load_robot(tmp_path / "nothing.xml", 0.02, 4)
     with pytest.raises(ValueError, match="dt > 0 and substeps >= 1"):
@@ -74,7 +74,7 @@ def test_gains_come_from_the_file_unless_given(tmp_path) -> None:
     assert (motor.stiffness.tolist(), motor.damping.tolist()) == ([0.0], [0.0])
 
 
-def test_the_files_sensors_make_way_for_contact_forces(tmp_path) -> None:
+def test_contact_sensors_replace_those_of_the_file(tmp_path) -> None:
     robot = load_robot(mjcf(tmp_path, rest=MOTOR + '<sensor><jointpos joint="a"/></sensor>'), 0.02, 4)
     assert robot.mj_model.nsensordata == 3 and robot.sensor_names == []
     feeling = '<sensor><jointpos joint="a"/><contact body1="arm"/></sensor>'
@@ -82,7 +82,7 @@ def test_the_files_sensors_make_way_for_contact_forces(tmp_path) -> None:
     assert robot.mj_model.nsensordata == 9 and robot.sensor_names == ["arm"]
 
 
-def test_time_step_and_addresses() -> None:
+def test_time_step_and_addresses_match_the_model() -> None:
     robot = load_robot(ANYMAL, 0.02, 4)
     assert robot.mj_model.opt.timestep == pytest.approx(0.005) and robot.dt == pytest.approx(0.02)
     assert (robot.first_qpos, robot.first_qvel, robot.actuated.tolist()) == (7, 6, list(range(12)))
@@ -90,7 +90,7 @@ def test_time_step_and_addresses() -> None:
     assert (fixed.first_qpos, fixed.first_qvel, fixed.actuated.tolist()) == (0, 0, [0])
 
 
-def test_capacities_count_what_can_touch(tmp_path) -> None:
+def test_capacities_count_possible_contacts(tmp_path) -> None:
     """Ground, a box (4 points on a plane), and a sphere on its child: parent and child do not touch."""
     body = (
         '<geom name="ground" type="plane" size="0 0 1"/><body name="arm"><freejoint/><geom type="box" size="1 1 1"/>'
@@ -104,7 +104,7 @@ def test_capacities_count_what_can_touch(tmp_path) -> None:
     assert load_robot(CARTPOLE, 0.0166, 2).max_contacts == 0
 
 
-def test_options_replace_those_of_the_file(tmp_path) -> None:
+def test_options_override_those_of_the_file(tmp_path) -> None:
     rest = MOTOR + '<option integrator="implicitfast" iterations="6" ls_iterations="20"/>'
     file = load_robot(mjcf(tmp_path, rest=rest), 0.02, 4).mj_model.opt
     assert (file.integrator, file.iterations) == (mujoco.mjtIntegrator.mjINT_IMPLICITFAST, 6)
@@ -124,7 +124,7 @@ def test_options_replace_those_of_the_file(tmp_path) -> None:
         ({"solver": "CG"}, "unknown option 'solver'; there are integrator, iterations and ls_iterations"),
     ],
 )
-def test_options_that_there_are_not_are_refused(tmp_path, options, message) -> None:
+def test_unknown_options_are_refused(tmp_path, options, message) -> None:
     with pytest.raises(ValueError, match=message):
         load_robot(mjcf(tmp_path), 0.02, 4, options=options)
 
@@ -132,7 +132,7 @@ def test_options_that_there_are_not_are_refused(tmp_path, options, message) -> N
 @pytest.mark.parametrize("effort", [False, True])
 @pytest.mark.parametrize("options", [None, {"integrator": "discrete"}])
 @pytest.mark.parametrize("task, gains", [("Anymal", (85.0, 2.0)), ("Ant", (None, None)), ("Cartpole", (None, None))])
-def test_a_plain_model_moves_as_the_simulator(task, gains, options, effort):
+def test_plain_model_matches_the_simulator(task, gains, options, effort):
     path = get_spec(task).model_path
     sim = make_simulator("mujoco_cpu", path, 1, 0.02, 4, "cpu", *gains, options)
     sim.set_drive_mode(torch.tensor([effort]))

@@ -23,8 +23,8 @@ def needs_cuda(test):
 
 @pytest.mark.slow
 @warp_backends
-def test_all_robots_on_the_ground_at_once_find_room_for_their_contacts(backend: Backend) -> None:
-    """The pool of contacts is shared: were it too small, worlds would lose theirs to others."""
+def test_contact_pool_suffices_for_all_robots_on_the_ground(backend: Backend) -> None:
+    """The pool of contacts is shared: in a too small pool, worlds would lose contacts to others."""
     sim = backend.anymal(num_envs=6)
     stand(sim)
     root, pos = sim.root_states.clone(), torch.zeros_like(sim.dof_pos)
@@ -41,15 +41,15 @@ def test_all_robots_on_the_ground_at_once_find_room_for_their_contacts(backend: 
 
 
 @pytest.mark.slow
-def test_memory_of_one_environment() -> None:
-    """250,000 ANYmals must fit on one large GPU; the figure hardly depends on how many there are."""
+def test_memory_per_environment_is_constant_and_small() -> None:
+    """250,000 ANYmals must fit on one large GPU; the size is nearly independent of their number."""
     few, many = (Backend("mujoco_warp", "cpu", True).anymal(num_envs=n).bytes_per_env for n in (4, 64))
     assert few == pytest.approx(many, rel=0.02)
     assert 30 < many / 1024 < 60
 
 
 @needs_cuda
-def test_memory_of_one_environment_on_the_device() -> None:
+def test_memory_per_environment_on_the_device_matches_the_estimate() -> None:
     CUDA.anymal(num_envs=4).step(torch.zeros(4, 12, device="cuda"))  # what is taken once: context, modules
     torch.cuda.synchronize()
     before, _ = torch.cuda.mem_get_info()
@@ -61,7 +61,7 @@ def test_memory_of_one_environment_on_the_device() -> None:
 
 
 @needs_cuda
-def test_a_step_never_waits_for_the_gpu() -> None:
+def test_step_does_not_synchronize_with_the_gpu() -> None:
     sim = CUDA.anymal(num_envs=32)
     assert sim._graph is not None, "the control step is one CUDA graph"
     stance = stand(sim)
@@ -78,8 +78,8 @@ def test_a_step_never_waits_for_the_gpu() -> None:
 
 
 @needs_cuda
-def test_work_is_in_order_on_any_stream() -> None:
-    """On a side stream, behind slow work that its command depends on, a step does what it does on the main one."""
+def test_step_is_ordered_on_any_stream() -> None:
+    """On a side stream, after slow work on which its command depends, a step gives the results of the main stream."""
     results = []
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
         torch.cuda.synchronize()
@@ -98,7 +98,7 @@ def test_work_is_in_order_on_any_stream() -> None:
 
 
 @needs_cuda
-def test_gpu_agrees_with_the_cpu() -> None:
+def test_gpu_matches_the_cpu() -> None:
     sims = [CUDA.anymal(num_envs=256), Backend("mujoco_cpu", "cpu", True).anymal(num_envs=256)]
     for sim in sims:
         stand(sim)

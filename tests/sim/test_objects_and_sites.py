@@ -144,7 +144,7 @@ def assert_as_plain(sim, env: int, model, data, tolerance: float) -> None:
 
 @both
 @models
-def test_written_states_are_shown_as_plain_mujoco_sees_them(backend: Backend, tmp_path, xml: str) -> None:
+def test_written_states_match_plain_mujoco(backend: Backend, tmp_path, xml: str) -> None:
     sim = simulator(backend, tmp_path, xml)
     assert sim.object_names == ["box", "ball"] and sim.site_names == ["elbow", "grip"]
     state = start(sim)
@@ -155,8 +155,8 @@ def test_written_states_are_shown_as_plain_mujoco_sees_them(backend: Backend, tm
 
 @both
 @models
-def test_objects_and_sites_follow_plain_mujoco(backend: Backend, tmp_path, xml: str) -> None:
-    """Through falls, turns and contacts with the floor; sites belong to the state after the step, not to one before."""
+def test_objects_and_sites_match_plain_mujoco(backend: Backend, tmp_path, xml: str) -> None:
+    """In falls, rotations and floor contacts; sites belong to the state after the step."""
     sim = simulator(backend, tmp_path, xml)
     state = start(sim)
     torque = 0.2 * torch.randn(STEPS, sim.num_envs, sim.num_dofs, generator=torch.Generator().manual_seed(1))
@@ -201,7 +201,7 @@ def test_only_masked_environments_are_written(backend: Backend, tmp_path, xml: s
 
 
 @both
-def test_a_restored_arm_and_its_objects_go_on_as_if_uninterrupted(backend: Backend, tmp_path) -> None:
+def test_restored_arm_and_objects_resume_identically(backend: Backend, tmp_path) -> None:
     sim, twin = (simulator(backend, tmp_path, FLOATING) for _ in range(2))
     start(sim)
     command = torch.zeros(3, sim.num_dofs, device=sim.device)
@@ -229,7 +229,7 @@ def test_unstable_objects_are_reset(backend: Backend, tmp_path) -> None:
 
 
 @both
-def test_a_robot_without_sites_has_no_jacobian(backend: Backend) -> None:
+def test_robot_without_sites_has_no_jacobian(backend: Backend) -> None:
     sim = backend.cartpole()
     assert sim.site_states.shape == (2, 0, 13) and sim.object_states.shape == (2, 0, 13)
     assert sim.jacobian.shape == (2, 0, 2) and sim.mass_matrix.shape == (2, 0, 2)

@@ -62,7 +62,7 @@ def test_large_enough_buffers_count_no_overflow(backend: Backend, tmp_path) -> N
 
 
 @both
-def test_too_small_buffers_count_steps_of_the_environments_concerned(backend: Backend, tmp_path) -> None:
+def test_too_small_buffers_count_steps_of_affected_environments(backend: Backend, tmp_path) -> None:
     sim = scene(backend, tmp_path, small=True)
     lift(sim, [8, 1, 0, 1])  # 40 contacts: the pool of MuJoCo Warp holds 48, but no world may have 32
     play(sim, 5)
@@ -76,7 +76,7 @@ def test_too_small_buffers_count_steps_of_the_environments_concerned(backend: Ba
 
 
 @both
-def test_an_overflow_of_a_shared_pool_counts_in_every_environment(backend: Backend, tmp_path) -> None:
+def test_overflow_of_a_shared_pool_is_counted_in_every_environment(backend: Backend, tmp_path) -> None:
     sim = scene(backend, tmp_path, small=True)
     lift(sim, [BOXES, 1, 0, 1])  # 56 contacts
     play(sim, 4)
@@ -93,7 +93,7 @@ def test_unstable_environments_are_reset_and_not_counted_as_overflows(backend: B
 
 
 @both
-def test_the_count_is_part_of_the_state(backend: Backend, tmp_path) -> None:
+def test_overflow_count_is_part_of_the_state(backend: Backend, tmp_path) -> None:
     sim, other = scene(backend, tmp_path, small=True), scene(backend, tmp_path, small=True)
     lift(sim, [8, 1, 0, 1])
     play(sim, 2)
@@ -117,8 +117,8 @@ def test_overflows_are_counted_and_not_printed(backend: Backend, tmp_path, monke
 @pytest.mark.slow
 @both
 @pytest.mark.parametrize("name", task_names())
-def test_the_shipped_robots_never_overflow_their_buffers(backend: Backend, name: str) -> None:
-    """In any pose, on the ground and up to half a metre above it, under torques that jump between their limits."""
+def test_shipped_robots_do_not_overflow_their_buffers(backend: Backend, name: str) -> None:
+    """In random poses on and up to half a metre above the ground, with random torques at their limits."""
     sim = make_simulator(backend.name, get_spec(name).model_path, 8, 1 / 60, 2, backend.device)
     random = torch.Generator().manual_seed(0)
 

@@ -32,7 +32,7 @@ TORQUE = "ACTION_DIM = 2\ndef compute_torque(action):\n    return 1e9 * action\n
 SHORT = ["--no_baselines", "--num_envs_per_candidate", 8, "--learning_iterations", 3]
 
 
-def test_a_run_of_blow_ups_leaves_no_log_and_says_whose_they_are(tmp_path, monkeypatch, capfd):
+def test_unstable_physics_is_reported_per_candidate_without_mujoco_logs(tmp_path, monkeypatch, capfd):
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     sources = {"far": FAR, "plain": PLAIN, "sometimes": SOMETIMES, "torque": TORQUE, "wild": WILD}
@@ -64,7 +64,7 @@ def test_a_run_of_blow_ups_leaves_no_log_and_says_whose_they_are(tmp_path, monke
     assert_same_weights(weights(alone, "plain"), weights(out, "plain"))
 
 
-def test_dropped_contacts_are_said_while_it_trains_and_below_the_ranking(tmp_path, monkeypatch, capfd):
+def test_dropped_contacts_are_reported_in_training_and_below_the_ranking(tmp_path, monkeypatch, capfd):
     load = mujoco_model.load_robot
 
     def with_little_room(*arguments):

@@ -34,7 +34,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch):
         (1, "mujoco_warp", "cpu", ("mujoco_warp", "cpu")),
     ],
 )
-def test_choice(gpus, count: int, sim: str, device: str, chosen: tuple) -> None:
+def test_simulator_and_device_are_picked(gpus, count: int, sim: str, device: str, chosen: tuple) -> None:
     gpus(count)
     assert pick_simulator(sim, device) == chosen
 
@@ -51,7 +51,7 @@ def test_choice(gpus, count: int, sim: str, device: str, chosen: tuple) -> None:
         (1, "auto", "mps", r"no simulator runs on 'mps': choose auto, cpu or cuda:0"),
     ],
 )
-def test_bad_choice(gpus, count: int, sim: str, device: str, message: str) -> None:
+def test_invalid_simulator_or_device_is_refused(gpus, count: int, sim: str, device: str, message: str) -> None:
     gpus(count)
     with pytest.raises(ValueError, match=message):
         pick_simulator(sim, device)
@@ -65,13 +65,13 @@ def test_bad_choice(gpus, count: int, sim: str, device: str, message: str) -> No
         (("mujoco_cpu", "x.xml", 4, 0.02, 4, "cuda:0"), "mujoco_cpu runs on the CPU, not on cuda:0"),
     ],
 )
-def test_bad_simulator(gpus, arguments: tuple, message: str) -> None:
+def test_invalid_simulator_arguments_are_refused(gpus, arguments: tuple, message: str) -> None:
     gpus(1)
     with pytest.raises(ValueError, match=message):
         make_simulator(*arguments)
 
 
-def test_old_python_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_python_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 8, 20))
     with pytest.raises(ImportError, match=r"mujoco_cpu needs Python 3.11 or newer, because MuJoCo does; this is"):
         make_simulator("mujoco_cpu", "x.xml", 4, 0.02, 4, "cpu")
@@ -80,7 +80,7 @@ def test_old_python_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name, absent", [("mujoco_cpu", "mujoco"), ("mujoco_warp", "mujoco_warp")])
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="MuJoCo needs Python 3.11")
-def test_missing_package_is_named_and_the_import_works_without(name: str, absent: str) -> None:
+def test_missing_package_is_reported_and_import_works_without_it(name: str, absent: str) -> None:
     program = (
         f"import sys; sys.modules['{absent}'] = None\n"
         "from envcoder_bench.sim import make_simulator, pick_simulator\n"

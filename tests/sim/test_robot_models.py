@@ -48,7 +48,7 @@ def straight(anymal: mujoco.MjModel) -> mujoco.MjData:
     return data
 
 
-def test_names_and_order(anymal: mujoco.MjModel) -> None:
+def test_anymal_has_expected_names_and_order(anymal: mujoco.MjModel) -> None:
     bodies = ["world", "base"] + [f"{leg}_{link}" for leg in LEGS for link in ("HIP", "THIGH", "SHANK")]
     joints = ["root"] + [f"{leg}_{joint}" for leg in LEGS for joint in ("HAA", "HFE", "KFE")]
     assert [anymal.body(i).name for i in range(anymal.nbody)] == bodies
@@ -56,7 +56,7 @@ def test_names_and_order(anymal: mujoco.MjModel) -> None:
     assert [anymal.actuator(i).name for i in range(anymal.nu)] == joints[1:]
 
 
-def test_masses_are_the_urdfs(anymal: mujoco.MjModel) -> None:
+def test_anymal_masses_match_the_urdf(anymal: mujoco.MjModel) -> None:
     assert anymal.body("base").mass[0] == pytest.approx(sum(BASE_LINKS.values()), abs=1e-5)
     for leg in LEGS:
         for link, mass in LEG_LINKS.items():
@@ -64,7 +64,7 @@ def test_masses_are_the_urdfs(anymal: mujoco.MjModel) -> None:
     assert anymal.body_mass.sum() == pytest.approx(52.13485, abs=1e-5)
 
 
-def test_joint_axes_limits_and_efforts(anymal: mujoco.MjModel, straight: mujoco.MjData) -> None:
+def test_anymal_joint_axes_limits_and_efforts_match_the_urdf(anymal: mujoco.MjModel, straight: mujoco.MjData) -> None:
     for leg in LEGS:
         for joint, axis in (("HAA", [1, 0, 0]), ("HFE", [0, 1, 0]), ("KFE", [0, 1, 0])):
             drive = anymal.joint(f"{leg}_{joint}")
@@ -77,7 +77,7 @@ def test_joint_axes_limits_and_efforts(anymal: mujoco.MjModel, straight: mujoco.
     np.testing.assert_allclose(foot, expected, atol=1e-9)
 
 
-def test_stance_is_symmetric_and_level(anymal: mujoco.MjModel) -> None:
+def test_anymal_stance_is_symmetric_and_level(anymal: mujoco.MjModel) -> None:
     data = mujoco.MjData(anymal)
     data.qpos[7:] = STANCE
     mujoco.mj_kinematics(anymal, data)
@@ -88,7 +88,7 @@ def test_stance_is_symmetric_and_level(anymal: mujoco.MjModel) -> None:
     assert lowest == pytest.approx(data.geom("LF_foot").xpos[2] - 0.03), "the feet are what the robot stands on"
 
 
-def test_robot_touches_the_ground_and_never_itself(anymal: mujoco.MjModel) -> None:
+def test_anymal_touches_the_ground_but_not_itself(anymal: mujoco.MjModel) -> None:
     data = mujoco.MjData(anymal)
     rng = np.random.default_rng(0)
     touched = set()
@@ -121,7 +121,7 @@ def vector(text: str) -> np.ndarray:
     return np.array([float(x) for x in text.split()])
 
 
-def test_inertias_are_the_urdfs_merged_along_its_fixed_joints(anymal: mujoco.MjModel, straight: mujoco.MjData) -> None:
+def test_anymal_inertias_match_the_urdf_across_fixed_joints(anymal: mujoco.MjModel, straight: mujoco.MjData) -> None:
     """Merge the URDF's links by the parallel axis theorem and compare in the base's frame, joints at zero."""
     urdf = ElementTree.parse(urdf_path()).getroot()
     joints = {joint.find("child").get("link"): joint for joint in urdf.findall("joint")}
@@ -168,7 +168,7 @@ def test_inertias_are_the_urdfs_merged_along_its_fixed_joints(anymal: mujoco.MjM
         np.testing.assert_allclose(merged, inertia, atol=5e-6 * inertia.max())  # six digits in the file
 
 
-def test_cartpole_has_the_urdfs_masses_and_the_boxes_inertia() -> None:
+def test_cartpole_masses_and_inertia_match_the_urdf() -> None:
     model = mujoco.MjModel.from_xml_path(str(CARTPOLE))
     assert [model.body(i).name for i in range(model.nbody)] == ["world", "slider", "cart", "pole"]
     assert model.body("cart").mass[0] == model.body("pole").mass[0] == 1.0
@@ -189,7 +189,7 @@ def capsule(radius: float, *axis: float) -> float:
     return np.pi * radius**2 * float(np.linalg.norm(axis)) + ball(radius)
 
 
-def test_the_ants_masses_are_its_shapes_at_5_kg_per_cubic_metre() -> None:
+def test_ant_masses_match_its_shapes_at_5_kg_per_cubic_metre() -> None:
     model = mujoco.MjModel.from_xml_path(str(ANT))
     leg, foot = capsule(0.08, 0.2, 0.2), capsule(0.08, 0.4, 0.4)
     assert model.body("torso").mass[0] == pytest.approx(5 * (ball(0.25) + 4 * leg))
@@ -199,7 +199,7 @@ def test_the_ants_masses_are_its_shapes_at_5_kg_per_cubic_metre() -> None:
     assert model.actuator_forcerange.tolist() == [[-15.0, 15.0]] * 8
 
 
-def test_the_ant_stands_like_a_cross_and_positive_ankles_of_the_front_left_leg_press_down() -> None:
+def test_ant_feet_positions_and_ankle_direction_match_the_model() -> None:
     model = mujoco.MjModel.from_xml_path(str(ANT))
     data = mujoco.MjData(model)
     data.qpos[2], data.qpos[8] = 0.0, np.radians(90.0)
@@ -209,7 +209,7 @@ def test_the_ant_stands_like_a_cross_and_positive_ankles_of_the_front_left_leg_p
     np.testing.assert_allclose(data.geom("right_back_foot").xpos, [0.6, -0.6, 0.0], atol=1e-9)
 
 
-def test_the_humanoids_masses_are_its_shapes_at_the_density_of_water() -> None:
+def test_humanoid_masses_match_its_shapes_at_the_density_of_water() -> None:
     model = mujoco.MjModel.from_xml_path(str(HUMANOID))
     foot = capsule(0.027, 0.21, -0.02) + capsule(0.027, 0.21, 0.02)
     arm = capsule(0.04, 0.16, -0.16, -0.16), capsule(0.031, 0.16, 0.16, 0.16), ball(0.04)
@@ -219,7 +219,7 @@ def test_the_humanoids_masses_are_its_shapes_at_the_density_of_water() -> None:
     np.testing.assert_allclose(model.body_mass, want, rtol=1e-9)
 
 
-def test_the_humanoids_joints_are_the_files() -> None:
+def test_humanoid_joints_match_the_source_file() -> None:
     """Range, degrees, spring, damping, armature and torque of each joint, copied from nv_humanoid.xml by hand."""
     leg = {
         "hip_x": (-45, 15, 10, 5, 0.01, 45), "hip_z": (-60, 35, 10, 5, 0.01, 45), "hip_y": (-120, 45, 20, 5, 0.01, 135),
@@ -243,7 +243,7 @@ def test_the_humanoids_joints_are_the_files() -> None:
         assert [*np.degrees(joint.range), *springs] == pytest.approx(list(row)), name
 
 
-def test_the_joints_axes_are_the_files() -> None:
+def test_ant_and_humanoid_joint_axes_match_the_source_files() -> None:
     """Copied from nv_ant.xml and nv_humanoid.xml by hand; MuJoCo makes them unit vectors."""
     x, y, z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
     right_leg, left_leg = (x, z, y, (0, -1, 0), y, (2, 0, 1)), ((-1, 0, 0), (0, 0, -1), y, (0, -1, 0), y, (2, 0, 1))
@@ -256,7 +256,7 @@ def test_the_joints_axes_are_the_files() -> None:
         np.testing.assert_allclose(mujoco.MjModel.from_xml_path(str(path)).jnt_axis[1:], unit, atol=1e-9)
 
 
-def test_the_humanoids_legs_touch_each_other_and_nothing_else_of_it_does() -> None:
+def test_humanoid_legs_collide_only_with_each_other() -> None:
     model = mujoco.MjModel.from_xml_path(str(HUMANOID))
     data = mujoco.MjData(model)
     rng, touched = np.random.default_rng(0), set()

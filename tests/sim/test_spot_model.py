@@ -32,7 +32,7 @@ def test_joints_and_drives_are_in_the_order_of_the_legs(spot) -> None:
     assert [spot.actuator(i).name for i in range(spot.nu)] == joints
 
 
-def test_masses_are_the_net_weight_and_the_legs(spot) -> None:
+def test_masses_match_the_net_weight_and_the_legs(spot) -> None:
     assert spot.body_mass.sum() == pytest.approx(32.5)
     for leg in LEGS:
         masses = [spot.body(f"{leg}_{link}").mass[0] for link in ("hip", "uleg", "lleg")]
@@ -55,7 +55,7 @@ def test_left_and_right_are_mirrored(spot) -> None:
             np.testing.assert_allclose(left * mirror, right, atol=2e-4)  # the source's hips differ by as much
 
 
-def test_straight_legs_hang_two_centimetres_above_the_ground(spot) -> None:
+def test_straight_feet_are_two_centimetres_above_the_ground(spot) -> None:
     data = mujoco.MjData(spot)
     mujoco.mj_forward(spot, data)
     assert [data.geom(f"{leg}_foot").xpos[2] - 0.036 for leg in LEGS] == pytest.approx([0.0225] * 4, abs=1e-6)
@@ -69,7 +69,7 @@ def _rest(stiffness: float, damping: float, target, root, dof_pos, steps: int):
     return sim
 
 
-def test_stands_at_nominal_height_with_gains_60_and_1_5() -> None:
+def test_spot_stands_at_nominal_height_with_gains_60_and_1_5() -> None:
     stance = torch.tensor(STANCE).view(1, 12)
     above = torch.tensor([[0.0, 0, 0.54, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]])
     stiff = _rest(3000.0, 60.0, stance, above, stance, 150)

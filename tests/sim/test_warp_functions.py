@@ -36,7 +36,7 @@ def evaluate(
     within[i] = is_within(v[i][0], 1.0)
 
 
-def test_they_agree_with_the_functions_for_torch():
+def test_warp_functions_match_torch():
     generator = torch.Generator().manual_seed(0)
     a, b = torch.nn.functional.normalize(torch.randn(2, 8, 4, generator=generator), dim=-1)
     v, w = torch.randn(2, 8, 3, generator=generator)
@@ -52,7 +52,7 @@ def test_they_agree_with_the_functions_for_torch():
     assert torch.equal(within, v[:, 0].abs() <= 1.0) and not within[3]
 
 
-def test_zero_does_not_rotate():
+def test_zero_quaternion_does_not_rotate():
     out, within = torch.zeros(1, 26), torch.zeros(1, dtype=torch.bool)
     zero, vector = torch.zeros(1, 4), torch.tensor([[1.0, 2.0, 3.0]])
     inputs = [

@@ -43,7 +43,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("sim", ["mujoco_cpu", "mujoco_warp"])
-def test_its_files_make_a_task(files, sim):
+def test_page_files_define_a_valid_task(files, sim):
     assert set(files) == {"pendulum.xml", "task.py", "task.yaml", "human.py", "unshaped.py"}
     if sim == "mujoco_cpu":
         check_task(files["task.py"].parent, sim, "cpu")
@@ -69,7 +69,7 @@ def test_its_files_make_a_task(files, sim):
     assert "unshaped: Hanging, within 0.1 rad, at rest." in describe("Pendulum")
 
 
-def test_the_motor_is_too_weak_to_lift_the_rod_at_once(files):
+def test_motor_is_too_weak_to_lift_the_rod_directly(files):
     cfg = yaml.safe_load(files["task.yaml"].read_text(encoding="utf-8"))
     task = registry.make_task("Pendulum", cfg, 1, "mujoco_cpu", "cpu")
     assert task.constants["max_torque"] < 1.0 * 9.81 * 0.25

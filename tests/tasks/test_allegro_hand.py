@@ -36,7 +36,7 @@ def hands():
     return task
 
 
-def test_the_constants_are_isaacgymenvs():
+def test_constants_match_isaacgymenvs():
     task = fake("AllegroHand")
     constants = {key: x.tolist() for key, x in task.constants.items() if x.dim() == 0}
     want = {
@@ -51,12 +51,12 @@ def test_the_constants_are_isaacgymenvs():
     assert task.state["goal_pose"][0].tolist() == pytest.approx([0, -0.2, 0.52, 0, 0, 0, 1])
 
 
-def test_a_control_step_is_a_thirtieth_of_a_second():
+def test_control_step_is_a_thirtieth_of_a_second():
     task = make_task("AllegroHand", shipped("AllegroHand"), 1, "mujoco_cpu", "cpu")
     assert task.dt == pytest.approx(1 / 30, rel=1e-3)
 
 
-def test_a_file_from_isaacgymenvs_is_accepted_and_what_has_no_effect_is_named():
+def test_isaacgymenvs_yaml_is_accepted_with_a_warning_about_unused_keys():
     cfg = shipped("AllegroHand")
     env = dict(numEnvs=16384, envSpacing=0.75, enableDebugVis=False, aggregateMode=1, stiffnessScale=1.0)
     env.update(forceLimitScale=1.0, useRelativeControl=False, startPositionNoise=0.01, startRotationNoise=0.0)
@@ -80,7 +80,7 @@ def test_a_file_from_isaacgymenvs_is_accepted_and_what_has_no_effect_is_named():
         ("resetTime", 8.0, "set env.episodeLength"),
     ],
 )
-def test_what_would_be_another_task_is_refused_with_what_to_do(key, value, instead):
+def test_unsupported_settings_are_refused_with_a_remedy(key, value, instead):
     cfg = shipped("AllegroHand")
     cfg["env"][key] = value
     with pytest.raises(ValueError, match=f"task.env.{key} .*{instead}"):
@@ -90,7 +90,7 @@ def test_what_would_be_another_task_is_refused_with_what_to_do(key, value, inste
 # what the task keeps
 
 
-def test_a_goal_is_reached_within_a_tenth_of_a_radian_either_way_round(hands):
+def test_goal_is_reached_within_a_tenth_of_a_radian_for_either_quaternion_sign(hands):
     goals = [turned(0), -turned(0), turned(0)]  # a quaternion and its negative are the same rotation
     for degrees, reached in ((5.7, True), (-5.7, True), (5.8, False), (180.0, False), (355.0, True)):
         hands.state["object_rot"][:] = turned(degrees)
@@ -103,7 +103,7 @@ def test_a_goal_is_reached_within_a_tenth_of_a_radian_either_way_round(hands):
         assert fitness.tolist() == [1.0 if reached else 0.0] * 3  # an episode's is their sum
 
 
-def test_successes_are_counted_step_by_step_and_begin_anew(hands):
+def test_successes_accumulate_and_are_reset_with_the_episode(hands):
     for _ in range(2):
         hands.step(torch.zeros(3, 16))
     assert hands.state["successes"].tolist() == [0.0, 2.0, 0.0]
@@ -118,13 +118,13 @@ def test_successes_are_counted_step_by_step_and_begin_anew(hands):
     assert hands.state["consecutive_successes"].tolist() == pytest.approx([0.1, 0.9 * 0.2, 0.0])
 
 
-def test_a_blow_up_is_no_success(hands):
+def test_unstable_physics_is_not_a_success(hands):
     hands.unstable[1] = True
     hands.step(torch.zeros(3, 16))
     assert not bool(hands.new_goal.any()) and not bool(hands.state["successes"].any())
 
 
-def test_new_goals_change_the_pose_of_the_masked(hands):
+def test_new_goals_change_only_masked_environments(hands):
     mask = torch.tensor([True, False, True])
     hands.reset(mask, {}, {"goal_rot": turned(90, 0).repeat(3, 1), "goal_pos": torch.ones(3, 3)})
     assert torch.equal(hands.state["goal_pose"][0], torch.cat((torch.ones(3), turned(90, 0))))
@@ -133,7 +133,7 @@ def test_new_goals_change_the_pose_of_the_masked(hands):
         hands.reset(mask, {}, {"goal_rott": turned(0).repeat(3, 1)})
 
 
-def test_targets_are_the_last_command_and_where_torques_act_the_joints(hands):
+def test_targets_are_the_last_command_or_the_joints_in_effort_mode(hands):
     hands.set_drive_mode(torch.tensor([False, True, False]))
     hands.step(torch.full((3, 16), 0.25))
     moved = hands.state["dof_pos"][1]
@@ -145,7 +145,7 @@ def test_targets_are_the_last_command_and_where_torques_act_the_joints(hands):
     assert hands.state["prev_targets"][:, 0].tolist() == [0.5, moved[0].item(), 0.25]
 
 
-def test_actions_span_the_joints_ranges():
+def test_actions_span_the_joint_ranges():
     task = fake("AllegroHand", 2)  # whose joints go from -1 to 1
     action = torch.linspace(-1, 1, 16).repeat(2, 1)
     torch.testing.assert_close(task.default_dof_target(action, whole_state(task)), action)
@@ -159,7 +159,7 @@ def test_actions_span_the_joints_ranges():
     torch.testing.assert_close(target, torch.full((2, 16), 0.25 * -1.0 + 0.75 * 0.8))
 
 
-def test_kernels_can_read_all_of_the_state_and_fingertips_are_where_the_sites_are():
+def test_state_is_contiguous_and_fingertip_positions_are_updated():
     task = make_task("AllegroHand", shipped("AllegroHand"), 3, "mujoco_cpu", "cpu")
     assert all(x[0].is_contiguous() for x in task.state.values())
     task.reset(EVERYWHERE, dict(task.default_state), {})
@@ -175,7 +175,7 @@ def test_kernels_can_read_all_of_the_state_and_fingertips_are_where_the_sites_ar
 # both baselines
 
 
-def test_human_reward_by_hand(hands):
+def test_human_reward_matches_hand_computed_values(hands):
     state = whole_state(hands)
     state["actions"][:] = 0.5
     reward, parts = baseline("AllegroHand", "human")("compute_reward", state)
@@ -188,7 +188,7 @@ def test_human_reward_by_hand(hands):
     assert baseline("AllegroHand", "unshaped")("compute_reward", state).tolist() == [0.0, 250.0, 0.0]
 
 
-def test_the_fall_is_24_cm_from_the_goals_position(hands):
+def test_fall_distance_is_24_cm_from_the_goal(hands):
     offsets = torch.tensor([[0.0, 0.0, z] for z in (-0.239, -0.241, 0.3)])
     hands.state["object_pos"][:] = hands.state["goal_pos"] + offsets
     for name in ("human", "unshaped"):
@@ -199,7 +199,7 @@ def test_the_fall_is_24_cm_from_the_goals_position(hands):
     assert parts["fall"].tolist() == [0.0, -7.0, -7.0]
 
 
-def test_human_observation_is_full_state_by_hand(hands):
+def test_human_observation_matches_hand_computed_full_state(hands):
     hands.state["dof_pos"][:] = 0.5
     hands.state["dof_vel"][:] = 2.0
     hands.state["dof_force_tensor"][:] = 0.03
@@ -214,7 +214,7 @@ def test_human_observation_is_full_state_by_hand(hands):
     assert obs == pytest.approx(want, abs=1e-6) and len(obs) == 88
 
 
-def test_unshaped_observation_is_the_state_as_it_is(hands):
+def test_unshaped_observation_is_the_raw_state(hands):
     state = whole_state(hands)
     obs = baseline("AllegroHand", "unshaped")("compute_observation", state)
     keys = ("dof_pos", "dof_vel", "dof_force_tensor", "object_state", "goal_rot")
@@ -222,7 +222,7 @@ def test_unshaped_observation_is_the_state_as_it_is(hands):
 
 
 @pytest.mark.parametrize("name", ["human", "unshaped"])
-def test_episodes_begin_in_the_ranges_of_the_settings(name):
+def test_initial_states_are_within_the_configured_ranges(name):
     task = fake("AllegroHand", 4000)
     torch.manual_seed(0)
     begin(task, baseline("AllegroHand", name))
@@ -247,8 +247,8 @@ def test_episodes_begin_in_the_ranges_of_the_settings(name):
 # with the physics
 
 
-def test_a_held_hand_is_where_its_targets_are_and_a_dropped_cube_falls():
-    """The hand has no weight, so that drives without load arrive; the cube has, and the floor is half a metre below."""
+def test_position_drives_reach_their_targets_and_a_dropped_cube_falls():
+    """The hand has gravity compensation, so that its drives reach their targets; the cube falls half a metre."""
     task = make_task("AllegroHand", shipped("AllegroHand"), 2, "mujoco_cpu", "cpu")
     away = task.state["object_init_state"].clone()
     away[:, 1] = 0.5  # behind the wrist
@@ -269,7 +269,7 @@ def test_a_held_hand_is_where_its_targets_are_and_a_dropped_cube_falls():
     assert task.state["contact_forces"][0, 17, 2].item() == pytest.approx(weight, rel=0.02)
 
 
-def test_a_cupped_hand_keeps_the_cube():
+def test_cupped_hand_holds_the_cube():
     task = make_task("AllegroHand", shipped("AllegroHand"), 32, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
     begin(task, baseline("AllegroHand", "unshaped"))
@@ -296,7 +296,7 @@ def random_cubes(n=64):
     return task
 
 
-def test_corners_are_as_far_as_eight_points_say():
+def test_corner_distance_matches_eight_corner_points():
     task = random_cubes()
     _, parts = candidate("000_corners")("compute_reward", whole_state(task))
     corners = 0.0325 * torch.cartesian_prod(*3 * [torch.tensor([-1.0, 1.0])])
@@ -309,8 +309,8 @@ def test_corners_are_as_far_as_eight_points_say():
     torch.testing.assert_close(parts["near"], -20.0 * squares.sqrt())
 
 
-def test_turning_pays_by_the_angle_that_it_takes_off(hands):
-    """Turned by 90 degrees about z and turning back at 2 rad/s, by 5 turning away, half a turn about x as well."""
+def test_turn_reward_is_proportional_to_the_angle_reduced(hands):
+    """90 degrees about z turning back at 2 rad/s; 5 degrees turning away; half a turn about x."""
     hands.state["object_angvel"][:] = torch.tensor([[0.0, 0, -2], [0, 0, 2], [1, 0, 0]])
     _, parts = candidate("001_turn_towards")("compute_reward", whole_state(hands))
     step = hands.constants["dt"].item()
@@ -318,7 +318,7 @@ def test_turning_pays_by_the_angle_that_it_takes_off(hands):
     assert parts["goal"].tolist() == [0.0, 250.0, 0.0] and abs(parts["towards"][2].item()) < 1e-4
 
 
-def test_no_velocity_sees_no_velocity():
+def test_no_velocity_observation_ignores_velocities():
     task, functions = random_cubes(), candidate("002_no_velocity")
     before = functions("compute_observation", whole_state(task)).clone()
     task.state["object_state"][:, 7:] += 1.0
@@ -329,14 +329,14 @@ def test_no_velocity_sees_no_velocity():
     assert all(bool((human == column.unsqueeze(1)).all(0).any()) for column in before.T)  # 50 of its 88
 
 
-def test_the_cubes_view_does_not_know_the_sign_of_a_quaternion():
+def test_cube_view_observation_ignores_the_quaternion_sign():
     task, functions = random_cubes(), candidate("003_cube_view")
     before = functions("compute_observation", whole_state(task)).clone()
     task.state["object_rot"].neg_()
     torch.testing.assert_close(functions("compute_observation", whole_state(task)), before, atol=1e-4, rtol=0)
 
 
-def test_relative_targets_hold_and_stay_in_range():
+def test_relative_targets_hold_at_zero_action_and_stay_in_range():
     task, functions = fake("AllegroHand", 3), candidate("004_relative_targets")
     task.state["prev_targets"][:] = torch.tensor([[0.5], [0.99], [-0.3]])
     action = torch.tensor([[0.0], [1.0], [-1.0]]).expand(3, 16)
@@ -346,7 +346,7 @@ def test_relative_targets_hold_and_stay_in_range():
 
 
 @pytest.mark.slow
-def test_half_of_the_hands_begin_cupped_and_keep_the_cube_more_often():
+def test_half_of_cupped_hand_episodes_begin_cupped_and_hold_the_cube_more_often():
     task = make_task("AllegroHand", shipped("AllegroHand"), 256, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
     begin(task, candidate("005_cupped_hand"))
@@ -359,7 +359,7 @@ def test_half_of_the_hands_begin_cupped_and_keep_the_cube_more_often():
     assert held[bent].float().mean() > 0.9 > held[~bent].float().mean()
 
 
-def test_half_of_the_goals_are_near():
+def test_half_of_near_goals_are_near():
     task = fake("AllegroHand", 2000)
     torch.manual_seed(0)
     begin(task, baseline("AllegroHand", "human"))
@@ -369,7 +369,7 @@ def test_half_of_the_goals_are_near():
     assert 0.5 < (angle < 1.06).float().mean() < 0.6 and angle.min() > 0.1 and angle.max() > 3.0
 
 
-def test_leaving_the_hand_ends_and_costs(hands):
+def test_drop_ends_terminates_and_penalizes_leaving_the_hand(hands):
     hands.state["object_pos"][1, 2] -= 0.11
     functions, state = candidate("007_drop_ends"), whole_state(hands)
     assert functions("compute_terminal", state).tolist() == [False, True, False]

@@ -20,7 +20,7 @@ def walking(n: int = 2):
     return task
 
 
-def test_the_constants_are_isaacgymenvs():
+def test_constants_match_isaacgymenvs():
     task = fake("Anymal")
     assert task.dof_names[:4] == ("LF_HAA", "LF_HFE", "LF_KFE", "LH_HAA")
     assert task.constants["knee_indices"].tolist() == [2, 5, 8, 11]
@@ -35,7 +35,7 @@ def test_the_constants_are_isaacgymenvs():
     assert (task.clip_actions, task.clip_observations, task.default_action_dim) == (1.0, 5.0, 12)
 
 
-def test_the_default_drives_count_from_the_default_stance():
+def test_default_drives_are_relative_to_the_default_stance():
     task = fake("Anymal", 1)
     action = torch.linspace(-1, 1, 12).unsqueeze(0)
     target = task.default_dof_target(action, task.state)
@@ -45,7 +45,7 @@ def test_the_default_drives_count_from_the_default_stance():
 # fitness
 
 
-def test_fitness_is_one_for_perfect_tracking_at_any_heading_and_tilt():
+def test_fitness_of_perfect_tracking_is_one_at_any_orientation():
     task = fake("Anymal", 50)
     quat = torch.nn.functional.normalize(torch.randn(50, 4, generator=torch.Generator().manual_seed(0)), dim=1)
     x, y, z, w = quat.unbind(1)
@@ -62,7 +62,7 @@ def test_fitness_is_one_for_perfect_tracking_at_any_heading_and_tilt():
     torch.testing.assert_close(task.fitness(task.state), torch.ones(50))
 
 
-def test_fitness_by_hand():
+def test_fitness_matches_hand_computed_values():
     task = walking()
     # linear error 0.5 m/s: exp(-0.25 / 0.25); no yaw error
     torch.testing.assert_close(task.fitness(task.state), torch.full((2,), (math.exp(-1.0) + 0.5) / 1.5))
@@ -70,7 +70,7 @@ def test_fitness_by_hand():
     torch.testing.assert_close(task.fitness(task.state), torch.full((2,), (1.0 + 0.5 * math.exp(-4.0)) / 1.5))
 
 
-def test_fitness_of_half_the_environments_is_half_the_fitness():
+def test_fitness_of_a_subset_equals_the_subset_of_the_fitness():
     task = fake("Anymal", 8)
     torch.manual_seed(0)
     task.state["commands"][:] = torch.randn(8, 3)
@@ -81,7 +81,7 @@ def test_fitness_of_half_the_environments_is_half_the_fitness():
 # the human baseline
 
 
-def test_human_reward_by_hand():
+def test_human_reward_matches_hand_computed_values():
     task = walking()
     reward, components = baseline("Anymal", "human")("compute_reward", whole_state(task))
     by_hand = {
@@ -102,7 +102,7 @@ def test_human_reward_is_never_negative():
     assert reward.tolist() == [0.0, 0.0] and bool((sum(components.values()) < 0).all())
 
 
-def test_human_observation_by_hand():
+def test_human_observation_matches_hand_computed_values():
     task = walking(1)
     task.state["dof_pos"][:] = task.state["default_dof_pos"] + torch.arange(12) * 0.1
     task.state["dof_vel"][:] = torch.arange(12.0)
@@ -116,7 +116,7 @@ def test_human_observation_by_hand():
     assert obs[0].tolist() == pytest.approx(want, abs=1e-5)
 
 
-def test_human_gravity_turns_the_way_isaacgymenvs_turns_it():
+def test_human_gravity_is_rotated_like_isaacgymenvs():
     task = fake("Anymal", 1)
     task.state["root_states"][:, 3:7] = torch.tensor([S, 0.0, 0.0, S])  # rolled to the right by 90 degrees
     obs = baseline("Anymal", "human")("compute_observation", whole_state(task))
@@ -124,7 +124,7 @@ def test_human_gravity_turns_the_way_isaacgymenvs_turns_it():
 
 
 @pytest.mark.parametrize(("name", "knees_end"), [("human", True), ("unshaped", False)])
-def test_terminal(name, knees_end):
+def test_terminal_matches_contact_forces(name, knees_end):
     task = fake("Anymal", 5)
     forces = task.state["contact_forces"]
     forces[0, 0] = torch.tensor([0.8, 0.8, 0.0])  # base, 1.13 N
@@ -135,7 +135,7 @@ def test_terminal(name, knees_end):
     assert got.tolist() == [True, False, knees_end, False, False]
 
 
-def test_human_initial_states_and_goals():
+def test_human_initial_states_are_within_their_ranges():
     task = fake("Anymal", 2000)
     torch.manual_seed(0)
     begin(task, baseline("Anymal", "human"))
@@ -146,7 +146,7 @@ def test_human_initial_states_and_goals():
 
 
 @pytest.mark.parametrize("name", ["human", "unshaped"])
-def test_commands_cover_the_range_of_the_yaml(name):
+def test_commands_cover_the_configured_range(name):
     task = fake("Anymal", 2000)
     torch.manual_seed(0)
     begin(task, baseline("Anymal", name))
@@ -156,7 +156,7 @@ def test_commands_cover_the_range_of_the_yaml(name):
         assert abs(command.mean().item()) < 0.1 * limit
 
 
-def test_a_users_command_range_reaches_the_baselines():
+def test_overridden_command_range_applies_to_the_baselines():
     cfg = shipped("Anymal")
     cfg["env"]["randomCommandVelocityRanges"]["linear_x"] = [0.5, 0.75]
     task = type(fake("Anymal"))(cfg, fake("Anymal", 100).sim)
@@ -168,7 +168,7 @@ def test_a_users_command_range_reaches_the_baselines():
 # the unshaped baseline
 
 
-def test_unshaped_reward_is_success_alone():
+def test_unshaped_reward_is_sparse_success():
     task = walking(4)
     task.state["commands"][0] = torch.tensor([1.0, 0.0, 0.5])
     task.state["commands"][1] = torch.tensor([1.2, 0.1, 0.4])  # 0.224 m/s off
@@ -178,7 +178,7 @@ def test_unshaped_reward_is_success_alone():
     assert reward.tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
-def test_unshaped_is_raw():
+def test_unshaped_observation_and_action_are_raw():
     task = walking(1)
     functions = baseline("Anymal", "unshaped")
     state = whole_state(task)
@@ -199,7 +199,7 @@ def robots():
     return task
 
 
-def test_it_stands_on_its_feet_alone(robots):
+def test_default_stance_is_stable_with_contacts_on_feet_only(robots):
     everywhere = torch.ones(4, dtype=torch.bool)
     stance = {
         "root_states": robots.state["initial_root_states"],
@@ -223,7 +223,7 @@ def test_it_stands_on_its_feet_alone(robots):
 
 
 @pytest.mark.parametrize("name", ["human", "unshaped"])
-def test_the_baselines_functions_run_on_a_real_episode(robots, name):
+def test_baseline_functions_run_on_simulated_episodes(robots, name):
     functions = baseline("Anymal", name)
     torch.manual_seed(0)
     begin(robots, functions)
@@ -239,7 +239,7 @@ def test_the_baselines_functions_run_on_a_real_episode(robots, name):
     assert bool((robots.state["torques"].abs() > 1.0).any())
 
 
-def test_a_robot_dropped_on_its_back_has_fallen(robots):
+def test_robot_on_its_back_terminates(robots):
     upside_down = robots.state["initial_root_states"].clone()
     upside_down[:, 3:7] = torch.tensor([1.0, 0.0, 0.0, 0.0])
     start = {"root_states": upside_down, "dof_pos": robots.state["default_dof_pos"], "dof_vel": torch.zeros(4, 12)}

@@ -17,7 +17,7 @@ def poles(*rows):
     return task
 
 
-def test_the_constants_are_isaacgymenvs():
+def test_constants_match_isaacgymenvs():
     task = fake("Cartpole")
     constants = {key: x.item() for key, x in task.constants.items()}
     want = {"reset_dist": 3.0, "max_push_effort": 400.0, "max_episode_length": 500, "dt": 0.0166}
@@ -25,17 +25,17 @@ def test_the_constants_are_isaacgymenvs():
     assert task.max_episode_length == 500 and task.default_action_dim is None
 
 
-def test_named_columns_are_views():
+def test_named_columns_match_joint_positions_and_velocities():
     state = poles((1.0, 2.0, 3.0, 4.0)).state
     assert [state[key].item() for key in ("cart_pos", "cart_vel", "pole_angle", "pole_vel")] == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_there_are_no_position_drives():
+def test_position_drives_are_refused():
     with pytest.raises(ValueError, match="Cartpole has no position drives of its own: define compute_torque"):
         fake("Cartpole").default_dof_target(torch.zeros(6, 1), {})
 
 
-def test_fitness_is_upright_and_in_range():
+def test_fitness_is_one_for_an_upright_pole_in_range():
     degree = math.pi / 180
     task = poles(
         (0.0, 0.0, 0.0, 0.0), (0.0, 9.0, 11.9 * degree, 9.0), (0.0, 0.0, -12.1 * degree, 0.0),
@@ -44,7 +44,7 @@ def test_fitness_is_upright_and_in_range():
     assert task.fitness(task.state).tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
 
 
-def test_human_reward_by_hand():
+def test_human_reward_matches_hand_computed_values():
     task = poles((0.5, -2.0, 0.3, 4.0), (3.1, 0.0, 0.0, 0.0), (0.0, 0.0, -1.6, 0.0), (0.0, 0.0, 0.0, 0.0))
     reward = baseline("Cartpole", "human")("compute_reward", whole_state(task))
     assert reward.tolist() == pytest.approx([1.0 - 0.09 - 0.02 - 0.02, -2.0, -2.0, 1.0])
@@ -62,13 +62,13 @@ def test_both_baselines_share_observation_action_and_terminal(name):
     assert force.tolist() == [[400.0, 0.0], [-200.0, 0.0], [0.0, 0.0], [100.0, 0.0]]
 
 
-def test_unshaped_reward_is_success_alone():
+def test_unshaped_reward_is_sparse_success():
     task = poles((0.0, 9.0, 0.2, 9.0), (0.0, 0.0, 0.22, 0.0), (3.1, 0.0, 0.0, 0.0))
     assert baseline("Cartpole", "unshaped")("compute_reward", whole_state(task)).tolist() == [1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["human", "unshaped"])
-def test_initial_states_are_isaacgymenvs(name):
+def test_initial_states_match_isaacgymenvs(name):
     task = fake("Cartpole", 2000)
     torch.manual_seed(0)
     begin(task, baseline("Cartpole", name))
@@ -92,7 +92,7 @@ def put(task, cart_pos: float, pole_angle: float) -> None:
     task.reset(torch.ones(4, dtype=torch.bool), start, {})
 
 
-def test_a_hanging_pole_swings_about_its_lowest_point(carts):
+def test_hanging_pole_swings_about_its_lowest_point(carts):
     put(carts, 0.0, math.pi - 0.3)
     angles = []
     for _ in range(120):  # 2 s
@@ -102,7 +102,7 @@ def test_a_hanging_pole_swings_about_its_lowest_point(carts):
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_an_upright_pole_falls_to_the_side_it_leans_to(carts, side):
+def test_upright_pole_falls_to_the_side_of_its_lean(carts, side):
     put(carts, 0.0, 0.1 * side)
     for _ in range(60):
         carts.step(torch.zeros(4, 2))
@@ -110,7 +110,7 @@ def test_an_upright_pole_falls_to_the_side_it_leans_to(carts, side):
     assert bool((carts.fitness(carts.state) == 0.0).all())
 
 
-def test_a_push_moves_the_cart_and_leaves_the_pole_behind(carts):
+def test_push_accelerates_cart_and_pole(carts):
     put(carts, 0.0, 0.0)
     carts.step(torch.tensor([[50.0, 0.0]]).expand(4, 2))
     assert bool((carts.state["cart_vel"] > 0.1).all())
@@ -123,8 +123,8 @@ def test_force_on_the_pole_is_ignored(carts):
     assert bool((carts.state["pole_vel"].abs() < 1e-6).all())
 
 
-def test_a_linear_controller_reaches_full_fitness(carts):
-    """The task can be solved from its own initial states, with forces far below maxEffort."""
+def test_linear_controller_reaches_full_fitness(carts):
+    """The task is solvable from its initial states with forces far below maxEffort."""
     functions = baseline("Cartpole", "human")
     torch.manual_seed(0)
     begin(carts, functions)

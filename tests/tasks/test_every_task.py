@@ -48,14 +48,14 @@ def episode(name, steps):
     "check",
     ["fields", "fitness", "rollout", *(pytest.param(x, marks=SLOW) for x in ("reset", "restore", "paired"))],
 )
-def test_it_does_what_every_task_must(name, sim, device, check):
+def test_task_passes_all_checks(name, sim, device, check):
     words = [*overrides(name, sim, check == "fields"), *few_substeps(name, sim, device)]
     assert list(getattr(TaskCheck(name, sim, device, words), check)()) == []
 
 
 @SLOW
 def test_random_actions_keep_observations_and_rewards_finite(name, sim, device):
-    """In the environment that trains, with both baselines and two episodes; where physics is slow, one and 40 steps."""
+    """In the training environment, with both baselines for two episodes; on slow physics with one for 40 steps."""
     quick = sim == "mujoco_cpu" or device != "cpu"
     played = (400, BASELINES) if quick else (40, (UNSHAPED,))
     words = [*overrides(name, sim), episode(name, 200)]

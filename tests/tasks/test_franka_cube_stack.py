@@ -50,7 +50,7 @@ def idle(task, steps=1):
         task.step(torch.zeros(task.num_envs, task.num_dofs))
 
 
-def test_the_constants_are_isaacgymenvs():
+def test_constants_match_isaacgymenvs():
     task = fake("FrankaCubeStack")
     want = {
         "action_scale": 1.0, "start_position_noise": 0.25, "start_rotation_noise": 0.785, "franka_dof_noise": 0.25,
@@ -72,7 +72,7 @@ def test_the_constants_are_isaacgymenvs():
     assert cubes == ["cubeA", "cubeB"]
 
 
-def test_a_file_from_isaacgymenvs_is_accepted_and_what_has_no_effect_is_named():
+def test_isaacgymenvs_yaml_is_accepted_with_a_warning_about_unused_keys():
     cfg = shipped("FrankaCubeStack")
     env = dict(numEnvs=8192, envSpacing=1.5, enableDebugVis=False, frankaPositionNoise=0.0, frankaRotationNoise=0.0)
     env.update(aggregateMode=3, controlType="osc", enableCameraSensors=False, asset={"assetRoot": "../../assets"})
@@ -82,14 +82,14 @@ def test_a_file_from_isaacgymenvs_is_accepted_and_what_has_no_effect_is_named():
         assert make_task("FrankaCubeStack", full, 1, "mujoco_cpu", "cpu").max_episode_length == 300
 
 
-def test_another_control_type_is_refused_with_the_candidate_that_has_it():
+def test_other_control_type_is_refused_with_the_matching_candidate():
     cfg = shipped("FrankaCubeStack")
     cfg["env"]["controlType"] = "joint_tor"
     with pytest.raises(ValueError, match=r"env\.controlType is 'joint_tor'.*003_joint_torque\.py"):
         type(fake("FrankaCubeStack"))(cfg, fake("FrankaCubeStack").sim)
 
 
-def test_the_state_shows_the_simulators_tensors():
+def test_state_equals_the_simulator_tensors():
     task = scene(2)
     sim = task.sim
     assert (sim.object_names, sim.site_names[0]) == (["cubeA_state", "cubeB_state"], "grip_site")
@@ -114,7 +114,7 @@ def test_the_state_shows_the_simulators_tensors():
 # success
 
 
-def test_a_stack_counts_once_and_for_the_whole_episode():
+def test_stack_is_counted_once_per_episode():
     task = stack(2)
     scores = []
     for _ in range(20):
@@ -131,7 +131,7 @@ def test_a_stack_counts_once_and_for_the_whole_episode():
         assert task.fitness(task.state).sum() == 0.0
 
 
-def test_a_new_episode_can_succeed_anew_and_the_others_go_on():
+def test_reset_clears_success_only_in_masked_environments():
     task = stack(2)
     idle(task, 8)
     task.reset(torch.tensor([True, False]), {"dof_pos": task.state["dof_pos"]}, {})
@@ -143,7 +143,7 @@ def test_a_new_episode_can_succeed_anew_and_the_others_go_on():
     assert scores.tolist() == [1.0, 0.0]
 
 
-def test_a_new_goal_alone_forgets_nothing():
+def test_new_goal_alone_keeps_the_stand_steps():
     task = stack(1)
     idle(task, 3)
     task.reset(torch.ones(1, dtype=torch.bool), {}, {})
@@ -179,15 +179,15 @@ HOW = ["not over B", "above B", "in B", "gripper at it", "a finger touches", "th
 
 
 @pytest.mark.parametrize("how", [*HOW, "A turns", "B turns"])
-def test_what_is_no_stack(how):
+def test_invalid_stacks_are_not_counted(how):
     task = stack(1)
     spoil(task, how)
     idle(task, 10)
     assert task.state["stand_steps"].item() == 0.0 and task.state["stacked"].item() == 0.0
 
 
-def test_what_is_a_stack_all_the_same():
-    """Everything just within its limit, and the weights of the cubes on each other."""
+def test_stack_within_all_tolerances_is_counted():
+    """All values are just within their tolerance, with the weights of the cubes as contact forces."""
     task = stack(1)
     a, b = task.state["cubeA_state"], task.state["cubeB_state"]
     a[0, 0] += 0.019
@@ -202,7 +202,7 @@ def test_what_is_a_stack_all_the_same():
     assert task.state["stacked"].item() == 1.0
 
 
-def test_it_must_stand_without_a_break():
+def test_stack_must_stand_for_consecutive_steps():
     task = stack(1)
     for _ in range(5):
         idle(task, 4)
@@ -222,7 +222,7 @@ def reward_of(task):
     return reward[0].item(), {key: x[0].item() for key, x in components.items()}
 
 
-def test_human_reward_near_the_cube():
+def test_human_reward_near_the_cube_matches_hand_computed_values():
     task = scene(a=(0.1, 0.0, REST_A), eef=(0.1, 0.0, REST_A + 0.04))
     near = 1 - math.tanh(10 * (0.04 + 0.05 + 0.05) / 3)  # grip site 4 cm above, fingertips 3 cm to the sides of that
     reward, components = reward_of(task)
@@ -230,7 +230,7 @@ def test_human_reward_near_the_cube():
     assert reward == pytest.approx(0.1 * near, abs=1e-6)
 
 
-def test_human_reward_lifted():
+def test_human_reward_for_lifting_matches_hand_computed_values():
     task = scene(a=(0.1, 0.0, TABLE + 0.15), b=(0.1, 0.03, REST_B), eef=(0.1, 0.0, TABLE + 0.15))
     near = 1 - math.tanh(10 * 0.06 / 3)
     aligned = 1 - math.tanh(10 * math.hypot(0.03, 0.15 - 0.035 - 0.06))
@@ -243,13 +243,13 @@ def test_human_reward_lifted():
         assert reward_of(task)[1]["lift"] == lifted
 
 
-def test_human_reward_for_a_stack_takes_the_place_of_the_others():
+def test_human_stack_reward_replaces_the_other_terms():
     reward, components = reward_of(stack(1))
     assert reward == 16.0 and components["stack"] == 16.0 and components["lift"] == 1.5
 
 
 @pytest.mark.parametrize(("away", "pays"), [(0.03, 12.0), (0.02, 8.0), (0.05, 16.0)])
-def test_human_reward_for_a_cube_let_go_grows_until_the_gripper_is_away(away, pays):
+def test_human_reward_after_release_grows_with_gripper_distance(away, pays):
     task = stack(1)
     task.sim.site_states[:, 0, 2] = ON_B + away
     refresh(task)
@@ -257,8 +257,8 @@ def test_human_reward_for_a_cube_let_go_grows_until_the_gripper_is_away(away, pa
 
 
 @pytest.mark.parametrize("away", [0.002, 0.008, 0.015, 0.039])
-def test_human_reward_never_falls_by_letting_go(away):
-    """The nearer the gripper, the less letting go pays: holding the cube is then the most that there is."""
+def test_human_reward_does_not_decrease_on_release(away):
+    """Release pays less the nearer the gripper is; holding the cube is then the maximum."""
     rewards = []
     for force in (20.0, 0.0):
         task = scene(1, (0.1, 0.1, ON_B), (0.1, 0.1, REST_B), (0.1, 0.1, ON_B + away))
@@ -272,8 +272,8 @@ HELD = ("a finger touches", "the hand touches")
 
 
 @pytest.mark.parametrize("how", [*HOW, "nothing"])
-def test_human_pays_for_a_stack_that_is_let_go_and_ends_nothing(how):
-    """It does not ask for rest, which the task's own success does; nor for 4 cm, from which on it pays all."""
+def test_human_reward_pays_released_stacks_and_has_no_terminal(how):
+    """Unlike the fitness, it requires neither rest nor a gripper 4 cm away."""
     task = stack(1)
     spoil(task, how)
     stands = how in ("A falls", "B slides", "nothing")
@@ -283,7 +283,7 @@ def test_human_pays_for_a_stack_that_is_let_go_and_ends_nothing(how):
 
 
 @pytest.mark.parametrize("how", [*HOW, "nothing"])
-def test_the_candidate_with_isaacgymenvs_stack_takes_a_held_one_and_ends(how):
+def test_ends_with_a_stack_candidate_uses_isaacgymenvs_stack_condition(how):
     task = stack(1)
     spoil(task, how)
     original = candidate("007_ends_with_a_stack")
@@ -299,7 +299,7 @@ def test_the_candidate_with_isaacgymenvs_stack_takes_a_held_one_and_ends(how):
         assert reward.item() == pytest.approx(sum(x.item() for x in components.values()), abs=1e-6)
 
 
-def test_human_observation_by_hand():
+def test_human_observation_matches_hand_computed_values():
     task = scene(a=(0.1, -0.2, REST_A), b=(0.2, 0.1, REST_B), eef=(0.05, 0.0, 1.2))
     task.state["cubeA_quat"][:] = torch.tensor([0.0, 0.0, 0.6, 0.8])
     task.state["eef_quat"][:] = torch.tensor([1.0, 0.0, 0.0, 0.0])
@@ -309,7 +309,7 @@ def test_human_observation_by_hand():
     assert obs.shape == (1, 19) and obs[0].tolist() == pytest.approx(want, abs=1e-6)
 
 
-def test_the_gripper_gets_a_bounded_force_towards_its_target():
+def test_gripper_force_is_bounded_and_towards_its_target():
     task = scene(4)
     task.sim.effort_limits[7:] = 20.0
     task.sim.dof_limits_lower[7:], task.sim.dof_limits_upper[7:] = 0.0, 0.04
@@ -321,7 +321,7 @@ def test_the_gripper_gets_a_bounded_force_towards_its_target():
     torch.testing.assert_close(torque[:, 7:], want, atol=1e-4, rtol=0)
 
 
-def test_an_arm_that_cannot_move_its_hand_in_a_direction_gets_a_torque_all_the_same():
+def test_singular_jacobian_gives_finite_torques():
     task = scene(2)
     task.sim.jacobian[:, 2] = 0.0  # up and down
     refresh(task)
@@ -333,8 +333,8 @@ def test_an_arm_that_cannot_move_its_hand_in_a_direction_gets_a_torque_all_the_s
 
 
 @pytest.mark.parametrize("name", ["human", "unshaped"])
-def test_initial_states(name):
-    """IsaacGymEnvs' ranges; both cubes on the table, and never nearer to each other than 17 cm."""
+def test_initial_states_are_within_isaacgymenvs_ranges(name):
+    """Ranges of IsaacGymEnvs; both cubes are on the table and at least 17 cm apart."""
     task = fake("FrankaCubeStack", 20000)
     task.sim.dof_limits_lower[:], task.sim.dof_limits_upper[:] = -2.8, 3.1
     torch.manual_seed(0)
@@ -358,7 +358,7 @@ def test_initial_states(name):
     assert 0.249 < clamped.max().item() <= 0.2501 and task.state["q"].min() >= -2.8 and task.state["q"].max() <= 3.1
 
 
-def test_a_users_ranges_reach_the_baselines():
+def test_overridden_ranges_apply_to_the_baselines():
     cfg = shipped("FrankaCubeStack")
     cfg["env"].update(startPositionNoise=0.2, startRotationNoise=0.0, frankaDofNoise=0.01)
     task = type(fake("FrankaCubeStack"))(cfg, fake("FrankaCubeStack", 500).sim)
@@ -370,7 +370,7 @@ def test_a_users_ranges_reach_the_baselines():
 # the unshaped baseline
 
 
-def test_unshaped_is_raw_and_ends_nothing():
+def test_unshaped_functions_are_raw_and_have_no_terminal():
     functions, task = baseline("FrankaCubeStack", "unshaped"), stack(2)
     assert "compute_terminal" not in functions.candidate.functions
     idle(task, 5)
@@ -389,7 +389,7 @@ def test_unshaped_is_raw_and_ends_nothing():
 # the shipped candidates
 
 
-def test_each_stage_pays_more_than_the_one_before():
+def test_staged_reward_increases_from_stage_to_stage():
     stages = scene(6)
     high, table = TABLE + 0.17, (0.1, 0.1, REST_B)
     put(stages, (0.1, -0.1, REST_A), table, (0.1, -0.1, REST_A + 0.1), row=0)
@@ -404,8 +404,8 @@ def test_each_stage_pays_more_than_the_one_before():
     assert bool((reward[1:] > reward[:-1] + 0.05).all()), reward
 
 
-def test_the_hands_view_does_not_depend_on_where_and_how_the_scene_is_turned():
-    """Height apart, all but the hand's own pose; and a quarter turn of the cube changes nothing."""
+def test_hand_frame_observation_is_invariant_to_scene_rotation():
+    """Except for height and the hand's own pose; a quarter turn of the cube does not change it either."""
     functions, task = candidate("001_hand_frame"), scene(3, (0.1, -0.05, REST_A), (0.2, 0.1, REST_B), (0.05, 0.0, 1.2))
     half = math.sqrt(0.5)
     task.state["eef_quat"][:] = torch.tensor([1.0, 0.0, 0.0, 0.0])
@@ -428,7 +428,7 @@ def test_joint_targets_are_near_and_within_the_ranges():
     assert target[1, 7:].tolist() == [1.0, 1.0]  # the fake's ranges are -1 to 1
 
 
-def test_episodes_out_of_reach_end():
+def test_out_of_reach_episodes_terminate():
     task = scene(4)
     put(task, (0.36, 0.1, REST_A), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=1)
     put(task, (-0.31, 0.01, REST_A), (0.1, 0.1, REST_B), (0.0, 0.0, 1.3), row=2)

@@ -48,8 +48,8 @@ def candidate(stem: str) -> Functions:
 # the model
 
 
-def test_masses_and_inertias_are_those_of_the_sources(model):
-    """kg: Gaz et al. 2019 for the links; the hand, 0.73 kg, rides on link 7."""
+def test_masses_and_inertias_match_the_sources(model):
+    """In kg: Gaz et al. 2019 for the links; the hand, 0.73 kg, is part of link 7."""
     links = [4.970684, 0.646926, 3.228604, 3.587895, 1.225946, 1.666555, 0.735522 + 0.73]
     assert model.body_mass[1:8].tolist() == pytest.approx(links)
     assert model.body_mass[8:].tolist() == pytest.approx([0.015, 0.015, 0.125, 0.343])
@@ -62,7 +62,7 @@ def inertia_about(mass, centre, inertia, point):
     return inertia + mass * (d @ d * np.eye(3) - np.outer(d, d))
 
 
-def test_link_7_is_link_and_hand_together(model):
+def test_link_7_inertia_combines_link_and_hand(model):
     link = np.array([[12.516, -0.428, -1.196], [-0.428, 10.027, -0.741], [-1.196, -0.741, 4.815]]) * 1e-3
     link_centre, hand_centre = np.array([1.0517e-2, -4.252e-3, 6.1597e-2]), np.array([-0.01, 0, 0.03])
     c = np.sqrt(0.5)
@@ -78,8 +78,8 @@ def test_link_7_is_link_and_hand_together(model):
     np.testing.assert_allclose(rotation @ np.diag(body.inertia) @ rotation.T, both, atol=1e-7)
 
 
-def test_the_hand_is_where_the_panda_has_it(model):
-    """By its Denavit-Hartenberg figures: at zero angles the flange is 0.088 m ahead and 0.926 m above the base."""
+def test_hand_pose_matches_the_panda_kinematics(model):
+    """Denavit-Hartenberg parameters: at zero angles the flange is 0.088 m ahead and 0.926 m above the base."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     base = np.array([-0.45, 0.0, 1.125])
@@ -95,7 +95,7 @@ def test_the_hand_is_where_the_panda_has_it(model):
     assert np.linalg.norm(inner[0] - inner[1]) - 2 * 0.00715 == pytest.approx(0.07)  # between the fingers' faces
 
 
-def test_ranges_and_efforts_are_the_urdfs(model):
+def test_joint_ranges_and_efforts_match_the_urdf(model):
     lower = [-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973, 0, 0]
     upper = [2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973, 0.04, 0.04]
     assert model.jnt_range[:9].T.tolist() == [pytest.approx(lower), pytest.approx(upper)]
@@ -104,7 +104,7 @@ def test_ranges_and_efforts_are_the_urdfs(model):
     assert table.pos[2] == TABLE and cube.size.tolist() == [0.035] * 3
 
 
-def test_only_what_must_touch_touches(model):
+def test_collision_pairs_are_as_required(model):
     def touch(a, b):
         a, b = model.geom(a), model.geom(b)
         return bool((a.contype[0] & b.conaffinity[0]) | (b.contype[0] & a.conaffinity[0]))
@@ -116,7 +116,7 @@ def test_only_what_must_touch_touches(model):
     assert not any(touch(a, b) for a in ("link0", "stand") for b in (*gripper, *cubes, "table"))
 
 
-def test_torques_that_jump_between_their_limits_do_not_blow_the_arm_up():
+def test_alternating_limit_torques_keep_the_arm_stable():
     task = moved(num_envs=64)
     limits, generator = task.constants["franka_effort_limits"], torch.Generator().manual_seed(0)
     for step in range(150):
@@ -134,8 +134,8 @@ def torque_of(task, action):
     return baseline("FrankaCubeStack", "human")("compute_torque", whole_state(task), action)
 
 
-def test_the_controller_accelerates_the_hand_as_asked():
-    """J M^-1 torque is kp * offset from rest: the null space adds nothing to the hand."""
+def test_controller_produces_the_commanded_hand_acceleration():
+    """J M^-1 torque is kp * offset from rest: the null-space term does not accelerate the hand."""
     task = moved(num_envs=16, frankaDofNoise=0.2)
     generator = torch.Generator().manual_seed(1)
     action = 0.1 * (2.0 * torch.rand(16, 7, generator=generator) - 1.0)
@@ -148,7 +148,7 @@ def test_the_controller_accelerates_the_hand_as_asked():
     torch.testing.assert_close(got[free], want[free], rtol=0.02, atol=0.02)
 
 
-def test_at_rest_in_the_default_pose_no_action_is_no_torque():
+def test_zero_action_at_the_default_pose_gives_zero_torque():
     task = moved(frankaDofNoise=0.0)
     action = torch.zeros(4, 7)
     assert torque_of(task, action)[:, :7].abs().max() < 1e-3
@@ -162,7 +162,7 @@ def test_at_rest_in_the_default_pose_no_action_is_no_torque():
     assert moved_by > 0.05  # the pose differs, the hands were not drawn together
 
 
-def test_the_hand_goes_where_the_action_points_and_keeps_its_orientation():
+def test_hand_moves_along_the_action_and_keeps_its_orientation():
     task = moved(num_envs=6, frankaDofNoise=0.0)
     start, quat = task.state["eef_pos"].clone(), task.state["eef_quat"].clone()
     action = torch.zeros(6, 7)
@@ -179,7 +179,7 @@ def test_the_hand_goes_where_the_action_points_and_keeps_its_orientation():
     assert bool(((task.state["eef_quat"] * quat).sum(dim=1).abs() > 0.999).all())
 
 
-def test_a_stretched_arm_gets_finite_torques():
+def test_stretched_arm_gets_finite_torques():
     task = moved(num_envs=2)
     stretched = torch.tensor([0.0, 0.6, 0.0, -0.0698, 0.0, 0.8, 0.0, 0.03, 0.03]).repeat(2, 1)
     everywhere = torch.ones(2, dtype=torch.bool)
@@ -216,7 +216,7 @@ def play(task, action, steps):
 OPENED, CLOSED = (torch.tensor([[0.0] * 6 + [grip]]) for grip in (1.0, -1.0))
 
 
-def test_a_cube_put_on_the_other_counts_and_one_beside_it_does_not():
+def test_cube_on_the_other_counts_as_stacked_and_one_beside_does_not():
     task = moved(num_envs=1)
     placed(task, (0.2, 0.1, ON_B + 0.003), (0.2, 0.1, 1.06))  # 3 mm above
     assert play(task, OPENED, 30).tolist() == [1.0]
@@ -227,7 +227,7 @@ def test_a_cube_put_on_the_other_counts_and_one_beside_it_does_not():
         assert play(task, OPENED, 40).tolist() == [0.0]
 
 
-def test_a_cube_that_is_held_on_the_other_does_not_count_until_it_is_let_go():
+def test_held_cube_is_not_counted_until_it_is_released():
     task = moved(num_envs=4, startPositionNoise=0.15, frankaDofNoise=0.0)
     script, score = StackingScript(4), torch.zeros(4)
     for step in range(300):
@@ -246,7 +246,7 @@ def test_a_cube_that_is_held_on_the_other_does_not_count_until_it_is_let_go():
 
 
 @pytest.mark.parametrize(("sim", "num_envs", "least"), [("mujoco_cpu", 32, 30), ("mujoco_warp", 4, 4)])
-def test_a_script_stacks_through_the_human_baselines_actions(sim, num_envs, least):
+def test_scripted_policy_stacks_through_the_human_baselines_actions(sim, num_envs, least):
     task = moved(sim, num_envs, startPositionNoise=0.2, frankaDofNoise=0.1)
     script, score = StackingScript(num_envs), torch.zeros(num_envs)
     human, paid = baseline("FrankaCubeStack", "human"), torch.zeros(num_envs, dtype=torch.bool)
@@ -263,8 +263,8 @@ def test_a_script_stacks_through_the_human_baselines_actions(sim, num_envs, leas
     assert bool((task.state["stacked"] == (score > 0)).all())
 
 
-def test_a_grasp_is_firm():
-    """Lifted and shaken, the cube moves by less than 2 mm in the hand."""
+def test_grasped_cube_does_not_slip():
+    """Lifted and shaken, the cube moves less than 2 mm relative to the hand."""
     task = moved(num_envs=8, startPositionNoise=0.15, frankaDofNoise=0.0)
     script, human = StackingScript(8), baseline("FrankaCubeStack", "human")
     for _ in range(150):
@@ -285,7 +285,7 @@ def test_a_grasp_is_firm():
 # the shipped candidates
 
 
-def test_half_of_the_episodes_begin_with_the_cube_in_the_hand():
+def test_half_of_the_episodes_begin_with_the_cube_in_hand():
     functions = candidate("005_half_in_hand")
     task = moved(num_envs=200)
     begin(task, functions)
@@ -298,7 +298,7 @@ def test_half_of_the_episodes_begin_with_the_cube_in_the_hand():
     assert bool((task.state["cubeA_pos"][held, 2] > TABLE + 0.15).all())
 
 
-def test_from_above_the_hand_comes_to_point_down_and_goes_on_doing_so():
+def test_from_above_turns_the_hand_down_and_keeps_it_there():
     functions, task = candidate("004_from_above"), moved(num_envs=8)
     generator, down = torch.Generator().manual_seed(0), torch.tensor([0.0, 0.0, -1.0])
     for step in range(90):
@@ -310,7 +310,7 @@ def test_from_above_the_hand_comes_to_point_down_and_goes_on_doing_so():
 
 
 @pytest.mark.parametrize(("stem", "function"), [("002_joint_targets", "dof_target"), ("003_joint_torque", "torque")])
-def test_no_action_keeps_the_arm_where_it_is(stem, function):
+def test_zero_action_keeps_the_arm_in_place(stem, function):
     functions, task = candidate(stem), moved(num_envs=4)
     task.set_drive_mode(torch.full((4,), function == "torque"))
     start = task.state["q"].clone()

@@ -43,21 +43,21 @@ def environment(task, groups=1):
     return GroupedVecTask(build_task(cfg, layout.num_envs), layout, [made[0].shaping] * groups, [0] * groups)
 
 
-def test_a_fork_of_legged_gym_is_found_under_the_name_of_its_own_package(fork):
+def test_legged_gym_fork_is_found_by_its_package_name(fork):
     task = get_spec(WALKER).task_class
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
     with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, settler, sharer"):
         find_source("legged_gym:run")
 
 
-def test_values_of_a_config_keep_their_types_unless_they_are_overridden(fork):
+def test_config_values_keep_their_types_unless_overridden(fork):
     own = build_task(compose_config(WALKER, list(SETTINGS)), 3).isaac.cfg.init_state
     assert isinstance(own.spread, np.ndarray) and own.signs == (1, -1)
     own = build_task(compose_config(WALKER, [*SETTINGS, "task.init_state.signs=[1,1]"]), 3).isaac.cfg.init_state
     assert list(own.signs) == [1, 1] and isinstance(own.spread, np.ndarray)
 
 
-def test_a_reset_adds_nothing_to_the_histories_of_the_other_environments(fork):
+def test_reset_does_not_change_histories_of_other_environments(fork):
     env = environment(WALKER)
     env.reset()
     for _ in range(5):
@@ -72,7 +72,7 @@ def test_a_reset_adds_nothing_to_the_histories_of_the_other_environments(fork):
     assert torch.equal(after[2][mask, 0], env.task.state["dof_pos"][mask, 0])
 
 
-def test_a_robot_with_a_divided_step_acts_by_it(fork):
+def test_robot_with_a_custom_step_method_is_stepped_by_it(fork):
     env = environment("legged_gym:courser")
     env.reset()
     before = env.task.state["dof_vel"].clone()
@@ -84,7 +84,7 @@ def test_a_robot_with_a_divided_step_acts_by_it(fork):
     assert env.task.isaac.obs_buf.max() == 0.5  # step clips after it has observed
 
 
-def test_an_end_that_the_task_calls_a_time_out_is_a_truncation_and_its_reset_reads_so(fork):
+def test_time_out_set_by_the_task_is_a_truncation_and_is_visible_to_its_reset(fork):
     env = environment("legged_gym:courser")
     env.reset()
     env.task.isaac.levels.zero_()
@@ -96,13 +96,13 @@ def test_an_end_that_the_task_calls_a_time_out_is_a_truncation_and_its_reset_rea
     assert env.task.isaac.levels.tolist() == [16, 1, 16, 1]  # 99 // 6, and the environment's own time-out
 
 
-def test_an_evaluation_goes_on_where_the_task_cuts_an_episode_short(fork):
+def test_evaluation_continues_after_time_outs_set_by_the_task(fork):
     env = environment("legged_gym:courser")
     played = run_episodes(env, lambda obs: torch.zeros(env.actions.shape), 1, 0)
     assert played.length.flatten().tolist() == [99.0] * 4 and env.task.isaac.levels[0] - env.task.isaac.levels[1] == 16
 
 
-def test_properties_that_resets_change_are_in_checkpoints(fork):
+def test_properties_changed_by_resets_are_in_checkpoints(fork):
     env = environment("legged_gym:courser")
     env.reset()
     first = env.task.get_state()
@@ -130,7 +130,7 @@ def _properties(env):
     return [(drag, (body.mass, body.inertia.x.x)) for drag, body in zip(damping, bodies)]
 
 
-def test_a_reset_that_simulates_does_not_advance_the_other_environments(fork):
+def test_simulating_reset_does_not_advance_other_environments(fork):
     env = environment("legged_gym:settler")
     env.reset()
     for _ in range(5):
@@ -153,7 +153,7 @@ def test_a_reset_that_simulates_does_not_advance_the_other_environments(fork):
     assert torch.equal(after[~mask], task.dof_state[~mask]) and not torch.equal(after[mask], task.dof_state[mask])
 
 
-def test_groups_of_one_seed_meet_the_same_delays_frictions_and_centres_of_mass(fork):
+def test_groups_of_one_seed_get_equal_delays_frictions_and_centres_of_mass(fork):
     env = environment(WALKER, groups=2)
     env.reset()
     for _ in range(10):
@@ -167,7 +167,7 @@ def test_groups_of_one_seed_meet_the_same_delays_frictions_and_centres_of_mass(f
         assert drawn[:4] == drawn[4:] and len(set(drawn)) == 4
 
 
-def test_candidates_that_do_not_begin_alike_are_told(fork, caplog, monkeypatch):
+def test_candidates_with_different_initial_states_are_logged(fork, caplog, monkeypatch):
     monkeypatch.setattr(fairness, "_told", set())
     environment(WALKER, groups=2).reset()
     environment("legged_gym:sharer").reset()
@@ -177,13 +177,13 @@ def test_candidates_that_do_not_begin_alike_are_told(fork, caplog, monkeypatch):
     assert "--isolate process" in caplog.text
 
 
-def test_rows_drawn_after_a_loop_over_environments_do_not_depend_on_the_number_of_groups(fork):
+def test_rows_drawn_after_an_environment_loop_are_independent_of_other_groups(fork):
     alone, beside = environment("legged_gym:courser"), environment("legged_gym:courser", groups=3)
     strength = alone.task.state["strength"]
     assert torch.equal(beside.task.state["strength"], strength.repeat(3, 1)) and len(set(strength[:, 0].tolist())) == 4
 
 
-def test_a_task_that_computes_its_reward_in_step_is_stepped_by_its_own_step():
+def test_task_with_its_reward_in_step_is_stepped_by_its_own_step():
     env = environment(f"{FOLDER}/flyer.py:Flyer")
     assert env.task.dt == pytest.approx(4 * 0.02) and env.task.num_dofs == 0
     env.reset()
@@ -196,11 +196,11 @@ def test_a_task_that_computes_its_reward_in_step_is_stepped_by_its_own_step():
     assert bool(step.truncated.all()) and not bool(step.terminated.any())
 
 
-def test_a_reset_that_simulates_is_not_a_part_of_the_control_step():
+def test_simulating_reset_is_not_counted_in_the_control_step():
     assert environment(f"{FOLDER}/flyer.py:Dropped@{FOLDER}/flyer.yaml").task.dt == pytest.approx(4 * 0.02)
 
 
-def test_a_controller_that_step_calls_between_simulation_steps_acts():
+def test_controller_called_between_simulation_steps_is_applied():
     env = environment(f"{FOLDER}/flyer.py:Controlled@{FOLDER}/pendulum.yaml")
     assert env.task.dt == pytest.approx(3 * 0.02)
     env.reset()
@@ -209,13 +209,13 @@ def test_a_controller_that_step_calls_between_simulation_steps_acts():
     assert (env.task.state["dof_pos"] - 0.4).abs().max() < 0.05
 
 
-def test_without_joints_or_fitness_a_task_is_described_and_says_what_is_missing():
+def test_task_without_joints_or_fitness_is_described():
     told = describe(f"{FOLDER}/flyer.py:Flyer")
     assert "fitness: none: give --fitness FILE" in told and "this task has no joints" in told
     assert "1 actions are applied by the task itself" in told
 
 
-def test_a_file_of_a_package_imports_as_its_package_does(tmp_path):
+def test_file_of_a_package_is_imported_with_its_package(tmp_path):
     inside = tmp_path / "hands" / "tasks"
     inside.mkdir(parents=True)
     (tmp_path / "hands" / "__init__.py").touch()
@@ -229,7 +229,7 @@ def test_a_file_of_a_package_imports_as_its_package_does(tmp_path):
     assert source.task_class.__module__ == "hands.tasks.rod" and tmp_path in source.folders
 
 
-def test_a_robot_whose_config_is_in_another_file_is_not_given_the_base_config(tmp_path):
+def test_robot_without_its_own_config_class_is_refused(tmp_path):
     (tmp_path / "walk.py").write_text(
         "class LeggedRobotCfg:\n    class init_state:\n        pass\n    class asset:\n        file = ''\n\n"
         "class Walk:\n    def __init__(self, cfg, sim_params, physics_engine, sim_device, headless):\n        pass\n"
@@ -242,7 +242,7 @@ def test_a_robot_whose_config_is_in_another_file_is_not_given_the_base_config(tm
         find_source(f"{tmp_path}/walk.py:Walk")
 
 
-def test_a_task_from_before_isaacgymenvs_is_refused_by_its_constructor(tmp_path):
+def test_task_of_an_older_interface_is_refused_by_its_constructor(tmp_path):
     (tmp_path / "ase" / "env" / "tasks").mkdir(parents=True)  # "env" has no __init__.py
     tasks = tmp_path / "ase" / "env" / "tasks"
     (tasks / "__init__.py").touch()
@@ -256,7 +256,7 @@ def test_a_task_from_before_isaacgymenvs_is_refused_by_its_constructor(tmp_path)
         find_source(f"{tasks}/old.py:Old")
 
 
-def test_checkouts_without_init_py_are_found_after_those_with_one(tmp_path):
+def test_folder_with_finds_packages_with_and_without_init_py(tmp_path):
     (tmp_path / "fork" / "isaacgymenvs" / "tasks").mkdir(parents=True)
     (tmp_path / "fork" / "isaacgymenvs" / "tasks" / "__init__.py").touch()
     assert folder_with(tmp_path / "fork", "isaacgymenvs") == tmp_path / "fork"
@@ -266,7 +266,7 @@ def test_checkouts_without_init_py_are_found_after_those_with_one(tmp_path):
     assert folder_with(tmp_path / "fork", "legged_gym") is None
 
 
-def test_a_yaml_is_merged_with_its_defaults(tmp_path):
+def test_yaml_is_merged_with_its_defaults(tmp_path):
     (tmp_path / "base.yaml").write_text("env: {length: 5, mass: 1.0}\nsim: {dt: 0.1}\n")
     (tmp_path / "own.yaml").write_text("defaults:\n  - base\nenv: {mass: 2.0}\n")
     assert read_yaml(tmp_path / "own.yaml") == {"env": {"length": 5, "mass": 2.0}, "sim": {"dt": 0.1}}
@@ -277,7 +277,7 @@ def test_a_yaml_is_merged_with_its_defaults(tmp_path):
         read_yaml(tmp_path / "lost.yaml")
 
 
-def test_any_use_of_a_module_that_is_not_installed_names_it():
+def test_use_of_a_missing_module_raises_an_error_with_its_name():
     absent = Missing("absent")
     with pytest.raises(ImportError, match=r"absent\.transforms is used, and absent is not installed"):
         absent.transforms.Resize  # noqa: B018

@@ -8,7 +8,7 @@ from envcoder_bench.tasks.isaacgym_tasks import tensors
 from envcoder_bench.tasks.isaacgym_tasks.mirror import Mirror
 
 
-def test_a_tensor_on_another_device_is_copied_only_after_a_change():
+def test_tensor_on_another_device_is_copied_only_after_a_change():
     task = SimpleNamespace(friction=torch.ones(4, 1))
     rows = tensors.rows_of(task, 4)
     # the device meta stands for CUDA: it takes copies, and counts them as changes

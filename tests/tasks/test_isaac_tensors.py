@@ -34,7 +34,7 @@ def change_all(own):
     own.states["cube"].mul_(2.0)
 
 
-def test_rows_of_other_environments_are_restored_and_tensors_stay_in_place():
+def test_restore_resets_unmasked_rows_in_place():
     own = task()
     rows = tensors.rows_of(own, N)
     unmasked = tensors.Unmasked(own, rows)
@@ -52,7 +52,7 @@ def test_rows_of_other_environments_are_restored_and_tensors_stay_in_place():
 
 
 @pytest.mark.parametrize("copy", [tensors.copy_all, tensors.copy_at_once])
-def test_a_tensor_that_requires_gradients_does_not_affect_others(copy, monkeypatch):
+def test_tensor_that_requires_gradients_does_not_affect_others(copy, monkeypatch):
     """Some rewards of TorchScript require gradients."""
     monkeypatch.setattr(tensors, "copy_all", copy)
     own = SimpleNamespace(reward=torch.rand(N, requires_grad=True) * 2.0, obs=torch.rand(N, 3))
@@ -66,7 +66,7 @@ def test_a_tensor_that_requires_gradients_does_not_affect_others(copy, monkeypat
 
 @pytest.mark.parametrize("copy", [tensors.copy_all, tensors.copy_at_once])
 @pytest.mark.parametrize("overlap", [False, True])
-def test_copies_are_as_if_made_one_after_another(copy, overlap):
+def test_copies_are_equivalent_to_sequential_copies(copy, overlap):
     a, b, c = torch.zeros(3), torch.ones(3), torch.full((3,), 2.0)
     strided, whole = torch.zeros(3, 2)[:, 0], torch.zeros(3, dtype=torch.int64)
     copy([a, b, strided, whole], [b if overlap else c, c, c, c])

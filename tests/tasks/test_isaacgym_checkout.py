@@ -41,7 +41,7 @@ def prepared(task, *overrides):
 
 @ISAAC
 @pytest.mark.parametrize("task", ["Ant", "Quadcopter", "FrankaCubeStack"])
-def test_a_task_of_isaacgymenvs_keeps_candidates_apart(task):
+def test_isaacgymenvs_task_isolates_candidates(task):
     length = {"Quadcopter": "task.env.maxEpisodeLength=40"}.get(task, "task.env.episodeLength=40")
     cfg, (human, unshaped) = prepared(f"isaacgymenvs:{task}", length)
     measured = measure_isolation(cfg, human, unshaped, steps=60, iterations=1)
@@ -49,7 +49,7 @@ def test_a_task_of_isaacgymenvs_keeps_candidates_apart(task):
 
 
 @LEGGED
-def test_a_task_of_legged_gym_keeps_candidates_apart():
+def test_legged_gym_task_isolates_candidates():
     cfg, (human, unshaped) = prepared("legged_gym:anymal_c_flat", "task.env.episode_length_s=0.8")
     measured = measure_isolation(cfg, human, unshaped, steps=60, iterations=1)
     assert measured.clean and measured.episodes >= 32, str(measured)
@@ -57,8 +57,8 @@ def test_a_task_of_legged_gym_keeps_candidates_apart():
 
 @ISAAC
 @pytest.mark.parametrize("task", ["Cartpole", "Anymal"])
-def test_the_human_baseline_is_vec_tasks_own_step(task):
-    """Against the task's own ``step``, from one state, until the first reset."""
+def test_human_baseline_matches_the_step_of_vec_task(task):
+    """Compared with the task's own ``step`` from the same state until the first reset."""
     cfg, (human, _) = prepared(f"isaacgymenvs:{task}")
     env = GroupedVecTask(build_task(cfg, 32), GroupLayout(1, 32), [human.shaping], [0])
     env.reset()
@@ -89,22 +89,22 @@ def test_the_human_baseline_is_vec_tasks_own_step(task):
         ("AllegroHandDextremeManualDR", r"allegro_hand_dextreme.py:\d+: RuntimeError: where expected condition"),
     ],
 )
-def test_a_task_that_cannot_run_says_why(task, told):
+def test_unsupported_task_is_refused_with_the_reason(task, told):
     with pytest.raises(ValueError, match=told) as error:
         get_spec(f"isaacgymenvs:{task}")
     assert "\n" not in str(error.value)
 
 
 @ISAAC
-def test_a_config_that_extends_another_one_has_its_name():
-    """Their YAMLs have only ``defaults`` and changes; AllegroKuka's tasks read a device number."""
+def test_config_that_extends_another_gives_the_class_of_the_other():
+    """These YAMLs have only ``defaults`` and changes; tasks of AllegroKuka read a device number."""
     for task in ("ShadowHandOpenAI_LSTM", "AllegroKukaLSTM"):
         assert find_source(f"isaacgymenvs:{task}").task_class.__name__ in ("ShadowHand", "AllegroKukaReorientation")
 
 
 @ISAAC
 @pytest.mark.parametrize("file", sorted(FITNESS.glob("*.py")), ids=lambda file: file.stem)
-def test_every_shipped_fitness_reads_keys_that_its_task_has(file):
+def test_shipped_fitness_functions_run_on_their_tasks(file):
     if file.stem in ("LeggedRobot", "AnymalTerrain"):
         pytest.skip("not of IsaacGymEnvs, or with a terrain that takes minutes")
     spec = get_spec(f"isaacgymenvs:{file.stem}")
@@ -131,8 +131,8 @@ SCHEDULES = ({}, {"schedule": "linear", "schedule_steps": 40}, {"schedule": "con
 @ISAAC
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda own: own.get("schedule"))
 @pytest.mark.parametrize("given", RANDOMIZED, ids=lambda own: f"{own['operation']}-{own['distribution']}")
-def test_a_random_property_is_that_of_isaacgymenvs(given, schedule, monkeypatch):
-    """Against its ``apply_random_samples``, with the same standard numbers."""
+def test_random_properties_match_isaacgymenvs(given, schedule, monkeypatch):
+    """Compared with ``apply_random_samples`` for the same standard numbers."""
     given = {**given, **schedule}
     standard = np.array([0.1, 0.35, 0.6, 0.95])
     monkeypatch.setattr(np.random, "uniform", lambda low, high, shape: low + (high - low) * standard)
@@ -156,8 +156,8 @@ def test_a_random_property_is_that_of_isaacgymenvs(given, schedule, monkeypatch)
 @ISAAC
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda own: own.get("schedule"))
 @pytest.mark.parametrize("given", RANDOMIZED[:4], ids=lambda own: f"{own['operation']}-{own['distribution']}")
-def test_noise_is_that_of_isaacgymenvs(given, schedule, monkeypatch):
-    """Against the function that its ``apply_randomizations`` makes, with the same standard numbers."""
+def test_noise_matches_isaacgymenvs(given, schedule, monkeypatch):
+    """Compared with the function made by ``apply_randomizations`` for the same standard numbers."""
     given = {**given, **schedule, "range_correlated": [0.1, 0.3]}
     source = find_source("isaacgymenvs:Ant")
     numbers = {True: 0.7, False: 0.4}
@@ -189,7 +189,7 @@ ALL_RANDOM = ("task.task.randomize=true", "task.task.randomization_params.freque
 
 @ISAAC
 @pytest.mark.parametrize("task", ["Ant", "Anymal", "ShadowHand", "ShadowHandTest", "AllegroHand", "Trifinger"])
-def test_a_randomized_task_of_isaacgymenvs_keeps_candidates_apart(task):
+def test_randomized_isaacgymenvs_task_isolates_candidates(task):
     lengths = {"Anymal": "task.env.learn.episodeLength_s=0.5", "ShadowHandTest": "task.env.resetTime=1.25"}
     length = lengths.get(task, "task.env.episodeLength=25")
     cfg, (human, unshaped) = prepared(f"isaacgymenvs:{task}", length, *ALL_RANDOM)

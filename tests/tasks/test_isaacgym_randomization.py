@@ -102,7 +102,7 @@ def mass(env, index, actor=0):
     return [body.mass for body in isaac.gym.get_actor_rigid_body_properties(isaac.envs[index], actor)]
 
 
-def test_groups_of_one_seed_get_the_same_randomization_however_their_episodes_end(config):
+def test_groups_of_one_seed_get_equal_randomization_independent_of_terminations(config):
     cfg = config("task.env.episodeLength=15")
     human, falls = groups(cfg, falls=FALLS)
     env = environment(cfg, [human, falls, human], [0, 0, 1])
@@ -119,7 +119,7 @@ def test_groups_of_one_seed_get_the_same_randomization_however_their_episodes_en
     assert bool((first == first[0]).all())  # one gravity for a group
 
 
-def test_the_physics_obeys_each_group(config):
+def test_acceleration_follows_the_gravity_of_each_group(config):
     """Without an effort the rod's first acceleration is m g l sin(angle) / I."""
     params = {"frequency": 1000, "sim_params": {"gravity": {"range": [0.0, 3.0], **NORMAL}}, "actor_params": {}}
     cfg = config(params=params)
@@ -135,7 +135,7 @@ def test_the_physics_obeys_each_group(config):
     assert len(set(own[:, 2].tolist())) == 3
 
 
-def test_properties_change_at_resets_after_the_frequency_alone(config):
+def test_properties_change_only_at_resets_after_the_frequency(config):
     cfg = config("task.env.episodeLength=8")  # 7 steps: every second reset is due
     env = environment(cfg, groups(cfg))
     env.reset()
@@ -149,7 +149,7 @@ def test_properties_change_at_resets_after_the_frequency_alone(config):
         seen.append(now)
 
 
-def test_properties_are_the_originals_with_the_samples(config):
+def test_properties_are_the_original_values_with_the_samples_applied(config):
     cfg = config("task.env.episodeLength=8")
     env = environment(cfg, groups(cfg))
     isaac, gym = env.task.isaac, env.task.isaac.gym
@@ -173,7 +173,7 @@ def test_properties_are_the_originals_with_the_samples(config):
         list(played(env, 14))
 
 
-def test_a_checkpoint_goes_on_bitwise(config):
+def test_randomization_resumes_bitwise_from_a_checkpoint(config):
     cfg = config("task.env.episodeLength=8")
     human, falls = groups(cfg, falls=FALLS)
     env, other = environment(cfg, [human, falls]), environment(cfg, [human, falls])
@@ -192,7 +192,7 @@ def test_a_checkpoint_goes_on_bitwise(config):
         assert torch.equal(one.obs, two.obs)
 
 
-def test_evaluations_are_the_same_for_all_whatever_was_before(config):
+def test_evaluation_randomization_is_independent_of_group_and_history(config):
     cfg = config("task.env.episodeLength=25")
     human, falls = groups(cfg, falls=FALLS)
     env, other = (environment(cfg, [human, falls], evaluation=True) for _ in range(2))
@@ -218,7 +218,7 @@ def test_evaluations_are_the_same_for_all_whatever_was_before(config):
     assert not torch.equal(third, one[0])
 
 
-def test_a_schedule_grows_in_training_and_has_ended_in_evaluation(config):
+def test_schedule_grows_in_training_and_is_complete_in_evaluation(config):
     own = {"range": [1.0, 1.0], "operation": "additive", "distribution": "uniform"}
     params = {"frequency": 10, "sim_params": {"gravity": {**own, "schedule": "linear", "schedule_steps": 40}}}
     cfg = config(params={**params, "actor_params": {}})
@@ -241,7 +241,7 @@ def compute_observation(dof_pos):
 """
 
 
-def test_noise_is_on_what_the_policy_sees_and_does(config):
+def test_noise_is_applied_to_observations_and_actions(config):
     noise = {"range": [0.5, 0.1], "range_correlated": [0.0, 2.0], **NORMAL}
     params = {"frequency": 20, "observations": noise, "actions": {"range": [0.0, 0.1], **NORMAL}}
     cfg = config("num_envs_per_candidate=500", "task.env.clipObservations=100", params=params)
@@ -262,8 +262,8 @@ def test_noise_is_on_what_the_policy_sees_and_does(config):
     assert not bool((noise[0] == noise[1]).any())
 
 
-def test_noise_of_all_groups_in_one_call_is_the_same(config, monkeypatch):
-    """As on CUDA: padding stays 0."""
+def test_batched_noise_equals_noise_per_group(config, monkeypatch):
+    """As on CUDA; padding stays 0."""
     cfg = config()
     env = environment(cfg, groups(cfg, wide=WIDE), [0, 1])
     env.reset()
@@ -274,7 +274,7 @@ def test_noise_of_all_groups_in_one_call_is_the_same(config, monkeypatch):
     assert bool((by_group[:4, 4:] == 0.0).all()) and bool((by_group[4:] != 0.0).all())
 
 
-def test_the_tasks_own_reward_knows_the_noisy_action(config):
+def test_task_reward_uses_the_noisy_action(config):
     cfg = config(params={"frequency": 20, "actions": {"range": [0.0, 0.3], **NORMAL}})
     env = environment(cfg, groups(cfg))
     env.reset()
@@ -287,7 +287,7 @@ def test_the_tasks_own_reward_knows_the_noisy_action(config):
 TORQUE = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return 0.0 * dof_pos\n"
 
 
-def test_a_candidates_torque_keeps_its_drives_without_springs(config):
+def test_candidate_with_torques_keeps_its_drives_without_stiffness(config):
     strong = {"range": [400.0, 500.0], "operation": "additive", "distribution": "uniform"}
     params = {"frequency": 5, "actor_params": {"pendulum": {"dof_properties": {"stiffness": strong}}}}
     cfg = config("task.env.episodeLength=12", params=params, drive="position")
@@ -301,7 +301,7 @@ def test_a_candidates_torque_keeps_its_drives_without_springs(config):
 
 
 @pytest.mark.slow
-def test_candidates_are_isolated(config):
+def test_randomized_candidates_are_isolated(config):
     cfg = config("num_envs_per_candidate=8", "task.env.episodeLength=20")
     human, falls = groups(cfg, falls=FALLS)
     measured = measure_isolation(cfg, human, falls, steps=100, iterations=3)
@@ -335,14 +335,14 @@ def changed(path, value):
         ("actor_params/pendulum/dof_properties/damping/range", [0.0, 1.0], "must be positive for a loguniform"),
     ],
 )
-def test_what_is_wrong_with_the_parameters_is_one_line(config, path, value, told):
+def test_invalid_parameters_raise_one_line_errors(config, path, value, told):
     cfg = config(params=changed(path, value))
     with pytest.raises(UserError, match=re.escape(told)) as error:
         build_task(cfg, 3)
     assert "\n" not in str(error.value)
 
 
-def test_a_task_that_randomizes_in_another_way_is_refused(config):
+def test_custom_apply_randomizations_is_refused(config):
     told = r"Own, VecTask defines apply_randomizations\(dr_params, more\).*randomize=false"
     with pytest.raises(UserError, match=told):
         build_task(config(name="Own"), 3)
@@ -359,7 +359,7 @@ def test_values_without_effect_are_logged(caplog):
     assert read_params({"sim_params": None, "actor_params": None}).frequency == 1.0  # AllegroKuka's YAML
 
 
-def test_the_distributions_are_those_of_the_yaml():
+def test_draws_match_the_distribution_of_the_yaml():
     own = read_params(PARAMS).actors["pendulum"]["dof_properties"]["damping"]
     seeds, lanes = torch.zeros(4000, dtype=torch.int64), torch.arange(4000)
     drawn = own.draw(seeds, lanes, 3, 0, 2)

@@ -51,7 +51,7 @@ def played(env, steps, seed=0):
         yield env.step(2.0 * torch.rand(env.actions.shape, generator=generator) - 1.0)
 
 
-def test_the_state_is_the_tasks_own_tensors_by_name():
+def test_state_has_the_named_tensors_of_the_task():
     task = build_task(config(), 3)
     assert tuple(task.state["dof_pos"].shape) == (3, 1) and tuple(task.state["obs_buf"].shape) == (3, 4)
     assert tuple(task.state["last_angle"].shape) == (3,)
@@ -64,7 +64,7 @@ def test_the_state_is_the_tasks_own_tensors_by_name():
     assert "last_angle" in describe(PENDULUM)
 
 
-def test_the_human_baseline_is_what_the_task_computes():
+def test_human_baseline_returns_observation_and_reward_of_the_task():
     cfg = config()
     env = environment(cfg, groups(cfg)[0])
     obs = env.reset()
@@ -77,7 +77,7 @@ def test_the_human_baseline_is_what_the_task_computes():
         obs = step.obs
 
 
-def test_a_time_out_is_the_environments_and_an_end_the_tasks():
+def test_time_limit_truncates_and_the_tasks_reset_terminates():
     cfg = config()
     env = environment(cfg, groups(cfg)[0])
     env.reset()
@@ -90,7 +90,7 @@ def test_a_time_out_is_the_environments_and_an_end_the_tasks():
     assert step.terminated.tolist() == [False, True, False, False]
 
 
-def test_tensors_that_the_task_replaces_stay_where_they_are_in_the_state():
+def test_reassigned_tensors_keep_their_address_in_the_state():
     cfg = config()
     env = environment(cfg, groups(cfg)[0])
     env.reset()
@@ -102,7 +102,7 @@ def test_tensors_that_the_task_replaces_stay_where_they_are_in_the_state():
     assert torch.equal(env.state["obs_buf"], step.obs)
 
 
-def test_a_reset_leaves_the_other_environments_alone():
+def test_reset_leaves_other_environments_unchanged():
     cfg = config()
     env = environment(cfg, groups(cfg)[0])
     env.reset()
@@ -116,7 +116,7 @@ def test_a_reset_leaves_the_other_environments_alone():
     assert env.task.state["last_angle"][mask].abs().max() < 1.0
 
 
-def test_groups_of_one_seed_meet_the_same_random_numbers():
+def test_groups_of_one_seed_draw_equal_random_numbers():
     cfg = config()
     (human,) = groups(cfg)[0]
     env = environment(cfg, [human, human, human], [0, 0, 1])
@@ -128,14 +128,14 @@ def test_groups_of_one_seed_meet_the_same_random_numbers():
 
 
 @pytest.mark.slow
-def test_a_candidate_learns_the_same_alone_and_beside_others():
+def test_candidate_trains_identically_alone_and_with_others():
     cfg = config(PENDULUM, "num_envs_per_candidate=16")
     human, other = groups(cfg, other="def compute_reward(rew_buf):\n    return -rew_buf\n")[0]
     measured = measure_isolation(cfg, human, other, steps=130, iterations=2)
     assert measured.clean and measured.episodes >= 16, str(measured)
 
 
-def test_draws_for_some_environments_are_those_environments_own():
+def test_draws_for_some_environments_are_independent_of_other_groups():
     cfg = config(f"{FOLDER}/pendulum.py:Pushed@{FOLDER}/pendulum.yaml", "num_envs_per_candidate=16")
     (human,) = groups(cfg)[0]
     env, alone = environment(cfg, [human] * 3, [1, 0, 0]), environment(cfg, [human])
@@ -148,7 +148,7 @@ def test_draws_for_some_environments_are_those_environments_own():
     assert 4 < int((first != 0).sum()) < 16 and not env.task._draws.shared
 
 
-def test_draws_for_some_rows_of_a_reset_are_those_environments_own():
+def test_draws_for_some_rows_of_a_reset_are_independent_of_other_groups():
     cfg = config(f"{FOLDER}/pendulum.py:Apart@{FOLDER}/pendulum.yaml", "num_envs_per_candidate=16")
     (human,) = groups(cfg)[0]
     env, alone = environment(cfg, [human] * 3, [1, 0, 0]), environment(cfg, [human])
@@ -162,7 +162,7 @@ def test_draws_for_some_rows_of_a_reset_are_those_environments_own():
 
 
 @pytest.mark.slow
-def test_a_task_that_mixes_environments_is_found_out():
+def test_task_that_mixes_environments_is_detected():
     cfg = config(COUPLED, "num_envs_per_candidate=16")
     human, other = groups(cfg, other="def compute_observation(dof_pos):\n    return dof_pos\n")[0]
     measured = measure_isolation(cfg, human, other, steps=5, iterations=1)
@@ -170,7 +170,7 @@ def test_a_task_that_mixes_environments_is_found_out():
     assert "differs from step 1" in str(measured)
 
 
-def test_two_instances_do_not_share_containers_of_their_class():
+def test_instances_do_not_share_class_containers():
     cfg = config(f"{FOLDER}/pendulum.py:Shared@{FOLDER}/pendulum.yaml")
     (human,) = groups(cfg)[0]
     for env in (environment(cfg, [human]), environment(cfg, [human, human])):
@@ -189,7 +189,7 @@ def choose(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x, x, x)
 
 
-def test_an_error_in_torchscript_has_its_reason_and_the_line_of_the_script():
+def test_torchscript_error_has_its_reason_and_script_line():
     with pytest.raises(RuntimeError) as error:
         choose(torch.zeros(2, dtype=torch.int64))
     told = one_line(error.value)
@@ -206,8 +206,8 @@ def compute_fitness(dof_pos, commands):
 
 
 @pytest.mark.slow
-def test_an_isolated_run_gives_each_candidate_a_process(tmp_path):
-    """The task mixes environments; by itself a candidate learns the same whatever others the run has."""
+def test_process_isolation_makes_results_independent_of_other_candidates(tmp_path):
+    """The task mixes environments; in its own process a candidate is independent of the others in the run."""
     (tmp_path / "fitness.py").write_text(FITNESS)
     for name in ("one", "two"):
         factor = {"one": 1.0, "two": -1.0}[name]
@@ -229,7 +229,7 @@ def test_an_isolated_run_gives_each_candidate_a_process(tmp_path):
     assert said.count("open implementation on MuJoCo") == 2  # of each process
 
 
-def test_a_tasks_own_fault_in_a_step_is_one_line():
+def test_task_error_in_a_step_is_reported_in_one_line():
     cfg = config()
     env = environment(cfg, groups(cfg)[0])
     env.reset()
@@ -238,7 +238,7 @@ def test_a_tasks_own_fault_in_a_step_is_one_line():
         list(played(env, 1))
 
 
-def test_a_checkpoint_goes_on_as_if_uninterrupted():
+def test_environment_resumes_bitwise_from_a_checkpoint():
     cfg = config()
     made = groups(
         cfg, mine="def compute_initial_state(dof_pos):\n    return {'dof_pos': 0.1 * torch.rand_like(dof_pos)}\n"
@@ -257,7 +257,7 @@ TORQUE = "ACTION_DIM = 1\ndef compute_torque(action, dof_pos):\n    return {}\n"
 TARGET = "ACTION_DIM = 1\ndef compute_dof_target(action, dof_pos):\n    return 0.7 + 0.0 * dof_pos\n"
 
 
-def test_a_candidates_torque_acts_in_its_own_environments_alone():
+def test_torque_of_a_candidate_acts_only_on_its_own_environments():
     cfg = config()
     made, faults = groups(cfg, push=TORQUE.format("3.0 + 0.0 * dof_pos"), rest=TORQUE.format("0.0 * dof_pos"))
     assert not faults
@@ -274,12 +274,12 @@ def test_a_candidates_torque_acts_in_its_own_environments_alone():
     assert bool((push > human).all()) and bool((human > rest).all())
 
 
-def test_what_a_task_cannot_offer_is_refused_by_name():
+def test_unsupported_function_is_refused_with_the_reason():
     error = groups(config(), aim=TARGET)[1]["aim"]
     assert error.function == "compute_dof_target" and "no position drives" in str(error)
 
 
-def test_candidates_may_command_a_tasks_position_drives_or_take_them_over(tmp_path):
+def test_candidates_may_command_or_replace_position_drives(tmp_path):
     file = tmp_path / "driven.yaml"
     own = (FOLDER / "pendulum.yaml").read_text()
     file.write_text(own.replace("maxEffort: 5.0", "maxEffort: 5.0\n  drive: position"))
@@ -297,7 +297,7 @@ def test_candidates_may_command_a_tasks_position_drives_or_take_them_over(tmp_pa
     assert bool((motor.abs() > 2.0 * start.abs()).all())  # without a torque it falls, whatever the drive was
 
 
-def test_initial_states_and_goals_are_laid_over_the_tasks_own():
+def test_initial_states_and_goals_override_those_of_the_task():
     cfg = config()
     text = """
 def compute_initial_state(dof_pos):
@@ -315,7 +315,7 @@ def compute_terminal(dof_pos):
     assert bool(step.terminated[4:].all()) and not bool(step.terminated[:4].any())
 
 
-def test_a_task_without_a_fitness_wants_one():
+def test_task_without_fitness_requires_a_fitness_file():
     with pytest.raises(UserError, match=r"has no fitness of its own.*--fitness FILE"):
         read_fitness(config())
 
@@ -330,13 +330,13 @@ def test_a_task_without_a_fitness_wants_one():
         (f"{FOLDER}/vec_task.py:VecTask", "neither pre_physics_step nor post_physics_step"),
     ],
 )
-def test_what_is_wrong_with_a_task_is_one_line(task, told):
+def test_invalid_task_raises_a_one_line_error(task, told):
     with pytest.raises(ValueError, match=told) as error:
         get_spec(task)
     assert "\n" not in str(error.value)
 
 
-def test_an_asset_that_is_missing_or_does_not_compile_is_named(tmp_path):
+def test_missing_or_invalid_asset_is_reported_by_name(tmp_path):
     own = (FOLDER / "pendulum.yaml").read_text()
     for asset, text in (("absent.urdf", None), ("bad.urdf", "<robot name='x'><link name='a'>")):
         file = tmp_path / f"{asset}.yaml"
@@ -350,7 +350,7 @@ def test_an_asset_that_is_missing_or_does_not_compile_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("task", "variable"), [("isaacgymenvs:Ant", "ISAACGYMENVS_PATH"), ("legged_gym:a1", "LEGGED_GYM_PATH")]
 )
-def test_without_a_checkout_it_says_how_to_get_one(task, variable, monkeypatch, tmp_path):
+def test_missing_checkout_is_reported_with_install_instructions(task, variable, monkeypatch, tmp_path):
     monkeypatch.delenv(variable, raising=False)
     with pytest.raises(ValueError, match=f"git clone.*\n.*export {variable}"):
         get_spec(task)

@@ -27,7 +27,7 @@ def running(name, n=2):
 
 
 @BOTH
-def test_the_constants_are_isaacgymenvs(name):
+def test_constants_match_isaacgymenvs(name):
     task = fake(name)
     constants = {key: x.tolist() for key, x in task.constants.items() if x.dim() == 0}
     ant = {
@@ -53,7 +53,7 @@ def test_the_constants_are_isaacgymenvs(name):
 
 
 @BOTH
-def test_potentials_grow_by_the_speed_towards_the_target(name):
+def test_potentials_increase_by_the_speed_towards_the_target(name):
     task = fake(name, 3)
     root = task.state["root_states"]
     task.reset(torch.ones(3, dtype=torch.bool), {}, {})
@@ -71,7 +71,7 @@ def test_potentials_grow_by_the_speed_towards_the_target(name):
 
 
 @BOTH
-def test_a_reset_forgets_the_way_so_far(name):
+def test_reset_clears_the_progress_of_masked_environments(name):
     task = fake(name, 2)
     task.state["root_states"][:, 0] = 50.0
     task.step(torch.zeros(2, task.num_dofs))
@@ -84,7 +84,7 @@ def test_a_reset_forgets_the_way_so_far(name):
 
 
 @BOTH
-def test_directions_are_the_torsos_axes(name):
+def test_heading_and_up_vectors_match_the_torso_axes(name):
     task = fake(name, 50)
     quat = torch.nn.functional.normalize(torch.randn(50, 4, generator=torch.Generator().manual_seed(0)), dim=1)
     x, y, z, w = quat.unbind(1)
@@ -108,7 +108,7 @@ def test_fitness_is_the_speed_towards_the_target(name):
 
 
 @BOTH
-def test_no_goal_of_a_candidate_and_no_height_changes_what_counts(name):
+def test_unshaped_terminates_after_a_fall_and_defines_no_goal(name):
     task = running(name)
     task.state["root_states"][:, 2] = 0.1  # fallen: the unshaped terminal says so, and the evaluation then counts 0
     assert bool(baseline(name, "unshaped")("compute_terminal", whole_state(task)).all())
@@ -139,7 +139,7 @@ def state_for_reward(name):
 
 
 @BOTH
-def test_human_reward_by_hand(name):
+def test_human_reward_matches_hand_computed_values(name):
     state, d = state_for_reward(name)
     reward, components = baseline(name, "human")("compute_reward", state)
     strength = [(k + 1) / d for k in range(d)]  # the fake's motors: 1, 2, 3, ... N m
@@ -156,7 +156,7 @@ def test_human_reward_by_hand(name):
 
 
 @BOTH
-def test_heading_pays_in_full_within_the_cosine_of_0_8(name):
+def test_heading_reward_is_full_above_a_cosine_of_0_8(name):
     task = fake(name, 3)
     for row, cosine in enumerate((0.81, 0.4, -0.5)):
         half = math.acos(cosine) / 2
@@ -166,8 +166,8 @@ def test_heading_pays_in_full_within_the_cosine_of_0_8(name):
 
 
 @BOTH
-def test_human_observation_by_hand(name):
-    """Of a robot that is turned to its right: IsaacGymEnvs' angles run from 0 to 2 pi for the Ant alone."""
+def test_human_observation_matches_hand_computed_values(name):
+    """The robot is rotated to its right: angles of IsaacGymEnvs are from 0 to 2 pi only for the Ant."""
     task = running(name, 1)
     task.state["root_states"][:, 3:7] = torch.tensor([0, 0, -S, S])
     d, sensors = task.num_dofs, task.state["vec_sensor_tensor"].shape[1]
@@ -191,7 +191,7 @@ def test_human_observation_by_hand(name):
 
 
 @BOTH
-def test_human_torque_is_the_motors_share(name):
+def test_baseline_torque_is_the_action_times_the_motor_effort(name):
     action = torch.linspace(-1.0, 1.0, fake(name).num_dofs).repeat(6, 1)
     for which in ("human", "unshaped"):
         torque = baseline(name, which)("compute_torque", whole_state(fake(name)), action)
@@ -205,7 +205,7 @@ def test_human_torque_is_the_motors_share(name):
 
 @BOTH
 @pytest.mark.parametrize("which", ["human", "unshaped"])
-def test_episodes_begin_near_the_initial_joint_angles_and_in_range(name, which):
+def test_initial_joint_angles_are_near_the_default_and_in_range(name, which):
     task = make_task(name, shipped(name), 500, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
     begin(task, baseline(name, which))
@@ -224,7 +224,7 @@ def test_episodes_begin_near_the_initial_joint_angles_and_in_range(name, which):
 
 
 @BOTH
-def test_unshaped_is_raw(name):
+def test_unshaped_reward_and_observation_are_raw(name):
     task = running(name, 1)
     task.state["potentials"].fill_(-10.0)
     task.state["prev_potentials"].fill_(-13.0)
@@ -239,8 +239,8 @@ def test_unshaped_is_raw(name):
 
 
 @BOTH
-def test_the_feet_carry_a_standing_robot(name):
-    """Held by its drives: the Ant stands on its four feet, the Humanoid, which cannot balance, falls and is told so."""
+def test_ant_stands_on_its_feet_and_humanoid_falls(name):
+    """With position drives the Ant stands on four feet; the Humanoid cannot balance, and its fall is detected."""
     task = make_task(name, shipped(name), 2, "mujoco_cpu", "cpu")
     everywhere = torch.ones(2, dtype=torch.bool)
     task.set_drive_mode(~everywhere)
@@ -266,8 +266,8 @@ def test_the_feet_carry_a_standing_robot(name):
 
 
 @BOTH
-def test_free_flight_keeps_momentum_and_energy(name):
-    """Without contact, motors or gravity's reach: limp joints lose energy to damping alone, and never gain any."""
+def test_free_flight_conserves_momentum_and_does_not_gain_energy(name):
+    """Without contacts and motors: limp joints lose energy to damping and do not gain any."""
     import mujoco
     import numpy as np
 
@@ -302,8 +302,8 @@ def test_free_flight_keeps_momentum_and_energy(name):
 
 
 @pytest.mark.parametrize(("name", "spin"), [("Ant", 60.0), ("Humanoid", 20.0)])
-def test_a_tumbling_robot_does_not_spin_itself_up(name, spin):
-    """Gyroscopic forces do no work: a limp robot that tumbles in free flight only slows down."""
+def test_tumbling_robot_does_not_gain_angular_velocity(name, spin):
+    """Gyroscopic forces do no work: a limp robot tumbling in free flight can only slow down."""
     task = make_task(name, shipped(name), 16, "mujoco_cpu", "cpu")
     everywhere = torch.ones(16, dtype=torch.bool)
     task.set_drive_mode(everywhere)
@@ -340,7 +340,7 @@ def test_rewards_prefer_running_to_standing(name, stem):
 
 
 @BOTH
-def test_no_forces_sees_none_and_knows_where_the_target_is(name):
+def test_no_forces_observation_ignores_forces_and_has_the_target_direction(name):
     task = running(name, 3)
     functions = candidate(name, "001_no_forces")
     before = functions("compute_observation", whole_state(task)).clone()
@@ -352,7 +352,7 @@ def test_no_forces_sees_none_and_knows_where_the_target_is(name):
         assert after[0, 7:9].tolist() == pytest.approx([0.0, -1.0], abs=2e-3)
 
 
-def test_joint_targets_span_the_ants_ranges():
+def test_joint_targets_span_the_ranges_of_the_ant():
     action = torch.stack((-torch.ones(8), torch.zeros(8), torch.ones(8)))
     task = make_task("Ant", shipped("Ant"), 3, "mujoco_cpu", "cpu")
     target = candidate("Ant", "002_joint_targets")("compute_dof_target", whole_state(task), action)
@@ -360,7 +360,7 @@ def test_joint_targets_span_the_ants_ranges():
     torch.testing.assert_close(target, torch.stack((lower, (lower + upper) / 2, upper)))
 
 
-def test_joint_targets_of_the_humanoid_count_from_standing():
+def test_joint_targets_of_the_humanoid_are_relative_to_standing():
     task = make_task("Humanoid", shipped("Humanoid"), 3, "mujoco_cpu", "cpu")
     action = torch.stack((-torch.ones(21), torch.zeros(21), torch.ones(21)))
     target = candidate("Humanoid", "002_joint_targets")("compute_dof_target", whole_state(task), action)
@@ -368,8 +368,8 @@ def test_joint_targets_of_the_humanoid_count_from_standing():
     assert bool((target[1] == 0).all()) and bool((target >= lower).all()) and bool((target <= upper).all())
 
 
-def test_diagonal_pairs_lift_together():
-    """Ankles of legs 1 and 4 press their feet down at positive torque, those of legs 2 and 3 at negative."""
+def test_diagonal_pairs_share_one_action():
+    """Positive torques press the feet of legs 1 and 4 down, negative torques those of legs 2 and 3."""
     task = make_task("Ant", shipped("Ant"), 2, "mujoco_cpu", "cpu")
     action = torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
     torque = candidate("Ant", "003_diagonal_pairs")("compute_torque", whole_state(task, 4), action)
@@ -378,7 +378,7 @@ def test_diagonal_pairs_lift_together():
     assert second == [0.0, 0.0, 15.0, -15.0, 0.0, 0.0, 15.0, 15.0]
 
 
-def test_upside_down_ends():
+def test_upside_down_terminates():
     task = fake("Ant", 3)
     task.state["root_states"][:, 2] = torch.tensor([0.5, 0.5, 0.3])
     task.state["root_states"][1, 3:7] = torch.tensor([1.0, 0.0, 0.0, 0.1])
@@ -387,7 +387,7 @@ def test_upside_down_ends():
     assert terminal.tolist() == [False, True, True]
 
 
-def test_all_directions_are_all():
+def test_all_directions_cover_all_headings_and_targets():
     task = fake("Ant", 2000)
     torch.manual_seed(0)
     begin(task, candidate("Ant", "005_all_directions"))
@@ -398,7 +398,7 @@ def test_all_directions_are_all():
     torch.testing.assert_close(task.state["potentials"], torch.full((2000,), -1000.0 / 0.0166), rtol=1e-4, atol=0)
 
 
-def test_smooth_strength_stays_within_the_motors():
+def test_smooth_strength_stays_within_motor_efforts():
     task = fake("Humanoid", 4)
     task.state["dof_pos"].fill_(-9.0)
     action = torch.ones(4, 21)
@@ -406,7 +406,7 @@ def test_smooth_strength_stays_within_the_motors():
     torch.testing.assert_close(torque, task.constants["motor_efforts"].repeat(4, 1))
 
 
-def test_stumbles_end():
+def test_stumbling_terminates():
     task = fake("Humanoid", 4)
     task.state["root_states"][:, 2] = torch.tensor([1.3, 0.95, 1.3, 1.3])
     for row, degrees in ((2, 50.0), (3, 70.0)):
@@ -417,7 +417,7 @@ def test_stumbles_end():
     assert terminal.tolist() == [False, True, False, True]
 
 
-def test_running_starts_run_with_one_leg_ahead():
+def test_running_start_has_one_hip_ahead():
     task = make_task("Humanoid", shipped("Humanoid"), 500, "mujoco_cpu", "cpu")
     torch.manual_seed(0)
     begin(task, candidate("Humanoid", "005_running_start"))
@@ -427,7 +427,7 @@ def test_running_starts_run_with_one_leg_ahead():
     assert bool((hips[fast].prod(dim=1) < 0).all()) and 0.4 < (hips[fast][:, 0] > 0).float().mean() < 0.6
 
 
-def test_alternate_feet_pay_for_taking_turns():
+def test_alternate_feet_reward_pays_the_foot_whose_turn_it_is():
     task = fake("Humanoid", 4)
     task.state["vec_sensor_tensor"][0, 2] = 300.0  # the right foot stands
     task.state["vec_sensor_tensor"][1, 8] = 300.0  # the left

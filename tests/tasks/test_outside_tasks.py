@@ -77,7 +77,7 @@ def refusal(task):
     return str(error.value)
 
 
-def test_a_folder_is_a_task(folder, tmp_path):
+def test_task_is_loaded_from_a_folder(folder, tmp_path):
     spec = registry.get_spec("pendulum")
     assert (spec.name, spec.source, spec.model_path) == ("Pendulum", str(folder), folder / "pendulum.xml")
     assert registry.get_spec("Pendulum") is registry.get_spec(str(folder)) is spec
@@ -91,7 +91,7 @@ def test_a_folder_is_a_task(folder, tmp_path):
     assert TaskContract.from_plain(json.loads(json.dumps(contract.to_plain()))) == contract
 
 
-def test_its_own_ppo_numbers_are_over_the_default(folder):
+def test_train_yaml_of_the_task_overrides_the_default(folder):
     (folder / "train.yaml").write_text("params: {config: {horizon_length: 8}}\n", encoding="utf-8")
     params = compose_config("pendulum").train.params
     assert params.config.horizon_length == 8 and list(params.network.mlp.units) == [256, 128, 64]
@@ -100,14 +100,14 @@ def test_its_own_ppo_numbers_are_over_the_default(folder):
         compose_config("pendulum")
 
 
-def test_a_class_is_a_task(folder):
+def test_task_is_loaded_from_a_class(folder):
     spec = registry.get_spec("pendulum.task:Pendulum")
     assert spec.folder == folder and compose_config("pendulum.task:Pendulum").task_source == "pendulum.task:Pendulum"
     assert "has no class Pendulm" in refusal("pendulum.task:Pendulm")
     assert refusal("no_such_module:Pendulum").startswith("--task no_such_module:Pendulum: ModuleNotFoundError")
 
 
-def test_an_installed_package_brings_a_task(folder, tmp_path, monkeypatch):
+def test_task_is_loaded_from_an_entry_point(folder, tmp_path, monkeypatch):
     info = tmp_path / "robots-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: robots\nVersion: 1.0\n", encoding="utf-8")
@@ -120,7 +120,7 @@ def test_an_installed_package_brings_a_task(folder, tmp_path, monkeypatch):
     assert "of a task named Pendulum: rename one of them" in refusal("Swing")
 
 
-def test_files_that_changed_are_read_anew(folder):
+def test_changed_files_are_reloaded(folder):
     before = registry.get_spec("pendulum")
     keys = [cache.own_code()]
     change(folder / "task.py", "height of the rod's tip", "how high the tip is")
@@ -133,7 +133,7 @@ def test_files_that_changed_are_read_anew(folder):
     assert len(set(keys)) == 3  # of programs on disk
 
 
-def test_code_that_the_caches_key_does_not_cover_is_not_cached(folder):
+def test_code_not_covered_by_the_cache_key_is_not_cached(folder):
     registry.get_spec("pendulum")
     text = "from envcoder_bench.tasks.Pendulum.human import compute_reward\n"
     assert not cache._leaves_the_task(text)
@@ -158,13 +158,13 @@ def test_code_that_the_caches_key_does_not_cover_is_not_cached(folder):
         ("task.yaml", "name: Pendulum", "name: ant", "cannot be named ant"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(folder, file, old, new, told):
+def test_invalid_task_is_reported_in_one_line(folder, file, old, new, told):
     change(folder / file, old, new)
     assert told in refusal("pendulum")
     assert not outside._mounted()  # in a process that goes on, such as a notebook's, its modules cannot be imported
 
 
-def test_a_version_that_is_refused_does_not_replace_the_one_before(folder):
+def test_refused_version_does_not_replace_the_previous_one(folder):
     before = registry.get_spec("pendulum")
     modules = outside._mounted()
     change(folder / "task.py", "def fitness", "def fitnes")
@@ -175,7 +175,7 @@ def test_a_version_that_is_refused_does_not_replace_the_one_before(folder):
     assert registry.get_spec("pendulum").digest == before.digest
 
 
-def test_what_is_missing_is_named(folder, tmp_path):
+def test_missing_files_are_reported_by_name(folder, tmp_path):
     (folder / "unshaped.py").rename(folder / "other.py")
     assert "unshaped.py is missing: the baseline unshaped" in refusal("pendulum")
     (folder / "task.yaml").rename(folder / "a.yaml")
@@ -186,7 +186,7 @@ def test_what_is_missing_is_named(folder, tmp_path):
     assert refusal("./pendulm") == "unknown task './pendulm': there is no such folder (did you mean pendulum?)"
 
 
-def test_two_tasks_cannot_have_one_name(folder, tmp_path):
+def test_duplicate_task_names_are_refused(folder, tmp_path):
     registry.get_spec("pendulum")
     other = tmp_path / "other"
     other.mkdir()
@@ -201,7 +201,7 @@ def test_two_tasks_cannot_have_one_name(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_mistake_in_it_ends_the_command_with_one_line(folder, capsys):
+def test_invalid_task_ends_the_command_with_one_line(folder, capsys):
     change(folder / "task.py", '"sim.dof_vel"', '"sim.dof_velocity"')
     assert main(["--task", "pendulum", "--describe"]) == 2
     told = capsys.readouterr().err
@@ -211,7 +211,7 @@ def test_a_mistake_in_it_ends_the_command_with_one_line(folder, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("untrusted", [False, True])
-def test_it_trains_and_resumes_as_any_other(folder, tmp_path, capsys, untrusted):
+def test_outside_task_trains_and_resumes(folder, tmp_path, capsys, untrusted):
     file = tmp_path / "mine.py"
     file.write_text(CANDIDATE, encoding="utf-8")
     run = tmp_path / "run"
@@ -254,7 +254,7 @@ class StopAfter(Reporter):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("untrusted", [False, True])
-def test_a_stopped_run_of_it_goes_on(folder, tmp_path, untrusted):
+def test_stopped_run_of_an_outside_task_resumes_to_the_same_result(folder, tmp_path, untrusted):
     (tmp_path / "pendulum.yaml").write_text("name: Pendulum\nenv: {torque: 1.25, episodeLength: 9}\n", encoding="utf-8")
     (tmp_path / "mine.py").write_text(CANDIDATE, encoding="utf-8")
     words = ["--task", str(folder), "--task_config", "pendulum.yaml", "--candidates", "mine.py", *SMALL[:-1]]
@@ -283,7 +283,7 @@ class KilledInRound2(View):
 
 
 @pytest.mark.slow
-def test_a_search_shapes_it_and_goes_on(folder, tmp_path):
+def test_search_on_an_outside_task_resumes_to_the_same_result(folder, tmp_path):
     task = "pendulum.task:Pendulum"
     words = ["--task", task, "--llm", "evolve", "--task_config", "pendulum/task.yaml", "task.env.torque=1.25", *SMALL]
     assert auto_shape.main([*words, *SEARCH, "--output_dir", "search"]) == 0
@@ -302,7 +302,7 @@ def test_a_search_shapes_it_and_goes_on(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_check_task_finds_what_is_wrong(folder):
+def test_check_task_reports_all_faults(folder):
     check_task("pendulum", "mujoco_cpu", "cpu")
     change(
         folder / "task.py",

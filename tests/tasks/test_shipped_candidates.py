@@ -46,7 +46,7 @@ def on_the_move(name: str, n: int = 5):
     return task
 
 
-def test_there_are_enough_and_the_number_in_a_name_is_its_position():
+def test_candidate_files_are_numbered_consecutively():
     assert len(FILES["Anymal"]) >= 6 and len(FILES["Cartpole"]) >= 4
     for paths in FILES.values():
         assert [path.name[:4] for path in paths] == [f"{k:03d}_" for k in range(len(paths))]
@@ -54,7 +54,7 @@ def test_there_are_enough_and_the_number_in_a_name_is_its_position():
 
 @pytest.mark.parametrize(("name", "path"), ALL + SPARSE, ids=[f"{name}-{path.stem}" for name, path in ALL + SPARSE])
 @pytest.mark.parametrize("filler", ["human", "unshaped"])
-def test_it_passes_the_check_over_either_baseline(name, path, filler):
+def test_candidate_passes_the_check_with_either_baseline(name, path, filler):
     task = on_the_move(name)
     functions = Functions(path).candidate
     shaping = check(assemble(functions, baseline(name, filler).candidate), dict(task.state), task.constants, task)
@@ -84,7 +84,7 @@ class WaitsForDevice(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(("name", "path"), ALL + BASELINES, ids=[f"{n}-{path.stem}" for n, path in ALL + BASELINES])
-def test_nothing_in_it_waits_for_the_device(name, path):
+def test_candidate_does_not_synchronize_with_the_device(name, path):
     task, functions = on_the_move(name), Functions(path)
     state = whole_state(task, functions.candidate.action_dim or 0)
     for shaper_type in functions.candidate.functions:
@@ -94,14 +94,14 @@ def test_nothing_in_it_waits_for_the_device(name, path):
             functions(shaper_type, state, state["actions"])
 
 
-def test_the_detector_of_waiting_detects():
+def test_synchronization_detector_detects():
     for waiting in (lambda x: torch.tensor([1.0]) * x, lambda x: x[x > 0], lambda x: x if x.sum() > 0 else -x):
         with pytest.raises(AssertionError, match="waits for the device"), WaitsForDevice():
             waiting(torch.ones(3))
 
 
 @pytest.mark.parametrize(("name", "path"), ALL, ids=[path.stem for _, path in ALL])
-def test_it_says_in_its_first_line_what_it_tries(name, path):
+def test_candidate_file_is_short_and_has_a_docstring(name, path):
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     assert text and text.splitlines()[0].endswith((".", ":")) and len(path.read_text().splitlines()) <= 60
 
@@ -117,7 +117,7 @@ def test_anymal_rewards_prefer_tracking_to_standing(stem):
     assert reward[0] > 2 * reward[1] > 0
 
 
-def test_the_trot_clock_alternates_the_diagonal_pairs():
+def test_trot_clock_alternates_the_diagonal_pairs():
     task = fake("Anymal", 2)
     task.state["contact_forces"][:, [3, 12], 2] = 250.0  # LF and RH stand
     state = dict(whole_state(task))
@@ -129,7 +129,7 @@ def test_the_trot_clock_alternates_the_diagonal_pairs():
     assert obs.shape == (2, 50) and obs[0, -2:].tolist() == pytest.approx([math.sin(angle), math.cos(angle)], abs=1e-5)
 
 
-def test_no_velocity_does_not_see_the_velocity():
+def test_no_velocity_observation_ignores_linear_velocity():
     task = on_the_move("Anymal", 3)
     functions = anymal("002_no_velocity")
     before = functions("compute_observation", whole_state(task)).clone()
@@ -140,7 +140,7 @@ def test_no_velocity_does_not_see_the_velocity():
     assert gravity.tolist() == pytest.approx([0.0, -1.0, 0.0], abs=1e-6)  # rolled right: gravity is to the right
 
 
-def test_tilt_ends_by_posture_alone():
+def test_tilt_ends_depends_only_on_posture():
     task = fake("Anymal", 4)
     root = task.state["root_states"]
     root[:, 2] = 0.5
@@ -152,7 +152,7 @@ def test_tilt_ends_by_posture_alone():
     assert anymal("004_tilt_ends")("compute_terminal", whole_state(task)).tolist() == [False, False, True, True]
 
 
-def test_easy_episodes_are_half_of_them():
+def test_easy_episodes_are_half_of_the_episodes():
     task = fake("Anymal", 2000)
     torch.manual_seed(0)
     begin(task, anymal("005_easy_episodes"))
@@ -163,7 +163,7 @@ def test_easy_episodes_are_half_of_them():
     assert 0.45 < (task.state["dof_pos"] == default).all(dim=1).float().mean().item() < 0.55
 
 
-def test_diagonal_pairs_move_together():
+def test_diagonal_pairs_share_one_action():
     task = fake("Anymal", 4)
     task.state["default_dof_pos"].zero_()
     action = torch.zeros(4, 8)
@@ -186,8 +186,8 @@ def test_bound_names_run_as_a_script_with_python_numbers():
 
 
 @pytest.mark.parametrize("stem", ["003_torque", "006_diagonal_pairs"])
-def test_with_no_action_the_robot_stands(stem):
-    """An action space is fit for learning only if its zero does not fall over."""
+def test_zero_action_keeps_the_robot_standing(stem):
+    """An action space is suitable for learning only if its zero action keeps the robot standing."""
     task = make_task("Anymal", shipped("Anymal"), 8, "mujoco_cpu", "cpu")
     functions = anymal(stem)
     kind = "compute_torque" if stem == "003_torque" else "compute_dof_target"
@@ -219,12 +219,12 @@ def test_good_cartpole_rewards_prefer_upright(stem):
     assert reward[0].item() == pytest.approx(1.0) and reward[1] < 0.6
 
 
-def test_the_bad_reward_makes_every_step_a_loss():
+def test_only_penalties_reward_is_always_negative():
     reward = candidate("Cartpole", "004_only_penalties")("compute_reward", upright_and_fallen())
     assert bool((reward < 0).all())
 
 
-def test_sine_cosine_does_not_see_whole_turns():
+def test_sine_cosine_observation_ignores_full_turns():
     task = fake("Cartpole", 2)
     task.state["pole_angle"][:] = torch.tensor([0.3, 0.3 + 2 * math.pi])
     obs = candidate("Cartpole", "002_sine_cosine")("compute_observation", whole_state(task))
@@ -232,13 +232,13 @@ def test_sine_cosine_does_not_see_whole_turns():
     torch.testing.assert_close(obs[0], obs[1], atol=1e-5, rtol=0)
 
 
-def test_gentle_pushes_with_a_tenth():
+def test_gentle_torque_is_a_tenth_of_the_maximum():
     action = torch.tensor([[1.0], [-0.5]])
     torque = candidate("Cartpole", "003_gentle")("compute_torque", whole_state(fake("Cartpole", 2)), action)
     assert torque.tolist() == [[pytest.approx(40.0), 0.0], [pytest.approx(-20.0), 0.0]]
 
 
-def test_wide_starts_are_wider_than_the_baselines_and_never_over():
+def test_wide_start_range_exceeds_the_baseline_without_terminating():
     task = fake("Cartpole", 2000)
     torch.manual_seed(0)
     begin(task, candidate("Cartpole", "005_wide_start"))

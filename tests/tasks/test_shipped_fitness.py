@@ -62,18 +62,18 @@ def fitness_of(name, quat, velocity):
         (turned("x", 30), [2.0, 0.0, 0.0], 2.0),
     ],
 )
-def test_speed_ahead_while_upright(name, quat, velocity, speed):
+def test_fitness_is_forward_speed_while_upright(name, quat, velocity, speed):
     assert fitness_of(name, quat, velocity) == pytest.approx(speed, abs=1e-5)
 
 
-def test_a_nod_costs_the_humanoid_nothing_and_anymal_its_cosine():
+def test_pitch_scales_the_fitness_of_anymal_but_not_of_the_humanoid():
     nod = turned("y", 30)
     assert fitness_of("Humanoid", nod, [2.0, 0.0, 0.0]) == pytest.approx(2.0, abs=1e-5)
     assert fitness_of("Anymal", nod, [2.0, 0.0, 0.0]) == pytest.approx(2.0 * math.cos(math.pi / 6), abs=1e-5)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_it_is_compiled_and_adds_up_the_speeds_of_real_episodes(name):
+def test_fitness_is_compiled_and_averages_the_speed_over_the_episode(name):
     cfg = config(name)
     if name == "Anymal":
         cfg.task.env.learn.episodeLength_s = 0.6
@@ -107,13 +107,13 @@ def test_it_is_compiled_and_adds_up_the_speeds_of_real_episodes(name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_it_is_no_candidate(name):
+def test_fitness_files_are_not_found_as_candidates(name):
     found = find_candidates([], name, FOLDER.parent.parent)
     assert found
     assert not set(found) & set(FILES.values())
 
 
-def test_flat_candidates_do_not_include_it(tmp_path):
+def test_flat_candidate_search_excludes_fitness_files(tmp_path):
     for path in ("user_functions/flat.py", "user_functions/fitness/speed.py"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("")
@@ -121,7 +121,7 @@ def test_flat_candidates_do_not_include_it(tmp_path):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_its_meaning_fits_a_tables_head(name):
+def test_fitness_meaning_is_short_and_names_unit_and_fall(name):
     meaning = fitness_meaning(config(name))
     assert "m/s" in meaning
     assert "0 after a fall" in meaning

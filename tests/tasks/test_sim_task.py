@@ -33,7 +33,7 @@ def check(cfg):
 
 
 @TASKS
-def test_fields_describe_exactly_the_state(name):
+def test_fields_match_the_state(name):
     task = fake(name)
     state = whole_state(task, task.fields["actions"].shape[0])
     assert set(task.fields) == set(state)
@@ -48,7 +48,7 @@ def test_fields_describe_exactly_the_state(name):
 
 
 @TASKS
-def test_step_and_reset_keep_every_tensor_where_it_is(name):
+def test_step_and_reset_keep_tensor_addresses(name):
     task = fake(name)
     views = {key: x[2:4] for key, x in task.state.items()}
     task.step(torch.ones(6, task.num_dofs))
@@ -82,7 +82,7 @@ def test_reset_reads_only_masked_rows(name):
 
 
 @TASKS
-def test_a_restored_task_goes_on_bitwise(name):
+def test_restored_task_resumes_bitwise(name):
     task, other = fake(name), fake(name)
     torch.manual_seed(0)
     goal = {key: torch.randn_like(task.state[key]) for key in task.goal_keys}
@@ -101,14 +101,14 @@ def test_a_restored_task_goes_on_bitwise(name):
         assert torch.equal(x, other.state[key]), key
 
 
-def test_saved_state_has_its_own_memory():
+def test_saved_state_is_a_copy():
     task = fake("Anymal")
     saved = task.get_state()
     task.state["commands"].fill_(9.0)
     assert bool((saved["task.commands"] == 0.0).all())
 
 
-def test_drive_mode_and_unstable_are_the_simulators():
+def test_drive_mode_and_unstable_are_those_of_the_simulator():
     task = fake("Anymal")
     effort = torch.tensor([True] * 3 + [False] * 3)
     task.set_drive_mode(effort)
@@ -117,13 +117,13 @@ def test_drive_mode_and_unstable_are_the_simulators():
     assert task.unstable.tolist() == [False] * 4 + [True, False]
 
 
-def test_an_unknown_goal_is_an_error():
+def test_unknown_goal_raises():
     task = fake("Anymal")
     with pytest.raises(ValueError, match=r"Anymal has no goal 'command' \(did you mean commands\?\)"):
         task.reset(torch.ones(6, dtype=torch.bool), {}, {"command": torch.zeros(6, 3)})
 
 
-def test_a_model_in_another_order_is_refused():
+def test_model_with_other_names_or_order_is_refused():
     cfg = shipped("Anymal")
     names = [*Anymal.dof_names[3:], *Anymal.dof_names[:3]]
     with pytest.raises(ValueError, match=r"anymal_c.xml: Anymal needs the dof_names \['LF_HAA'"):
@@ -149,7 +149,7 @@ class Juggler(SimTask):
 JUGGLER = {"name": "Juggler", "env": {"clipActions": 1.0, "episodeLength": 9}, "sim": {"dt": 0.02, "substeps": 1}}
 
 
-def test_objects_appear_in_the_state_and_begin_by_their_keys():
+def test_objects_are_in_the_state_and_reset_by_their_keys():
     sim = FakeSimulator(3, Juggler.dof_names, Juggler.body_names, object_names=("red", "blue"))
     task = Juggler(JUGGLER, sim)
     red, before = torch.full((3, 13), 5.0), sim.object_states.clone()
@@ -167,20 +167,20 @@ def test_objects_appear_in_the_state_and_begin_by_their_keys():
 
 
 @TASKS
-def test_the_shipped_yaml_has_no_key_without_effect(name, recwarn):
+def test_shipped_yaml_has_no_unused_keys(name, recwarn):
     check(shipped(name))
     assert not recwarn.list
 
 
 @TASKS
-def test_a_missing_key_is_named(name):
+def test_missing_key_is_reported(name):
     cfg = shipped(name)
     del cfg["env"]["clipActions"]
     with pytest.raises(ValueError, match=f"cfg/task/{name}.yaml: the key 'env.clipActions' is missing"):
         get_spec(name).task_class(cfg, fake(name).sim)
 
 
-def test_an_unknown_key_names_the_near_match():
+def test_unknown_key_is_reported_with_near_match():
     cfg = shipped("Anymal")
     cfg["env"]["learn"]["episodeLengths_s"] = 3
     message = r"unknown key 'env.learn.episodeLengths_s' \(did you mean env.learn.episodeLength_s"
@@ -188,7 +188,7 @@ def test_an_unknown_key_names_the_near_match():
         check(cfg)
 
 
-def test_keys_of_isaacgymenvs_without_effect_are_named():
+def test_unused_isaacgymenvs_keys_are_warned_about():
     cfg = shipped("Anymal")
     cfg["sim"]["physx"] = {"num_threads": 4}
     cfg["env"]["learn"]["torqueRewardScale"] = -1.0
@@ -206,7 +206,7 @@ def test_domain_randomization_is_refused():
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="MuJoCo needs Python 3.11")
-def test_keys_of_the_engine_reach_its_model():
+def test_engine_keys_are_applied_to_the_model():
     cfg = shipped("Cartpole")
     assert engine_options(cfg) == {}
     cfg["sim"]["mujoco"] = {"integrator": "discrete", "iterations": 3}
@@ -218,7 +218,7 @@ def test_keys_of_the_engine_reach_its_model():
         make_task("Cartpole", cfg, 2, "mujoco_cpu", "cpu")
 
 
-def test_control_steps_are_physics_time_times_the_frequency_divisor():
+def test_control_time_is_physics_time_times_the_frequency_divisor():
     cfg = shipped("Anymal")
     assert control_timing(cfg) == (0.02, 2)
     cfg["env"]["control"]["controlFrequencyInv"] = 2

@@ -29,13 +29,13 @@ def test_every_task_has_its_files():
 @pytest.mark.parametrize(
     ("word", "hint"), [("Animal", "Anymal"), ("anymal", "Anymal"), ("CARTPOLE", "Cartpole"), ("Humanoids", "Humanoid")]
 )
-def test_an_unknown_task_names_the_near_match_and_all_there_are(word, hint):
+def test_unknown_task_is_reported_with_near_match_and_all_tasks(word, hint):
     with pytest.raises(ValueError) as error:
         registry.check_task_name(word)
     assert str(error.value) == f"unknown task '{word}' (did you mean {hint}?); there are {', '.join(TASKS)}"
 
 
-def test_an_unknown_task_without_a_near_match_names_all_there_are():
+def test_unknown_task_without_near_match_is_reported_with_all_tasks():
     for call in (registry.get_spec, registry.state_table, lambda name: registry.baseline_path(name, "human")):
         with pytest.raises(ValueError, match=rf"^unknown task 'Zebra'; there are {', '.join(TASKS)}$"):
             call("Zebra")
@@ -43,14 +43,14 @@ def test_an_unknown_task_without_a_near_match_names_all_there_are():
         registry.make_task("Zebra", {}, 1, "mujoco_cpu", "cpu")
 
 
-def test_an_unknown_baseline():
+def test_unknown_baseline_is_refused():
     message = r"unknown baseline 'humam' \(did you mean human\?\); there are human, unshaped"
     with pytest.raises(ValueError, match=message):
         registry.baseline_path("Anymal", "humam")
 
 
 @pytest.mark.slow
-def test_naming_tasks_loads_no_physics_engine():
+def test_state_table_imports_no_physics_engine():
     code = (
         "import sys; from envcoder_bench.tasks import registry; registry.state_table('Anymal');"
         "print([m for m in ('mujoco', 'mujoco_warp', 'warp') if m in sys.modules])"
@@ -60,7 +60,7 @@ def test_naming_tasks_loads_no_physics_engine():
     assert run.stdout.strip() == "[]"
 
 
-def test_the_state_table_says_what_is_per_environment():
+def test_state_table_marks_constants_and_per_environment_keys():
     table = registry.state_table("Cartpole").splitlines()
     assert "| `cart_pos` | (n,) | m | cart's position on the rail |" in table
     assert "| `reset_dist` | constant | m | the cart's range is from minus to plus this |" in table

@@ -41,7 +41,7 @@ def walk(task, metres: float) -> None:
     task.state["root_states"][:, 0] += metres
 
 
-def test_episodes_begin_in_the_middle_of_a_tile_of_the_first_level(name):
+def test_episodes_begin_at_tile_centres_of_the_first_level(name):
     task, _ = begun(name)
     state = task.state
     assert set(state["terrain_levels"].tolist()) == {0.0}
@@ -52,7 +52,7 @@ def test_episodes_begin_in_the_middle_of_a_tile_of_the_first_level(name):
     assert len(state["terrain_types"].unique()) == 20
 
 
-def test_the_curriculum_moves_up_by_distance_and_down_without(name):
+def test_curriculum_level_rises_with_distance_and_falls_without(name):
     task, everywhere = begun(name)
     for metres, level in ((4.5, 1), (4.5, 2), (4.5, 3), (1.0, 2), (5.5, 3), (1.0, 2), (1.0, 1), (0.0, 0), (0.0, 0)):
         walk(task, metres)
@@ -61,7 +61,7 @@ def test_the_curriculum_moves_up_by_distance_and_down_without(name):
         assert torch.equal(task.state["initial_root_states"][:, :2], task.state["env_origins"][:, :2])
 
 
-def test_only_episodes_that_end_change_their_level(name):
+def test_only_masked_environments_change_their_level(name):
     task, everywhere = begun(name)
     mask = everywhere.clone()
     mask[::2] = False
@@ -72,7 +72,7 @@ def test_only_episodes_that_end_change_their_level(name):
     assert torch.equal(task.state["env_origins"][~mask], before[~mask])
 
 
-def test_unstable_physics_is_no_progress(name):
+def test_unstable_physics_does_not_raise_the_level(name):
     task, everywhere = begun(name)
     walk(task, 50.0)
     task.unstable.fill_(True)
@@ -80,7 +80,7 @@ def test_unstable_physics_is_no_progress(name):
     assert set(task.state["terrain_levels"].tolist()) == {0.0}
 
 
-def test_beyond_the_last_level_comes_any(name):
+def test_levels_are_random_after_the_last_level(name):
     task, everywhere = begun(name, 200)
     task.state["terrain_levels"].fill_(9.0)
     walk(task, 4.5)
@@ -101,7 +101,7 @@ def test_levels_depend_on_seed_and_lane_but_not_on_other_groups(name):
     assert torch.equal(types[0], types[1]) and torch.equal(types[1], alone.state["terrain_types"])
 
 
-def test_evaluations_are_spread_evenly_without_a_curriculum(name):
+def test_evaluations_are_spread_evenly_without_curriculum(name):
     task, everywhere = begun(name, 400)
     task.step_count = EVALUATION_STEP
     task.restart()
@@ -118,7 +118,7 @@ def test_evaluations_are_spread_evenly_without_a_curriculum(name):
     assert set(task.state["terrain_levels"].tolist()) == {0.0}
 
 
-def test_only_the_first_episodes_of_a_training_begin_late(name):
+def test_only_first_training_episodes_begin_late(name):
     task: Any = fake(name, 400)
     task.attach(groups(1, 400))
     everywhere = torch.ones(400, dtype=torch.bool)
@@ -133,7 +133,7 @@ def test_only_the_first_episodes_of_a_training_begin_late(name):
     assert not task.first_progress.any()
 
 
-def test_a_checkpoint_has_the_levels(name):
+def test_checkpoint_restores_the_levels(name):
     task, everywhere = begun(name)
     walk(task, 4.5)
     task.prepare_reset(everywhere)
@@ -148,7 +148,7 @@ def test_a_checkpoint_has_the_levels(name):
     assert set(other.state["terrain_levels"].tolist()) == {2.0}
 
 
-def test_the_scan_sees_the_ground_under_the_robot(name):
+def test_height_scan_matches_the_ground_under_the_robot(name):
     task, _ = begun(name)
     state, count = task.state, len(task.scan_x) * len(task.scan_y)
     assert state["measured_heights"].shape == (40, count)
@@ -160,7 +160,7 @@ def test_the_scan_sees_the_ground_under_the_robot(name):
     assert torch.equal(state["measured_heights"], task.lookup.heights(places))
 
 
-def test_the_task_turns_to_the_commanded_heading(name):
+def test_yaw_rate_follows_the_commanded_heading(name):
     task, everywhere = begun(name)
     gain, most = task.heading_gain, task.most_yaw
     for yaw, heading, error in ((0.0, 0.5, 0.5), (3.0, -3.0, 2 * math.pi - 6.0), (-2.0, 1.0, 3.0), (0.3, 0.3, 0.0)):
@@ -172,7 +172,7 @@ def test_the_task_turns_to_the_commanded_heading(name):
         assert task.state["commands"][:, 2].tolist() == pytest.approx([expected] * 40, abs=1e-4)
 
 
-def test_a_foots_time_in_the_air_ends_with_the_step_after_it_lands(name):
+def test_feet_air_time_is_reset_in_the_step_after_contact(name):
     task, _ = begun(name, 2)
     feet, dt = task.constants["feet_indices"], task.dt
     seen = []
@@ -186,7 +186,7 @@ def test_a_foots_time_in_the_air_ends_with_the_step_after_it_lands(name):
     assert [steps for _, steps in seen] == [1, 2, 3, 0, 0, 1]
 
 
-def test_the_last_action_and_velocity_are_those_before_the_step(name):
+def test_last_actions_and_velocities_are_those_before_the_step(name):
     task, everywhere = begun(name, 3)
     actions = task._groups.actions
     for k in range(3):
@@ -199,7 +199,7 @@ def test_the_last_action_and_velocity_are_those_before_the_step(name):
     assert not task.state["last_actions"].any() and not task.state["last_dof_vel"].any()
 
 
-def test_on_a_plane_there_are_no_heights_and_no_levels(name):
+def test_plane_has_no_heights_and_no_levels(name):
     cfg = shipped(name)
     cfg["env"]["terrain"]["terrainType"] = "plane"
     assert grid_of(cfg) is None
@@ -221,14 +221,14 @@ def test_on_a_plane_there_are_no_heights_and_no_levels(name):
         ("terrainProportions", None, "task.env.terrain: "),
     ],
 )
-def test_a_wrong_terrain_is_a_clear_message(name, key, value, message):
+def test_invalid_terrain_is_refused(name, key, value, message):
     cfg = shipped(name)
     cfg["env"]["terrain"][key] = value
     with pytest.raises(ValueError, match=message):
         grid_of(cfg)
 
 
-def test_the_angle_is_that_of_atan2(name):
+def test_arctan2_matches_torch_atan2(name):
     torch.manual_seed(0)
     y, x = torch.randn(2, 10_000)
     assert (arctan2(y, x) - torch.atan2(y, x)).abs().max() < 2e-5

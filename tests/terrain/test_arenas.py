@@ -63,7 +63,7 @@ def two():
 
 
 @pytest.mark.parametrize("riser", [0.03, 0.08, 0.13, 0.18, 0.23])
-def test_stairs_have_the_risers_and_treads_asked_for(riser) -> None:
+def test_stairs_have_the_requested_risers_and_treads(riser) -> None:
     arena = Arena("stairs", (Zone("stairs", 10.0, (riser,), count=33),), 4.0)
     rays = Rays(Arenas([arena]))
     for step in range(34):
@@ -75,7 +75,7 @@ def test_stairs_have_the_risers_and_treads_asked_for(riser) -> None:
 
 
 @pytest.mark.parametrize("low, high, cell", [(0.03, 0.05, 0.05), (0.10, 0.15, 0.05), (0.8, 1.2, 0.1)])
-def test_a_boulder_is_as_high_and_wide_as_its_edge(low, high, cell) -> None:
+def test_boulder_height_and_width_equal_its_edge(low, high, cell) -> None:
     zone = Zone("boulders", 10.0, (low, high), count=1, cell=cell)
     arenas = Arenas([Arena("one", (zone,), 30.0)], seed=5)
     x, y, edge, yaw = place_boulders(zone, 30.0, 5)[0]
@@ -90,7 +90,7 @@ def test_a_boulder_is_as_high_and_wide_as_its_edge(low, high, cell) -> None:
     assert heights.max() <= edge + 1e-4
 
 
-def test_boulders_are_as_many_as_asked_for_and_within_their_sizes() -> None:
+def test_boulders_have_the_requested_count_and_sizes() -> None:
     zone = Zone("boulders", 10.0, (0.10, 0.15), count=2400, cell=0.05)
     boulders = place_boulders(zone, 30.0, 0)
     assert boulders.shape == (2400, 4)
@@ -103,7 +103,7 @@ def test_boulders_are_as_many_as_asked_for_and_within_their_sizes() -> None:
     assert covered == pytest.approx(1.0 - np.exp(-np.sum(boulders[:, 2] ** 2) / 300.0), abs=0.01)  # placed at random
 
 
-def test_the_lookup_agrees_with_rays(two) -> None:
+def test_lookup_matches_ray_casts(two) -> None:
     rays, lookup = Rays(two), ArenaLookup(two, "cpu")
     generator = np.random.Generator(np.random.PCG64(0))
     points = generator.random((400, 2)) * [11.0, 6.0] + [-0.5, 0.0]
@@ -126,12 +126,12 @@ def test_zones_and_drags_are_looked_up_by_x(two) -> None:
     assert lookup.zone(arena + 1, torch.tensor([0.0] * 4 + [2.9] * 2 + [3.1] * 2)).tolist() == [0] * 6 + [1] * 2
 
 
-def test_zones_have_frictions_of_their_own(two) -> None:
+def test_zones_have_separate_frictions(two) -> None:
     frictions = {box.friction for box in two.ground.boxes} | {field.friction for field in two.ground.height_fields}
     assert frictions == {0.5, 0.4, 0.3, 0.8}
 
 
-def test_arenas_lie_side_by_side(two) -> None:
+def test_arenas_are_side_by_side(two) -> None:
     rays = Rays(two)
     assert two.offsets == [0.0, 8.0]
     assert rays.height(1.0, 8.5) == 0.0
@@ -141,7 +141,7 @@ def test_arenas_lie_side_by_side(two) -> None:
 GOOD = {"zones": [{"type": "flat", "size": 5}, {"type": "stairs", "difficulty": 0.1}]}
 
 
-def test_a_yaml_arena_is_read() -> None:
+def test_yaml_arena_is_loaded() -> None:
     arena = read_arena("mine.yaml", {**GOOD, "width": 8})
     assert [zone.type for zone in arena.zones] == ["flat", "stairs"]
     assert arena.length == 15.0 and arena.width == 8.0
@@ -171,7 +171,7 @@ def _with(**zone):
         (_with(type="boulders", difficulty=[0.1, 0.2], count=3, size=1.02), "zones[1].size must be a multiple"),
     ],
 )
-def test_a_bad_yaml_names_the_key(data, message) -> None:
+def test_invalid_yaml_is_reported_with_its_key(data, message) -> None:
     with pytest.raises(ValueError) as error:
         read_arena("mine.yaml", data)
     assert message in str(error.value)

@@ -22,7 +22,7 @@ def tile(grid, row, column):
     return heights[row * 80 : row * 80 + 80, column * 80 : column * 80 + 80]
 
 
-def test_columns_have_the_types_shares():
+def test_columns_follow_the_proportions_of_types():
     counts = np.bincount(column_types(GridParams()), minlength=len(TYPES))
     assert counts.tolist() == [2, 2, 7, 5, 4, 0]
     assert set(column_types(GridParams(proportions=(0.5,), terrains=4))) == {0, 1}  # the next type gets the rest
@@ -40,7 +40,7 @@ def test_stairs_rise_by_the_step_of_their_level(grid):
             assert abs(across[0]) < 1e-6 and np.all(steps * sign >= 0)
 
 
-def test_slopes_have_their_angle_and_half_of_them_fall(grid):
+def test_slopes_have_their_angle_and_half_of_them_descend(grid):
     own = [k for k, kind in enumerate(grid.types) if TYPES[kind] == "smooth slope"]
     many = make_grid(GridParams(levels=3, terrains=4, spacing=0.1, proportions=(1.0,)))
     middles = [many.origins[2, k, 2] for k in range(4)]
@@ -49,7 +49,7 @@ def test_slopes_have_their_angle_and_half_of_them_fall(grid):
     assert np.abs(np.diff(across)).mean() / 0.1 == pytest.approx(0.4 * 2 / 3, abs=0.02)
 
 
-def test_origins_are_the_ground_in_the_middle_of_tiles(grid):
+def test_origins_are_on_the_ground_in_tile_centres(grid):
     lookup = HeightLookup(grid.ground)
     origins = torch.from_numpy(grid.origins).view(-1, 3)
     assert origins[:, 0].unique().tolist() == [4, 12, 20] and len(origins[:, 1].unique()) == 10
@@ -59,7 +59,7 @@ def test_origins_are_the_ground_in_the_middle_of_tiles(grid):
         assert below.min() >= -1e-6 and below.max() < 0.25  # rough slopes are not flat there
 
 
-def test_the_border_is_flat_all_around(grid):
+def test_border_is_flat_all_around(grid):
     lookup = HeightLookup(grid.ground)
     outside = torch.tensor([[-19.0, 5.0], [24.0 + 19, 79.0], [12.0, -19.0], [3.0, 80 + 19.0], [-10.0, -10.0]])
     assert lookup.heights(outside).tolist() == [0.0] * 5
@@ -67,7 +67,7 @@ def test_the_border_is_flat_all_around(grid):
     assert lookup.zones(torch.from_numpy(grid.origins).view(-1, 3)[:, :2]).tolist() == [0] * 30
 
 
-def test_equal_parameters_give_the_same_grid_and_other_seeds_other_obstacles(grid):
+def test_grid_depends_only_on_parameters_and_seed(grid):
     np.random.seed(5)
     again = make_grid.__wrapped__(SMALL)
     assert np.array_equal(again.ground.height_fields[0].heights, grid.ground.height_fields[0].heights)
@@ -77,7 +77,7 @@ def test_equal_parameters_give_the_same_grid_and_other_seeds_other_obstacles(gri
     assert same == [kind not in ("rough slope", "discrete") for kind in kinds]
 
 
-def test_isaac_gyms_terrain_utils_are_the_same_generators():
+def test_isaac_gym_terrain_utils_are_the_same_generators():
     assert terrain_utils.pyramid_stairs_terrain is generators.pyramid_stairs_terrain
     ours, theirs = (generators.SubTerrain("t", 60, 60, 0.005, 0.1) for _ in "12")
     np.random.seed(3)
@@ -97,6 +97,6 @@ def test_isaac_gyms_terrain_utils_are_the_same_generators():
         ({"spacing": 0.0}, "a spacing of up to 0.5 m"),
     ],
 )
-def test_wrong_numbers_are_a_clear_message(numbers, message):
+def test_invalid_parameters_are_refused(numbers, message):
     with pytest.raises(ValueError, match=message):
         GridParams(**numbers)

@@ -46,7 +46,7 @@ def rays(ground, tmp_path_factory):
     return cast
 
 
-def test_the_lookup_agrees_with_rays(ground, rays):
+def test_lookup_matches_ray_casts(ground, rays):
     torch.manual_seed(0)
     points = torch.rand(4000, 2) * torch.tensor([4.98, 2.98]) + torch.tensor([-1.99, -1.49])
     lookup = HeightLookup(ground)
@@ -61,7 +61,7 @@ def test_the_lookup_agrees_with_rays(ground, rays):
     assert lookup.friction.tolist() == pytest.approx([1.0, 0.3, 1.0, 1.0])
 
 
-def test_beyond_all_fields_is_the_height_of_the_nearest_edge(ground):
+def test_height_outside_all_fields_is_that_of_the_nearest_edge(ground):
     lookup = HeightLookup(ground)
     outside = torch.tensor([[-9.0, 0.0], [0.7, 40.0], [9.0, 9.0]])
     edge = torch.tensor([[-2.0, 0.0], [0.7, 1.5], [3.0, 1.5]])
@@ -69,13 +69,13 @@ def test_beyond_all_fields_is_the_height_of_the_nearest_edge(ground):
     assert lookup.zones(outside).tolist() == [0, 0, 1]
 
 
-def test_boxes_alone_have_no_ground_between_them():
+def test_boxes_without_fields_have_no_ground_between_them():
     lookup = HeightLookup(Ground(boxes=(Box((0, 0, 0.5), (2, 2, 1)),)))
     assert lookup.heights(torch.tensor([[0.5, 0.5], [3.0, 0.0]])).tolist() == [1.0, -math.inf]
 
 
 @pytest.mark.parametrize("yaw", [0.0, 1.0, -2.5])
-def test_the_scan_turns_with_the_yaw_and_does_not_tilt(ground, yaw):
+def test_scan_rotates_with_yaw_but_not_with_pitch(ground, yaw):
     lookup, points = HeightLookup(ground), scan_points([-0.5, 0.0, 0.5], [-0.2, 0.2])
     assert points.tolist()[:2] == [[-0.5, pytest.approx(-0.2)], [-0.5, pytest.approx(0.2)]]
     c, s = math.cos(yaw), math.sin(yaw)
@@ -87,8 +87,8 @@ def test_the_scan_turns_with_the_yaw_and_does_not_tilt(ground, yaw):
     torch.testing.assert_close(height_scan(lookup, root, points)[0], lookup.heights(at), atol=1e-4, rtol=0)
 
 
-def test_an_environment_is_scanned_as_alone(ground):
-    """The bits of one do not depend on the number of others."""
+def test_scan_is_bitwise_independent_of_other_environments(ground):
+    """The result for one robot is bitwise independent of the number of others."""
     torch.manual_seed(3)
     root = torch.randn(64, 13)
     points, lookup = scan_points([0.1 * k for k in range(-8, 9)], [0.1 * k for k in range(-5, 6)]), HeightLookup(ground)

@@ -12,7 +12,7 @@ EACH += [(name, "CPU", get_activation(name, CPU)) for name in _ACTIVATIONS if na
 
 
 @pytest.mark.parametrize("name, where, activation", EACH, ids=[f"{name} on {where}" for name, where, _ in EACH])
-def test_value_and_derivative_equal_rl_games_function(name: str, where: str, activation: Activation) -> None:
+def test_value_and_derivative_match_rl_games(name: str, where: str, activation: Activation) -> None:
     stock = NetworkBuilder.BaseNetwork().activations_factory.create(name)
     z = (3 * torch.randn(3, 50, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).requires_grad_()
     expected, weight = stock(z), torch.linspace(-1, 1, 7, dtype=torch.float64).expand(3, 50, 7)

@@ -47,7 +47,7 @@ class Diary:
 
 
 @pytest.mark.parametrize("final", [False, True])
-def test_an_iteration_acts_steps_and_records_over_the_horizon_and_then_learns(final: bool) -> None:
+def test_iteration_acts_steps_and_records_over_the_horizon_then_learns(final: bool) -> None:
     both: Any = Diary(final)
     obs, stats = train_iteration(both, both, torch.tensor([1.0]))
     assert both.told == [
@@ -58,20 +58,20 @@ def test_an_iteration_acts_steps_and_records_over_the_horizon_and_then_learns(fi
     assert obs.item() == 20.0 and set(stats) == {"loss"}
 
 
-def test_a_step_is_done_where_it_is_terminated_or_truncated() -> None:
+def test_step_is_done_if_terminated_or_truncated() -> None:
     x = torch.zeros(3)
     step = EnvStep(x, x, torch.tensor([True, False, False]), torch.tensor([False, True, False]))
     assert step.done.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_the_trainers_by_their_names(name: str) -> None:
+def test_trainers_are_found_by_name(name: str) -> None:
     found = trainer_class({"algo": {"name": name}})
     assert issubclass(found, Trainer)
     assert found is trainer_class({"algo": {"name": f"{found.__module__}:{found.__name__}"}})
 
 
-def test_short_names_of_trainers() -> None:
+def test_short_trainer_names_are_resolved() -> None:
     assert trainer_class({"algo": {"name": full_name("ppo")}}) is GroupedPPO
     assert full_name("elegantrl_ppo") == "elegantrl_ppo" and full_name("mine:Trainer") == "mine:Trainer"
     with pytest.raises(ValueError, match=r"unknown trainer 'elegantrl_pp' \(did you mean elegantrl_ppo\?\)"):
@@ -89,12 +89,12 @@ def test_short_names_of_trainers() -> None:
         (":x", "params.algo.name: :x cannot be imported"),
     ],
 )
-def test_a_name_that_is_no_trainer_is_refused(name: Any, message: str) -> None:
+def test_name_that_is_no_trainer_is_refused(name: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trainer_class({"algo": {"name": name}})
 
 
-def test_a_trainer_that_lacks_a_part_of_the_contract_cannot_be_made() -> None:
+def test_trainer_without_all_abstract_methods_cannot_be_instantiated() -> None:
     class Half(Trainer):
         def act(self, obs: torch.Tensor) -> torch.Tensor:
             return obs

@@ -39,14 +39,14 @@ def assert_bitwise(a, b):
     assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_a_group_trains_bitwise_alike_alone_and_among_others_one_of_which_fails():
+def test_group_trains_bitwise_equal_alone_and_with_a_failing_group():
     alone, among = Run([0]).train(3), Run([1, 0, 2], fails_at={0: 11}).train(3)
     assert_bitwise(alone.weights(0), among.weights(1))
     assert torch.isnan(among.stats["value_loss"]).tolist() == [True, False, False]
     assert (among.env.layout.split(among.env.actions)[0] == 0).all()
 
 
-def test_random_numbers_of_the_process_are_neither_read_nor_changed():
+def test_global_generators_are_neither_read_nor_changed():
     torch.manual_seed(1)
     first = Run([0]).train(2).weights(0)
     torch.manual_seed(2)
@@ -55,7 +55,7 @@ def test_random_numbers_of_the_process_are_neither_read_nor_changed():
     assert torch.equal(state, torch.get_rng_state()) and torch.is_grad_enabled()
 
 
-def test_resumed_training_ends_bitwise_as_the_uninterrupted_one(tmp_path):
+def test_resumed_training_is_bitwise_equal_to_uninterrupted_training(tmp_path):
     straight, first, second = Run([0, 2]).train(4), Run([0, 2]).train(2), Run([0, 2])
     torch.save((first.trainer.state(), first.env.get_state(), first.obs), tmp_path / "state.pth")
     state, env, obs = torch.load(tmp_path / "state.pth", weights_only=True)
@@ -85,7 +85,7 @@ def test_training_improves_the_return():
 
 
 @pytest.mark.parametrize("group", [0, 1])
-def test_exported_policies_act_alike_here_and_in_rl_games(group):
+def test_exported_policies_match_the_trainer_and_rl_games(group):
     run = Run([0, 1]).train(2)
     obs_dim, action_dim, _ = DIMS[group]
     obs = torch.randn(32, 9, generator=torch.Generator().manual_seed(0))
@@ -107,7 +107,7 @@ def test_exported_policies_act_alike_here_and_in_rl_games(group):
     torch.testing.assert_close(answer["values"].flatten(), value, rtol=1e-4, atol=1e-4)
 
 
-def test_settings_are_those_of_the_yaml():
+def test_settings_match_the_yaml():
     config = elegantrl_config(PARAMS, 16)
     assert (config.horizon_len, config.batch_size, config.net_dims) == (8, 64, (16, 8))
     assert int(config.horizon_len * config.repeat_times / config.batch_size) == 3 * 2  # mini_epochs * num_minibatches
@@ -123,7 +123,7 @@ def test_memory_grows_with_groups_and_widths():
 
 
 @pytest.mark.slow
-def test_a_run_names_its_trainer_and_ranks(tmp_path, capsys):
+def test_run_with_elegantrl_trainer_is_ranked(tmp_path, capsys):
     words = [*QUICK, "--task", "Cartpole", "--num_envs_per_candidate", 4, "--learning_iterations", 2, "--trainer"]
     folder = run(tmp_path / "run", *words, "elegantrl_ppo", "--candidate_idx", 0)
     assert "elegantrl_ppo trains 3 groups one after the other: it takes longer than ppo" in capsys.readouterr().err

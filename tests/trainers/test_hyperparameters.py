@@ -15,7 +15,7 @@ def count(num_envs: int, **overrides: Any) -> int:
     return Hyperparameters.from_params(params, num_envs).num_minibatches
 
 
-def test_minibatches_count_for_one_group(caplog: pytest.LogCaptureFixture) -> None:
+def test_minibatches_are_counted_per_group(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert count(4096, num_minibatches=None, minibatch_size=32768) == 3  # IsaacGymEnvs' Anymal
         assert count(64, num_minibatches=None, minibatch_size=512) == 3
@@ -24,7 +24,7 @@ def test_minibatches_count_for_one_group(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.messages == []
 
 
-def test_minibatch_size_that_does_not_divide_gives_the_next_larger_count(caplog: pytest.LogCaptureFixture) -> None:
+def test_non_dividing_minibatch_size_gives_the_next_larger_count(caplog: pytest.LogCaptureFixture) -> None:
     hyperparameters._say_once.cache_clear()
     for _ in range(2):  # told only once
         assert count(64, num_minibatches=None, minibatch_size=500) == 4  # 1536 / 500 = 3.07
@@ -46,7 +46,7 @@ def test_minibatch_size_that_does_not_divide_gives_the_next_larger_count(caplog:
         ({"num_minibatches": None}, "has neither num_minibatches nor minibatch_size"),
     ],
 )
-def test_impossible_minibatches(overrides: dict[str, Any], message: str) -> None:
+def test_impossible_minibatches_are_refused(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Hyperparameters.from_params(make_params(**overrides), num_envs=6)
 
@@ -85,7 +85,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("overrides, message", REFUSED, ids=[message[:30] for _, message in REFUSED])
-def test_unsupported_features_are_named_with_the_remedy(overrides: dict[str, Any], message: str) -> None:
+def test_unsupported_features_are_refused_with_a_remedy(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_supported(make_params(**overrides))
 
@@ -97,7 +97,7 @@ def test_other_models_are_refused() -> None:
         check_supported(params)
 
 
-def test_switched_off_features_and_unknown_keys_pass() -> None:
+def test_disabled_features_and_unknown_keys_are_accepted() -> None:
     off = {"mixed_precision": False, "multi_gpu": False, "central_value_config": None, "score_to_win": 20000}
     check_supported(make_params(network__normalization=None, network__value_activation="None", **off))
 
@@ -129,6 +129,6 @@ OUT_OF_RANGE = [
 
 
 @pytest.mark.parametrize("overrides, message", OUT_OF_RANGE, ids=[message[:40] for _, message in OUT_OF_RANGE])
-def test_values_out_of_range_are_named_by_their_key(overrides: dict[str, Any], message: str) -> None:
+def test_values_out_of_range_are_refused_with_their_key(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Hyperparameters.from_params(make_params(**overrides), num_envs=6)

@@ -41,7 +41,7 @@ def exported(learner: GroupedLearner) -> dict[str, torch.Tensor]:
     return {f"{k}.{key}": value for k in range(3) for key, value in learner.export(k).items()}
 
 
-def test_a_nan_in_one_group_leaves_the_others_bitwise_untouched() -> None:
+def test_nan_in_one_group_leaves_the_others_bitwise_unchanged() -> None:
     clean, broken = make_learner(), make_learner()
     for seed in range(2):
         stats = clean.update(play(clean, seed), seed + 1)
@@ -54,7 +54,7 @@ def test_a_nan_in_one_group_leaves_the_others_bitwise_untouched() -> None:
 
 
 @pytest.mark.slow
-def test_a_group_that_is_not_alive_keeps_everything() -> None:
+def test_failed_group_keeps_its_state() -> None:
     clean, frozen = make_learner(), make_learner()
     before = exported(frozen)
     alive = torch.tensor([True, False, True])
@@ -97,7 +97,7 @@ def test_state_dict_restores_bitwise() -> None:
     assert torch.equal(first.adam.learning_rate, second.adam.learning_rate)
 
 
-def test_first_minibatch_of_an_update_sees_the_policy_that_played() -> None:
+def test_first_minibatch_sees_the_policy_of_the_rollout() -> None:
     learner = make_learner(mini_epochs=1, num_minibatches=1, lr_schedule=None, normalize_input=False)
     stats = learner.update(play(learner, 0), 1)
     # KL of a policy with itself, by rl_games' formula, is log(1 + 1e-5) and a little less per action
@@ -105,7 +105,7 @@ def test_first_minibatch_of_an_update_sees_the_policy_that_played() -> None:
     assert (stats["policy_loss"].abs() < 1e-5).all()  # normalized advantages at ratio 1
 
 
-def test_states_of_single_groups_do_not_depend_on_the_widths_beside_them() -> None:
+def test_group_states_are_independent_of_the_widths_of_other_groups() -> None:
     stack = make_learner(entropy_coef=0.1)
     for seed in range(2):
         stack.update(play(stack, seed), seed + 1)

@@ -22,7 +22,7 @@ def nbytes(*tensors: torch.Tensor) -> int:
 
 
 @pytest.mark.parametrize("obs_dim, action_dim, separate", [(48, 12, False), (45, 7, True)])
-def test_a_group_keeps_its_weights_moments_and_rollout(obs_dim: int, action_dim: int, separate: bool) -> None:
+def test_group_memory_counts_weights_moments_and_rollout(obs_dim: int, action_dim: int, separate: bool) -> None:
     config = params(network__separate=separate)
     learner = GroupedLearner([obs_dim] * 2, [action_dim] * 2, [0, 1], config, 64)
     rollout = learner.new_rollout()
@@ -33,7 +33,7 @@ def test_a_group_keeps_its_weights_moments_and_rollout(obs_dim: int, action_dim:
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_the_workspace_holds_what_an_update_carves_out_of_it(separate: bool) -> None:
+def test_workspace_estimate_bounds_the_carved_memory(separate: bool) -> None:
     config = params(network__separate=separate)
     learner = GroupedLearner([48] * 3, [12] * 3, [0, 1, 2], config, 64)
     carved, computed = learner.workspace_size() * 4, learner_bytes(48, 12, 64, config)
@@ -41,7 +41,7 @@ def test_the_workspace_holds_what_an_update_carves_out_of_it(separate: bool) -> 
     assert 0.8 * 3 * computed.workspace < carved < 3 * computed.workspace
 
 
-def test_groups_beyond_those_at_once_take_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_beyond_the_concurrent_ones_need_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     one = learner_bytes(48, 12, 64, params())
     monkeypatch.setattr(memory, "WORKSPACE_BYTES", 4 * one.workspace + 1)
     computed = learner_bytes(48, 12, 64, params())

@@ -42,7 +42,7 @@ def padded_obs(network: StackedActorCritic) -> torch.Tensor:
 
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_outputs_equal_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
+def test_outputs_match_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
     params = make_params(network__separate=separate, network__value_activation=activation)
     params["network"]["mlp"]["activation"] = activation
     params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
@@ -66,7 +66,7 @@ def test_outputs_equal_the_stock_network_of_each_group(activation: str, separate
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("separate", [False, True])
-def test_gradients_equal_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
+def test_gradients_match_the_stock_network_of_each_group(activation: str, separate: bool) -> None:
     params = make_params(network__separate=separate, network__value_activation=activation)
     params["network"]["mlp"]["activation"] = activation
     params["network"]["space"]["continuous"].update(mu_activation=activation, sigma_activation=activation)
@@ -100,7 +100,7 @@ def test_gradients_equal_the_stock_network_of_each_group(activation: str, separa
         assert (grad[k] != 0).sum() <= own_size  # none in the padding
 
 
-def test_building_leaves_the_global_generator_alone(capsys: pytest.CaptureFixture) -> None:
+def test_construction_leaves_the_global_generator_unchanged(capsys: pytest.CaptureFixture) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -110,7 +110,7 @@ def test_building_leaves_the_global_generator_alone(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_exported_policy_plays_in_the_stock_player(normalize: bool, tmp_path: Any) -> None:
+def test_exported_policy_matches_in_the_stock_player(normalize: bool, tmp_path: Any) -> None:
     params = make_params(normalize_input=normalize, normalize_value=normalize)
     learner = GroupedLearner(OBS_DIMS, ACTION_DIMS, SEEDS, params, 6)
     rng = torch.Generator().manual_seed(0)
@@ -143,7 +143,7 @@ def test_exported_policy_plays_in_the_stock_player(normalize: bool, tmp_path: An
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("activation", ["elu", "tanh"])
 @pytest.mark.parametrize("precision, tolerance", [("highest", 1e-5), ("high", 2e-3)])
-def test_on_cuda_gradients_are_near_those_in_float64(
+def test_gradients_on_cuda_are_close_to_those_in_float64(
     precision: str, tolerance: float, activation: str, groups: int
 ) -> None:
     params = make_params()

@@ -21,7 +21,7 @@ def _batches() -> torch.Tensor:
     return x
 
 
-def test_equals_rl_games_for_every_group(batches: torch.Tensor) -> None:
+def test_normalizer_matches_rl_games_for_every_group(batches: torch.Tensor) -> None:
     grouped = GroupedRunningMeanStd([2, 4, 3], CPU)
     with contextlib.redirect_stdout(io.StringIO()):
         stock = [RunningMeanStd((d,)) for d in (2, 4, 3)]
@@ -40,7 +40,7 @@ def test_equals_rl_games_for_every_group(batches: torch.Tensor) -> None:
     assert grouped.normalize(torch.full((3, 1, 4), 1e9))[1].max() == 5.0
 
 
-def test_padding_is_inert_even_where_it_is_not_zero(batches: torch.Tensor) -> None:
+def test_padding_is_inert_even_if_not_zero(batches: torch.Tensor) -> None:
     clean, dirty = (GroupedRunningMeanStd([2, 4, 3], CPU) for _ in range(2))
     polluted = batches.clone()
     polluted[:, 0, :, 2:] = 1e6
@@ -52,7 +52,7 @@ def test_padding_is_inert_even_where_it_is_not_zero(batches: torch.Tensor) -> No
     assert (dirty.running_mean[0, 2:] == 0).all() and (dirty.running_var[0, 2:] == 1).all()
 
 
-def test_a_frozen_group_keeps_its_statistics_and_does_not_affect_others(batches: torch.Tensor) -> None:
+def test_frozen_group_keeps_its_statistics_without_affecting_others(batches: torch.Tensor) -> None:
     free, frozen = (GroupedRunningMeanStd([2, 4, 3], CPU) for _ in range(2))
     alive = torch.tensor([True, False, True])
     for batch in batches:
@@ -66,7 +66,7 @@ def test_a_frozen_group_keeps_its_statistics_and_does_not_affect_others(batches:
             assert torch.equal(frozen.export(k)[key], value)
 
 
-def test_state_dict_restores(batches: torch.Tensor) -> None:
+def test_state_dict_restores_the_normalizer(batches: torch.Tensor) -> None:
     a, b = (GroupedRunningMeanStd([2, 4, 3], CPU) for _ in range(2))
     a.update(batches[0])
     b.load_state_dict(a.state_dict())

@@ -7,7 +7,7 @@ from envcoder_bench.trainers.ppo.optimizer import GroupedAdam
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_equals_torch_adam_and_clip_grad_norm_for_every_group(weight_decay: float) -> None:
+def test_optimizer_matches_torch_adam_and_clip_grad_norm_for_every_group(weight_decay: float) -> None:
     rng = torch.Generator().manual_seed(0)
     start = torch.randn(3, 7, generator=rng, dtype=torch.float64)
     rates = [1e-3, 1e-2, 1e-1]
@@ -29,7 +29,7 @@ def test_equals_torch_adam_and_clip_grad_norm_for_every_group(weight_decay: floa
     torch.testing.assert_close(params, torch.stack([p.detach() for p in stock]), rtol=1e-12, atol=1e-12)
 
 
-def test_a_dead_or_broken_group_leaves_the_others_bitwise_alone() -> None:
+def test_failed_or_nan_group_leaves_the_others_bitwise_unchanged() -> None:
     rng = torch.Generator().manual_seed(0)
     start, grads = torch.randn(3, 7, generator=rng), torch.randn(5, 3, 7, generator=rng)
     alone, among = start.clone(), start.clone()
@@ -44,7 +44,7 @@ def test_a_dead_or_broken_group_leaves_the_others_bitwise_alone() -> None:
     assert torch.equal(among[1], start[1])
 
 
-def test_state_dict_restores() -> None:
+def test_state_dict_restores_the_optimizer() -> None:
     rng = torch.Generator().manual_seed(0)
     params = torch.randn(2, 5, generator=rng)
     first = GroupedAdam(params, 1e-2)
@@ -62,7 +62,7 @@ def test_state_dict_restores() -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("weight_decay, max_norm", [(0.0, 1.0), (0.1, None)])
-def test_on_cuda_one_pass_equals_the_many_of_the_cpu(weight_decay: float, max_norm: float | None) -> None:
+def test_fused_step_on_cuda_matches_the_cpu(weight_decay: float, max_norm: float | None) -> None:
     rng = torch.Generator().manual_seed(0)
     start, alive = torch.randn(3, 3000, generator=rng), torch.tensor([True, False, True])
     cpu, cuda = (GroupedAdam(start.to(d, copy=True), 1e-2, weight_decay) for d in ("cpu", "cuda"))

@@ -101,7 +101,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_equals_stock_agents(case: str, tmp_path: Any) -> None:
+def test_training_matches_stock_agents(case: str, tmp_path: Any) -> None:
     history = compare(make_params(**CASES[case]), tmp_path, torch.float64)
     if case != "no surrogate":
         assert (history["bounds_loss"] > 1e-2).any(dim=0).all()
@@ -111,8 +111,8 @@ def test_equals_stock_agents(case: str, tmp_path: Any) -> None:
 
 
 @pytest.mark.slow
-def test_gradient_clip_and_value_clip_make_a_difference(tmp_path: Any) -> None:
-    """Guards the cases above: were a clip never reached, they would prove nothing about it."""
+def test_gradient_clip_and_value_clip_change_the_loss(tmp_path: Any) -> None:
+    """Checks that the clips are active in the cases above."""
     losses = {
         case: compare(make_params(**CASES[case]), tmp_path, torch.float64)["value_loss"]
         for case in ("shared", "no gradient clip", "no value clip", "hard gradient clip")
@@ -122,7 +122,7 @@ def test_gradient_clip_and_value_clip_make_a_difference(tmp_path: Any) -> None:
 
 
 @pytest.mark.slow
-def test_an_entropy_bonus_raises_the_noise_to_its_bound_and_no_further(tmp_path: Any) -> None:
+def test_entropy_bonus_raises_the_noise_only_to_its_bound(tmp_path: Any) -> None:
     bounded, free = (
         compare(make_params(entropy_coef=0.5, **own), tmp_path, torch.float64)
         for own in ({"network__space": SPACE}, {})
@@ -133,7 +133,7 @@ def test_an_entropy_bonus_raises_the_noise_to_its_bound_and_no_further(tmp_path:
     torch.testing.assert_close(bounded["entropy"][-1], most.double(), rtol=0, atol=1e-3)
 
 
-def test_equals_stock_agents_in_float32(tmp_path: Any) -> None:
+def test_training_matches_stock_agents_in_float32(tmp_path: Any) -> None:
     compare(make_params(), tmp_path, torch.float32)
 
 
@@ -141,14 +141,14 @@ def test_equals_stock_agents_in_float32(tmp_path: Any) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("case", ["shared", "separate"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equals_stock_agents_on_cuda(case: str, dtype: torch.dtype, tmp_path: Any) -> None:
+def test_training_matches_stock_agents_on_cuda(case: str, dtype: torch.dtype, tmp_path: Any) -> None:
     torch.set_float32_matmul_precision("highest")
     compare(make_params(**CASES[case]), tmp_path, dtype, device="cuda")
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_equals_stock_agents_on_cuda_with_tf32(tmp_path: Any) -> None:
+def test_training_matches_stock_agents_on_cuda_with_tf32(tmp_path: Any) -> None:
     """TF32 rounds factors to 11 bits; at a constant rate, where no threshold is crossed, its effect stays small."""
     torch.set_float32_matmul_precision("high")
     try:

@@ -35,7 +35,7 @@ def trained(**overrides):
     ],
     ids=str,
 )
-def test_the_module_acts_as_the_trainer(overrides):
+def test_loaded_policy_matches_the_trainer(overrides):
     params, env, trainer, obs = trained(**overrides)
     obs = torch.cat([obs, obs * 0.1])[: env.num_envs] * 3.0  # beyond what was seen, too
     wanted = env.layout.split(trainer.policy(env.layout)(obs))
@@ -47,7 +47,7 @@ def test_the_module_acts_as_the_trainer(overrides):
 
 
 @pytest.mark.parametrize("part", ["model", "a2c_network.mu.weight", "running_mean_std.running_mean"])
-def test_a_policy_of_another_network_is_refused(part):
+def test_policy_of_another_network_is_refused(part):
     params, _, trainer, _ = trained()
     exported = trainer.export(0)
     exported.pop(part, None)
@@ -56,7 +56,7 @@ def test_a_policy_of_another_network_is_refused(part):
         GroupedPPO.load_policy(params, exported)
 
 
-def test_a_policy_of_other_widths_is_refused():
+def test_policy_of_other_widths_is_refused():
     params, _, trainer, _ = trained()
     weights = trainer.export(0)["model"]
     weights["a2c_network.mu.weight"] = torch.zeros(2, 7)

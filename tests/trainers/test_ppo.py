@@ -29,7 +29,7 @@ def make_rollout(values: Any, rewards: Any, dones: Any, time_outs: Any, last_val
     return rollout
 
 
-def test_gae_equals_hand_computed_numbers() -> None:
+def test_gae_matches_hand_computed_values() -> None:
     # gamma 0.5, tau 0.5, so a residual weighs 1/4 of the next; worked by hand:
     #   t=2: delta = 3 + 0.5*8 - 2 = 5                      A = 5
     #   t=1: the episode ends: delta = 2 + 0 - 4 = -2       A = -2
@@ -48,7 +48,7 @@ def test_gae_bootstraps_a_time_out_with_the_value() -> None:
     assert without.tolist() == [[[1.5, -2.0, 5.0]]]
 
 
-def test_adaptive_rates_move_as_rl_games_scheduler_does_each_group_by_itself() -> None:
+def test_adaptive_learning_rates_match_rl_games_per_group() -> None:
     ppo, stock = hyperparameters(), schedulers.AdaptiveScheduler(0.008)
     kl = torch.tensor([0.0, 0.004, 0.0039, 0.01, 0.016, 0.0161, 1.0, float("nan")])
     for rate in (3e-4, 1.2e-6, 9e-3):
@@ -58,7 +58,7 @@ def test_adaptive_rates_move_as_rl_games_scheduler_does_each_group_by_itself() -
 
 
 @pytest.mark.parametrize("limit", [{"max_epochs": 10}, {"max_epochs": -1, "max_frames": 1000}])
-def test_linear_rates_and_entropy_follow_rl_games_scheduler(limit: Any) -> None:
+def test_linear_learning_rate_and_entropy_match_rl_games(limit: Any) -> None:
     ppo = hyperparameters(lr_schedule="linear", schedule_entropy=True, **limit)
     by_epoch = limit["max_epochs"] != -1
     stock = schedulers.LinearScheduler(
@@ -70,7 +70,7 @@ def test_linear_rates_and_entropy_follow_rl_games_scheduler(limit: Any) -> None:
         assert next_entropy_coef(ppo, epoch) == entropy
 
 
-def test_kl_equals_rl_games_and_ignores_padding() -> None:
+def test_kl_matches_rl_games_and_ignores_padding() -> None:
     rng = torch.Generator().manual_seed(0)
     mu, old_mu = torch.randn(2, 2, 30, 3, generator=rng, dtype=torch.float64)
     sigma, old_sigma = torch.rand(2, 2, 1, 3, generator=rng, dtype=torch.float64) + 0.1
@@ -82,7 +82,7 @@ def test_kl_equals_rl_games_and_ignores_padding() -> None:
         torch.testing.assert_close(kl[k], torch_ext.policy_kl(*arguments))
 
 
-def test_neglogp_and_entropy_equal_torch_distributions_and_ignore_padding() -> None:
+def test_neglogp_and_entropy_match_torch_and_ignore_padding() -> None:
     rng = torch.Generator().manual_seed(0)
     mask = torch.tensor([[[1.0, 1.0, 1.0]], [[1.0, 1.0, 0.0]]])
     mu, actions = torch.randn(2, 2, 30, 3, generator=rng) * mask
@@ -103,7 +103,7 @@ def test_bound_loss_penalizes_means_beyond_1_1() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bound", "regularisation", "none"])
-def test_bound_loss_gradient(kind: str) -> None:
+def test_bound_loss_gradient_matches_autograd(kind: str) -> None:
     mu = (torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(0)) * 2).requires_grad_()
     loss, gradient = losses.bound_loss(mu, kind)
     expected = torch.zeros_like(mu) if kind == "none" else torch.autograd.grad(loss.sum(), mu)[0]
@@ -111,7 +111,7 @@ def test_bound_loss_gradient(kind: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"use_smooth_clamp": True}, {"ppo": False}])
-def test_policy_loss_and_gradient_equal_rl_games(options: Any) -> None:
+def test_policy_loss_and_gradient_match_rl_games(options: Any) -> None:
     ppo, rng = hyperparameters(**options), torch.Generator().manual_seed(0)
     old, new, advantages = torch.randn(3, 2, 500, generator=rng, dtype=torch.float64)
     new = (old + 0.3 * new).requires_grad_()  # on both sides of the clip
@@ -123,7 +123,7 @@ def test_policy_loss_and_gradient_equal_rl_games(options: Any) -> None:
 
 
 @pytest.mark.parametrize("clip", [False, True])
-def test_value_loss_and_gradient_equal_rl_games(clip: bool) -> None:
+def test_value_loss_and_gradient_match_rl_games(clip: bool) -> None:
     ppo, rng = hyperparameters(clip_value=clip), torch.Generator().manual_seed(0)
     old, new, returns = torch.randn(3, 2, 500, generator=rng, dtype=torch.float64)
     new = (old + 0.3 * new).requires_grad_()
@@ -133,7 +133,7 @@ def test_value_loss_and_gradient_equal_rl_games(clip: bool) -> None:
     torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), new)[0])
 
 
-def test_constant_of_the_gaussian() -> None:
+def test_neglogp_of_a_standard_normal_at_zero_matches_the_constant() -> None:
     one = torch.zeros(1, 1, 1)
     value = losses.neglogp(one, one, one, torch.ones(1, 1)).item()
     assert value == pytest.approx(0.5 * math.log(2 * math.pi))

@@ -63,7 +63,7 @@ def assert_bitwise(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> No
         assert torch.equal(a[key], b[key]), key
 
 
-def test_group_trains_bitwise_alike_alone_among_3_and_among_8_with_a_failure() -> None:
+def test_group_trains_bitwise_equal_alone_and_in_runs_of_3_and_8_with_failures() -> None:
     alone = Run(make_env([0]))
     among_3 = Run(make_env([2, 0, 1]))
     among_8 = Run(make_env(list(range(7, -1, -1)), fails_at={3: 13, 6: 9}))
@@ -75,7 +75,7 @@ def test_group_trains_bitwise_alike_alone_among_3_and_among_8_with_a_failure() -
     assert_bitwise(among_3.weights(0), among_8.weights(5))
 
 
-def test_isolation_holds_for_a_network_of_the_usual_size() -> None:
+def test_groups_are_isolated_with_a_network_of_common_size() -> None:
     network = {**make_params()["network"]["mlp"], "units": [256, 128, 64]}
     alone = Run(make_env([0], 16), network__mlp=network)
     among = Run(make_env([3, 2, 0, 1], 16), network__mlp=network)
@@ -84,7 +84,7 @@ def test_isolation_holds_for_a_network_of_the_usual_size() -> None:
     assert_bitwise(alone.weights(0), among.weights(2))
 
 
-def test_failed_group_learns_nothing_more_and_does_nothing() -> None:
+def test_failed_group_does_not_learn_and_takes_zero_actions() -> None:
     env = make_env([0, 1], fails_at={1: 10})
     own = Run(env)
     assert all(torch.isfinite(values).all() for values in own.train(1).values())
@@ -97,14 +97,14 @@ def test_failed_group_learns_nothing_more_and_does_nothing() -> None:
         assert torch.isfinite(values[0]) and torch.isnan(values[1]), name
 
 
-def test_group_that_fails_on_the_last_step_of_a_rollout_does_not_learn_from_it() -> None:
+def test_group_failing_on_the_last_step_of_a_rollout_does_not_learn_from_it() -> None:
     own = Run(make_env([0, 1], fails_at={1: 8}))
     before = own.weights(1)
     own.train(1)
     assert_bitwise(before, own.weights(1))
 
 
-def test_failed_group_within_a_larger_block_does_nothing() -> None:
+def test_failed_group_in_a_larger_block_takes_zero_actions() -> None:
     env = make_env([0, 1, 2])
     dims, answers = (env.obs_dims, env.action_dims, env.group_seeds), torch.zeros(3, 3, 6, 8)
     block = LearnerBlock(slice(0, 3), *dims, make_params(), 6, torch.device("cpu"), answers)
@@ -118,7 +118,7 @@ def test_failed_group_within_a_larger_block_does_nothing() -> None:
     assert (actions[1] == 0).all() and (actions[0, :, :2] != 0).all() and (actions[0, :, 2:] == 0).all()
 
 
-def test_resumed_training_ends_bitwise_as_the_uninterrupted_one(tmp_path: Path) -> None:
+def test_resumed_training_is_bitwise_equal_to_uninterrupted_training(tmp_path: Path) -> None:
     options: dict[str, Any] = {"lr_schedule": "linear", "schedule_entropy": True, "max_epochs": 6}
     straight, first, second = (Run(make_env([0, 1, 2], fails_at={1: 30}), **options) for _ in range(3))
     straight.train(6)
@@ -134,7 +134,7 @@ def test_resumed_training_ends_bitwise_as_the_uninterrupted_one(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("clip", [True, False])
-def test_policy_is_the_mean_action_clipped_and_failed_groups_do_nothing(clip: bool) -> None:
+def test_policy_is_the_clipped_mean_action_and_zero_for_failed_groups(clip: bool) -> None:
     own = Run(make_env([0, 1, 2]), clip_actions=clip)
     own.train(2)
     policy, layout = own.trainer.policy(GroupLayout(3, 4)), GroupLayout(3, 4)
@@ -150,7 +150,7 @@ def test_policy_is_the_mean_action_clipped_and_failed_groups_do_nothing(clip: bo
     assert torch.equal(layout.split(policy(obs))[[0, 2]], actions[[0, 2]])
 
 
-def test_a_policy_that_reads_from_fixed_memory_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_from_fixed_memory_gives_equal_actions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "CapturedFunction", lambda function, *_: function)
     own, layouts = Run(make_env([0, 1, 2])), [GroupLayout(3, 4), GroupLayout(3, 2)]
     for layout in layouts:
@@ -164,7 +164,7 @@ def test_a_policy_that_reads_from_fixed_memory_is_the_same(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("clip", [True, False])
-def test_actions_are_clipped_for_the_environment_alone(clip: bool) -> None:
+def test_actions_are_clipped_only_for_the_environment(clip: bool) -> None:
     own = Run(make_env([0, 1]), clip_actions=clip)
     taken = own.trainer.act(own.obs).clone()
     sampled = own.trainer.blocks[0].rollout.actions[0, :, 0]
@@ -173,14 +173,14 @@ def test_actions_are_clipped_for_the_environment_alone(clip: bool) -> None:
 
 
 @pytest.mark.parametrize("num_groups, largest", [(1, 1), (7, 1), (7, 3), (250, 228), (1000, 250), (5, 100)])
-def test_blocks_cover_the_groups_in_few_blocks_of_nearly_one_size(num_groups: int, largest: int) -> None:
+def test_blocks_cover_all_groups_with_balanced_sizes(num_groups: int, largest: int) -> None:
     blocks = cut_blocks(num_groups, largest)
     assert [g for block in blocks for g in range(num_groups)[block]] == list(range(num_groups))
     sizes = [block.stop - block.start for block in blocks]
     assert max(sizes) <= largest and max(sizes) - min(sizes) <= 1 and len(blocks) == -(-num_groups // largest)
 
 
-def test_blocks_of_equal_widths_hold_adjacent_groups_alone() -> None:
+def test_blocks_of_equal_widths_contain_only_adjacent_groups() -> None:
     widths = [(4, 1), (31, 8), (4, 1), (33, 8), (32, 9)]  # padded to 32 and 8, 64 and 8, 32 and 16
     assert cut_equal_blocks(widths, 2) == [slice(0, 1), slice(1, 3), slice(3, 4), slice(4, 5)]
     assert cut_equal_blocks(widths, 9) == [slice(0, 3), slice(3, 4), slice(4, 5)]
@@ -202,7 +202,7 @@ class LinearStockAgent(StockAgent):
         return super().get_action_values(obs)
 
 
-def test_equals_stock_agents_each_on_its_own_environment(tmp_path: Path) -> None:
+def test_training_matches_stock_agents_on_separate_environments(tmp_path: Path) -> None:
     own = Run(make_env([0, 1, 2]))
     mine = own.train(3)
     for group in range(3):
@@ -217,7 +217,7 @@ def test_equals_stock_agents_each_on_its_own_environment(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_learns_the_task_in_every_group() -> None:
+def test_every_group_learns_the_task() -> None:
     own = Run(make_env([0, 1, 2], envs_per_group=32), learning_rate=1e-3, entropy_coef=0.0, mini_epochs=5)
     policy = own.trainer.policy(GroupLayout(3, 16))
 
@@ -236,7 +236,7 @@ def test_learns_the_task_in_every_group() -> None:
     assert (after > before + 0.3).all(), (before, after)
 
 
-def test_statistics_are_one_number_for_each_group_and_nothing_is_printed(capsys: pytest.CaptureFixture) -> None:
+def test_statistics_have_one_value_per_group_and_nothing_is_printed(capsys: pytest.CaptureFixture) -> None:
     own = Run(make_env([0, 1]))
     stats = own.train(1)
     assert set(stats) == {"kl", "learning_rate", "entropy", "policy_loss", "value_loss", "bounds_loss"}
@@ -254,8 +254,8 @@ def test_equal_seeds_share_noise_and_start() -> None:
     assert_bitwise(own.weights(0), own.weights(1))
 
 
-def test_training_as_in_cuda_graphs_is_bitwise_equal_on_the_cpu() -> None:
-    """On a device a graph counts the steps by itself and reads from fixed memory; that much also runs on a CPU."""
+def test_fixed_memory_training_is_bitwise_equal_on_the_cpu() -> None:
+    """In CUDA graphs steps are counted on the device and inputs are in fixed memory; both also work on a CPU."""
     plain, graphs = (Run(make_env([0, 1, 2], fails_at={1: 13})) for _ in range(2))
     graphs.trainer._pool = object()
     for each in (plain, graphs):
@@ -264,7 +264,7 @@ def test_training_as_in_cuda_graphs_is_bitwise_equal_on_the_cpu() -> None:
         assert_bitwise(plain.weights(group), graphs.weights(group))
 
 
-def test_params_are_left_as_they_were() -> None:
+def test_params_are_not_modified() -> None:
     env, params = make_env([0]), make_params()
     before = copy.deepcopy(params)
     GroupedPPO(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device("cpu"))
@@ -274,7 +274,7 @@ def test_params_are_left_as_they_were() -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("schedule", ["adaptive", "linear"])  # a linear schedule's updates are never captured
-def test_on_cuda_an_iteration_never_waits_for_the_device_and_agrees_with_cpu(schedule: str) -> None:
+def test_iteration_on_cuda_does_not_synchronize_and_matches_the_cpu(schedule: str) -> None:
     options: dict[str, Any] = {"max_epochs": 4, "lr_schedule": schedule, "matmul_precision": "highest"}
     on_cpu, on_cuda = (Run(make_env([0, 1, 2], device=d), device=d, **options) for d in ("cpu", "cuda"))
     assert not torch.backends.cuda.matmul.allow_tf32
@@ -295,7 +295,7 @@ def test_on_cuda_an_iteration_never_waits_for_the_device_and_agrees_with_cpu(sch
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("groups_at_once", [3, 2])  # in one block, and in two that share their memory
-def test_on_cuda_graphs_equal_eager_iterations_across_a_failure(
+def test_graphs_on_cuda_match_eager_iterations_across_a_failure(
     groups_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = learner_bytes(max(OBS_DIMS[:3]), max(ACTION_DIMS[:3]), 6, make_params()).workspace
@@ -316,7 +316,7 @@ def test_on_cuda_graphs_equal_eager_iterations_across_a_failure(
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("precision", ["highest", "high"])
-def test_on_cuda_a_deterministic_group_is_bitwise_alike_alone_and_among_others(
+def test_deterministic_group_on_cuda_is_bitwise_independent_of_other_groups(
     precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -343,7 +343,7 @@ def test_on_cuda_a_deterministic_group_is_bitwise_alike_alone_and_among_others(
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_products_and_sums_are_those_of_torch() -> None:
+def test_products_and_sums_on_cuda_match_torch() -> None:
     rng = torch.Generator().manual_seed(0)
     a, b = torch.randn(3, 300, 52, generator=rng).cuda(), torch.randn(3, 52, 70, generator=rng).cuda()
     before = torch.get_float32_matmul_precision()
@@ -364,7 +364,7 @@ def test_on_cuda_products_and_sums_are_those_of_torch() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_the_policy_is_captured_once_and_follows_weights_and_failures() -> None:
+def test_policy_on_cuda_is_captured_once_and_follows_weights_and_failures() -> None:
     own, layout = Run(make_env([0, 1, 2], device="cuda"), device="cuda"), GroupLayout(3, 4)
     obs = torch.randn(12, 9, generator=torch.Generator().manual_seed(0)).to("cuda")
     for alive in ([True] * 3, [True, False, True]):
@@ -378,7 +378,7 @@ def test_on_cuda_the_policy_is_captured_once_and_follows_weights_and_failures() 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_a_failed_group_is_frozen_and_its_neighbours_go_on() -> None:
+def test_failed_group_on_cuda_is_frozen_and_others_continue() -> None:
     env = make_env([0, 1, 2], fails_at={1: 10}, device="cuda")
     own = Run(env, device="cuda")
     own.train(1)
@@ -394,7 +394,7 @@ def test_on_cuda_a_failed_group_is_frozen_and_its_neighbours_go_on() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_a_resumed_run_goes_on_as_the_uninterrupted_one() -> None:
+def test_resumed_run_on_cuda_matches_the_uninterrupted_one() -> None:
     options: dict[str, Any] = {"device": "cuda", "matmul_precision": "highest"}
     straight, first, second = (Run(make_env([0, 1, 2], device="cuda"), **options) for _ in range(3))
     straight.train(6)
@@ -409,7 +409,7 @@ def test_on_cuda_a_resumed_run_goes_on_as_the_uninterrupted_one() -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("num_groups", [8, 24])
-def test_on_cuda_the_learner_takes_the_memory_that_was_computed(
+def test_learner_memory_on_cuda_is_close_to_the_computed_estimate(
     num_groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = {**make_params()["network"]["mlp"], "units": [256, 128, 64]}

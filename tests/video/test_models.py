@@ -19,7 +19,7 @@ TASKS = ["Cartpole", "Ant", "Humanoid", "Anymal", "FrankaCubeStack", "AllegroHan
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_scenery_changes_no_pose(task):
+def test_scenery_does_not_change_poses(task):
     path = get_spec(task).model_path
     plain, made = mujoco.MjModel.from_xml_path(str(path)), rendering.scenery(path)
     assert [plain.joint(k).name for k in range(plain.njnt)] == [made.joint(k).name for k in range(made.njnt)]
@@ -35,7 +35,7 @@ def recording(model, task, shift):
     return Recording(task, 0.2, 50, False, episodes=[Episode("a", 0, qpos, ones, ones)])
 
 
-def test_the_camera_follows_a_robot_that_walks():
+def test_camera_follows_a_walking_robot():
     model = rendering.scenery(get_spec("Ant").model_path)
     made = recording(model, "Ant", 30.0)
     view = View(model, made)
@@ -43,7 +43,7 @@ def test_the_camera_follows_a_robot_that_walks():
     assert middle.lookat[0] - first.lookat[0] == pytest.approx(15.0, abs=1.5) and first.distance == middle.distance
 
 
-def test_the_camera_of_a_robot_that_stands_shows_all_of_the_episode():
+def test_camera_of_a_fixed_robot_shows_the_whole_episode():
     model = rendering.scenery(get_spec("Cartpole").model_path)
     far, near = (View(model, made).camera(made.episodes[0], 0) for made in
                  (recording(model, "Cartpole", shift) for shift in (2.0, 0.0)))  # fmt: skip
@@ -52,8 +52,8 @@ def test_the_camera_of_a_robot_that_stands_shows_all_of_the_episode():
 
 
 @pytest.mark.parametrize("level", [0, 4])
-def test_robots_on_terrain_are_drawn_on_it(tmp_path, level):
-    """Below the base is as much air as in the task, also where the picture's ground is only a part of it."""
+def test_robots_are_rendered_on_their_terrain(tmp_path, level):
+    """The clearance below the base equals that in the task, also on a cropped ground."""
     cfg = compose_config("AnymalTerrain", ["task.env.terrain.numLevels=5", "task.env.terrain.numTerrains=4"])
     task = get_spec("AnymalTerrain").task_class
     grid = grid_of(cfg.task)
@@ -79,7 +79,7 @@ def test_robots_on_terrain_are_drawn_on_it(tmp_path, level):
     assert model.hfield_nrow[0] * model.hfield_ncol[0] <= MOST_NODES * 1.1
 
 
-def test_a_crop_has_the_heights_of_the_whole():
+def test_cropped_ground_keeps_the_heights():
     heights = np.arange(200.0).reshape(20, 10)
     ground = Ground((HeightField(heights, 0.5, (-1.0, 2.0)),), (Box((0, 3, 0), (1, 1, 1)), Box((90, 0, 0), (1, 1, 1))))
     part = crop(ground, (0.2, 2.9), (3.1, 4.2), 1000)

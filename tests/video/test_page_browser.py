@@ -72,13 +72,13 @@ def sort(page, k):
     page.click(f"#ranking th:nth-child({k + 1}) button")
 
 
-def test_nothing_of_a_candidate_runs(page):
+def test_candidate_names_run_no_scripts(page):
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0 and page.locator("script").count() == 2
     assert HOSTILE[0] in page.inner_text("#ranking")
 
 
-def test_sorting(page):
+def test_ranking_is_sorted_by_column(page):
     names = column(page, 1)
     assert names[:3] == ["human", "unshaped", "first"]
     sort(page, 2)
@@ -93,7 +93,7 @@ def test_sorting(page):
     assert column(page, 1)[:3] == names[:3]
 
 
-def test_filtering(page):
+def test_ranking_is_filtered_by_name_and_status(page):
     every = len(column(page, 1))
     page.fill("#filter", "SECOND")
     assert column(page, 1) == ["second"] and page.inner_text("#shown") == f"1 of {every}"
@@ -104,14 +104,14 @@ def test_filtering(page):
     assert len(column(page, 1)) == every
 
 
-def test_a_link_opens_its_candidate(page):
+def test_link_opens_its_candidate(page):
     page.click("#ranking tbody tr:nth-child(3) a")
     page.wait_for_selector("details#candidate-2[open] pre.code")
     assert "compute_reward" in page.inner_text("details#candidate-2")
     assert page.locator("details#candidate-2 .added").count() > 0  # the differences
 
 
-def test_hovering_names_the_line(page):
+def test_hovering_shows_the_name_of_the_line(page):
     page.locator("#curves-chart").scroll_into_view_if_needed()
     box = page.locator("#curves-chart .u-over").bounding_box()
     tip = page.locator("#curves-chart .tip")
@@ -126,7 +126,7 @@ def test_hovering_names_the_line(page):
     tip.wait_for(state="hidden")
 
 
-def test_zooming(page):
+def test_dragging_zooms_the_chart(page):
     labels = "() => [...document.querySelectorAll('#curves-chart canvas')].map(c => c.toDataURL()).join()"
     page.locator("#curves-chart").scroll_into_view_if_needed()
     box = page.locator("#curves-chart .u-over").bounding_box()
@@ -140,7 +140,7 @@ def test_zooming(page):
     page.mouse.move(5, 5)
 
 
-def test_switching_candidates_and_quantities(page):
+def test_candidates_and_quantities_can_be_switched(page):
     drawn = "() => document.querySelector('#curves-chart canvas').toDataURL()"
     first = page.evaluate(drawn)
     page.click("#curves-chips button >> nth=0")
@@ -155,7 +155,7 @@ def test_switching_candidates_and_quantities(page):
     assert HOSTILE[0] in page.inner_text("#components-chips")
 
 
-def test_playing_together(page):
+def test_videos_play_in_sync(page):
     assert page.evaluate("[...document.querySelectorAll('video')].length") == 3
     page.wait_for_function("() => [...document.querySelectorAll('video')].every(v => v.readyState >= 2)")
     page.click("#play")

@@ -17,7 +17,7 @@ def recording(steps=10, ended="", summed=False, full=10, **more):
     return Recording("Anymal", 0.02, full, summed, episodes=[episode])
 
 
-def test_a_file_keeps_everything(tmp_path):
+def test_recording_round_trips(tmp_path):
     made = recording(goals={"commands": np.ones((11, 3), np.float32)}, mocap_pos=np.ones((11, 1, 3), np.float32))
     made.save(tmp_path / "r.npz")
     read = Recording.load(tmp_path / "r.npz")
@@ -41,7 +41,7 @@ def test_a_file_keeps_everything(tmp_path):
         (True, 10, "", 0, 0.0),
     ],
 )
-def test_fitness_so_far(summed, steps, ended, at, value):
+def test_fitness_at_a_step_is_cumulative(summed, steps, ended, at, value):
     made = recording(steps, ended, summed)
     assert made.fitness_at(made.episodes[0], at) == pytest.approx(value)
     if at == 10:
@@ -54,7 +54,7 @@ def test_frames_are_in_real_time(fps, seconds, last, count):
     assert steps[0] == 0 and steps[-1] == last and len(steps) == count
 
 
-def test_arrows_show_the_commands():
+def test_arrows_show_commanded_and_actual_velocity():
     commands = np.tile(np.array([1.0, 0.0, 0.5], np.float32), (11, 1))
     made = recording(goals={"commands": commands})
     wanted, actual, turn = markers(made, made.episodes[0], 10)
@@ -64,7 +64,7 @@ def test_arrows_show_the_commands():
     assert markers(recording(), recording().episodes[0], 3) == []
 
 
-def test_a_cube_shows_the_orientation_to_reach():
+def test_cube_shows_the_goal_orientation():
     quarter = np.tile(np.array([0, 0, 1, 1], np.float32) / np.sqrt(2), (11, 1))  # xyzw: a quarter turn about z
     made = recording(goals={"goal_rot": quarter})
     cube, *axes = markers(made, made.episodes[0], 3)

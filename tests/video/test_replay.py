@@ -62,8 +62,8 @@ def recording(folder):
     return recorded(folder)[1]
 
 
-def test_it_is_the_episode_of_the_evaluation(folder, recording):
-    """Same fitness as in results.csv, though the candidate's reward is computed, too, and others play beside it."""
+def test_replay_has_the_fitness_of_the_evaluation(folder, recording):
+    """The fitness equals results.csv, although the candidate's reward is computed and other candidates play."""
     known = {row.candidate: (row.fitness, row.episode_length) for row in open_run(folder).rows}
     for episode in recording.episodes:
         assert recording.episode_fitness(episode) == pytest.approx(known[episode.name][0], abs=1e-5)
@@ -74,7 +74,7 @@ def test_it_is_the_episode_of_the_evaluation(folder, recording):
     assert list(recording.episodes[0].components) == ["calm", "<b>"] and recording.episodes[2].components == {}
 
 
-def test_rewards_are_those_of_the_candidate(recording):
+def test_recorded_rewards_are_those_of_the_candidate(recording):
     calm = recording.episodes[0]
     np.testing.assert_array_equal(calm.components["calm"], calm.components["<b>"])
     # qpos after the step: cart, pole
@@ -82,13 +82,13 @@ def test_rewards_are_those_of_the_candidate(recording):
     np.testing.assert_allclose(calm.reward, expected, atol=1e-5)
 
 
-def test_another_seed_is_another_episode(folder, recording):
+def test_other_seed_gives_another_episode(folder, recording):
     _, other = recorded(folder, ("calm",), seed=5, steps=4)
     assert other.episodes[0].steps <= 4
     assert not np.array_equal(other.episodes[0].qpos[0], recording.episodes[0].qpos[0])
 
 
-def test_a_candidate_that_cannot_be_loaded_again_is_left_out(folder, tmp_path):
+def test_candidate_that_cannot_be_reloaded_is_omitted(folder, tmp_path):
     run = open_run(folder)
     sources = [own._replace(source="raise OSError") if own.name == "calm" else own for own in run.sources.values()]
     made = record(run.cfg, sources, [player(run, "calm"), player(run, "human")], steps=2)
@@ -97,7 +97,7 @@ def test_a_candidate_that_cannot_be_loaded_again_is_left_out(folder, tmp_path):
 
 @NEEDS_OPENGL
 @pytest.mark.parametrize("together", [False, True])
-def test_videos(folder, recording, tmp_path, together):
+def test_videos_have_expected_size_and_frames(folder, recording, tmp_path, together):
     import av
 
     files = [tmp_path / f"{k}.mp4" for k in range(1 if together else 4)]
@@ -113,7 +113,7 @@ def test_videos(folder, recording, tmp_path, together):
 
 
 @NEEDS_OPENGL
-def test_the_page_has_videos_of_the_best_and_of_the_baselines(folder):
+def test_page_has_videos_of_the_best_and_the_baselines(folder):
     assert write_page(folder, 1) == folder / PAGE
     page = (folder / PAGE).read_text(encoding="utf-8")
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
@@ -124,7 +124,7 @@ def test_the_page_has_videos_of_the_best_and_of_the_baselines(folder):
     assert len(page) < 2e6
 
 
-def test_a_crash_of_the_renderer_is_an_error_of_its_own(folder, recording, tmp_path, monkeypatch):
+def test_renderer_crash_raises_no_video(folder, recording, tmp_path, monkeypatch):
     monkeypatch.setattr(render, "missing", lambda: "")
     monkeypatch.setattr(render, "backend", lambda: "no_such_backend")
     with pytest.raises(NoVideo, match="OpenGL does not work"):
@@ -133,7 +133,7 @@ def test_a_crash_of_the_renderer_is_an_error_of_its_own(folder, recording, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_opengl_there_is_a_page_with_the_reason(folder, monkeypatch, capsys):
+def test_page_without_opengl_has_the_reason(folder, monkeypatch, capsys):
     monkeypatch.setattr(render, "backend", lambda: "")
     render.missing.cache_clear()
     try:
@@ -146,7 +146,7 @@ def test_without_opengl_there_is_a_page_with_the_reason(folder, monkeypatch, cap
 
 
 @NEEDS_OPENGL
-def test_play(folder, tmp_path, capsys):
+def test_play_writes_a_video(folder, tmp_path, capsys):
     words = ["play", str(folder), "--candidate", "calm", "human", "--seconds", "0.2", "--size", "64x65"]
     assert main([*words, "--video", str(tmp_path / "out.mp4")]) == 0
     out = capsys.readouterr().out
@@ -168,7 +168,7 @@ def test_play(folder, tmp_path, capsys):
         ("{run} --view --video out.mp4", "--view and --video: give one of them"),
     ],
 )
-def test_bad_input_of_play(folder, words, message, capsys, tmp_path, monkeypatch):
+def test_bad_input_of_play_is_refused(folder, words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(viewer, "missing", lambda: "--view needs a display, and there is none")
     monkeypatch.setattr(render, "missing", lambda: "")
@@ -178,8 +178,8 @@ def test_bad_input_of_play(folder, words, message, capsys, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == [] and sorted(folder.rglob("*")) == before
 
 
-def test_it_plays_in_mujoco_warp(folder, recording):
-    """On Warp's CPU device; the first steps are those of MuJoCo on the CPU, up to single precision."""
+def test_replay_in_mujoco_warp_matches_the_cpu(folder, recording):
+    """On Warp's CPU device; the first steps match MuJoCo on the CPU up to single precision."""
     _, warped = recorded(folder, steps=5, where=("mujoco_warp", "cpu"))
     assert [own.name for own in warped.episodes] == [own.name for own in recording.episodes]
     for own, reference in zip(warped.episodes, recording.episodes):
@@ -188,8 +188,8 @@ def test_it_plays_in_mujoco_warp(folder, recording):
         np.testing.assert_allclose(own.fitness, reference.fitness[: len(own.fitness)], atol=1e-3)
 
 
-def test_the_web_viewer_shows_the_recording_on_this_machine_alone(folder, tmp_path):
-    """Without a display; it streams model and poses to a browser's client, and ends with Ctrl-C."""
+def test_web_viewer_streams_the_recording_on_localhost_only(folder, tmp_path):
+    """Works without a display, streams model and poses to a browser, and ends with Ctrl-C."""
     pytest.importorskip("mujoco.studio.launch_web", reason="it needs MuJoCo 4")
     import psutil
     from websockets.sync.client import connect
@@ -213,7 +213,7 @@ def test_the_web_viewer_shows_the_recording_on_this_machine_alone(folder, tmp_pa
         process.stdout.close()
 
 
-def test_eval_shapers_writes_the_page_and_resume_does_not_again(tmp_path, capsys, monkeypatch):
+def test_eval_shapers_writes_the_page_and_resume_keeps_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("ENVCODER_BENCH_VIDEO", "0")
     (tmp_path / "calm.py").write_text("import torch\n" + CALM)
     words = [f"{key}={value}" for key, value in TINY.items()]
