@@ -12,6 +12,7 @@ from typing import Callable, Sequence
 import torch
 from torch import Tensor
 
+from envcoder_bench.core.garbage import collection_paused
 from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import CandidateFunction
 from envcoder_bench.shaping.faults import FAULTS, line_in, one_line
@@ -125,7 +126,7 @@ class GraphBuilder:
     ) -> torch.cuda.CUDAGraph:
         """Capture all calls on several streams, then ``after``; the last entry of ``at`` is the call being captured."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        with collection_paused(), torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             main = torch.cuda.current_stream()
             branches = self._streams[: max(len(calls), len(launches))]
             for branch in branches:

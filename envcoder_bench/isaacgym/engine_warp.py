@@ -19,6 +19,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.garbage import collection_paused
 from envcoder_bench.isaacgym import warp_step_kernels as kernels
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Layout
@@ -134,7 +135,7 @@ class WarpEngine(Engine):
         if not device.is_cuda or not wp.is_mempool_enabled(device):
             return
         wp.synchronize_device(device)
-        with wp.ScopedDevice(device), wp.ScopedCapture(device) as capture:
+        with wp.ScopedDevice(device), collection_paused(), wp.ScopedCapture(device) as capture:
             self._advance()
         self._graph: Any = capture.graph
 

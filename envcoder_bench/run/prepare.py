@@ -5,7 +5,6 @@ Each step is a function of plain data: files, and a ``TaskSnapshot`` of a small 
 
 from __future__ import annotations
 
-import gc
 import logging
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Sequence
@@ -17,6 +16,7 @@ from envcoder_bench.compile import kernels
 from envcoder_bench.compile.cache import ProgramCache
 from envcoder_bench.compile.trace import Memo, Untraced, trace
 from envcoder_bench.core.errors import UserError
+from envcoder_bench.core.garbage import collection_paused
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.jail.probing import log_confinement
@@ -116,13 +116,8 @@ def prepare(
     """
     with SlowFiles() as slow:
         context = make_context(cfg, sources, fitness, slow, probe)
-        collecting = gc.isenabled()
-        gc.disable()  # programs have a million small long-lived objects, which slow down garbage collection
-        try:
+        with collection_paused():  # programs have a million small long-lived objects
             return _groups(cfg, sources, context)
-        finally:
-            if collecting:
-                gc.enable()
 
 
 @dataclass(frozen=True)

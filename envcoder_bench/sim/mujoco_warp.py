@@ -21,6 +21,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.garbage import collection_paused
 from envcoder_bench.core.torch_settings import is_deterministic
 from envcoder_bench.sim import warp_height_fields
 from envcoder_bench.sim.live_tensors import restore, save
@@ -154,11 +155,11 @@ class MujocoWarp(MujocoTensors):
         self._advance()
         # without its memory pool Warp cannot allocate in a capture; the step then launches its kernels one by one
         if self._wp_device.is_cuda and wp.is_mempool_enabled(self._wp_device):
-            with wp.ScopedCapture(self._wp_device) as capture:
+            with collection_paused(), wp.ScopedCapture(self._wp_device) as capture:
                 self._advance()
             self._graph = capture.graph
             if self.site_names:
-                with wp.ScopedCapture(self._wp_device) as capture:
+                with collection_paused(), wp.ScopedCapture(self._wp_device) as capture:
                     self._sites.refresh(self._written_mask)
                 self._site_graph = capture.graph
         wp.synchronize_device(self._wp_device)

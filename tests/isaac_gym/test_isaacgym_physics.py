@@ -241,7 +241,7 @@ def test_body_states_are_independent_of_when_they_are_read(tmp_path):
             engine.step()
         if reads_first:
             engine.read_bodies(out)
-        mask = torch.ones(engine.num_envs, engine.num_actors, dtype=torch.bool)
+        mask = torch.ones(engine.num_envs, engine.num_actors, dtype=torch.bool, device=scene.device)
         engine.write_roots_masked(mask, scene.root + 1.0)
         engine.write_dofs_masked(mask, scene.dof + 0.5)
         if not reads_first:
