@@ -192,9 +192,7 @@ def plot_outside(records: Sequence[Record], images: Path) -> list[Path]:
     for axes, points in zip(panels, own):
         task, beside = points[0]["task"], counterpart(points, native)
         limit = 1.05 * points[-1]["env_steps"]
-        candidate = points[0]["candidate"]
-        title = task if candidate == HUMAN else f"{task}, {candidate}"
-        axes.set_title(title, loc="left", fontsize=9, color=GREY)
+        axes.set_title(_outside_title(points[0]), loc="left", fontsize=9, color=GREY)
         _draw(axes, points, "env_steps", 1e6, {"color": TOOL, "label": f"{points[0]['seeds']} seeds"})
         shown = points
         if beside is not None:
@@ -222,3 +220,10 @@ def plot_outside(records: Sequence[Record], images: Path) -> list[Path]:
         hspace=0.35,
     )
     return [save_figure(figure, images / "isaacgym_training.png")]
+
+
+def _outside_title(record: Record) -> str:
+    """Return the task, the candidate unless it is the human baseline, and the changed settings of the task."""
+    changed = [word.split(".")[-1] for word in record["overrides"] if word.startswith("task.")]
+    own = [record["candidate"]] if record["candidate"] != HUMAN else []
+    return ", ".join([record["task"], *own, *changed])
