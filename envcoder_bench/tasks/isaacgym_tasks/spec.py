@@ -15,9 +15,10 @@ from torch import Tensor
 from envcoder_bench.core.folders import cache_folder
 from envcoder_bench.tasks.base import Field
 from envcoder_bench.tasks.isaacgym_tasks.find_source import find_source
-from envcoder_bench.tasks.isaacgym_tasks.isaac_task import SOLVED, IsaacTask
+from envcoder_bench.tasks.isaacgym_tasks.isaac_task import IsaacTask
 from envcoder_bench.tasks.isaacgym_tasks.making import PARAMS, as_dict
 from envcoder_bench.tasks.isaacgym_tasks.probe import Facts, probe
+from envcoder_bench.tasks.isaacgym_tasks.scoring import SOLVED
 from envcoder_bench.tasks.isaacgym_tasks.source import Source
 from envcoder_bench.tasks.isaacgym_tasks.task_folder import write_folder
 from envcoder_bench.tasks.outside import PACKAGE, mount, unmount
