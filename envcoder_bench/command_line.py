@@ -229,10 +229,10 @@ def common_overrides(args: argparse.Namespace) -> dict[str, object]:
     files: dict[str, object] = {}
     if args.task_config is not None or args.train_config is not None:
         from envcoder_bench.run.isaac_yaml import file_overrides  # here, because --help does not need it
-        from envcoder_bench.tasks.registry import get_spec
+        from envcoder_bench.tasks.registry import find_spec
 
         with user_input():
-            task = get_spec(args.task).name
+            task = find_spec(args.task).name
         files.update(file_overrides(task, args.task_config, args.train_config))
     if args.trainer is not None:
         with user_input():

@@ -17,7 +17,7 @@ from yaml import YAMLError
 
 from envcoder_bench.core.errors import UserError, near_matches, user_input
 from envcoder_bench.core.folders import project_folder
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, covers, used_keys
 from envcoder_bench.tasks.spec import TaskSpec
 
@@ -49,7 +49,7 @@ def compose_config(task: str, overrides: Sequence[str] = ()) -> DictConfig:
         if override.startswith(("+", "~")):
             raise UserError(f"'{override}': keys cannot be added or deleted, only set: write key=value")
     with user_input():
-        spec = get_spec(task)
+        spec = find_spec(task)
         task = spec.name
         if spec.digest:
             _store(spec)
@@ -118,7 +118,7 @@ def _optional(task: str, override: str) -> str:
     group, _, rest = key.partition(".")
     adds = rest in OPTIONAL_TRAIN_KEYS if group == "train" else False
     if group == "task":
-        adds = covers(used_keys(get_spec(task).task_class), rest)
+        adds = covers(used_keys(find_spec(task).task_class), rest)
     return f"++{override}" if adds else override
 
 
@@ -153,7 +153,7 @@ def with_defaults(cfg: DictConfig) -> DictConfig:
 
 
 def _compose(task: str, overrides: Sequence[str]) -> DictConfig:
-    folder, spec = project_folder("cfg"), get_spec(task)
+    folder, spec = project_folder("cfg"), find_spec(task)
     files = [*sorted(folder.rglob("*.yaml")), *filter(None, (spec.config, spec.train))]
     state = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in map(Path, files)]
     return copy.deepcopy(_composed(task, tuple(overrides), folder, (spec.source, spec.digest, *state)))
@@ -175,7 +175,7 @@ def _explain(error: Exception, task: str, overrides: Sequence[str]) -> str:
     if not found:
         return f"cannot read the overrides {' '.join(overrides)}: {str(error).splitlines()[0]}"
     key = found.group(1)
-    spec = get_spec(task)
+    spec = find_spec(task)
     known = [*config_keys(_compose(task, ())), *(f"train.{optional}" for optional in OPTIONAL_TRAIN_KEYS)]
     known = list(dict.fromkeys([*known, *(f"task.{key}" for key in used_keys(spec.task_class))]))
     files = f"cfg/config.yaml, cfg/task/{task}.yaml and cfg/train/{task}PPO.yaml"

@@ -13,7 +13,7 @@ from envcoder_bench.run.race import RULES, all_seeds, asked_rungs
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
 from envcoder_bench.sim.base import INTEGRATORS
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.trainers.base import Trainer
 from envcoder_bench.trainers.registry import trainer_class
@@ -86,7 +86,7 @@ def check_deterministic(cfg: DictConfig) -> None:
     """Raise UserError if a deterministic run on CUDA is asked for that cannot be one."""
     if not cfg.deterministic or cfg.device == "cpu":
         return
-    spec = get_spec(cfg.task_source or cfg.task.name)
+    spec = find_spec(cfg.task_source or cfg.task.name)
     if not issubclass(spec.task_class, SimTask):
         raise UserError(
             f"--deterministic does not support {spec.name} on CUDA, a task of Isaac Gym code: omit it, or use"
@@ -99,7 +99,7 @@ def check_deterministic(cfg: DictConfig) -> None:
 
 def check_task(cfg: DictConfig) -> None:
     """Raise UserError for a value of the task's YAML that has the wrong type or range."""
-    shipped = OmegaConf.load(get_spec(cfg.task.name).config)
+    shipped = OmegaConf.load(find_spec(cfg.task.name).config)
     _check_node(shipped, cfg.task, "task")
     for key, least in _TASK_WHOLE.items():
         value = OmegaConf.select(cfg.task, key)
@@ -179,7 +179,7 @@ def check_race(cfg: DictConfig) -> None:
     trainer = trainer_class(OmegaConf.to_container(cfg.train.params, resolve=True))  # type: ignore[arg-type]
     if trainer.split_state is Trainer.split_state or trainer.join_states is Trainer.join_states:
         raise UserError(f"--race needs a trainer that can split its state by candidate, and {trainer.__name__} cannot")
-    if not get_spec(cfg.task.name).task_class.regroups:
+    if not find_spec(cfg.task.name).task_class.regroups:
         raise UserError(f"--race regroups environments, and the state of {cfg.task.name} cannot be split by candidate")
 
 

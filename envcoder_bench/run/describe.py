@@ -11,7 +11,7 @@ from envcoder_bench.run.config import compose_config
 from envcoder_bench.shaping.kinds import KINDS, SHAPER_TYPES, Kind
 from envcoder_bench.tasks.base import BASELINES
 from envcoder_bench.tasks.contract import TaskContract, shown, task_contract
-from envcoder_bench.tasks.registry import baseline_path, get_spec
+from envcoder_bench.tasks.registry import baseline_path, find_spec, get_spec
 from envcoder_bench.tasks.sim_task import SimTask
 
 
@@ -25,9 +25,10 @@ def describe(name: str, width: int = 110, overrides: Sequence[str] = ()) -> str:
         ValueError: there is no such task.
         UserError: an override is malformed or names an unknown key.
     """
-    task = get_spec(name).task_class
-    name = task.name
-    facts = task_contract(compose_config(name, overrides).task)
+    name = find_spec(name).name
+    cfg = compose_config(name, overrides)
+    task = get_spec(name, cfg.task).task_class
+    facts = task_contract(cfg.task)
     sections = [
         _wrap(f"{name}: {(task.__doc__ or '').splitlines()[0]}", width),
         _wrap(f"fitness: {_fitness(task)}", width, indent="  "),

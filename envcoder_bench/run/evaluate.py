@@ -37,7 +37,7 @@ from envcoder_bench.run.tracking import check_tracking
 from envcoder_bench.run.training import ALONE, SequentialWaves, Training
 from envcoder_bench.shaping.contract import none_asked
 from envcoder_bench.tasks.base import BASELINES
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec, get_spec
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def evaluate(
     """
     given = None if output_dir is None else Path(output_dir)
     with user_input():
-        name = get_spec(task).name
+        name = find_spec(task).name
         refuse_taken((given or stamped_folder("runs", name)).absolute())  # first, because the rest takes a while
     words = override_words(overrides, shaper_types, settings)
     reporter, stop = reporter or Reporter(), stop or StopRequest()
@@ -223,7 +223,7 @@ def _asked(
 def find_task(folder: RunFolder, cfg: DictConfig) -> None:
     """Load the run's task. Raises UserError if it no longer exists, or is another one."""
     try:
-        name = get_spec(cfg.task_source or cfg.task.name).name
+        name = get_spec(cfg.task_source or cfg.task.name, cfg.task).name
     except ValueError as error:
         remedy = ""
         if cfg.task_source:

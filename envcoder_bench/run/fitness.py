@@ -14,7 +14,7 @@ from envcoder_bench.run.slow import SlowFiles
 from envcoder_bench.shaping.contract import Candidate, CandidateError
 from envcoder_bench.shaping.kinds import FITNESS
 from envcoder_bench.shaping.loading import load_candidate, load_source, parse
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 
 def read_fitness(cfg: DictConfig) -> CandidateSource | None:
@@ -24,7 +24,7 @@ def read_fitness(cfg: DictConfig) -> CandidateSource | None:
         UserError: it cannot be read or loaded, or lacks ``compute_fitness`` or a docstring.
     """
     if cfg.fitness is None:
-        if not get_spec(cfg.task.name).task_class.fitness_meaning:
+        if not find_spec(cfg.task.name).task_class.fitness_meaning:
             raise UserError(
                 f"{cfg.task.name} has no fitness of its own, by which candidates could be ranked: write one and give it"
                 " with --fitness FILE (docs/candidates.md#a-fitness-of-your-own)"
@@ -60,7 +60,7 @@ def fitness_meaning(cfg: DictConfig, source: CandidateSource | None = None) -> s
         UserError: as ``read_fitness``.
     """
     source = source or read_fitness(cfg)
-    return get_spec(cfg.task.name).task_class.fitness_meaning if source is None else _meaning(source)
+    return find_spec(cfg.task.name).task_class.fitness_meaning if source is None else _meaning(source)
 
 
 def _meaning(source: CandidateSource) -> str:
@@ -80,4 +80,4 @@ def fitness_bounds(cfg: DictConfig) -> tuple[float, float]:
     """Return the least and the greatest fitness of an episode; infinite if not known, as for a ``--fitness`` file."""
     if cfg.get("fitness") is not None:
         return -math.inf, math.inf
-    return get_spec(cfg.task_source or cfg.task.name).task_class.fitness_bounds
+    return find_spec(cfg.task_source or cfg.task.name).task_class.fitness_bounds

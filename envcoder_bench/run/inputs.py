@@ -20,6 +20,7 @@ from envcoder_bench.shaping.contract import known_types
 from envcoder_bench.shaping.discovery import find_candidates, refuse_clashes, select
 from envcoder_bench.shaping.loading import load_source
 from envcoder_bench.sim import pick_simulator
+from envcoder_bench.tasks.registry import get_spec
 
 Candidates = Union[None, str, Path, Sequence[Union[str, Path]], Mapping[str, str]]
 
@@ -36,6 +37,7 @@ def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictC
         check_tracking(cfg)
         pick_device(cfg)
         check_deterministic(cfg)
+        get_spec(cfg.task.name, cfg.task)  # an Isaac Gym task may refuse the overrides
     if ranks or cfg.fitness is not None:
         read_fitness(cfg)
     cfg.evaluation.record = cfg.evaluation.record or cfg.race.enabled  # a race decides by the single episodes

@@ -15,7 +15,7 @@ from envcoder_bench.core.errors import UserError, near_matches
 from envcoder_bench.core.shell import quoted
 from envcoder_bench.run.config import OPTIONAL_TRAIN_KEYS, config_keys, train_defaults
 from envcoder_bench.run.config_checks import check_task
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask, check_only, covers, ignored_keys, used_keys
 from envcoder_bench.trainers.ppo.hyperparameters import check_supported
 from envcoder_bench.trainers.ppo.ranges import check_ranges
@@ -68,7 +68,7 @@ def file_overrides(task: str, task_config: str | None, train_config: str | None)
 def _task_values(task: str, file: str, own: Leaves) -> Leaves:
     if not own or any(key.startswith("params.") for key in own):
         raise UserError(f"--task_config {file} is {'not a task YAML: see --train_config' if own else 'empty'}")
-    task_class = get_spec(task).task_class
+    task_class = find_spec(task).task_class
     foreign = not issubclass(task_class, SimTask)  # it reads its YAML itself
     if foreign:
         own = {key: value for key, value in own.items() if key != "name" and not _refers(value)}
@@ -90,7 +90,7 @@ def _task_values(task: str, file: str, own: Leaves) -> Leaves:
         del values["sim.substeps"]
         without.append("sim.substeps (for PhysX; see task.sim.substeps)")
     _refuse_references(file, "--task_config", values)
-    cfg = OmegaConf.create({"task": OmegaConf.load(get_spec(task).config)})
+    cfg = OmegaConf.create({"task": OmegaConf.load(find_spec(task).config)})
     for key, value in values.items():
         OmegaConf.update(cfg, f"task.{key}", value, force_add=True)
     try:
@@ -105,7 +105,7 @@ def _train_values(task: str, file: str, num_envs: Any) -> Leaves:
     own = _leaves(file)
     if not any(key.startswith("params.") for key in own):
         raise UserError(f"--train_config {file} is not a train YAML: it has no keys below 'params'")
-    defaults = train_defaults(get_spec(task))
+    defaults = train_defaults(find_spec(task))
     known = (*OPTIONAL_TRAIN_KEYS, *(key for key in config_keys(defaults) if not _is_branch(defaults, key)))
     values: Leaves = {}
     without: list[str] = []

@@ -106,7 +106,7 @@ def open_run(path: str | Path) -> OpenedRun:
     cfg, sources = folder.read()
     cfg = with_defaults(cfg)
     try:
-        name = get_spec(cfg.task_source or cfg.task.name).name
+        name = get_spec(cfg.task_source or cfg.task.name, cfg.task).name
     except ValueError as error:
         raise UserError(f"{folder.config}: {error}") from error
     if name != cfg.task.name:

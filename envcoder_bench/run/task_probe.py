@@ -37,9 +37,9 @@ class TaskProbe:
     """
 
     def __init__(self, task: str, sim: str = "auto", device: str = "auto", overrides: Sequence[str] = ()) -> None:
-        self.spec = get_spec(str(task))
+        self.cfg = compose_config(str(task), ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
+        self.spec = get_spec(str(task), self.cfg.task)
         self.name = self.spec.name
-        self.cfg = compose_config(self.name, ["num_envs_per_candidate=4", "compile_shapers=false", *overrides])
         self.cfg.sim, self.cfg.device = self.sim, self.device = pick_simulator(sim, device)
         self.foreign = not issubclass(self.spec.task_class, SimTask)
         frequency = OmegaConf.select(self.cfg, FREQUENCY)

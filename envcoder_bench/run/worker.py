@@ -46,7 +46,7 @@ from envcoder_bench.run.prepare import Group, prepare
 from envcoder_bench.run.provenance import software
 from envcoder_bench.run.session import Session, Wave, open_session
 from envcoder_bench.run.training import keeps_state
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 
 class Worker:
@@ -176,7 +176,7 @@ def code_digest(cfg: DictConfig) -> str:
 
     Other registered tasks are not included, because the workers do not have them.
     """
-    task = get_spec(cfg.task_source or cfg.task.name)
+    task = find_spec(cfg.task_source or cfg.task.name)
     return hashlib.sha256(f"{package_code()} {task.digest}".encode()).hexdigest()
 
 

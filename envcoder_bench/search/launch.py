@@ -38,7 +38,7 @@ from envcoder_bench.search.screen import View
 from envcoder_bench.search.settings import compose_settings, explain_unknown, with_defaults
 from envcoder_bench.shaping.discovery import find_candidates
 from envcoder_bench.shaping.loading import load_source
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 
 UNTRUSTED = "untrusted=true"
 DESCRIPTION = "a policy whose fitness is as high as can be"  # default task description
@@ -167,7 +167,7 @@ def start(
         UserError: for bad input, before anything is written or any request is sent; or as ``Search.run``.
     """
     with user_input():
-        task = get_spec(task).name
+        task = find_spec(task).name
     settings, words = compose_settings(overrides)
     spec = SearchSpec(
         task,
@@ -194,7 +194,7 @@ def start(
     if fitness is not None:
         files[FITNESS] = fitness.source
     config = {name: getattr(spec, name) for name in ("task", "llm", "task_description", "base_url")}
-    config["task"] = get_spec(task).address
+    config["task"] = find_spec(task).address
     folder = SearchFolder.create(path, {**config, "search": settings, "overrides": list(spec.overrides)}, files)
     spec.overrides.extend(_fitness_override(folder))
     cfg = spec.run_config()
@@ -208,7 +208,7 @@ def resume(path: Path, view: View | None = None, raised: Mapping[str, Any] | Non
         with RunFolder(folder.path).locked():
             raise_limits(folder, config, raised)
     with user_input():
-        task = get_spec(config.task).name
+        task = find_spec(config.task).name
     spec = SearchSpec(
         task,
         config.llm,

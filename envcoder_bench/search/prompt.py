@@ -142,7 +142,7 @@ def system_prompt(
         cfg: the run's config, the source of all numbers.
         show_baseline: whether to include the baseline's source and the constants of its formulas.
     """
-    spec = get_spec(task)
+    spec = get_spec(task, cfg.task)
     fields, facts = spec.task_class.fields, task_contract(cfg.task)
     numbers = {key: shown(value) for key, value in facts.values.items()}
     names = [kind for kind in SHAPER_TYPES if shaper_types is None or kind in shaper_types]

@@ -40,14 +40,29 @@ def task_names() -> list[str]:
     return sorted({*_SHIPPED, *_installed()})
 
 
-def get_spec(task: str) -> TaskSpec:
+def get_spec(task: str, config: Mapping[str, Any] | None = None) -> TaskSpec:
     """Find a task by its name, its folder or ``module:Class``, and load its class.
 
     Once an outside task has been found, it is also known by its name.
 
+    Args:
+        config: the task's config of a run. An Isaac Gym task's state depends on it; None means the config that the
+            task was last asked for with, or else its YAML.
+
     Raises:
-        ValueError: there is no such task, or a file of it is missing or invalid.
+        ValueError: there is no such task, a file of it is missing or invalid, or its code fails with this config.
     """
+    spec = find_spec(task)
+    if ":" not in (spec.source or ""):
+        return spec
+    from envcoder_bench.tasks.isaacgym_tasks.addresses import is_isaac_address
+    from envcoder_bench.tasks.isaacgym_tasks.spec import probed_spec
+
+    return probed_spec(spec, config) if is_isaac_address(spec.address) else spec
+
+
+def find_spec(task: str) -> TaskSpec:
+    """Find a task as ``get_spec`` does; an Isaac Gym task is not run, and its class has no fields of the state yet."""
     if task in _found:
         return _found[task]
     if task in _SHIPPED:
@@ -84,7 +99,7 @@ def get_spec(task: str) -> TaskSpec:
 
 
 def _isaac(task: str) -> TaskSpec:
-    """An Isaac Gym task, known by its address as well, so that it is probed once."""
+    """An Isaac Gym task, known by its address as well, so that its files are written once."""
     from envcoder_bench.tasks.isaacgym_tasks.spec import isaac_spec, mount_isaac
     from envcoder_bench.tasks.sim_task import YAML_FILES
 
@@ -97,9 +112,9 @@ def _isaac(task: str) -> TaskSpec:
 
 
 def check_task_name(task: str) -> None:
-    """Raise ValueError as ``get_spec`` does."""
+    """Raise ValueError as ``find_spec`` does."""
     if task not in _SHIPPED:
-        get_spec(task)
+        find_spec(task)
 
 
 def outside_tasks() -> dict[str, TaskSpec]:
@@ -147,7 +162,7 @@ def baseline_path(name: str, baseline: str) -> Path:
     """Return the candidate file of a task's baseline: ``human``, ``unshaped``, or, if the task has it, ``sparse``."""
     from envcoder_bench.tasks.base import BASELINES, SPARSE
 
-    folder = get_spec(name).folder
+    folder = find_spec(name).folder
     known = [*BASELINES, *([SPARSE] if (folder / f"{SPARSE}.py").is_file() else [])]
     if baseline not in known:
         raise ValueError(f"unknown baseline '{baseline}'{near_matches(baseline, known)}; there are {', '.join(known)}")
@@ -159,7 +174,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
 
     Args:
         name: a task, as ``get_spec`` finds it.
-        cfg: its YAML.
+        cfg: its config.
         num_envs: environments.
         sim: the simulator's name, e.g. ``mujoco_cpu``.
         device: torch device.
@@ -179,7 +194,7 @@ def make_task(name: str, cfg: Mapping[str, Any], num_envs: int, sim: str, device
         yaml_file,
     )
 
-    spec = get_spec(name)
+    spec = get_spec(name, cfg)
     task_class = spec.task_class
     if not issubclass(task_class, SimTask):
         return task_class(cfg, num_envs, device)  # it brings its own simulation

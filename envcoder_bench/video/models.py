@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from envcoder_bench.sim.ground import Ground, crop
 from envcoder_bench.sim.rendering import brightened, save_model, scenery
-from envcoder_bench.tasks.registry import get_spec
+from envcoder_bench.tasks.registry import find_spec
 from envcoder_bench.tasks.sim_task import SimTask
 from envcoder_bench.video.recording import Recording
 
@@ -25,7 +25,7 @@ def model_bytes(cfg: DictConfig, recording: Recording) -> bytes:
         recording: what is drawn: only the ground around its robots is part of the model. Tasks that have no model file
             are drawn with its model.
     """
-    spec = get_spec(cfg.task_source or cfg.task.name)
+    spec = find_spec(cfg.task_source or cfg.task.name)
     if issubclass(spec.task_class, SimTask):
         model = scenery(spec.model_path, _ground_around(spec.task_class.ground(cfg.task), recording))
     else:

@@ -46,7 +46,7 @@ def environment(task, groups=1):
 def test_legged_gym_fork_is_found_by_its_package_name(fork):
     task = get_spec(WALKER).task_class
     assert task.source.task_class.__module__ == "walker_gym.envs.walker" and task.default_action_dim == 1
-    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, settler, sharer"):
+    with pytest.raises(ValueError, match="walker_gym has no task 'run'; its tasks are courser, keeper, settler"):
         find_source("legged_gym:run")
 
 
@@ -94,6 +94,19 @@ def test_time_out_set_by_the_task_is_a_truncation_and_is_visible_to_its_reset(fo
         assert bool(own.all() if k % 6 == 0 else not own.any()) and not bool(step.terminated.any())
         assert bool(others.all() if k == 99 else not others.any())
     assert env.task.isaac.levels.tolist() == [16, 1, 16, 1]  # 99 // 6, and the environment's own time-out
+
+
+def test_time_out_that_the_task_never_clears_does_not_reach_the_next_episode(fork):
+    env = environment("legged_gym:keeper")
+    env.reset()
+    for k in range(1, 101):
+        step = env.step(torch.zeros(env.actions.shape))
+        expected = [k % 6 == 0, k == 99] * 2  # the end of the course, and the environment's own time-out
+        assert step.truncated.tolist() == expected and not bool(step.terminated.any())
+    env.task.isaac.dof_vel[:2] = 50.0
+    env.task.isaac.gym.set_dof_state_tensor(env.task.isaac.sim, env.task.isaac.dof_state)
+    step = env.step(torch.zeros(env.actions.shape))
+    assert step.terminated.tolist() == [True, True, False, False] and not bool(step.truncated.any())
 
 
 def test_evaluation_continues_after_time_outs_set_by_the_task(fork):

@@ -1,4 +1,4 @@
-"""Save and restore what an Isaac Gym task holds: its tensors and its numbers."""
+"""Save and restore an Isaac Gym task: its tensors and numbers, its simulation, and the adapter's state."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.tasks.isaacgym_tasks import tensors
+from envcoder_bench.tasks.isaacgym_tasks.gym_proxy import GymProxy
+from envcoder_bench.tasks.isaacgym_tasks.randomizer import Randomizer
+from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
 
 
 def save_task(task: Any) -> dict[str, Tensor]:
@@ -61,3 +64,56 @@ def exact(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
         elif isinstance(value, (bool, int)) and abs(value) < 2**62:
             made[name] = torch.tensor(value)
     return made
+
+
+class Checkpoint:
+    """Everything that a checkpoint of an environment holds.
+
+    Args:
+        isaac: the task.
+        gym, scene, randomizer: its gym, its simulation, and its randomization if it is enabled.
+        live: tensors of the adapter by kind and key, which stay in place.
+        progress: steps of each episode.
+    """
+
+    def __init__(
+        self,
+        isaac: Any,
+        gym: GymProxy,
+        scene: Scene,
+        randomizer: Randomizer | None,
+        live: Mapping[str, Mapping[str, Tensor]],
+        progress: Tensor,
+    ) -> None:
+        self._isaac, self._gym, self._scene, self._randomizer = isaac, gym, scene, randomizer
+        self._live, self._progress = live, progress
+
+    def get_state(self) -> dict[str, Tensor]:
+        """Return the state as CPU tensors."""
+        saved = save_task(self._isaac)
+        saved.update({f"sim.{key}": x for key, x in self._scene.get_state().items()})
+        saved.update({f"own.{key}": x for key, x in self._scene.own_properties.get_state().items()})
+        for kind, live in self._live.items():
+            saved.update({f"{kind}.{key}": x.to("cpu", copy=True) for key, x in live.items()})
+        if self._randomizer is not None:
+            saved.update({f"random.{key}": x for key, x in self._randomizer.get_state().items()})
+        return {**saved, "progress": self._progress.to("cpu", copy=True)}
+
+    def set_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what ``get_state`` returned."""
+        if self._randomizer is not None:  # first, because the scene computes poses from properties
+            own = {key[len("random.") :]: x for key, x in state.items() if key.startswith("random.")}
+            self._randomizer.set_state(own)
+        self.restore(state)
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Restore a state, except the randomization."""
+        own = {key[len("own.") :]: x for key, x in state.items() if key.startswith("own.")}
+        self._scene.own_properties.set_state(own)  # first, because the scene computes poses from properties
+        self._scene.set_state({key[4:]: x for key, x in state.items() if key.startswith("sim.")})
+        self._gym.changed()
+        restore_task(self._isaac, state, self._progress.device)
+        for kind, live in self._live.items():
+            for key, x in live.items():
+                x.copy_(state[f"{kind}.{key}"])
+        self._progress.copy_(state["progress"])

@@ -115,6 +115,9 @@ class Driver:
             self.gym.set_actor_root_state_tensor_indexed(self.task.sim, roots, moved, len(moved))
         getattr(self.task, self.clock)[env_ids] = 0
         self.task.reset_buf[env_ids] = 0
+        noted = self._time_outs()  # the reset may have replaced it
+        if noted is not None:  # some tasks only ever set it
+            noted[env_ids] = 0
 
     def first(self) -> None:
         """Begin the first episodes; tasks that can observe only after a step take one."""

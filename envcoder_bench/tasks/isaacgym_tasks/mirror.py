@@ -39,8 +39,8 @@ class Mirror:
             own, row = self.row(place), rows[place]
             if own is None and isinstance(tensors.read(task, place), Tensor):
                 raise ValueError(
-                    f"with these overrides the task's '{key}' has another shape than with its YAML: overrides that"
-                    " change the state are not supported"
+                    f"the task's '{key}' has another shape than in the small simulation that its state was read from:"
+                    " its shape depends on the number of environments"
                 )
             if own is None:  # the task makes it in a step
                 own = torch.zeros(num_envs, *row.shape, dtype=row.dtype, device=device)

@@ -16,7 +16,7 @@ from envcoder_bench.tasks.isaacgym_tasks.driver import make_driver
 from envcoder_bench.tasks.isaacgym_tasks.importing import one_line
 from envcoder_bench.tasks.isaacgym_tasks.making import make_isaac
 from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
-from envcoder_bench.tasks.isaacgym_tasks.source import Source
+from envcoder_bench.tasks.isaacgym_tasks.source import Config, Source
 from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
 from envcoder_bench.tasks.sim_task import PROGRESS, actions
 
@@ -40,9 +40,8 @@ class Facts:
     refusals: dict[str, str]
 
 
-def probe(source: Source) -> Facts:
-    """Construct a task, take some steps and read its tensors. Raises ValueError if its code raises."""
-    config = source.config
+def probe(source: Source, config: Config) -> Facts:
+    """Construct a task from a config, take some steps and read its tensors. Raises ValueError if its code raises."""
     if config.get("task", {}).get("randomize"):  # refused in a run; the properties are the same without it
         config = {**config, "task": {**config["task"], "randomize": False}}
     task, gym = make_isaac(source, config, NUM_ENVS, "cpu")

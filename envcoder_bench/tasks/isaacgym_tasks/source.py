@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterator
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.torch_settings import settings_kept
 from envcoder_bench.tasks.isaacgym_tasks.importing import isaac_imports, one_line
 
@@ -53,6 +54,14 @@ class Source:
                 raise ValueError(f"{self.address} cannot be built: {one_line(error, self.file.parent)}") from error
             except SystemExit as error:
                 raise ValueError(f"{self.address} cannot be built: its code called exit({error.code})") from error
+
+    @contextlib.contextmanager
+    def errors_of_code(self) -> Iterator[None]:
+        """Convert any exception of the task's code inside the block to a UserError of one line."""
+        try:
+            yield
+        except Exception as error:
+            raise UserError(f"{self.address}: {one_line(error, self.file.parent)}") from error
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
-from walker_gym.envs.walker import Courser, Settler, Sharer, Walker, WalkerCfg
+from walker_gym.envs.walker import Courser, Keeper, Settler, Sharer, Walker, WalkerCfg
 from walker_gym.utils.task_registry import task_registry
 
 task_registry.register("walker", Walker, WalkerCfg())
 task_registry.register("settler", Settler, WalkerCfg())
 task_registry.register("courser", Courser, WalkerCfg())
+task_registry.register("keeper", Keeper, WalkerCfg())
 task_registry.register("sharer", Sharer, WalkerCfg())

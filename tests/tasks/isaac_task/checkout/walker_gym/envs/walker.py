@@ -170,6 +170,28 @@ class Courser(Walker):
             self.gym.set_actor_rigid_body_properties(self.envs[k], 0, bodies, recomputeInertia=True)
 
 
+class Keeper(Walker):
+    """Only ever sets ``time_out_buf``, at the end of a course, and never clears it."""
+
+    def _create_envs(self):
+        super()._create_envs()
+        self.walked = torch.zeros(self.num_envs, dtype=torch.long)
+        self.course = torch.where(torch.arange(self.num_envs) % 2 == 0, 6, 1000)
+
+    def post_physics_step(self):
+        self.episode_length_buf += 1
+        self.walked += 1
+        self.time_out_buf |= (self.walked >= self.course) | (self.episode_length_buf > self.max_episode_length)
+        self.reset_buf = (self.dof_vel[:, 0].abs() > 40.0).long() | self.time_out_buf
+        self.rew_buf = torch.cos(self.dof_pos[:, 0])
+        self.reset_idx(self.reset_buf.nonzero().flatten())
+        self.compute_observations()
+
+    def reset_idx(self, env_ids):
+        super().reset_idx(env_ids)
+        self.walked[env_ids] = 0
+
+
 class Sharer(Walker):
     """Commands speed in the first half of all environments, whatever groups they belong to."""
 

@@ -1,0 +1,64 @@
+"""Groups of environments: all as one group, and groups whose construction is that of a group alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from envcoder_bench.tasks.base import EnvGroups
+from envcoder_bench.tasks.isaacgym_tasks import tensors
+from envcoder_bench.tasks.isaacgym_tasks.driver import Driver
+from envcoder_bench.tasks.isaacgym_tasks.scene import Scene
+from envcoder_bench.tasks.isaacgym_tasks.tensors import Place, Row
+
+_NUMBERED = re.compile(r"ind(ex|ic)|handle|ids?$")  # tensors of indices of actors and bodies in the whole simulation
+
+
+def one_group(num_envs: int, num_actions: int, device: torch.device) -> EnvGroups:
+    """Return all environments as a group with seed 0 and the task's own shaping."""
+    nowhere = torch.zeros(num_envs, dtype=torch.bool, device=device)
+    return EnvGroups(
+        seeds=torch.zeros(num_envs, dtype=torch.int64, device=device),
+        lanes=torch.arange(num_envs, device=device),
+        actions=torch.zeros(num_envs, num_actions, device=device),
+        commands=nowhere,
+        initial_states=nowhere,
+        goals=nowhere,
+    )
+
+
+def make_groups_alike(
+    isaac: Any, rows: Mapping[Place, Row], histories: Sequence[str], driver: Driver, scene: Scene, lanes: Tensor
+) -> bool:
+    """Copy what the task drew or placed at its construction from the first environment of each lane.
+
+    Frictions, masses, origins and terrain levels of a group are then independent of other groups.
+
+    Args:
+        isaac: the task.
+        rows: its tensors that have rows for each environment.
+        histories: its lists and deques of such tensors.
+        lanes: ``(num_envs,)``, the index of each environment in its group.
+
+    Returns:
+        Whether there is more than one group; a single one is left as it is.
+    """
+    num_envs = len(lanes)
+    if bool((lanes == torch.arange(num_envs, device=lanes.device)).all()):
+        return False
+    for place, row in rows.items():
+        x = tensors.read(isaac, place)
+        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != num_envs * row.repeats:
+            continue
+        if tensors.writable(x) and (x.is_floating_point() or not _NUMBERED.search("".join(place))):
+            own = x.reshape(num_envs, row.repeats, *x.shape[1:])[lanes.to(x.device)]
+            x.copy_(own.reshape(x.shape))
+    for name in histories:
+        for x in getattr(isaac, name):
+            x.copy_(x[lanes.to(x.device)])
+    driver.place(lanes)
+    scene.make_alike(lanes)
+    return True
