@@ -12,11 +12,12 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Callable, Sequence
 
 import psutil  # rl_games' own dependency
 
-from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.compile.claims import take
+from envcoder_bench.core.cpus import usable_cores, usable_cpus
 
 # limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth
 LIMIT, LIMIT_PER_LINE = 20.0, 0.005
@@ -29,7 +30,7 @@ _failed: dict[str, str] = {}  # errors of the kernels that could not be compiled
 
 
 def build(codes: Sequence[str], target: str) -> list[str]:
-    """Compile kernels into Warp's cache, as many at a time as there are processors.
+    """Compile kernels into Warp's cache, as many at a time as the machine has cores, other processes included.
 
     Args:
         codes: as ``warp_kernel.make_kernel`` takes them; ``target``: as ``warp_kernel.target`` gives it.
@@ -48,6 +49,7 @@ class _Worker:
     """A worker process and the kernel it is compiling."""
 
     process: subprocess.Popen
+    release: Callable[[], None]  # of its core
     code: str | None = None
     seconds: float = 0.0  # processor time before this kernel
     until: float = 0.0  # of the monotonic clock
@@ -74,6 +76,9 @@ class _Building:
     def see_through(self) -> None:
         """Compile all kernels; Ctrl-C stops at once."""
         try:
+            # all at once: a kernel is longer than a pipe's buffer, so that giving it waits until a process has started
+            while len(self._workers) < min(len(self._waiting), usable_cpus()) and self._start() is not None:
+                pass
             while self._waiting or any(worker.code is not None for worker in self._workers):
                 self._share_out()
                 for key, _ in self._selector.select(timeout=0.1):
@@ -83,7 +88,7 @@ class _Building:
                 self._tell()
         finally:
             for worker in self._workers:
-                _end(worker.process)
+                _end(worker)
             self._selector.close()
 
     def _share_out(self) -> None:
@@ -91,6 +96,8 @@ class _Building:
         idle = [worker for worker in self._workers if worker.code is None]
         while self._waiting and (idle or len(self._workers) < usable_cpus()):
             worker = idle.pop() if idle else self._start()
+            if worker is None:
+                break
             code = self._waiting.popleft()
             worker.code, worker.seconds = code, worker.total()
             worker.until = time.monotonic() + PATIENCE * _limit(code)
@@ -99,7 +106,11 @@ class _Building:
                 worker.process.stdin.write(json.dumps({"code": code, "target": self._target}).encode() + b"\n")
                 worker.process.stdin.flush()
 
-    def _start(self) -> _Worker:
+    def _start(self) -> _Worker | None:
+        """Start a process for a core on which none compiles, or if this is the first one; else return None."""
+        release = next((own for own in (take(f"core{k}") for k in usable_cores()) if own is not None), None)
+        if release is None and self._workers:
+            return None
         path = [os.path.abspath(entry) for entry in sys.path]
         process = subprocess.Popen(
             [sys.executable, "-c", _BOOT.format(path=path)],
@@ -108,7 +119,7 @@ class _Building:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # so that Ctrl-C does not reach it
         )
-        worker = _Worker(process)
+        worker = _Worker(process, release or (lambda: None))
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
         self._workers.append(worker)
         return worker
@@ -134,7 +145,7 @@ class _Building:
 
     def _drop(self, worker: _Worker) -> None:
         self._selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
-        _end(worker.process)
+        _end(worker)
         self._workers.remove(worker)
 
     def _tell(self) -> None:
@@ -150,9 +161,10 @@ def _limit(code: str) -> float:
     return LIMIT + LIMIT_PER_LINE * code.count("\n")
 
 
-def _end(process: subprocess.Popen) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
+def _end(worker: _Worker) -> None:
+    worker.process.kill()
+    worker.process.wait()
+    for pipe in (worker.process.stdin, worker.process.stdout):
         with contextlib.suppress(OSError):
             pipe.close()  # type: ignore[union-attr]
+    worker.release()

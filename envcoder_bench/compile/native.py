@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from typing import Any, Iterator, Sequence
+import hashlib
+import time
+from typing import Any, Sequence
 
 import torch
 import warp as wp
-from filelock import FileLock, Timeout  # torch's own dependency
 
 from envcoder_bench.compile import building
-from envcoder_bench.compile.cache import cache_folder
+from envcoder_bench.compile.claims import take
 from envcoder_bench.compile.warp_kernel import BLOCK, is_built, make_kernel, target
 from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core.warp_streams import warp_stream
 
-WAIT = 300.0  # seconds for another process that compiles
+WAIT, POLL = 300.0, 0.2  # seconds for other processes that compile, and between two looks
+AT_ONCE = 512  # kernels: each claim is an open file
 
 
 def build(codes: Sequence[str], device: torch.device) -> list[str]:
-    """Compile kernels that are not in Warp's cache; return the error of each, or an empty text."""
+    """Compile kernels that are not in Warp's cache; return the error of each, or an empty text.
+
+    Kernels that another process of this machine is compiling are left to it.
+    """
     own = str(wp.device_from_torch(device))
-    missing = _missing(codes, own)
     errors: dict[str, str] = {}
-    if missing:
-        with _alone():  # of several processes, each kernel is compiled by one
-            missing = _missing(missing, own)
-            errors = dict(zip(missing, building.build(missing, target(own)))) if missing else {}
+    missing, until = _missing(codes, own), time.monotonic() + WAIT
+    while missing:
+        with contextlib.ExitStack() as claims:
+            mine = _claim(missing, claims) if time.monotonic() < until else missing
+            wanted = _missing(mine, own)  # another process may have compiled them meanwhile
+            if wanted:
+                errors.update(zip(wanted, building.build(wanted, target(own))))
+        missing = _missing([code for code in missing if code not in set(mine)], own)
+        if missing and not mine:
+            time.sleep(POLL)
     return [errors.get(code, "") for code in codes]
 
 
@@ -34,21 +44,17 @@ def _missing(codes: Sequence[str], device: str) -> list[str]:
     return [code for code in codes if not is_built(make_kernel(code), device)]
 
 
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Keep other processes of this machine from compiling; one that hangs is not waited for longer than a while."""
-    path = cache_folder() / "compiling.lock"
-    lock = FileLock(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=WAIT)
-    except (OSError, Timeout):
-        yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()
+def _claim(codes: Sequence[str], claims: contextlib.ExitStack) -> list[str]:
+    """Claim kernels that no other process has claimed, at most AT_ONCE; ``claims`` releases them."""
+    mine: list[str] = []
+    for code in dict.fromkeys(codes):
+        if len(mine) == AT_ONCE:
+            break
+        release = take(hashlib.sha256(code.encode()).hexdigest()[:32])
+        if release is not None:
+            claims.callback(release)
+            mine.append(code)
+    return mine
 
 
 def load(codes: Sequence[str], device: torch.device) -> list[Any]:
@@ -69,12 +75,4 @@ def prepare_launch(kernel: Any, threads: int, table: torch.Tensor) -> Any:
 
 def launch(prepared: Any, device: torch.device) -> None:
     """Launch on torch's current stream."""
-    if device.type == "cpu":
-        prepared.launch()
-    else:
-        prepared.launch(_stream(torch.cuda.current_stream(device).cuda_stream, device))
-
-
-@functools.lru_cache(maxsize=None)
-def _stream(handle: int, device: torch.device) -> Any:
-    return wp.Stream(wp.device_from_torch(device), cuda_stream=handle)
+    prepared.launch(warp_stream(device))

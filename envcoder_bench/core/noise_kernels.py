@@ -7,11 +7,12 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.warp_streams import warp_stream
+
 _GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))
 _MIX_A = wp.constant(wp.uint64(0xBF58476D1CE4E5B9))
 _MIX_B = wp.constant(wp.uint64(0x94D049BB133111EB))
 wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
-_streams = {}  # Warp's streams, by the handles of torch's
 
 
 @wp.func
@@ -44,15 +45,6 @@ def hash_lanes(seeds: Tensor, counter: int, lanes: Tensor, columns: int) -> Tens
             inputs=[wp.from_torch(seeds.contiguous()), counter, wp.from_torch(lanes.contiguous())],
             outputs=[wp.from_torch(made)],
             device=wp.device_from_torch(lanes.device),
-            stream=_stream(lanes.device),
+            stream=warp_stream(lanes.device),
         )
     return made
-
-
-def _stream(device: torch.device) -> "wp.Stream | None":
-    if device.type != "cuda":
-        return None
-    own = torch.cuda.current_stream(device)
-    if own.cuda_stream not in _streams:
-        _streams[own.cuda_stream] = wp.stream_from_torch(own)
-    return _streams[own.cuda_stream]

@@ -94,6 +94,7 @@ class Dispatcher:
         ]
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._step_filled = 0  # its value
         self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
         readable = {**views[0], ACTION: actions}
         self._compiler = Compiler(readable, self._components, self._active, self._step, self._refuse)
@@ -120,7 +121,9 @@ class Dispatcher:
                 if stage.due or not self._fixed or group in self._called:  # a launch each on CUDA
                     copy.refresh()
             self._watch.mark()
-            self._step.fill_(step)
+            if step != self._step_filled:  # a launch on CUDA
+                self._step.fill_(step)
+                self._step_filled = step
             if stage.due:
                 counter = self._step if self._deferred else step
                 self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))

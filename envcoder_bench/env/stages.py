@@ -127,6 +127,8 @@ class Stage:
         self._floating = [key for key, buffer in buffers.items() if buffer.is_floating_point()]
         self.fault_step = torch.full((layout.num_groups,), -1, dtype=torch.int64, device=device)
         self.fault_count = torch.zeros(layout.num_groups, dtype=torch.int64, device=device)
+        # on CUDA, where a launch costs more than the work of most of them
+        self._fused = _fused_guard(buffers, rest, self.fault_step, self.fault_count) if device.type == "cuda" else None
 
     def rows(self, group: int) -> dict[str, Tensor]:
         """Return the group's rows of the buffers."""
@@ -176,6 +178,9 @@ class Stage:
 
         ``dead`` ``(num_groups,)`` bool is updated, ``fault_step`` and ``fault_count`` keep each group's first fault.
         """
+        if self._fused is not None:
+            self._fused(dead, step)
+            return
         groups = self.layout.num_groups
         counts = self._counts()
         fresh = (counts > 0) & ~dead
@@ -195,3 +200,14 @@ class Stage:
         for key in self._floating:
             counts += (~torch.isfinite(self.buffers[key])).view(self.layout.num_groups, -1).sum(dim=1)
         return counts
+
+
+def _fused_guard(
+    buffers: Mapping[str, Tensor], rest: Mapping[str, Tensor] | None, fault_step: Tensor, fault_count: Tensor
+) -> Callable[[Tensor, Tensor], None] | None:
+    """Return the guard as kernels; None without Warp, or for tensors of other types."""
+    try:
+        from envcoder_bench.env.guard_kernels import fused_guard
+    except ImportError:
+        return None
+    return fused_guard(buffers, rest, fault_step, fault_count)

@@ -1,0 +1,96 @@
+"""Claims on kernels and cores between processes; open files of one process exclude each other in the same way."""
+
+import threading
+
+import pytest
+import torch
+
+from envcoder_bench.compile import building, claims, native
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "cache_folder", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """A compiler that only notes what it compiles; kernels that end with ! have errors."""
+    made = []
+
+    def build(codes, target):
+        made.append(list(codes))
+        return ["wrong" if code.endswith("!") else "" for code in codes]
+
+    monkeypatch.setattr(building, "build", build)
+    built = lambda: {code for codes in made for code in codes if not code.endswith("!")}  # noqa: E731
+    monkeypatch.setattr(native, "_missing", lambda codes, device: [code for code in codes if code not in built()])
+    monkeypatch.setattr(native, "POLL", 0.01)
+    return made
+
+
+def test_only_one_takes_a_name_until_it_is_released(own_cache):
+    release, other = claims.take("a"), claims.take("b")
+    assert release is not None and other is not None and claims.take("a") is None
+    release()
+    again = claims.take("a")
+    assert again is not None
+    again()
+    other()
+    assert not list((own_cache / claims.FOLDER).iterdir())
+
+
+def test_every_claim_succeeds_where_no_file_can_be_made(own_cache, monkeypatch):
+    (own_cache / "file").write_text("")
+    monkeypatch.setattr(claims, "cache_folder", lambda: own_cache / "file")
+    releases = [claims.take("a"), claims.take("a")]
+    assert all(release is not None for release in releases)
+    for release in releases:
+        release()
+
+
+def test_kernels_of_another_process_are_left_to_it(compiler, monkeypatch):
+    taken = {}
+    monkeypatch.setattr(native, "take", lambda name: taken.setdefault(name, claims.take(name)))
+    assert native.build(["a", "b"], CPU) == ["", ""]
+    held, other = claims.take(next(iter(taken))), []  # that of a
+    monkeypatch.setattr(native, "take", claims.take)
+    compiler.clear()
+    thread = threading.Thread(target=lambda: other.append(native.build(["a", "b!", "c"], CPU)))
+    thread.start()
+    while not compiler:
+        pass
+    assert thread.is_alive() and compiler == [["b!", "c"]]
+    compiler.append(["a"])  # the other process has compiled it
+    held()
+    thread.join()
+    assert other == [["", "wrong", ""]] and compiler == [["b!", "c"], ["a"]]
+
+
+def test_kernels_whose_process_died_are_compiled_here(compiler):
+    assert native.build(["a"], CPU) == [""] and compiler == [["a"]]
+
+
+def test_kernels_are_compiled_after_waiting_long_for_another_process(compiler, monkeypatch):
+    monkeypatch.setattr(native, "take", lambda name: None)
+    monkeypatch.setattr(native, "WAIT", 0.05)
+    assert native.build(["a"], CPU) == [""] and compiler == [["a"]]
+
+
+def test_at_most_some_kernels_are_claimed_at_once(compiler, monkeypatch):
+    monkeypatch.setattr(native, "AT_ONCE", 2)
+    assert native.build(["a", "b", "a", "c!", "d"], CPU) == ["", "", "", "wrong", ""]
+    assert compiler == [["a", "b"], ["c!", "d"]]
+
+
+@pytest.mark.slow
+def test_kernels_are_compiled_where_other_processes_have_all_cores(monkeypatch, tmp_path):
+    monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path / "warp"))
+    held = [claims.take(f"core{k}") for k in building.usable_cores()]
+    code = "float x = (float)tid; ((long long*)table.data)[0] = (long long)x;\n"
+    assert building.build([code, code + "x += 1.0f;\n"], "cpu") == ["", ""]
+    for release in held:
+        release()
