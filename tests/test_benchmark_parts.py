@@ -103,3 +103,12 @@ def test_several_devices_are_compared_with_one():
     ]
     assert tables.table("devices", tables.select("devices", rows))[-1] == "| 2 | 8 x 8 | 190 | 1.90 | 9 s | 1.0 min |"
     assert tables.table("devices", tables.select("devices", rows[1:]))[-1] == "| 2 | 8 x 8 | 190 |  | 9 s | 1.0 min |"
+
+
+def test_speed_of_several_devices_is_that_while_all_of_them_train():
+    from bench.devices import _Progress
+
+    watch = _Progress()  # two devices of an iteration and 100 env-steps/s each; the second begins after 10 s
+    watch.seen = [(float(t), t + max(0, t - 10), 100 * (t + max(0, t - 10))) for t in range(1, 31)]
+    watch.seen += [(40.0, 50, 5000)]  # a last evaluation
+    assert watch.rate() == 200.0

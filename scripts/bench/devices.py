@@ -15,7 +15,7 @@ from . import records
 from .candidates import write_candidates
 from .records import Record
 
-FIRST = 0.1  # of a run's iterations: before, some devices still compile
+SHARE = 0.5  # of all iterations: the speed is that of the fastest stretch of so many
 
 
 class _Progress(Reporter):
@@ -28,10 +28,19 @@ class _Progress(Reporter):
         self.seen.append((time.monotonic(), iteration, env_steps))
 
     def rate(self) -> float:
-        """Return env-steps/s after the first tenth of the iterations."""
-        end = self.seen[-1]
-        begin = next(seen for seen in self.seen if seen[1] >= FIRST * end[1])
-        return (end[2] - begin[2]) / (end[0] - begin[0])
+        """Return env-steps/s of the fastest stretch of SHARE of the iterations.
+
+        In it all devices train: before, some may still compile, and at the end some are done.
+        """
+        length = SHARE * self.seen[-1][1]
+        best, begin = 0.0, 0
+        for now, iteration, env_steps in self.seen:
+            while begin + 1 < len(self.seen) and iteration - self.seen[begin + 1][1] >= length:
+                begin += 1
+            since, first, before = self.seen[begin]
+            if iteration - first >= length:
+                best = max(best, (env_steps - before) / (now - since))
+        return best
 
 
 def devices(args: Namespace) -> Iterator[Record]:
