@@ -12,12 +12,11 @@ import sys
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Callable, Sequence
+from typing import Sequence
 
 import psutil  # rl_games' own dependency
 
-from envcoder_bench.compile.claims import take
-from envcoder_bench.core.cpus import usable_cores, usable_cpus
+from envcoder_bench.core.cpus import usable_cpus
 
 # limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth
 LIMIT, LIMIT_PER_LINE = 20.0, 0.005
@@ -26,11 +25,12 @@ TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
 BROKEN_OFF = "its compiler "  # prefix of the errors of kernels whose compiler was killed or crashed
 _BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.compile.build_worker import main; main()"
 _log = logging.getLogger(__name__)
+_sharers = 1  # processes that share the cores
 _failed: dict[str, str] = {}  # errors of the kernels that could not be compiled, as long as this process lives
 
 
 def build(codes: Sequence[str], target: str) -> list[str]:
-    """Compile kernels into Warp's cache, as many at a time as the machine has cores, other processes included.
+    """Compile kernels into Warp's cache, as many at a time as there are processors, or this process's share of them.
 
     Args:
         codes: as ``warp_kernel.make_kernel`` takes them; ``target``: as ``warp_kernel.target`` gives it.
@@ -49,7 +49,6 @@ class _Worker:
     """A worker process and the kernel it is compiling."""
 
     process: subprocess.Popen
-    release: Callable[[], None]  # of its core
     code: str | None = None
     seconds: float = 0.0  # processor time before this kernel
     until: float = 0.0  # of the monotonic clock
@@ -77,8 +76,8 @@ class _Building:
         """Compile all kernels; Ctrl-C stops at once."""
         try:
             # all at once: a kernel is longer than a pipe's buffer, so that giving it waits until a process has started
-            while len(self._workers) < min(len(self._waiting), usable_cpus()) and self._start() is not None:
-                pass
+            for _ in range(min(len(self._waiting), _most())):
+                self._start()
             while self._waiting or any(worker.code is not None for worker in self._workers):
                 self._share_out()
                 for key, _ in self._selector.select(timeout=0.1):
@@ -88,16 +87,14 @@ class _Building:
                 self._tell()
         finally:
             for worker in self._workers:
-                _end(worker)
+                _end(worker.process)
             self._selector.close()
 
     def _share_out(self) -> None:
         """Give every idle process a kernel, and start more processes up to the limit."""
         idle = [worker for worker in self._workers if worker.code is None]
-        while self._waiting and (idle or len(self._workers) < usable_cpus()):
+        while self._waiting and (idle or len(self._workers) < _most()):
             worker = idle.pop() if idle else self._start()
-            if worker is None:
-                break
             code = self._waiting.popleft()
             worker.code, worker.seconds = code, worker.total()
             worker.until = time.monotonic() + PATIENCE * _limit(code)
@@ -106,11 +103,7 @@ class _Building:
                 worker.process.stdin.write(json.dumps({"code": code, "target": self._target}).encode() + b"\n")
                 worker.process.stdin.flush()
 
-    def _start(self) -> _Worker | None:
-        """Start a process for a core on which none compiles, or if this is the first one; else return None."""
-        release = next((own for own in (take(f"core{k}") for k in usable_cores()) if own is not None), None)
-        if release is None and self._workers:
-            return None
+    def _start(self) -> _Worker:
         path = [os.path.abspath(entry) for entry in sys.path]
         process = subprocess.Popen(
             [sys.executable, "-c", _BOOT.format(path=path)],
@@ -119,7 +112,7 @@ class _Building:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # so that Ctrl-C does not reach it
         )
-        worker = _Worker(process, release or (lambda: None))
+        worker = _Worker(process)
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
         self._workers.append(worker)
         return worker
@@ -145,7 +138,7 @@ class _Building:
 
     def _drop(self, worker: _Worker) -> None:
         self._selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
-        _end(worker)
+        _end(worker.process)
         self._workers.remove(worker)
 
     def _tell(self) -> None:
@@ -161,10 +154,19 @@ def _limit(code: str) -> float:
     return LIMIT + LIMIT_PER_LINE * code.count("\n")
 
 
-def _end(worker: _Worker) -> None:
-    worker.process.kill()
-    worker.process.wait()
-    for pipe in (worker.process.stdin, worker.process.stdout):
+def _end(process: subprocess.Popen) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
             pipe.close()  # type: ignore[union-attr]
-    worker.release()
+
+
+def share_cores(processes: int) -> None:
+    """Compile on an equal share of the cores: so many processes of this machine compile at the same time."""
+    global _sharers
+    _sharers = processes
+
+
+def _most() -> int:
+    return max(1, usable_cpus() // _sharers)

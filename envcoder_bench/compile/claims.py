@@ -1,4 +1,4 @@
-"""Claims of the processes of a machine on kernels to compile, and on cores to compile on."""
+"""Claims of the processes of a machine on kernels, so that each is compiled by one of them."""
 
 from __future__ import annotations
 

@@ -10,10 +10,3 @@ def usable_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def usable_cores() -> list[int]:
-    """Return the numbers of these cores."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(usable_cpus()))

@@ -27,12 +27,14 @@ class WorkerSetup:
         fitness: the file that defines ``compute_fitness``, or None.
         sharers: number of workers that share the memory of the machine.
         cores: CPU cores that the worker may use, or None for all.
+        neighbours: number of workers that share the cores of the machine, this one included.
     """
 
     cfg: DictConfig
     fitness: CandidateSource | None
     sharers: int = 1
     cores: tuple[int, ...] | None = None
+    neighbours: int = 1
 
 
 @dataclass(frozen=True)

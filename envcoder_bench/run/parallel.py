@@ -37,9 +37,11 @@ def workers(cfg: DictConfig, devices: Devices, fitness: CandidateSource | None, 
     from envcoder_bench.run.ray_cluster import ray_started  # not at the top: runs in one process do not need Ray
     from envcoder_bench.run.ray_pool import RayPool
 
-    def setup(index: int, sharers: int) -> WorkerSetup:
+    def setup(index: int, sharers: int, neighbours: int) -> WorkerSetup:
         local_cpu = devices.kind == "cpu" and devices.address is None
-        return WorkerSetup(cfg, fitness, sharers, _cores(index, sharers) if local_cpu else None)
+        if local_cpu:
+            return WorkerSetup(cfg, fitness, sharers, _cores(index, sharers))  # cores of its own
+        return WorkerSetup(cfg, fitness, sharers, neighbours=neighbours)
 
     with ray_started(devices):
         pool = RayPool(devices, limit, setup)

@@ -51,13 +51,14 @@ class RayPool(Pool):
     Args:
         devices: the devices.
         limit: maximum number of workers.
-        setup: returns the arguments of a worker from its index and the number of workers that share the machine.
+        setup: returns the arguments of a worker from its index and the numbers of workers that share the memory and
+            the cores of a machine.
 
     Raises:
         UserError: Ray is not installed, or the cluster has no free GPU.
     """
 
-    def __init__(self, devices: Devices, limit: int, setup: Callable[[int, int], WorkerSetup]) -> None:
+    def __init__(self, devices: Devices, limit: int, setup: Callable[[int, int, int], WorkerSetup]) -> None:
         self._ray = import_ray()
         on_gpus = devices.kind == "cuda"
         count = devices.count
@@ -71,13 +72,19 @@ class RayPool(Pool):
         resources = {"num_gpus": int(on_gpus), "num_cpus": int(not on_gpus)}
         actor = self._ray.remote(Worker).options(max_restarts=0, max_task_retries=0, max_concurrency=3, **resources)
         # the nodes of CPU workers are unknown in advance: assume that all share one
-        self._create = lambda index: actor.remote(setup(index, 1 if on_gpus else count))
+        neighbours = min(count, self._most_gpus()) if on_gpus else count
+        self._create = lambda index: actor.remote(setup(index, 1 if on_gpus else count, neighbours))
         self._slots = [_Slot(index) for index in range(count)]
         self._num_created = 0
         self._began = self._polled_at = self._ready_at = time.monotonic()
         self._last_loss = ""
         for slot in self._slots:
             self._start(slot)
+
+    def _most_gpus(self) -> int:
+        """Return the number of GPUs of the node that has most."""
+        nodes = [node["Resources"].get("GPU", 0) for node in self._ray.nodes() if node["Alive"]]
+        return max(1, int(max(nodes, default=1)))
 
     @property
     def num_starting(self) -> int:

@@ -1,4 +1,4 @@
-"""Claims on kernels and cores between processes; open files of one process exclude each other in the same way."""
+"""Claims on kernels between processes; open files of one process exclude each other in the same way."""
 
 import threading
 
@@ -86,11 +86,10 @@ def test_at_most_some_kernels_are_claimed_at_once(compiler, monkeypatch):
     assert compiler == [["a", "b"], ["c!", "d"]]
 
 
-@pytest.mark.slow
-def test_kernels_are_compiled_where_other_processes_have_all_cores(monkeypatch, tmp_path):
-    monkeypatch.setenv("WARP_CACHE_PATH", str(tmp_path / "warp"))
-    held = [claims.take(f"core{k}") for k in building.usable_cores()]
-    code = "float x = (float)tid; ((long long*)table.data)[0] = (long long)x;\n"
-    assert building.build([code, code + "x += 1.0f;\n"], "cpu") == ["", ""]
-    for release in held:
-        release()
+def test_processes_of_a_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr(building, "usable_cpus", lambda: 8)
+    monkeypatch.setattr(building, "_sharers", 1)
+    assert building._most() == 8
+    for processes, each in ((2, 4), (3, 2), (9, 1)):
+        building.share_cores(processes)
+        assert building._most() == each
