@@ -23,6 +23,7 @@ MEASUREMENTS = {
     "processes": ("processes", "several processes at once, each training one candidate"),
     "dispatch": ("dispatch", "microseconds per call of a candidate function, batched and in a Python loop"),
     "learner": ("learner", "acting and learning, all candidates in one batch and one after another"),
+    "pairs": ("pairs", "two tasks trained in turns: env-steps/s of processor time"),
     "startup": ("startup", "a run from the command to its first iteration"),
     "run": ("startup", "a whole run"),
     "devices": ("devices", "a run on several devices, beside one"),
@@ -107,6 +108,11 @@ def build_parser() -> argparse.ArgumentParser:
     added["scaling"].add_argument("--dispatch", action="store_true", help="time the candidate functions too")
     option("learner", "--loop_candidates", 0, "", help="candidates in the loop, fewer if it is slow (default: all)")
     option("run", "--iterations", 300, "iterations")
+    added["pairs"].add_argument("--tasks", nargs=2, required=True, metavar="TASK", help="e.g. isaacgymenvs:Ant Ant")
+    option("pairs", "--seeds", 16, "groups, each with a seed")
+    option("pairs", "--envs", 64, "environments per group")
+    option("pairs", "--iterations", 7, "iterations of each, of which the median counts")
+    option("pairs", "--warmup", 1, "iterations before")
     added["learning"].add_argument("--task", required=True, help="e.g. Ant")
     option("learning", "--candidates", ["human", "unshaped"], "baselines, or candidate files", nargs="+")
     option("learning", "--seeds", 5, "policies of each")

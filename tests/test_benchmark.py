@@ -79,6 +79,15 @@ def test_learner_measures_batched_and_loop(benchmark):
     assert "2 candidates" in printed
 
 
+def test_pairs_measure_two_tasks_in_turns(benchmark):
+    made, printed = benchmark(
+        "pairs", "--tasks", "Anymal", "Anymal", "--seeds", 2, "--envs", 8, "--iterations", 1, "--warmup", 0
+    )
+    (row,) = made
+    assert row["ratio"] == pytest.approx(row["rates"][0] / row["rates"][1]) and row["ratio"] > 0
+    assert "| Anymal, Anymal | 2 x 8 |" in printed
+
+
 def test_run_measures_a_complete_run(benchmark):
     made, _ = benchmark("run", "--candidates", 2, "--envs", 4, "--iterations", 2)
     (row,) = made

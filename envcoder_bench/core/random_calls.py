@@ -95,6 +95,8 @@ _DRAWS: dict[str, Draw] = {
     **dict.fromkeys(("cauchy", "cauchy_"), _cauchy),
     "multinomial": _choice,
 }
+_DROPOUT = "native_dropout"
+DRAWING_OPERATORS = (*_DRAWS, _DROPOUT)
 
 
 class FromStream(TorchDispatchMode):
@@ -121,27 +123,37 @@ class FromStream(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        name = _name(func)
-        if name is None:
-            return func(*args, **kwargs)
-        own = stream.current() is not None and kwargs.get("generator") is None
-        if own and name == "native_dropout" and args[2] is not False:
-            return _dropped_out(args[0], args[1])
-        return _drawn(name, func, args, kwargs) if own and name in _DRAWS else func(*args, **kwargs)
+        return drawn_from_stream(func, args, kwargs or {})
+
+
+def drawn_from_stream(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call an operator; if it draws and there is a stream in use, draw from the stream instead."""
+    name = _name(func)
+    if name is None:
+        return func(*args, **kwargs)
+    own = stream.current() is not None and kwargs.get("generator") is None
+    if own and name == _DROPOUT and args[2] is not False:
+        return _dropped_out(args[0], args[1])
+    return _drawn(name, func, args, kwargs) if own and name in _DRAWS else func(*args, **kwargs)
 
 
 @functools.lru_cache(maxsize=None)
 def _name(func: Any) -> str | None:
     """Return the name of an operator that draws; None for the others."""
     name = func._schema.name[len("aten::") :]
-    return name if name in _DRAWS or name == "native_dropout" else None
+    return name if name in DRAWING_OPERATORS else None
+
+
+@functools.lru_cache(maxsize=None)
+def _parameters(func: Any) -> tuple[tuple[str, ...], Arguments]:
+    """Return the names of an operator's parameters, and their defaults."""
+    known = func._schema.arguments
+    return tuple(x.name for x in known), {x.name: x.default_value for x in known if x.has_default_value()}
 
 
 def _drawn(name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    known = func._schema.arguments
-    defaults = {x.name: x.default_value for x in known if x.has_default_value()}
-    given = {**defaults, **dict(zip((x.name for x in known), args)), **kwargs}
+    names, defaults = _parameters(func)
+    given = {**defaults, **dict(zip(names, args)), **kwargs}
     own = next((x for x in given.values() if isinstance(x, Tensor)), None)
     shape = given.get("size", () if own is None else own.shape)
     if name == "normal" and isinstance(given.get("mean"), Tensor) and isinstance(given.get("std"), Tensor):

@@ -111,25 +111,35 @@ def seeded(seed: int | None, device: str | torch.device = "cpu") -> Iterator[Non
 
     With None the states are only restored, including those of all CUDA devices; the block seeds the generators.
     """
-    device = torch.device(device)
     with _generators:
-        generators = [torch.default_generator]
-        if device.type == "cuda":
-            torch.cuda.init()
-            index = torch.cuda.current_device() if device.index is None else device.index
-            every = torch.cuda.default_generators
-            generators += every if seed is None else [every[index]]
+        generators = _torch_generators(device, everywhere=seed is None)
         torch_states = [generator.get_state() for generator in generators]
         python_state, numpy_state = random.getstate(), np.random.get_state()
         try:
             if seed is not None:
-                for generator in generators:  # not torch.manual_seed: without CUDA it formats a traceback at every call
-                    generator.manual_seed(seed)
-                random.seed(seed)
-                np.random.seed(seed & 0xFFFFFFFF)
+                seed_all(seed, device)
             yield
         finally:
             for generator, state in zip(generators, torch_states):
                 generator.set_state(state)
             random.setstate(python_state)
             np.random.set_state(numpy_state)
+
+
+def seed_all(seed: int, device: str | torch.device = "cpu") -> None:
+    """Seed the generators of torch, ``random`` and numpy."""
+    for generator in _torch_generators(device):
+        generator.manual_seed(seed)  # not torch.manual_seed: without CUDA it formats a traceback at every call
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)
+
+
+def _torch_generators(device: str | torch.device, everywhere: bool = False) -> list[torch.Generator]:
+    """Return torch's generator of the CPU, and for CUDA that of the device, or those of all devices."""
+    device = torch.device(device)
+    if device.type != "cuda":
+        return [torch.default_generator]
+    torch.cuda.init()
+    index = torch.cuda.current_device() if device.index is None else device.index
+    every = torch.cuda.default_generators
+    return [torch.default_generator, *(every if everywhere else [every[index]])]

@@ -4,6 +4,7 @@
 # pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
+import mujoco
 import numpy as np
 import torch
 from mujoco.batch import Batch, SimulationError
@@ -21,6 +22,7 @@ from envcoder_bench.sim.mujoco_log import collected
 from envcoder_bench.sim.poses import PoseSource
 
 _MAX_POSITION = 1e4  # m, rad; an environment beyond it is unstable
+_NO_CONTACTS = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 _MAX_COMMAND = 1e10  # MuJoCo drops all commands of a simulation if one is larger
 
 
@@ -55,7 +57,8 @@ class CpuEngine(Engine):
         if self._mocap is not None:
             self._mocap[0][...], self._mocap[1][...] = mocap_pos, mocap_quat
         self._first_state = batch.state.copy()
-        batch.forward(stage=VEL)
+        self._disabled = batch.expand("opt.disableflags")
+        self._compute_poses()
         self._stepped, self._derived = batch.state.copy(), True
 
     def pose_source(self) -> PoseSource:
@@ -111,11 +114,19 @@ class CpuEngine(Engine):
         present = self._batch.state.copy()  # it may have been set since
         self._batch.state[...] = self._stepped
         with np.errstate(over="ignore", invalid="ignore"), collected():
-            self._batch.forward(stage=VEL)
+            self._compute_poses()
             self._outputs.read_sensors()
             self._outputs.clear_sensors(self.blown.numpy())
         self._batch.state[...] = present
         self._derived = True
+
+    def _compute_poses(self) -> None:
+        """Compute poses and velocities of bodies, and what follows from them, without contacts and constraints."""
+        self._disabled |= _NO_CONTACTS
+        try:
+            self._batch.forward(stage=VEL)
+        finally:
+            self._disabled &= ~_NO_CONTACTS
 
     def _load_commands(self) -> np.ndarray:
         """Load commands and forces; return where they are not finite, ``(num_envs,)`` bool: these get none."""
@@ -247,7 +258,7 @@ class CpuEngine(Engine):
         # body states are those of the last step, also after later writes
         self._stepped = state["stepped"].numpy().copy()
         self._batch.state[...] = self._stepped
-        self._batch.forward(stage=VEL)
+        self._compute_poses()
         self._derived = True
         for name, x in self._live().items():
             x[...] = state[name].numpy()

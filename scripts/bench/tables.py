@@ -54,6 +54,12 @@ COLUMNS: dict[str, list[Column]] = {
         ("measured with", lambda r: f"{r['loop_candidates']:,} candidates"),
         ("times as fast", lambda r: f"{r['loop_s'] / r['batched_s']:.1f}"),
     ],
+    "pairs": [
+        ("tasks", lambda r: f"{r['task']}, {r['against']}"),
+        ("groups x environments", lambda r: f"{r['seeds']:,} x {r['envs']:,}"),
+        ("env-steps per s of processor time", lambda r: f"{r['rates'][0]:,.0f}, {r['rates'][1]:,.0f}"),
+        ("ratio", lambda r: f"{r['ratio']:.2f}"),
+    ],
     "startup": [
         _SIZE,
         ("candidates loaded and checked after", lambda r: f"{r['checked_s']:.1f} s"),
@@ -83,6 +89,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {  # what tells two measurements of a kin
     "processes": ("envs", "processes"),
     "devices": ("candidates", "envs", "count"),
     "run": ("candidates", "envs", "iterations"),
+    "pairs": ("task", "against", "seeds", "envs"),
     **{kind: ("candidates", "envs") for kind in ("scaling", "dispatch", "learner", "startup")},
 }
 

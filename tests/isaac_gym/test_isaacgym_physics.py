@@ -2,6 +2,7 @@
 
 import math
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -249,6 +250,22 @@ def test_body_states_are_independent_of_when_they_are_read(tmp_path):
         engine.step()
         states.append((out, engine.get_state()["state"]))
     assert torch.equal(states[0][0], states[1][0]) and torch.equal(states[0][1], states[1][1])
+
+
+def test_reading_body_states_leaves_contacts_in_place(engine):
+    """Body states are computed without contacts; they must be MuJoCo's own, and the next step must have contacts."""
+    scene = Scene((box(density=1000), pose(0, 0, 0.1)), ground=True, dt=0.01, substeps=2)
+    for _ in range(60):
+        scene.step()
+        assert torch.allclose(scene.bodies, scene.root, rtol=0.0, atol=1e-6)
+    assert scene.root[0, 2].item() == pytest.approx(0.1, abs=2e-3) and scene.root[0, 9].abs() < 1e-3
+    if engine == "cpu":
+        model, own = scene.sim.engine._layout.model, scene.sim.engine
+        data = mujoco.MjData(model)
+        data.qpos[:], data.qvel[:] = own._qpos[0], own._qvel[0]
+        mujoco.mj_forward(model, data)
+        assert data.ncon and np.array_equal(own._outputs._xpos[0], data.xpos)
+        assert np.array_equal(own._outputs._cvel[0], data.cvel)
 
 
 def test_forces_act_for_one_step_at_the_centre_of_mass_in_either_frame(tmp_path):

@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from envcoder_bench.core import noise, stream
-from envcoder_bench.core.random_calls import FromStream
+from envcoder_bench.tasks.isaacgym_tasks.draw_interception import DrawsFromRows
 
-_NONZERO = torch.ops.aten.nonzero.default
 PURPOSE = 7  # of core.noise, beside the kinds of functions
 _DRAWS = re.compile(
     r"torch_rand\w*|rand|randn|randint|rand_like|randn_like|randint_like|random|random_\w+|normal|uniform|bernoulli"
@@ -49,7 +48,7 @@ class _Rows(stream.use):
         self.found: Tensor | None = None  # the environments that the last nonzero has found
         self._lanes: tuple[Tensor | None, Tensor, Tensor] | None = None  # of the last draw: rows, offsets, lanes
 
-    def note_found(self, mask: Tensor, indices: Tensor) -> None:
+    def note_found(self, mask: Tensor, indices: Tensor) -> None:  # called by DrawsFromRows
         """Note the result ``(n, 1)`` of ``nonzero``, if the mask has one element per row or per environment."""
         if self.rows is not None and mask.shape == self.rows.shape:
             self.found = self.rows[indices.flatten()]
@@ -77,20 +76,6 @@ class _Rows(stream.use):
         return offsets + seed, lanes
 
 
-class _FromRows(FromStream):
-    """Makes torch's random functions draw from the stream in use, which is told the results of ``nonzero``."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        made = super().__torch_dispatch__(func, types, args, kwargs)
-        if func is _NONZERO:
-            current = stream.current()
-            if isinstance(current, _Rows):
-                current.note_found(args[0], made)
-        return made
-
-
 _SPREAD = 0x5851F42D4C957F2D  # so that neighbouring seeds differ in all bits
 _ROW_CALL = 0x2545F4914F6CDD1D  # another one than a stream's own, so that no two calls have the same seed
 
@@ -103,6 +88,12 @@ def _signed(x: int) -> int:
 def _key(path: str) -> int:
     """Return a key by which the draws of different calls differ."""
     return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+@functools.lru_cache(maxsize=256)
+def _generator_seed(key: int, step: int) -> int:
+    """Return the seed of the generators in a call; the resets of all groups in a step have the same one."""
+    return noise.stream_seed(key % (1 << 62), step, PURPOSE)
 
 
 class Draws:
@@ -123,6 +114,7 @@ class Draws:
         self.shared: set[str] = set()
         self.inside: list[str] = []
         self._counts: list[dict[str, int]] = [{}]
+        self._kept = False
 
     @contextlib.contextmanager
     def call(self, name: str, rows: Tensor | None, everything: bool) -> Iterator[None]:
@@ -135,16 +127,31 @@ class Draws:
         try:
             with contextlib.ExitStack() as stack:
                 if everything:
-                    seed = noise.stream_seed(key % (1 << 62), self.step, PURPOSE)
-                    stack.enter_context(stream.seeded(seed, self.lanes.device))
+                    stack.enter_context(self._seeded(_generator_seed(key, self.step)))
                     stack.enter_context(_numpy_from_stream())
                 stack.enter_context(_Rows(self, rows, key))
                 if len(self.inside) == 1:
-                    stack.enter_context(_FromRows())
+                    stack.enter_context(DrawsFromRows())
                 yield
         finally:
             self._counts.pop()
             self.inside.pop()
+
+    @contextlib.contextmanager
+    def generators_kept(self) -> Iterator[None]:
+        """Save the states of the generators once for several calls inside the block, which then only seed them."""
+        with stream.seeded(0, self.lanes.device):
+            self._kept = True
+            try:
+                yield
+            finally:
+                self._kept = False
+
+    def _seeded(self, seed: int) -> contextlib.AbstractContextManager[None]:
+        if not self._kept or len(self.inside) > 1:  # the outer call goes on with its own numbers
+            return stream.seeded(seed, self.lanes.device)
+        stream.seed_all(seed, self.lanes.device)
+        return contextlib.nullcontext()
 
     def begin_step(self, step: int) -> None:
         """Set the step, and restart the counts of calls."""

@@ -43,6 +43,9 @@ class Driver:
         self.num_actions = int(task.num_actions)
         self.device = torch.device(task.device)
         self._reset_idx, self.advances = task.reset_idx, False
+        parameters = list(inspect.signature(self._reset_idx).parameters.values())
+        # hands also take environments that need a new goal, which get it with their next action
+        self._more = sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters[1:])
         self.timed_out = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         if not hasattr(task, "actions"):  # some tasks create it with the first action, but observe it before
             task.actions = torch.zeros(self.num_envs, self.num_actions, device=self.device)
@@ -103,12 +106,8 @@ class Driver:
         if noted is not None:  # curriculums read it; the environment's own time-outs are not in it
             late = getattr(self.task, self.clock)[env_ids] >= self.max_episode_length - 1
             noted[env_ids] = (noted[env_ids].bool() | late).to(noted.dtype)
-        parameters = list(inspect.signature(self._reset_idx).parameters.values())
-        none = env_ids[:0]
-        # hands also take environments that need a new goal, which get it with their next action
-        more = [none for p in parameters[1:] if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
         steps = self.gym.steps
-        moved = self._reset_idx(env_ids, *more)
+        moved = self._reset_idx(env_ids, *[env_ids[:0]] * self._more)
         self.advances = self.advances or self.gym.steps > steps
         if isinstance(moved, Tensor) and moved.dtype == torch.int32:  # actors whose states the caller must set
             roots = self.gym.acquire_actor_root_state_tensor(self.task.sim)

@@ -16,14 +16,12 @@ _STATES = ("refresh_actor_root_state_tensor", "refresh_dof_state_tensor")
 # what they set acts on other tensors in the next simulate
 _WRITERS = ("set_actor_root_state_tensor", "set_dof_state_tensor", "set_dof_position_target_tensor",
             "set_dof_velocity_target_tensor", "set_dof_actuation_force_tensor", "apply_rigid_body_force")  # fmt: skip
-_outside_modes: Callable[[], contextlib.AbstractContextManager[None]] = torch._C._DisableTorchDispatch
 
 
 class GymProxy:
     """The ``gym`` of a task; calls are forwarded, some with changes.
 
-    Methods of ``gym`` draw no random numbers: they run outside of torch's dispatch modes, which cost several times the
-    operators' own time. A refresh is omitted if neither the simulation nor the tensor has changed since the last one.
+    A refresh is omitted if neither the simulation nor the tensor has changed since the last one.
 
     Attributes:
         commanded: ``(num_envs,)`` bool, environments whose drives follow ``command`` instead of the task.
@@ -86,8 +84,7 @@ class GymProxy:
             counts = (self._written if state else 0, self._stepped)
             if own and self._fresh.get(name) == (*counts, *(x._version for x in own)):
                 return True
-            with _outside_modes():
-                made = method(*args)
+            made = method(*args)
             for x in own:
                 increment_version(x)  # as torch's own writes do
             self._fresh[name] = (*counts, *(x._version for x in own))
@@ -103,8 +100,7 @@ class GymProxy:
                 self.changed(state_only=writes)
                 if self.own_properties is not None:
                     self.own_properties.note(name, args)
-            with _outside_modes():
-                return method(*args, **kwargs)
+            return method(*args, **kwargs)
 
         return forward
 
@@ -119,13 +115,11 @@ class GymProxy:
 
     def set_dof_actuation_force_tensor(self, sim: Any, efforts: Tensor) -> Any:
         self._efforts = efforts
-        with _outside_modes():
-            return self._gym.set_dof_actuation_force_tensor(sim, self._merged(efforts, True))
+        return self._gym.set_dof_actuation_force_tensor(sim, self._merged(efforts, True))
 
     def set_dof_position_target_tensor(self, sim: Any, targets: Tensor) -> Any:
         self._targets = targets
-        with _outside_modes():
-            return self._gym.set_dof_position_target_tensor(sim, self._merged(targets, False))
+        return self._gym.set_dof_position_target_tensor(sim, self._merged(targets, False))
 
     def simulate(self, sim: Any) -> Any:
         if self.command is not None:

@@ -40,7 +40,7 @@ class Resets:
         """Begin episodes in the environments ``env_ids``, where ``mask`` is True, and observe their first states."""
         self.randomize(mask, env_ids, step)
         self._unmasked.save()
-        with self._source.errors_of_code():
+        with self._source.errors_of_code(), self._draws.generators_kept():
             for own in self._by_group(mask, env_ids):
                 self._reset(own, step)
             self._draws.begin_step(-1 - step)
