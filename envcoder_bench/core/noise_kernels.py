@@ -7,6 +7,8 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.warp_start import start_warp
+
 _GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))
 _MIX_A = wp.constant(wp.uint64(0xBF58476D1CE4E5B9))
 _MIX_B = wp.constant(wp.uint64(0x94D049BB133111EB))
@@ -35,7 +37,7 @@ def hash_lanes(seeds: Tensor, counter: int, lanes: Tensor, columns: int) -> Tens
 
     ``counter`` is ``step * PURPOSES + purpose``. The kernel runs on torch's current stream.
     """
-    wp.init()
+    start_warp()
     made = torch.empty(len(lanes), columns, dtype=torch.int64, device=lanes.device)
     if made.numel():
         wp.launch(
