@@ -7,6 +7,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.core.warp_streams import warp_stream
 
 _GOLDEN = wp.constant(wp.uint64(0x9E3779B97F4A7C15))
@@ -36,7 +37,7 @@ def hash_lanes(seeds: Tensor, counter: int, lanes: Tensor, columns: int) -> Tens
 
     ``counter`` is ``step * PURPOSES + purpose``. The kernel runs on torch's current stream.
     """
-    wp.init()
+    start_warp()
     made = torch.empty(len(lanes), columns, dtype=torch.int64, device=lanes.device)
     if made.numel():
         wp.launch(

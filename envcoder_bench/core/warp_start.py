@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 from pathlib import Path
 from typing import Iterator
 
 import warp as wp
+
+from envcoder_bench.core.folders import cache_folder
 
 
 @functools.lru_cache(maxsize=1)
@@ -17,6 +20,7 @@ def start_warp() -> None:
     wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
     with _without_driver_warning():
         wp.init()
+    _share_headers()
 
 
 @contextlib.contextmanager
@@ -33,3 +37,27 @@ def _without_driver_warning() -> Iterator[None]:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(nowhere)
+
+
+def _share_headers() -> None:
+    """Keep the precompiled headers of Warp's CPU compiler for later processes.
+
+    Warp compiles them in each process anew: four seconds of processor time. A folder that cannot be written, or
+    another version of Warp, leaves that as it is.
+    """
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        from warp._src.context import runtime
+
+        runtime.get_clang_pch_dir  # noqa: B018, in Warp 1.19
+        folder = cache_folder() / "headers" / _headers_key(runtime.llvm)
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            runtime.get_clang_pch_dir = lambda: str(folder) if folder.is_dir() else None
+
+
+def _headers_key(compiler) -> str:
+    """Return a name that changes with Warp's headers and the processor they are compiled for."""
+    headers = Path(str(wp.__file__)).parent / "native"
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(headers.glob("*.h"))]
+    processor = compiler.wp_get_host_cpu_name(), compiler.wp_get_host_cpu_features()
+    return hashlib.sha256(repr((str(headers), stats, processor)).encode()).hexdigest()[:16]

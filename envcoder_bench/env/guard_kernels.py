@@ -9,6 +9,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.core.warp_streams import warp_stream
 
 LANES = 256  # threads that clear the rows of one group
@@ -92,7 +93,7 @@ class FusedGuard:
 
     def _prepare(self, dead: Tensor, step: Tensor) -> list:
         """Return the launches, whose arguments are packed once; the tensors must stay where they are."""
-        wp.init()
+        start_warp()
         groups, device = len(dead), wp.device_from_torch(self._device)
         counts, flags = wp.from_torch(self._counts), wp.from_torch(dead)
         made = []

@@ -20,6 +20,7 @@ import warp as wp
 from torch import Tensor
 
 from envcoder_bench.core.garbage import collection_paused
+from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.isaacgym import warp_step_kernels as kernels
 from envcoder_bench.isaacgym.engine import Engine
 from envcoder_bench.isaacgym.layout import Layout
@@ -65,7 +66,7 @@ class WarpEngine(Engine):
         self._steps, self._warned, self._graph = 0, False, None
         seen = torch.zeros(1, dtype=torch.int32)
         self._seen_overflows = seen.pin_memory() if self.device.type == "cuda" else seen
-        wp.init()
+        start_warp()
         self._on_torch_stream = TorchStream(self.device)
         with wp.ScopedDevice(self._on_torch_stream.device):
             self._build(poses)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from envcoder_bench.core.garbage import collection_paused
 from envcoder_bench.core.torch_settings import is_deterministic
+from envcoder_bench.core.warp_start import start_warp
 from envcoder_bench.sim import warp_height_fields
 from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
@@ -88,7 +89,7 @@ class MujocoWarp(MujocoTensors):
         self._written = torch.zeros(num_envs, dtype=torch.bool, device=self.device)
         self._command = torch.zeros(num_envs, self.num_dofs, device=self.device)
 
-        wp.init()
+        start_warp()
         self._on_torch_stream = TorchStream(self.device)
         self._wp_device = self._on_torch_stream.device
         with wp.ScopedDevice(self._wp_device):
