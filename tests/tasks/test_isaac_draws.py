@@ -122,16 +122,16 @@ class Sampler:
     """Resets in a method that names the environments otherwise."""
 
     def reset_idx(self, env_ids):
-        self.sample(env_ids)
+        self.spread(env_ids)
 
-    def sample(self, instances):
+    def spread(self, instances):
         self.made = torch.rand(len(instances), 2)
 
 
 def test_methods_called_by_a_reset_draw_for_its_environments():
     def drawn(env_ids):
         draws, task = Draws(8, torch.device("cpu")), Sampler()
-        assert set(draws.wrap(task)) == {"sample"}
+        assert set(draws.wrap(task)) == {"spread"}
         with draws.call("reset", torch.tensor(env_ids), True):
             task.reset_idx(torch.tensor(env_ids))
         assert not draws.shared
