@@ -116,3 +116,26 @@ def test_calls_in_a_block_that_keeps_generators_draw_the_same_numbers():
         kept = drawn(draws)
     assert random.getstate() == states[0] and torch.equal(torch.get_rng_state(), states[1])
     assert kept == drawn(draws) and kept[0] == kept[2]
+
+
+class Sampler:
+    """Resets in a method that names the environments otherwise."""
+
+    def reset_idx(self, env_ids):
+        self.spread(env_ids)
+
+    def spread(self, instances):
+        self.made = torch.rand(len(instances), 2)
+
+
+def test_methods_called_by_a_reset_draw_for_its_environments():
+    def drawn(env_ids):
+        draws, task = Draws(8, torch.device("cpu")), Sampler()
+        assert set(draws.wrap(task)) == {"spread"}
+        with draws.call("reset", torch.tensor(env_ids), True):
+            task.reset_idx(torch.tensor(env_ids))
+        assert not draws.shared
+        return dict(zip(env_ids, task.made.tolist()))
+
+    some, others = drawn([1, 4]), drawn([0, 2, 4])
+    assert some[4] == others[4] and len({tuple(x) for x in (*some.values(), *others.values())}) == 4

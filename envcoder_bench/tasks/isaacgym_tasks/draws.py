@@ -176,6 +176,9 @@ class Draws:
                     given = signature.bind(*args, **kwargs).arguments.get(rows_at)
                     if isinstance(given, Tensor) and given.dim() == 1 and not given.is_floating_point():
                         rows = given.long()
+            outer = stream.current()
+            if rows is None and isinstance(outer, _Rows):
+                rows = outer.rows  # Trifinger's reset names the environments otherwise in the methods that it calls
             with self.call(name, rows, everything):
                 return method(*args, **kwargs)
 
