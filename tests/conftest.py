@@ -18,6 +18,7 @@ import pytest
 import torch
 import warm_jail
 
+from envcoder_bench.compile import building
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.jail import client
 from envcoder_bench.report import plots, race
@@ -75,6 +76,7 @@ _PIXEL = base64.b64decode(  # a PNG
 )
 _CONFINEMENT = ("test_attacks.py", "test_confine.py", "test_training.py")  # these start jails as the package does
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn"}  # events of Python's audit
+_build = building.build
 _seen = []  # of them in the test that runs, if it is not marked slow
 _watching = False
 
@@ -114,6 +116,30 @@ def jails_start_quickly(request):
     with pytest.MonkeyPatch.context() as patch:
         if sys.platform.startswith("linux") and request.path.name not in _CONFINEMENT:
             patch.setattr(client, "_start", warm_jail.start)
+        yield
+
+
+def _build_here(codes, target):
+    """Compile as ``building.build`` does, in this process: starting another takes longer than most kernels do."""
+    from envcoder_bench.compile import warp_kernel  # imports Warp, which not all tests need
+
+    if target != "cpu":
+        return _build(codes, target)
+    for code in dict.fromkeys(codes):
+        if code not in building._failed:
+            try:
+                warp_kernel.build(code, target)
+            except Exception as fault:
+                building._failed[code] = " ".join(str(fault).split())[:500]
+    return [building._failed.get(code, "") for code in codes]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kernels_are_compiled_here(request):
+    """Compile candidates' kernels without worker processes, except in the tests of these."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name != "test_building.py":
+            patch.setattr(building, "build", _build_here)
         yield
 
 
