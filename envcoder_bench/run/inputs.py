@@ -38,7 +38,6 @@ def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictC
         check_deterministic(cfg)
     if ranks or cfg.fitness is not None:
         read_fitness(cfg)
-    cfg.evaluation.record = cfg.evaluation.record or cfg.race.enabled  # a race decides by the single episodes
     return cfg
 
 
