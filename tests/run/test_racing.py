@@ -145,8 +145,9 @@ def test_short_points_change_the_curves_only(tmp_path):
             assert key in stopped or row == rows(whole)[key]
     for name in ("curves.csv", "components.csv", "points.csv"):
         expected, found = log_rows(whole, name), log_rows(own, name)
-        for key, cells in found.items():
-            assert cells == [x for x in expected[key] if int(x[0]) <= stopped.get((key[0], int(key[1])), ITERATIONS)], name
+        for (candidate, seed), cells in found.items():
+            end = stopped.get((candidate, int(seed)), ITERATIONS)
+            assert cells == [x for x in expected[candidate, seed] if int(x[0]) <= end], name
     assert log_rows(own, "points.csv") != log_rows(recorded, "points.csv")  # full episodes
     compared = [1, *RUNGS, ITERATIONS]
     for key, cells in log_rows(recorded, "episodes.csv").items():
