@@ -53,8 +53,18 @@ def run_episodes(
         steps: control steps to play of each episode (None: full episodes).
     """
     checks, steps = [check_at, *[-1] * (rounds - 1)], steps or env.full_episode
-    played = [_one_round(env, policy, first_step + k * env.full_episode, at, steps) for k, at in enumerate(checks)]
+    played = [_one_round(env, policy, first_step + k * env.full_episode, at, steps)[0] for k, at in enumerate(checks)]
     return Episodes(torch.cat([p.fitness for p in played], dim=1), torch.cat([p.length for p in played], dim=1))
+
+
+def run_point(
+    env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int, check_at: int, steps: int
+) -> tuple[Episodes, Episodes]:
+    """Play a full episode in every environment; return it, and what ``run_episodes`` returns for ``steps`` of it.
+
+    Arguments as of ``run_episodes``; the fitness must be a mean.
+    """
+    return _one_round(env, policy, first_step, check_at, env.full_episode, steps)
 
 
 def has_mean_fitness(env: GroupedVecTask) -> bool:
@@ -63,8 +73,10 @@ def has_mean_fitness(env: GroupedVecTask) -> bool:
 
 
 def _one_round(
-    env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int, check_at: int, steps: int
-) -> Episodes:
+    env: GroupedVecTask, policy: Callable[[Tensor], Tensor], first_step: int, check_at: int, steps: int, point: int = 0
+) -> tuple[Episodes, Episodes]:
+    """Return the episodes after ``steps``, and as they were after ``point`` steps if they lasted so long."""
+    begun: Episodes | None = None
     obs = env.begin_all(first_step)
     active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
     fitness = torch.zeros(env.num_envs, device=env.device)
@@ -80,6 +92,8 @@ def _one_round(
         fitness += torch.where(active, _fitness(env, active), 0.0)
         length += active
         env.step_count += 1
+        if t == point - 1:
+            begun = _episodes(env, fitness, length.clone(), active, point)
         ask = env.device.type == "cpu" or t % 50 == 49  # a sync with a CUDA device is expensive, so do it rarely
         if t == steps - 1 or (ask and not bool(active.any())):
             break
@@ -87,6 +101,12 @@ def _one_round(
         # is counted as its continuation
         env.begin_episodes(env.cut_short(ended))
         obs = env.observe(active)
+    played = _episodes(env, fitness, length, active, steps)
+    return played, begun or played
+
+
+def _episodes(env: GroupedVecTask, fitness: Tensor, length: Tensor, active: Tensor, steps: int) -> Episodes:
+    """Return the episodes after ``steps``, from the sums of their fitness."""
     if has_mean_fitness(env):  # an episode that ended early is known in full, the others are taken to go on like this
         fitness = fitness / torch.where(active, steps, env.full_episode)
     return Episodes(env.layout.split(fitness), env.layout.split(length))

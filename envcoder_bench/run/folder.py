@@ -10,7 +10,8 @@
     curves.csv           learning curves
     components.csv       learning curves of the rewards' components
     points.csv           at evaluations: fitness, and mean, min and max of the rewards' components
-    episodes.csv         the fitness of every episode of the final evaluation, and of all with evaluation.record=true
+    episodes.csv         the fitness of every episode of the final evaluation, and of those that a race compares;
+                         with evaluation.record=true of all
     learning_curves.png  ranking.png  race.png (of a race: who was alive when)
     report.html          the page of the run, by eval-shapers
     videos/              an mp4 file for each candidate on the page, and the recorded states

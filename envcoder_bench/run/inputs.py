@@ -40,7 +40,6 @@ def run_config(task: str, overrides: Sequence[str], ranks: bool = True) -> DictC
         get_spec(cfg.task.name, cfg.task)  # an Isaac Gym task may refuse the overrides
     if ranks or cfg.fitness is not None:
         read_fitness(cfg)
-    cfg.evaluation.record = cfg.evaluation.record or cfg.race.enabled  # a race decides by the single episodes
     return cfg
 
 

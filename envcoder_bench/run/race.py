@@ -88,6 +88,13 @@ def evaluation_iterations(total: int, points: int) -> set[int]:
     return {max(1, round(total * (k + 1) / points)) for k in range(points)} if points > 0 else {total}
 
 
+def compared_iterations(cfg: DictConfig) -> set[int]:
+    """Return the evaluations by which a race decides: its rungs, and the first, with which the rungs are compared."""
+    if not cfg.race.enabled:
+        return set()
+    return {min(evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)), *asked_rungs(cfg)}
+
+
 def asked_rungs(cfg: DictConfig) -> list[int]:
     """Return the rungs of a run's config. Raises UserError as ``plan_rungs``."""
     iterations, asked = cfg.learning_iterations, cfg.race.rungs

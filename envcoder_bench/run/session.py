@@ -19,7 +19,7 @@ from envcoder_bench.core.noise import EVALUATION_STEP
 from envcoder_bench.core.profiling import EVALUATION, RESULTS, span
 from envcoder_bench.core.repeats import flush_messages
 from envcoder_bench.core.run_log import note
-from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes
+from envcoder_bench.env.evaluation import Episodes, has_mean_fitness, run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.physics import PhysicsMonitor
@@ -28,7 +28,7 @@ from envcoder_bench.run import session_state
 from envcoder_bench.run.hooks import Reporter, StopRequest
 from envcoder_bench.run.prepare import Group, build_task
 from envcoder_bench.run.profile import RunProfile
-from envcoder_bench.run.race import evaluation_iterations
+from envcoder_bench.run.race import compared_iterations, evaluation_iterations
 from envcoder_bench.run.session_logs import log_curves, log_evaluation
 from envcoder_bench.shaping.contract import Shaping
 from envcoder_bench.trainers.base import Stats, Trainer, train_iteration
@@ -57,12 +57,12 @@ def trainer_of(cfg: DictConfig, widths: tuple[int, int], seed: int) -> Trainer:
 
 
 def _point_steps(cfg: DictConfig, env: GroupedVecTask) -> int:
-    """Return the control steps to play of each episode in evaluations before the last one.
+    """Return the control steps of each episode that a point of the learning curves shows, but for the last point.
 
-    A race compares candidates by them, and a sum of fewer steps is another measure: there episodes are full.
+    A recorded evaluation is replayed as a race, and a sum of fewer steps is another measure: there episodes are full.
     """
     full, asked = env.full_episode, cfg.evaluation.point_steps
-    if asked is None or cfg.race.enabled or cfg.evaluation.record or not has_mean_fitness(env):
+    if asked is None or cfg.evaluation.record or not has_mean_fitness(env):
         return full
     return min(asked, full)
 
@@ -123,6 +123,8 @@ class Session:
     Attributes:
         iteration: number of finished iterations.
         episodes: episodes of the last evaluation; None before the first.
+        point: what the learning curves show of them: as many steps as of evaluations that do not compare candidates.
+        full: whether they were played to their end.
         stats: the trainer's statistics of the last iteration.
         obs: observations of the training environments; None before the first reset.
         failed_at: the iterations at which groups failed, by group.
@@ -148,11 +150,14 @@ class Session:
         self.reporter, self.stop = reporter or Reporter(), stop or StopRequest()
         self.iteration = 0
         self.episodes: Episodes | None = None
+        self.point: Episodes | None = None
+        self.full = False
         self.stats: Stats = {}
         self.obs: Tensor | None = None
         self._rounds = -(-cfg.evaluation.final_episodes // cfg.evaluation.num_envs)
         self._point_steps = _point_steps(cfg, evaluation)
         self._evaluate_at = evaluation_iterations(cfg.learning_iterations, cfg.evaluation.points)
+        self._compare_at = compared_iterations(cfg)
         self._log_at = evaluation_iterations(cfg.learning_iterations, cfg.log_points) | self._evaluate_at
         self.failed_at: dict[int, int] = {}
         self._physics = PhysicsMonitor([group.name for group in self.groups])
@@ -210,15 +215,26 @@ class Session:
         self.reporter.iteration_done(self.iteration, steps, self._best())
 
     def evaluate(self) -> None:
-        """Run deterministic episodes in the unshaped environment; more and longer ones after the last iteration."""
+        """Run deterministic episodes in the unshaped environment: full ones where candidates are compared.
+
+        These are the last evaluation, which has more of them, and in a race its rungs and the first one.
+        """
         final = self.iteration == self.cfg.learning_iterations
         self.trainer.set_alive(self.env.alive)
         policy = self.trainer.policy(self.evaluation.layout)
-        rounds, steps = (self._rounds, self.evaluation.full_episode) if final else (1, self._point_steps)
+        self.full = final or self.iteration in self._compare_at or self._point_steps == self.evaluation.full_episode
+        steps = self.evaluation.full_episode if self.full else self._point_steps
         # rare branches of functions occur late in an episode, so each evaluation compares at a later step
         check_at = (self.iteration - 1) * steps // self.cfg.learning_iterations
-        played = run_episodes(self.evaluation, policy, rounds, EVALUATION_STEP, check_at, steps).cpu()
-        self.episodes = played.first(self.cfg.evaluation.final_episodes) if final else played
+        if final:
+            played = run_episodes(self.evaluation, policy, self._rounds, EVALUATION_STEP, check_at).cpu()
+            self.episodes = self.point = played.first(self.cfg.evaluation.final_episodes)
+        elif self.full:
+            both = run_point(self.evaluation, policy, EVALUATION_STEP, check_at, self._point_steps)
+            self.episodes, self.point = (own.cpu() for own in both)
+        else:
+            self.episodes = run_episodes(self.evaluation, policy, 1, EVALUATION_STEP, check_at, steps).cpu()
+            self.point = self.episodes
         self.evaluation.dispatch.poll()
         self.env.dispatch.recheck()
 

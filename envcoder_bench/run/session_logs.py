@@ -18,7 +18,7 @@ def log_curves(session: Session, evaluated: bool) -> None:
     returns = session.env.stats.shaped_return().tolist()
     stats = {name: session.stats[name].tolist() for name in CURVES if name in session.stats}
     components, failed = dispatch.components(), session.failures()
-    episodes = session.episodes if evaluated else None
+    episodes = session.point if evaluated else None
     for g, group in enumerate(session.groups):
         if g in failed:
             continue
@@ -38,16 +38,17 @@ def log_curves(session: Session, evaluated: bool) -> None:
 
 def log_evaluation(session: Session) -> None:
     """Log the last evaluation, and the rewards in training since the one before."""
-    logs, episodes = session.logs, session.episodes
-    assert episodes is not None
+    logs, episodes, point = session.logs, session.episodes, session.point
+    assert episodes is not None and point is not None
+    decides = session.full and (session.cfg.race.enabled or session.cfg.evaluation.record)
     returns = session.env.stats.last_return.tolist()
     spreads, failed = session.env.dispatch.component_spreads(), session.failures()
     for g, group in enumerate(session.groups):
         if g not in failed:
-            fitness, length = (float(x[g].double().mean()) for x in (episodes.fitness, episodes.length))
+            fitness, length = (float(x[g].double().mean()) for x in (point.fitness, point.length))
             when = (session.iteration, session.env_steps(g))
             logs.points.add(Point(group.name, group.seed, *when, fitness, length, spreads[g], returns[g]))
-            if session.complete or session.cfg.evaluation.record:
+            if session.complete or decides:
                 logs.episodes.add(*when, group.name, group.seed, episodes.fitness[g].tolist())
     logs.points.flush()
     logs.episodes.flush()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.env.evaluation import run_episodes
+from envcoder_bench.env.evaluation import run_episodes, run_point
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.folder import CandidateSource
@@ -243,6 +243,16 @@ def test_shorter_evaluation_plays_the_beginning_of_the_same_episodes():
     assert torch.equal(part.fitness[early], full.fitness[early])
     assert (part.fitness[~early] * steps <= full.fitness[~early] * env.full_episode + 1e-4).all()
     assert (part.fitness[~early] > full.fitness[~early]).all()  # they fell later
+
+
+def test_point_of_full_episodes_equals_a_shorter_evaluation():
+    env = make_env({"a": COSINE}, evaluation=True)
+    full = run_episodes(env, lambda obs: torch.zeros(N, 1), rounds=1, first_step=0)
+    for steps in (int(full.length.median()), int(full.length.max()) + 1, env.full_episode):
+        part = run_episodes(env, lambda obs: torch.zeros(N, 1), rounds=1, first_step=0, steps=steps)
+        played, point = run_point(env, lambda obs: torch.zeros(N, 1), 0, 0, steps)
+        for found, expected in ((played, full), (point, part)):
+            assert torch.equal(found.fitness, expected.fitness) and torch.equal(found.length, expected.length)
 
 
 def test_evaluation_states_stay_within_the_range_of_training():

@@ -131,6 +131,30 @@ def test_survivors_are_bitwise_equal_to_a_run_without_a_race(full, raced):
 
 
 @pytest.mark.slow
+def test_short_points_change_the_curves_only(tmp_path):
+    """A race plays full episodes where it compares; its curves are those of a run without a race."""
+    short = ["evaluation.points=8", "evaluation.point_steps=6", "--seeds", 1]
+    whole = run(tmp_path / "whole", *words(tmp_path, *short))
+    own = run(tmp_path / "race", *words(tmp_path, *RACE, *short))
+    recorded = run(tmp_path / "recorded", *words(tmp_path, *RACE, *short, "evaluation.record=true"))
+    stopped = {key: row.stopped_at for key, row in rows(own).items() if row.status == STOPPED}
+    assert stopped and stopped == {key: row.stopped_at for key, row in rows(recorded).items() if row.stopped_at}
+    for key, row in rows(own).items():
+        if key[0] != "breaks_midway":  # its error names the folder
+            assert row == rows(recorded)[key]
+            assert key in stopped or row == rows(whole)[key]
+    for name in ("curves.csv", "components.csv", "points.csv"):
+        expected, found = log_rows(whole, name), log_rows(own, name)
+        for (candidate, seed), cells in found.items():
+            end = stopped.get((candidate, int(seed)), ITERATIONS)
+            assert cells == [x for x in expected[candidate, seed] if int(x[0]) <= end], name
+    assert log_rows(own, "points.csv") != log_rows(recorded, "points.csv")  # full episodes
+    compared = [1, *RUNGS, ITERATIONS]
+    for key, cells in log_rows(recorded, "episodes.csv").items():
+        assert log_rows(own, "episodes.csv")[key] == [x for x in cells if int(x[0]) in compared]
+
+
+@pytest.mark.slow
 def test_race_reports_every_candidate(full, raced, capsys):
     assert eval_shapers.main(["--resume", str(raced)]) == 0
     told = capsys.readouterr().out
