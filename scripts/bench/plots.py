@@ -224,6 +224,6 @@ def plot_outside(records: Sequence[Record], images: Path) -> list[Path]:
 
 def _outside_title(record: Record) -> str:
     """Return the task, the candidate unless it is the human baseline, and the changed settings of the task."""
-    changed = [word.split(".")[-1] for word in record["overrides"] if word.startswith("task.")]
+    changed = [word.split(".")[-1] for word in record.get("overrides", ()) if word.startswith("task.")]
     own = [record["candidate"]] if record["candidate"] != HUMAN else []
     return ", ".join([record["task"], *own, *changed])
