@@ -222,14 +222,15 @@ class Session:
         final = self.iteration == self.cfg.learning_iterations
         self.trainer.set_alive(self.env.alive)
         policy = self.trainer.policy(self.evaluation.layout)
-        self.full = final or self.iteration in self._compare_at or self._point_steps == self.evaluation.full_episode
-        steps = self.evaluation.full_episode if self.full else self._point_steps
+        full_episode, compares = self.evaluation.full_episode, self.iteration in self._compare_at
+        self.full = final or compares or self._point_steps == full_episode
+        steps = full_episode if self.full else self._point_steps
         # rare branches of functions occur late in an episode, so each evaluation compares at a later step
         check_at = (self.iteration - 1) * steps // self.cfg.learning_iterations
         if final:
             played = run_episodes(self.evaluation, policy, self._rounds, EVALUATION_STEP, check_at).cpu()
             self.episodes = self.point = played.first(self.cfg.evaluation.final_episodes)
-        elif self.full:
+        elif compares:
             both = run_point(self.evaluation, policy, EVALUATION_STEP, check_at, self._point_steps)
             self.episodes, self.point = (own.cpu() for own in both)
         else:
