@@ -58,7 +58,7 @@ class GroupedVecTask:
             self.views[group]["actions"] = self.actions[layout.slice(group), :width]
         self.dispatch = Dispatcher(layout, shapings, self.views, task.constants, task, self.group_seeds, self.device)
         self.stats = EpisodeStats(layout, self.device)
-        self._asks = self.device.type == "cpu"  # whether an episode begins anywhere; CUDA resets by mask, without a sync
+        self._asks = self.device.type == "cpu"  # CUDA resets by mask, without a sync
         # on CUDA: graphs of the parts of a step, and the tensors from which they read
         self._graphs = StepGraphs(self.dispatch, self.device) if self.device.type == "cuda" else None
         self._policy_actions = torch.zeros_like(self.actions)

@@ -40,7 +40,7 @@ TASKS = ["Cartpole", "Ant", "Anymal", "FrankaCubeStack", "AllegroHand"]
 class Tape(TorchDispatchMode):
     """The operators of one call, to be run again on the same memory."""
 
-    now = None  # the one that records
+    now: "Tape | None" = None  # the one that records
 
     def __init__(self):
         super().__init__()
@@ -114,7 +114,8 @@ def make_env(task, device, monkeypatch, recorded, evaluation=False):
     env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
     if device == "cpu":
         env._asks = False
-        env.task.sim.write = on_tape(env.task.sim.write)
+        sim = env.task.sim
+        sim.write = on_tape(sim.write)
         for stage in env.dispatch.stages.values():
             stage.launch = on_tape(stage.launch)
         env._graphs = step_graphs.StepGraphs(env.dispatch, env.device) if recorded else None
@@ -123,6 +124,11 @@ def make_env(task, device, monkeypatch, recorded, evaluation=False):
     elif not recorded:
         env._graphs = None
     return env
+
+
+def parts_of(env):
+    assert env._graphs is not None
+    return set(env._graphs._parts)
 
 
 def actions_at(env, step):
@@ -152,7 +158,7 @@ def test_replayed_steps_are_bitwise_those_of_calls(task, device, monkeypatch):
     env = make_env(task, device, monkeypatch, recorded=True)
     Taped.replays = 0
     replayed = rollout(env, STEPS)
-    assert set(env._graphs._parts) == {"command", "score", "go_on"}
+    assert parts_of(env) == {"command", "score", "go_on"}
     assert device == "cuda" or Taped.replays > 2 * STEPS
     assert len(calls) == len(replayed)
     for k, (x, y) in enumerate(zip(calls, replayed)):
@@ -173,4 +179,4 @@ def test_replayed_episodes_are_bitwise_those_of_calls(task, device, monkeypatch)
         assert torch.equal(rounds[0].fitness, rounds[2].fitness)  # results outlive the next replay
         played.append(torch.stack([torch.cat([own.fitness, own.length]) for own in rounds]))
     assert torch.equal(*played)
-    assert set(env._graphs._parts) == {"command", "judge", "go_on"}
+    assert parts_of(env) == {"command", "judge", "go_on"}
