@@ -13,7 +13,7 @@ from envcoder_bench.core.profiling import span
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.dispatch import Dispatcher
 from envcoder_bench.env.episode_stats import EpisodeStats, EpisodeSums
-from envcoder_bench.env.step_graphs import StepGraphs
+from envcoder_bench.env.step_graphs import StepGraphs, step_graphs_wanted
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import EnvGroups, Task
@@ -60,7 +60,7 @@ class GroupedVecTask:
         self.stats = EpisodeStats(layout, self.device)
         self._asks = self.device.type == "cpu"  # CUDA resets by mask, without a sync
         # on CUDA: graphs of the parts of a step, and the tensors from which they read
-        self._graphs = StepGraphs(self.dispatch, self.device) if self.device.type == "cuda" else None
+        self._graphs = StepGraphs(self.dispatch, self.device) if step_graphs_wanted(self.device) else None
         self._policy_actions = torch.zeros_like(self.actions)
         self.ended = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self.sums = EpisodeSums(self.num_envs, self.device)

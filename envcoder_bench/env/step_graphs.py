@@ -7,6 +7,7 @@ and the counting of steps, so that all of it has the same step of the random num
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any, Callable, Sequence, TypeVar
 
@@ -16,6 +17,14 @@ from envcoder_bench.core.capture import CapturedFunction
 from envcoder_bench.env.dispatch import Dispatcher
 
 T = TypeVar("T")
+
+
+def step_graphs_wanted(device: torch.device) -> bool:
+    """Return whether parts of a step are captured on ``device``.
+
+    Off by default, as long as the tests of tests/env/test_step_graphs.py have not run on a GPU.
+    """
+    return device.type == "cuda" and os.environ.get("ENVCODER_BENCH_STEP_GRAPHS") == "1"
 
 
 class StepGraphs:

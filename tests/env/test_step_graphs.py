@@ -111,10 +111,11 @@ def make_env(task, device, monkeypatch, recorded, evaluation=False):
         whole = grouped_vec_task.Dispatcher
         monkeypatch.setattr(grouped_vec_task, "Dispatcher", partial(whole, deferred_faults=True))
         monkeypatch.setattr(step_graphs, "CapturedFunction", Taped)
+    monkeypatch.setenv("ENVCODER_BENCH_STEP_GRAPHS", "1")
     env = GroupedVecTask(build_task(cfg, layout.num_envs), layout, shapings, [group.seed for group in groups])
     if device == "cpu":
         env._asks = False
-        sim = env.task.sim
+        sim = vars(env.task)["sim"]
         sim.write = on_tape(sim.write)
         for stage in env.dispatch.stages.values():
             stage.launch = on_tape(stage.launch)
