@@ -14,6 +14,7 @@ from envcoder_bench.shaping.trees import (
     Function,
     bound_names,
     calls,
+    children,
     name_of,
     names_of,
     own_names,
@@ -21,6 +22,7 @@ from envcoder_bench.shaping.trees import (
     run_at_load,
     stored,
     top_level,
+    walk,
 )
 
 # drawn from the group's stream (random_calls)
@@ -83,8 +85,8 @@ class Scan:
             name for name, nodes in self.definitions.items() if not isinstance(nodes[-1], (*imports, *FUNCTIONS))
         }
         self._at_load = self._reached_from(names_of(run_at_load(tree.body)))
-        self._opaque = any(name_of(x) in _MAKERS or getattr(x, "name", "") in _MAKERS for x in ast.walk(tree))
-        self._shared = {name for node in ast.walk(tree) for name in self._shared_attributes(node)}
+        self._opaque = any(name_of(x) in _MAKERS or getattr(x, "name", "") in _MAKERS for x in self._walk(tree))
+        self._shared = {name for node in self._walk(tree) for name in self._shared_attributes(node)}
 
     def setter(self) -> tuple[int, str] | None:
         """The first use of a function that changes torch for the whole process: (line, name)."""
@@ -142,7 +144,7 @@ class Scan:
     def _walk(self, node: ast.AST) -> list[ast.AST]:
         """Return all nodes within ``node``, cached."""
         if node not in self._walked:
-            self._walked[node] = list(ast.walk(node))
+            self._walked[node] = walk(node)
         return self._walked[node]
 
     def _reached(self, name: str) -> list[ast.stmt]:
@@ -217,10 +219,10 @@ class Scan:
                         yield node.lineno
                 elif name_of(callee) in ("next", "setattr") and node.args and root_of(node.args[0]) not in own:
                     yield node.lineno
-            todo += [(child, isinstance(node, ast.ClassDef)) for child in ast.iter_child_nodes(node)]
+            todo += [(child, isinstance(node, ast.ClassDef)) for child in children(node)]
 
     def _memory_of_function(self, node: Function, scope: _Scope) -> Iterator[int]:
-        decorators = [name_of(x) for decorator in getattr(node, "decorator_list", []) for x in ast.walk(decorator)]
+        decorators = [name_of(x) for decorator in getattr(node, "decorator_list", []) for x in walk(decorator)]
         kept = {"cache", "lru_cache"} | (set() if scope.in_class and scope.per_call else {"cached_property"})
         if kept & set(decorators):
             yield node.lineno

@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 import ast
-from typing import Iterable, Iterator, Union
+from typing import Any, Iterable, Iterator, Union
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
+
+
+# nodes that only mark what an expression does, and the values of constants and names
+_MARKS = {
+    kind
+    for base in (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
+    for kind in base.__subclasses__()
+}
+_SKIPPED = {*_MARKS, str, bytes, int, float, complex, bool, type(None), type(...)}
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return the direct children as ``ast.iter_child_nodes``, without marks such as ``Load`` and ``Add``."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value: Any = getattr(node, name, None)
+        if value.__class__ is list:
+            found += [x for x in value if x.__class__ not in _SKIPPED]
+        elif value.__class__ not in _SKIPPED:
+            found.append(value)
+    return found
+
+
+def walk(node: ast.AST) -> list[ast.AST]:
+    """Return a node and all within it in the order of ``ast.walk``, without marks."""
+    found = [node]
+    for own in found:  # it grows
+        found += children(own)
+    return found
 
 
 def run_at_load(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -49,7 +78,7 @@ def bound_names(statement: ast.stmt) -> Iterator[str]:
         for alias in statement.names:
             yield alias.asname or alias.name.split(".")[0]
     elif not isinstance(statement, (ast.If, ast.Try)):  # their parts are statements of their own
-        yield from (x.id for x in ast.walk(statement) if isinstance(x, ast.Name) and stored(x))
+        yield from (x.id for x in walk(statement) if isinstance(x, ast.Name) and stored(x))
 
 
 def own_names(node: Function, inside: list[ast.AST]) -> set[str]:
@@ -71,11 +100,11 @@ def _directly_in(function: Function) -> Iterator[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        todo += [] if isinstance(node, FUNCTIONS) else ast.iter_child_nodes(node)
+        todo += [] if isinstance(node, FUNCTIONS) else children(node)
 
 
 def names_of(nodes: Iterable[ast.AST]) -> set[str]:
-    return {x.id for node in nodes for x in ast.walk(node) if isinstance(x, ast.Name)}
+    return {x.id for node in nodes for x in walk(node) if isinstance(x, ast.Name)}
 
 
 def calls(node: ast.AST, name: str) -> bool:

@@ -1,9 +1,12 @@
+import csv
+import io
+import itertools
 import math
 
 import numpy as np
 import pytest
 
-from envcoder_bench.report.csv_log import sort_rows
+from envcoder_bench.report.csv_log import line, sort_rows
 from envcoder_bench.report.curves import ComponentLog, CurveLog, read_curves, split_wide
 
 CANDIDATES = ("001", 'comma, "quote"')
@@ -211,3 +214,12 @@ def test_format_1_is_converted(tmp_path):
         )
     CurveLog.resume(curves, 2, rows=3).close()
     ComponentLog.resume(components, 2, rows=3).close()
+
+
+@pytest.mark.parametrize(
+    "cells", [*itertools.product(("", "a", 'b"', "c,", "d\n", "e\r", " f", "é"), repeat=2), ("",), ("x",)]
+)
+def test_line_is_that_of_csv_writer(cells):
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    assert line(cells) == text.getvalue()
