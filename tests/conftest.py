@@ -29,8 +29,6 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # worker processes inherit the fold
     folder = tempfile.mkdtemp(prefix="envcoder_bench_tests_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["ENVCODER_BENCH_CACHE"] = folder
-if not torch.cuda.is_available():  # compiling takes longer than the kernels' few steps
-    os.environ.setdefault("ENVCODER_BENCH_OPTIMIZATION", "0")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as & of a shell's script leaves it: tests of Ctrl-C never end
     signal.signal(signal.SIGINT, signal.default_int_handler)

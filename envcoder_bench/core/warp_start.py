@@ -16,13 +16,7 @@ from envcoder_bench.core.folders import cache_folder
 
 @functools.lru_cache(maxsize=1)
 def start_warp() -> None:
-    """Initialize Warp; a second call does nothing.
-
-    ``ENVCODER_BENCH_OPTIMIZATION``, 0 to 3, sets the compiler's level of optimization; by default it is Warp's. With 0,
-    kernels for the CPU take two thirds of the time to compile and twice the time to run.
-    """
-    level = os.environ.get("ENVCODER_BENCH_OPTIMIZATION")
-    wp.config.optimization_level = int(level) if level else None
+    """Initialize Warp; a second call does nothing."""
     wp.config.log_level = wp.LOG_WARNING  # no banner, and no message for each module it loads
     with _without_driver_warning():
         wp.init()
