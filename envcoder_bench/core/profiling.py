@@ -42,11 +42,6 @@ def span(name: str, whole: bool = False) -> ContextManager[None]:
     return _OFF if _active is None else _active.span(name, whole)
 
 
-def profiling() -> bool:
-    """Return whether a profiler is active."""
-    return _active is not None
-
-
 class HostClock:
     """Wall-clock time of the Python thread."""
 

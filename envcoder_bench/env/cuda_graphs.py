@@ -36,7 +36,7 @@ class GraphBuilder:
         attempt: Callable[[Call], bool],
         after: Callable[[], None],
         step: Tensor,
-    ) -> tuple[list[Call], list[Call], Callable[[], None]]:
+    ) -> tuple[list[Call], Callable[[], None]]:
         """Split ``calls`` into those that must run eagerly at every step, and a graph of the others and ``after``.
 
         Args:
@@ -46,7 +46,7 @@ class GraphBuilder:
             step: 0-d int64 tensor on the device, from which captured calls read the step.
 
         Returns:
-            The eager calls, each with a warning that names its line, the others, and a function that replays the graph.
+            The eager calls, each with a warning that names its line, and a function that replays the graph.
         """
         eager: list[Call] = []
         captured: list[Call] = []
@@ -64,7 +64,7 @@ class GraphBuilder:
                     _warn(call.function, *reason)
             after()
             graph = self._capture_all(captured, eager, launches, after, step)
-        return eager, captured, graph.replay
+        return eager, graph.replay
 
     def _try(
         self, call: Call, attempt: Callable[[Call], bool], step: Tensor, stream: torch.cuda.Stream
@@ -127,29 +127,22 @@ class GraphBuilder:
         """Capture all calls on several streams, then ``after``; the last entry of ``at`` is the call being captured."""
         graph = torch.cuda.CUDAGraph()
         with collection_paused(), torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            self.run(calls, launches, step, at)
+            main = torch.cuda.current_stream()
+            branches = self._streams[: max(len(calls), len(launches))]
+            for branch in branches:
+                branch.wait_stream(main)
+            for i, call in enumerate(calls):
+                at.append(call)
+                with torch.cuda.stream(branches[i % NUM_STREAMS]):
+                    call(step)
+            at.clear()
+            for i, launch in enumerate(launches):
+                with torch.cuda.stream(branches[i % NUM_STREAMS]):
+                    launch()
+            for branch in branches:
+                main.wait_stream(branch)
             after()
         return graph
-
-    def run(
-        self, calls: Sequence[Call], launches: Sequence[Callable[[], None]], step: Tensor, at: list[Call] | None = None
-    ) -> None:
-        """Make all calls and launches on several streams; the last entry of ``at`` is the call being made."""
-        at = [] if at is None else at
-        main = torch.cuda.current_stream()
-        branches = self._streams[: max(len(calls), len(launches))]
-        for branch in branches:
-            branch.wait_stream(main)
-        for i, call in enumerate(calls):
-            at.append(call)
-            with torch.cuda.stream(branches[i % NUM_STREAMS]):
-                call(step)
-        at.clear()
-        for i, launch in enumerate(launches):
-            with torch.cuda.stream(branches[i % NUM_STREAMS]):
-                launch()
-        for branch in branches:
-            main.wait_stream(branch)
 
 
 def _set_sync_debug_mode(mode: int) -> None:

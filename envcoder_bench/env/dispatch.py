@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, Callable, ContextManager, Iterator, Mapping, Sequence
+from typing import Any, Callable, ContextManager, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from envcoder_bench.compile.program import ACTION
 from envcoder_bench.core import noise
 from envcoder_bench.core.groups import GroupLayout
-from envcoder_bench.core.profiling import REST, profiling, span
+from envcoder_bench.core.profiling import REST, span
 from envcoder_bench.core.torch_settings import deterministic_torch, is_deterministic
 from envcoder_bench.env import cuda_graphs
 from envcoder_bench.env.compiled import Compiler
@@ -53,7 +53,6 @@ class Dispatcher:
     Attributes:
         alive, failures: whether each group has not failed; the faults so far, by group.
         stages: the calls and kernels of each kind of function, by name.
-        builds: number of times that a stage's graph was built.
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Dispatcher:
         self._active = torch.ones(groups, dtype=torch.uint8, device=self.device)
         self._step = torch.zeros((), dtype=torch.int64, device=self.device)
         self._step_filled = 0  # its value
-        self._recording, self.builds = False, 0
         self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
         readable = {**views[0], ACTION: actions}
         self._compiler = Compiler(readable, self._components, self._active, self._step, self._refuse)
@@ -118,15 +116,14 @@ class Dispatcher:
         ``mask`` ``(num_envs,)``, here and below: on the CPU, groups with no True are not called and keep their rows.
         """
         stage = self.stages[name]
-        if self._recording:
-            self._record(stage)
-            return stage.buffers
         with span(REST if name == "policy" else name), torch.no_grad():
             for group, copy in self._copies:
                 if stage.due or not self._fixed or group in self._called:  # a launch each on CUDA
                     copy.refresh()
             self._watch.mark()
-            self._fill_step(step)
+            if step != self._step_filled:  # a launch on CUDA
+                self._step.fill_(step)
+                self._step_filled = step
             if stage.due:
                 counter = self._step if self._deferred else step
                 self._compiler.verify(stage, self.alive, lambda call: self._attempt(call, counter, step))
@@ -159,8 +156,7 @@ class Dispatcher:
     def reward(self, step: int) -> Tensor:
         """Compute rewards ``(num_envs,)``, and count them and their components, see ``components``."""
         reward = self.run("reward", step)[VALUE]
-        if not self._recording:
-            self._components.count_step(self.alive)
+        self._components.count_step(self.alive)
         return reward
 
     def terminal(self, step: int, mask: Tensor | None = None) -> Tensor:
@@ -191,44 +187,6 @@ class Dispatcher:
     def fitness(self, step: int, mask: Tensor | None = None) -> Tensor:
         """Score one control step: ``(num_envs,)``; zeros where ``has_fitness`` is False."""
         return self.run("fitness", step, mask)[VALUE]
-
-    # parts of a step as one graph, see ``StepGraphs``
-
-    def can_record(self, names: Sequence[str]) -> bool:
-        """Return whether a graph can hold these stages: all their calls are captured, and none is due."""
-        if not self._deferred or self._copies or profiling():  # a copy is refreshed where the host sees a change
-            return False
-        stages = [self.stages[name] for name in names]
-        return all(stage.replay is not None and not stage.eager and not stage.due for stage in stages)
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Inside, stages run on the device alone: they can be captured, and take the step from ``begin_recorded``."""
-        self._recording = True
-        try:
-            with torch.no_grad(), self._torch():
-                yield
-        finally:
-            self._recording = False
-
-    def begin_recorded(self, names: Sequence[str], step: int) -> None:
-        """Do on the host what the replay of these stages at ``step`` needs."""
-        self._fill_step(step)
-        if "reward" in names:
-            self._components.count_step(self.alive)
-
-    def _record(self, stage: Stage) -> None:
-        stage.prefill()
-        if self._graphs is None:
-            stage.launch()
-        else:
-            self._graphs.run([call for call in stage.captured if self.alive[call.group]], stage.launches, self._step)
-        stage.guard(self._dead, self._step)
-
-    def _fill_step(self, step: int) -> None:
-        if step != self._step_filled:  # a launch on CUDA
-            self._step.fill_(step)
-            self._step_filled = step
 
     # once per iteration
 
@@ -333,8 +291,7 @@ class Dispatcher:
         if stage.replay is None:
             counts = self._components.counts.clone()  # warm-up calls are not steps
             with self._torch():
-                stage.eager, stage.captured, stage.replay = self._build(stage, step)
-            self.builds += 1
+                stage.eager, stage.replay = self._build(stage, step)
             self._components.counts.copy_(counts)
             stage.prefill()
         replay = stage.replay
@@ -347,8 +304,8 @@ class Dispatcher:
         """Return a context for calls of functions."""
         return deterministic_torch() if self._fixed else _PLAIN
 
-    def _build(self, stage: Stage, step: int) -> tuple[list[Call], list[Call], Callable[[], None]]:
-        """Return the calls that must run eagerly, the others, and a function that replays these and the guard."""
+    def _build(self, stage: Stage, step: int) -> tuple[list[Call], Callable[[], None]]:
+        """Return the calls that must run eagerly, and a function that replays the others and the guard."""
 
         def guard() -> None:
             stage.guard(self._dead, self._step)
@@ -358,7 +315,7 @@ class Dispatcher:
             guard()
 
         if self._graphs is None:
-            return list(stage.calls), [], run
+            return list(stage.calls), run
         return self._graphs.build(
             stage.calls, stage.launches, lambda call: self._attempt(call, self._step, step), guard, self._step
         )

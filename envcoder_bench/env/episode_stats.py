@@ -1,4 +1,4 @@
-"""Statistics of episodes, accumulated on the device: per group in training, per environment in evaluations."""
+"""Episode statistics per group, accumulated on the device and read once per iteration."""
 
 from __future__ import annotations
 
@@ -72,30 +72,3 @@ class EpisodeStats:
         """Return the state of an environment of these groups."""
         joined = join_states(parts)
         return {**joined, "_sums": joined["_sums"].t()}
-
-
-class EpisodeSums:
-    """Sums of an evaluation's episodes, one in each environment, in fixed memory.
-
-    Attributes, each ``(num_envs,)``:
-        active: whether the episode goes on.
-        fitness, length: the sum of its steps' fitness, and their number, without the step that ended it.
-    """
-
-    def __init__(self, num_envs: int, device: torch.device) -> None:
-        self.active = torch.ones(num_envs, dtype=torch.bool, device=device)
-        self.fitness, self.length = torch.zeros(num_envs, device=device), torch.zeros(num_envs, device=device)
-
-    def begin(self) -> None:
-        self.active.fill_(True)
-        self.fitness.zero_()
-        self.length.zero_()
-
-    def end(self, ended: Tensor) -> None:
-        """End the episodes where ``ended`` ``(num_envs,)`` is True."""
-        self.active.logical_and_(~ended)
-
-    def add(self, fitness: Tensor) -> None:
-        """Add a step's fitness ``(num_envs,)`` to the episodes that go on."""
-        self.fitness += torch.where(self.active, fitness, 0.0)
-        self.length += self.active

@@ -78,42 +78,37 @@ def _one_round(
     """Return the episodes after ``steps``, and as they were after ``point`` steps if they lasted so long."""
     begun: Episodes | None = None
     obs = env.begin_all(first_step)
-    env.sums.begin()
-    active = env.sums.active
-    stages = ("terminal", "fitness") if env.dispatch.has_fitness else ("terminal",)
+    active = torch.ones(env.num_envs, dtype=torch.bool, device=env.device)
+    fitness = torch.zeros(env.num_envs, device=env.device)
+    length = torch.zeros(env.num_envs, device=env.device)
     for t in range(steps):
         if t == check_at:
             env.dispatch.recheck()
         # a group's functions are called until its last episode ends, independently of its neighbours
         env.advance(policy(obs), active)
-        env.part("judge", stages, lambda: _judge(env))
+        ended = env.dispatch.terminal(env.step_count, active) | env.task.unstable
+        # the step on which an episode ends early counts 0, as do the steps after it
+        active = active & ~ended
+        fitness += torch.where(active, _fitness(env, active), 0.0)
+        length += active
         env.step_count += 1
         if t == point - 1:
-            begun = _episodes(env, point)
+            begun = _episodes(env, fitness, length.clone(), active, point)
         ask = env.device.type == "cpu" or t % 50 == 49  # a sync with a CUDA device is expensive, so do it rarely
         if t == steps - 1 or (ask and not bool(active.any())):
             break
-        obs = env.go_on(env.ended, active)
-    played = _episodes(env, steps)
+        # states after the end are not observed, in training or here; where the task cuts an episode short, the next one
+        # is counted as its continuation
+        env.begin_episodes(env.cut_short(ended))
+        obs = env.observe(active)
+    played = _episodes(env, fitness, length, active, steps)
     return played, begun or played
 
 
-def _judge(env: GroupedVecTask) -> None:
-    """Add a step to the sums of the episodes that go on."""
-    ended = env.dispatch.terminal(env.step_count, env.sums.active) | env.task.unstable
-    # the step on which an episode ends early counts 0, as do the steps after it
-    env.sums.end(ended)
-    env.sums.add(_fitness(env, env.sums.active))
-    # states after the end are not observed, in training or here; where the task cuts an episode short, the next one is
-    # counted as its continuation
-    env.ended.copy_(env.cut_short(ended))
-
-
-def _episodes(env: GroupedVecTask, steps: int) -> Episodes:
-    """Return the episodes after ``steps``, from their sums."""
-    fitness, length = env.sums.fitness.clone(), env.sums.length.clone()
+def _episodes(env: GroupedVecTask, fitness: Tensor, length: Tensor, active: Tensor, steps: int) -> Episodes:
+    """Return the episodes after ``steps``, from the sums of their fitness."""
     if has_mean_fitness(env):  # an episode that ended early is known in full, the others are taken to go on like this
-        fitness = fitness / torch.where(env.sums.active, steps, env.full_episode)
+        fitness = fitness / torch.where(active, steps, env.full_episode)
     return Episodes(env.layout.split(fitness), env.layout.split(length))
 
 

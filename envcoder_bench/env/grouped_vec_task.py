@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +12,10 @@ from envcoder_bench.core.groups import GroupLayout, common, join_states
 from envcoder_bench.core.profiling import span
 from envcoder_bench.env.base import EnvStep
 from envcoder_bench.env.dispatch import Dispatcher
-from envcoder_bench.env.episode_stats import EpisodeStats, EpisodeSums
-from envcoder_bench.env.step_graphs import StepGraphs, step_graphs_wanted
+from envcoder_bench.env.episode_stats import EpisodeStats
 from envcoder_bench.shaping.assemble import Shaping
 from envcoder_bench.shaping.contract import CandidateError
 from envcoder_bench.tasks.base import EnvGroups, Task
-
-T = TypeVar("T")
 
 
 class GroupedVecTask:
@@ -32,10 +29,6 @@ class GroupedVecTask:
         layout: the groups.
         shapings: one checked Shaping per group; groups must not share modules.
         seeds: one seed per group; groups with equal seeds get the same random numbers.
-
-    Attributes:
-        ended: ``(num_envs,)`` bool, episodes that the last step ended.
-        sums: sums of an evaluation's episodes.
     """
 
     def __init__(self, task: Task, layout: GroupLayout, shapings: Sequence[Shaping], seeds: Sequence[int]) -> None:
@@ -58,12 +51,6 @@ class GroupedVecTask:
             self.views[group]["actions"] = self.actions[layout.slice(group), :width]
         self.dispatch = Dispatcher(layout, shapings, self.views, task.constants, task, self.group_seeds, self.device)
         self.stats = EpisodeStats(layout, self.device)
-        self._asks = self.device.type == "cpu"  # CUDA resets by mask, without a sync
-        # on CUDA: graphs of the parts of a step, and the tensors from which they read
-        self._graphs = StepGraphs(self.dispatch, self.device) if step_graphs_wanted(self.device) else None
-        self._policy_actions = torch.zeros_like(self.actions)
-        self.ended = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
-        self.sums = EpisodeSums(self.num_envs, self.device)
         self._attach(shapings)
         effort = torch.tensor([shaping.effort for shaping in shapings], device=self.device)
         task.set_drive_mode(layout.per_env(effort))
@@ -103,42 +90,19 @@ class GroupedVecTask:
                 functions once more. Where the physics became unstable, that state is the default one.
         """
         self.advance(actions)
-        results = self.part("score", ("reward", "terminal"), self._score)
-        reward, terminated, truncated = (x.clone() for x in results)  # a part overwrites its results
-        self.step_count += 1
-        last = self.observe(self.ended) if final_obs else None
-        obs = self.go_on(self.ended).clone()
-        if last is not None:
-            last = torch.where((terminated | truncated).unsqueeze(1), last, obs)
-        return EnvStep(obs, reward, terminated, truncated, last)
-
-    def _score(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return reward, terminated and truncated, and count them."""
         # unstable states were replaced by the default state, whose reward must not count
         reward = self.dispatch.reward(self.step_count) * ~self.task.unstable
         terminated = self.dispatch.terminal(self.step_count) | self.task.unstable
         truncated = self.cut_short(self.progress_buf >= self.full_episode) & ~terminated
-        torch.logical_or(terminated, truncated, out=self.ended)
-        self.stats.add(reward, self.ended, self.task.unstable)
-        return reward, terminated, truncated
-
-    def go_on(self, ended: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Begin episodes where ``ended`` is True, and observe; the next call may overwrite the result.
-
-        ``ended`` and ``mask`` must be the same tensors at each call of an environment on CUDA.
-        """
-
-        def begin_and_observe() -> Tensor:
-            self.begin_episodes(ended)
-            return self.observe(mask)
-
-        return self.part("go_on", ("initial_state", "goal", "observation"), begin_and_observe)
-
-    def part(self, name: str, stages: Sequence[str], function: Callable[[], T]) -> T:
-        """Call a part of a step; on CUDA, replay it as one graph where that is possible, see ``StepGraphs``."""
-        if self._graphs is None or self.task.randomizes or not self.task.capturable:
-            return function()
-        return self._graphs.run(name, stages, self.step_count, function)
+        done = terminated | truncated
+        self.stats.add(reward, done, self.task.unstable)
+        self.step_count += 1
+        last = self.observe(done) if final_obs else None
+        self.begin_episodes(done)
+        obs = self.observe()
+        if last is not None:
+            last = torch.where(done.unsqueeze(1), last, obs)
+        return EnvStep(obs, reward, terminated, truncated, last)
 
     # the parts of a step, for training here and for evaluation
 
@@ -156,20 +120,15 @@ class GroupedVecTask:
 
         ``mask`` here and in ``observe`` is the dispatcher's: groups with no True are not called on the CPU.
         """
-        self.task.step_count = self.step_count
-        self._policy_actions.copy_(actions)
-        command = self.part("command", ("policy", "command"), lambda: self._command(mask))
-        with span("physics"):
-            self.task.step(command)
-        self.progress_buf += 1
-
-    def _command(self, mask: Tensor | None) -> Tensor:
-        limit = self.task.clip_actions
-        actions = self._policy_actions.clamp(-limit, limit)
+        limit, self.task.step_count = self.task.clip_actions, self.step_count
+        actions = actions.clamp(-limit, limit)
         if self.task.randomizes:
             actions = self._randomized(self.task.randomize_actions, actions, self._action_mask).clamp(-limit, limit)
         torch.mul(actions, self._action_mask, out=self.actions)
-        return self.dispatch.command(self.actions, self.step_count, mask)
+        command = self.dispatch.command(self.actions, self.step_count, mask)
+        with span("physics"):
+            self.task.step(command)
+        self.progress_buf += 1
 
     def observe(self, mask: Tensor | None = None) -> Tensor:
         """Return observations ``(num_envs, max(obs_dims))``, clipped to the task's ``clip_observations``."""
@@ -203,7 +162,8 @@ class GroupedVecTask:
     def begin_episodes(self, mask: Tensor) -> None:
         """Begin episodes where ``mask`` ``(num_envs,)`` is True, and set a new goal where the task requests one."""
         self.task.step_count = self.step_count
-        if not self._asks or bool(mask.any()):
+        ask = self.device.type == "cpu"  # CUDA resets by mask, without a sync
+        if not ask or bool(mask.any()):
             self.progress_buf.masked_fill_(mask, 0)
             self.actions.masked_fill_(mask.unsqueeze(1), 0.0)
             self.task.prepare_reset(mask)
@@ -212,7 +172,7 @@ class GroupedVecTask:
             self.task.reset(mask, self.dispatch.initial_state(mask, self.step_count), {})
         if self.task.new_goal is not None:
             mask = mask | self.task.new_goal
-        if not self._asks or bool(mask.any()):  # a goal may depend on the new state
+        if not ask or bool(mask.any()):  # a goal may depend on the new state
             self.task.reset(mask, {}, self.dispatch.goal(mask, self.step_count))
 
     def take_contact_overflows(self) -> Tensor:

@@ -121,9 +121,8 @@ class Stage:
         # groups whose kernels disagreed
         self.due, self.checks = True, 0
         self.taken_back: list[int] = []
-        # on CUDA: calls that cannot be captured, the others, and their graph; None until the first run
+        # on CUDA: calls that cannot be captured, and the graph of all others; None until the first run
         self.eager: list[Call] = []
-        self.captured: list[Call] = []
         self.replay: Callable[[], None] | None = None
         self._floating = [key for key, buffer in buffers.items() if buffer.is_floating_point()]
         self.fault_step = torch.full((layout.num_groups,), -1, dtype=torch.int64, device=device)

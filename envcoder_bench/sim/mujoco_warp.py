@@ -224,8 +224,7 @@ class MujocoWarp(MujocoTensors):
                 ],
                 outputs=[*self._state, *self._motion, *self._forces, *self._flags],
             )
-            # a graph cannot be launched while another is captured
-            if self._site_graph is None or torch.cuda.is_current_stream_capturing():
+            if self._site_graph is None:
                 self._sites.refresh(self._written_mask)
             else:
                 wp.capture_launch(self._site_graph)

@@ -96,9 +96,6 @@ class Task(ABC):
             ``randomize_observations``.
         first_progress: ``(num_envs,)`` int64, refreshed by ``prepare_reset``: the value of ``progress_buf`` with which
             episodes begin, so that those of a new training do not all end at once; None for 0.
-        capturable: whether ``prepare_reset``, ``reset`` and ``fitness`` can be part of a CUDA graph: they use only the
-            device and fixed memory, and neither ``step_count`` nor anything else that the host changes. It is not
-            inherited.
         step_count: the environment's counter, which it sets before it calls any of the task's methods: random numbers
             of the task's own depend on it, on the seed and on the lane.
     """
@@ -130,12 +127,7 @@ class Task(ABC):
     regroups: bool = True
     randomizes: bool = False
     first_progress: Tensor | None = None
-    capturable: bool = False
     step_count: int = 0
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.capturable = vars(cls).get("capturable", False)  # an overriding method may differ
 
     @property
     @abstractmethod

@@ -62,7 +62,6 @@ class AllegroHand(SimTask):
     only = ONLY
     goal_keys = ("goal_pos", "goal_rot")
     default_action_dim = 16
-    capturable = True
     fitness_meaning = (
         "consecutive successes: goals that the cube is turned to, within 0.1 rad, in an episode of 600 steps (20 s) "
         "before it falls; 0 and more"

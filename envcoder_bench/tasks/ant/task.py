@@ -21,6 +21,5 @@ class Ant(Locomotion):
     body_names = ("torso", *(f"{foot[:-5]}_{link}" for foot in FEET for link in ("leg", "foot")))
     sensor_names = FEET
     start_height = 0.44
-    capturable = True
     fitness_meaning = fitness_meaning("0.31 m")
     fields = FIELDS

@@ -94,7 +94,6 @@ class Anymal(SimTask):
     )
     goal_keys = ("commands",)
     default_action_dim = 12
-    capturable = True
     fitness_meaning = (
         "velocity tracking: (exp(-|v_xy* - v_xy|^2/0.25) + 0.5 exp(-(w_z* - w_z)^2/0.25)) / 1.5, averaged over the full"
         " episode (0 after a fall); 0 to 1"

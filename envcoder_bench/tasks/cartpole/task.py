@@ -39,7 +39,6 @@ class Cartpole(SimTask):
     dof_names = ("slider_to_cart", "cart_to_pole")
     body_names = ("slider", "cart", "pole")
     default_action_dim = None  # the pole must stay passive: candidates and baselines command effort
-    capturable = True
     fitness_meaning = (
         "fraction of the full episode with the pole within 12 degrees of upright and the cart in its range; 0 to 1"
     )

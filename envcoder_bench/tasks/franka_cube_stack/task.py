@@ -53,7 +53,6 @@ class FrankaCubeStack(SimTask):
     only = ONLY
     goal_keys = ()
     default_action_dim = None
-    capturable = True
     fitness_meaning = (
         "success rate: fraction of the episodes in which cube A comes to rest on cube B and is let go; 0 to 1"
     )

@@ -35,6 +35,5 @@ class Humanoid(Locomotion):
     )
     sensor_names = ("right_foot", "left_foot")
     start_height = 1.34
-    capturable = True
     fitness_meaning = fitness_meaning("0.8 m")
     fields = FIELDS

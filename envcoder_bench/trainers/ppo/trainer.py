@@ -10,7 +10,6 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from envcoder_bench.core.capture import CapturedFunction
 from envcoder_bench.core.cpus import usable_cpus
 from envcoder_bench.core.groups import GroupLayout, common
 from envcoder_bench.env.base import EnvStep
@@ -23,6 +22,7 @@ from envcoder_bench.trainers.ppo.block import (
     draw_noise,
     new_noise,
 )
+from envcoder_bench.trainers.ppo.capture import CapturedFunction
 from envcoder_bench.trainers.ppo.hyperparameters import Hyperparameters
 from envcoder_bench.trainers.ppo.learner import GroupedLearner
 from envcoder_bench.trainers.ppo.memory import estimate, learner_bytes
