@@ -2,7 +2,8 @@
 
 A kernel holds up to sixteen different programs and runs each of them for the environments of all groups that have it.
 Constants are data, so that a file whose numbers change is not compiled again, and candidates that differ only in
-numbers share their code.
+numbers share their code. For the survivors of a race, kernels are used again that this process has: each chooses its
+programs by the group.
 """
 
 from __future__ import annotations
@@ -10,17 +11,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from functools import partial
-from typing import Any, Callable, List, NamedTuple, Sequence
+from typing import Any, Callable, Hashable, List, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
 
 from envcoder_bench.compile.building import BROKEN_OFF
 from envcoder_bench.compile.c_code import C_TYPES, CCode
+from envcoder_bench.compile.division import GroupProgram, KernelPrograms, alone, divide, program_key
 from envcoder_bench.compile.program import KINDS
-
-PROGRAMS_PER_KERNEL = 16  # fewer need more launches; with more, more are recompiled when one changes
-MAX_LINES = 3_000  # of a kernel: compilation grows faster than they do; a longer program has a kernel of its own
 
 # table T: n, pointers to the slots, the constants, the active groups and the step; then pointer and row stride of every
 # tensor. A slot is one group's program: its case, group, first constant and seed.
@@ -34,14 +33,6 @@ const double* c = (const double*)T[2] + slot[2];
 const long long step = *(const long long*)T[4];
 if (((const unsigned char*)T[3])[group]) switch (slot[0]) {
 """
-
-
-class GroupProgram(NamedTuple):
-    """One group's program, and the seed of its random numbers."""
-
-    group: int
-    seed: int
-    code: CCode
 
 
 class StageBuffers(NamedTuple):
@@ -75,7 +66,8 @@ class BuildFailure(NamedTuple):
 
 
 Launches = List[Callable[[], None]]
-Chunk = List[List[GroupProgram]]  # programs of one kernel, each with the groups that have it
+# programs of the kernels that this process has loaded, in order: by device and tensors, then by programs
+_loaded: dict[Hashable, dict[Hashable, list[CCode]]] = {}
 
 
 def launches(
@@ -93,42 +85,27 @@ def launches(
     """
     native: Any = importlib.import_module("envcoder_bench.compile.native")
     device = stages[0][1].step.device
-    chunks = [(i, chunk) for i, (jobs, _) in enumerate(stages) for chunk in _chunks(jobs)]
-    codes = [_code(chunk, stages[i][1]) for i, chunk in chunks]
+    known = [_loaded.setdefault((str(device), _layout(buffers)), {}) for _, buffers in stages]
+    kernels = [(i, own) for i, (jobs, _) in enumerate(stages) for own in divide(jobs, list(known[i].values()))]
+    codes = [_code(own, stages[i][1]) for i, own in kernels]
     faults = native.build(codes, device)
     if all(faults) and not any(fault.startswith(BROKEN_OFF) for fault in faults):
         raise RuntimeError(faults[0])  # no working compiler
     # retry each program of a failed kernel in a kernel of its own
-    alone = [(i, [jobs]) for (i, chunk), fault in zip(chunks, faults) for jobs in chunk if fault and len(chunk) > 1]
-    chunks = [own for own, fault in zip(chunks, faults) if not fault or len(own[1]) == 1] + alone
-    codes = [_code(chunk, stages[i][1]) for i, chunk in chunks]
+    retried = [(i, one) for (i, own), fault in zip(kernels, faults) if fault for one in alone(own)]
+    kernels = [(i, own) for (i, own), fault in zip(kernels, faults) if not fault or not alone(own)] + retried
+    codes = [_code(own, stages[i][1]) for i, own in kernels]
     faults = native.build(codes, device)
     refused: list[list[BuildFailure]] = [[] for _ in stages]
-    for (i, chunk), fault in zip(chunks, faults):
-        refused[i] += [BuildFailure(job.group, fault) for jobs in chunk for job in jobs if fault]
+    for (i, own), fault in zip(kernels, faults):
+        refused[i] += [BuildFailure(job.group, fault) for jobs in own.jobs for job in jobs if fault]
     good = [k for k, fault in enumerate(faults) if not fault]
     made: list[Launches] = [[] for _ in stages]
     for k, kernel in zip(good, native.load([codes[k] for k in good], device) if good else []):
-        i, chunk = chunks[k]
-        made[i].append(_launch(native, kernel, chunk, stages[i][1], n))
+        i, own = kernels[k]
+        known[i][tuple(program_key(code) for code in own.codes)] = own.codes
+        made[i].append(_launch(native, kernel, own, stages[i][1], n))
     return made, refused
-
-
-def _chunks(jobs: Sequence[GroupProgram]) -> list[Chunk]:
-    """Divide the different programs among kernels."""
-    by_code: dict[tuple[Any, ...], list[GroupProgram]] = {}
-    for job in jobs:
-        by_code.setdefault((job.code.statements, job.code.state), []).append(job)
-    chunks: list[Chunk] = []
-    lines = MAX_LINES
-    for own in by_code.values():
-        size = own[0].code.statements.count("\n")
-        if lines + size > MAX_LINES or len(chunks[-1]) == PROGRAMS_PER_KERNEL:
-            chunks.append([])
-            lines = 0
-        chunks[-1].append(own)
-        lines += size
-    return chunks
 
 
 def _rows(buffers: StageBuffers) -> dict[str, Tensor]:
@@ -137,8 +114,13 @@ def _rows(buffers: StageBuffers) -> dict[str, Tensor]:
     return {**state, **{f"O_{name}": x for name, x in buffers.outputs.items()}, "O_counts": buffers.counts}
 
 
-def _code(chunk: list[list[GroupProgram]], buffers: StageBuffers) -> str:
-    cases = [f"case {i}: {{\n{_body(jobs[0].code, buffers)}\n}} break;" for i, jobs in enumerate(chunk)]
+def _layout(buffers: StageBuffers) -> Hashable:
+    """Return what a kernel's code has of the tensors; their shapes and strides are data."""
+    return tuple((name, x.dtype) for name, x in _rows(buffers).items())
+
+
+def _code(kernel: KernelPrograms, buffers: StageBuffers) -> str:
+    cases = [f"case {i}: {{\n{_body(code, buffers)}\n}} break;" for i, code in enumerate(kernel.codes)]
     return _HEADER + "\n".join(cases) + "\n}\n"
 
 
@@ -157,12 +139,10 @@ def _body(code: CCode, buffers: StageBuffers) -> str:
     return "\n".join([*lines, code.statements])
 
 
-def _launch(
-    native: Any, kernel: Any, chunk: list[list[GroupProgram]], buffers: StageBuffers, n: int
-) -> Callable[[], None]:
+def _launch(native: Any, kernel: Any, programs: KernelPrograms, buffers: StageBuffers, n: int) -> Callable[[], None]:
     constants: list[float] = []
     slots: list[list[int]] = []
-    for case, jobs in enumerate(chunk):
+    for case, jobs in enumerate(programs.jobs):
         for job in jobs:
             slots.append([case, job.group, len(constants), job.seed])
             constants += job.code.constants

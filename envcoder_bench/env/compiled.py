@@ -10,6 +10,7 @@ from torch import Tensor
 
 from envcoder_bench.compile import kernels
 from envcoder_bench.compile.c_code import C_TYPES, CCode, write_c
+from envcoder_bench.compile.division import GroupProgram
 from envcoder_bench.compile.program import KINDS, Program
 from envcoder_bench.compile.sizes import knows_size
 from envcoder_bench.env.components import Components
@@ -69,9 +70,7 @@ class Compiler:
         for stage in stages:
             buffers = kernels.StageBuffers(readable, stage.buffers, self._components.counts, self._active, self._step)
             jobs = [
-                kernels.GroupProgram(
-                    call.group, call.seed, _c_code(program, stage, len(self._components.names(call.group)))
-                )
+                GroupProgram(call.group, call.seed, _c_code(program, stage, len(self._components.names(call.group))))
                 for call, program in stage.traced
             ]
             work.append((jobs, buffers))

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Sequence
 
+from envcoder_bench.core.errors import UserError
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.report.results import Result
-from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job
+from envcoder_bench.run.checkpoint import Checkpoint, GroupKey, SavedJob, load_job, pack_job, packed
 from envcoder_bench.run.folder import RunFolder
 from envcoder_bench.run.jobs import Job
 from envcoder_bench.run.results import trained
@@ -16,9 +17,14 @@ from envcoder_bench.run.session import Session
 
 
 def rung_state(session: Session) -> dict[str, Any]:
-    """Return the rows and states of a session's groups that have not failed, as plain data."""
-    kept = [(asdict(row), part) for row, part in zip(trained(session), session.split()) if not row.failed]
-    return {"iteration": session.iteration, "results": [row for row, _ in kept], "parts": [part for _, part in kept]}
+    """Return the rows, states and policy files of a session's groups that have not failed, as plain data."""
+    kept = [(g, row, part) for g, (row, part) in enumerate(zip(trained(session), session.split())) if not row.failed]
+    return {
+        "iteration": session.iteration,
+        "results": [asdict(row) for _, row, _ in kept],
+        "parts": [part for _, _, part in kept],
+        "policies": [packed(session.trainer.export(g)) for g, _, _ in kept],
+    }
 
 
 def keys_of(state: dict[str, Any]) -> list[GroupKey]:
@@ -36,7 +42,9 @@ class ParkedGroups:
     def __init__(self, folder: RunFolder, saved: Checkpoint) -> None:
         self._folder, self._saved = folder, saved
         self.rows: dict[GroupKey, Result] = {}
-        self._states: dict[GroupKey, dict[str, Any]] = {}  # as in the files, of groups that were added here
+        # as in the files, of groups that were added here
+        self._states: dict[GroupKey, dict[str, Any]] = {}
+        self._policies: dict[GroupKey, bytes] = {}
         for job in sorted(saved.jobs, key=lambda job: job.iteration):
             if job.parked:
                 self._add_rows(load_job(job.file)[1])
@@ -57,6 +65,7 @@ class ParkedGroups:
         self._add_rows(state)
         if content is None:
             self._states.update(zip(keys, state["parts"]))
+            self._policies.update(zip(keys, state["policies"]))
 
     def _latest(self, key: GroupKey) -> SavedJob | None:
         """Return the file with the latest state of a group."""
@@ -70,18 +79,28 @@ class ParkedGroups:
 
     def states(self, keys: Sequence[GroupKey]) -> tuple[list[dict[str, Any]], Path]:
         """Return the states of groups that wait, and the folder of their files."""
+        return self._take(keys, "parts", self._states), self._folder.jobs
+
+    def policies(self, keys: Sequence[GroupKey]) -> list[bytes]:
+        """Return the policy files of groups that wait."""
+        return self._take(keys, "policies", self._policies)
+
+    def _take(self, keys: Sequence[GroupKey], name: str, kept: dict[GroupKey, Any]) -> list[Any]:
+        """Return what is saved of groups under a name, of those in ``kept`` from there."""
         files: dict[Path, list[GroupKey]] = {}
         for key in keys:
             job = self._latest(key)
             assert job is not None
-            if key not in self._states:
+            if key not in kept:
                 files.setdefault(job.file, []).append(key)
-        found: dict[GroupKey, dict[str, Any]] = {}
+        found: dict[GroupKey, Any] = {}
         for file, own in files.items():
             job, state = load_job(file)
-            parts = dict(zip(job.groups, state["parts"]))
-            found.update((key, parts[key]) for key in own)
-        return [found[key] if key in found else self._states.pop(key) for key in keys], self._folder.jobs
+            if name not in state:
+                raise UserError(f"{file} has no {name}: resume the run with the version that wrote it")
+            saved = dict(zip(job.groups, state[name]))
+            found.update((key, saved[key]) for key in own)
+        return [found[key] if key in found else kept.pop(key) for key in keys]
 
     def drop_superseded(self) -> None:
         """Delete files whose groups are all done, or have a later state."""
@@ -89,6 +108,7 @@ class ParkedGroups:
         for key in done.intersection(self.rows):
             del self.rows[key]
             self._states.pop(key, None)
+            self._policies.pop(key, None)
         for job in [job for job in saved.jobs if job.parked]:
             if all(key in done or self._latest(key) is not job for key in job.groups):
                 saved.jobs.remove(job)

@@ -15,11 +15,11 @@ from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.report.logs import RunLogs
 from envcoder_bench.report.results import OK, STOPPED
 from envcoder_bench.run import results
-from envcoder_bench.run.checkpoint import GroupKey, load_job, packed, save_checkpoint
+from envcoder_bench.run.checkpoint import GroupKey, load_job, save_checkpoint
 from envcoder_bench.run.parked import ParkedGroups, rung_state
 from envcoder_bench.run.plan import MemoryPlanner, Planned, release, used_bytes
 from envcoder_bench.run.race import LEAST, Rules, Stop, asked_rungs, contenders, decide
-from envcoder_bench.run.session import Session, Wave, open_session, trainer_of
+from envcoder_bench.run.session import Session, Wave, open_session
 from envcoder_bench.run.training import ALONE, Training
 from envcoder_bench.tasks.base import BASELINES
 
@@ -146,7 +146,8 @@ class Race:
             row = self._parked.rows[_key(group)]
             saved.results.append(replace(row, status=STOPPED, stopped_at=rung, reason=reasons[group.name]))
         saved.decided.append(rung)
-        self._write_policies(stopped)
+        keys = [_key(group) for group in stopped]
+        results.write_policies(self._folder, self._cfg, zip(keys, self._parked.policies(keys)), saved.results)
         left = [row for key, row in self._parked.rows.items() if key not in saved.done]
         self._training.save(saved.seconds, left)  # last: from now on the rung is not decided again
         self._parked.drop_superseded()
@@ -155,19 +156,6 @@ class Race:
         log.info(message)
         for name, reason in reasons.items():
             note(f"stopped {name}: {reason}")
-
-    def _write_policies(self, groups: Sequence[Planned]) -> None:
-        """Write the policies of groups that wait at a rung."""
-        states, _ = self._parked.states([_key(group) for group in groups])
-
-        def export(group: Planned, state: dict[str, Any]) -> bytes:
-            trainer = trainer_of(self._cfg, group.widths, group.seed)
-            trainer.load_state(trainer.join_states([state["trainer"]]))
-            return packed(trainer.export(0))
-
-        with ALONE:
-            policies = ((_key(group), export(group, state)) for group, state in zip(groups, states))
-            results.write_policies(self._folder, self._cfg, policies, self._saved.results)
 
 
 def _key(group: Planned) -> GroupKey:

@@ -48,14 +48,6 @@ def make_trainer(cfg: DictConfig, env: GroupedVecTask) -> Trainer:
         return make(env.layout, env.obs_dims, env.action_dims, env.group_seeds, params, torch.device(cfg.device))
 
 
-def trainer_of(cfg: DictConfig, widths: tuple[int, int], seed: int) -> Trainer:
-    """Create a trainer of one group on the CPU, to read the policy from its state."""
-    params: Any = OmegaConf.to_container(cfg.train.params, resolve=True)
-    params["config"]["max_epochs"] = cfg.learning_iterations
-    layout, (obs_dim, action_dim) = GroupLayout(1, cfg.num_envs_per_candidate), widths
-    return trainer_class(params)(layout, [obs_dim], [action_dim], [seed], params, torch.device("cpu"))
-
-
 def _point_steps(cfg: DictConfig, env: GroupedVecTask) -> int:
     """Return the control steps of each episode that a point of the learning curves shows, but for the last point.
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from envcoder_bench import torch_utils
 from envcoder_bench.compile import kernels, trace  # noqa: F401  (trace knows all rules)
 from envcoder_bench.compile.c_code import CCode, write_c
+from envcoder_bench.compile.division import GroupProgram
 from envcoder_bench.compile.program import FLOATS, Output, Program
 from envcoder_bench.compile.recorder import Recorder
 from envcoder_bench.compile.trace import ROWS
@@ -148,7 +149,7 @@ class Compiled:
             torch.zeros((), dtype=torch.int64, device=device),
         )
         seeds = list(seeds) or [0] * groups
-        jobs = [kernels.GroupProgram(g, seed, code) for g, (seed, code) in enumerate(zip(seeds, self.codes))]
+        jobs = [GroupProgram(g, seed, code) for g, (seed, code) in enumerate(zip(seeds, self.codes))]
         self.launches = kernels.launches([(jobs, self.buffers)], n)[0][0]
 
     def run(self, state: dict[str, Tensor], step: int = 0) -> list[Result]:
