@@ -34,8 +34,8 @@ how to add a task, and [results.md](results.md) how the baselines learn.
 Every task has two baselines beside its model, in `envcoder_bench/tasks/<task>/`. `human.py` is the shaping of
 IsaacGymEnvs, with the differences that are listed for each task; SpotTerrain, which is not in IsaacGymEnvs, has
 AnymalTerrain's reward and Isaac Lab's observation. `unshaped.py` is the task without shaping; the fitness of every
-candidate is measured in its episodes. Ant and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of that
-of `human.py`.
+candidate is measured in its episodes. Ant and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of
+that of `human.py`.
 """
 
 
