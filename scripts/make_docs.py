@@ -32,9 +32,10 @@ written for it carry over. [candidates.md](candidates.md) says how to write a ca
 how to add a task, and [results.md](results.md) how the baselines learn.
 
 Every task has two baselines beside its model, in `envcoder_bench/tasks/<task>/`. `human.py` is the shaping of
-IsaacGymEnvs (for FrankaCubeStack with another reward for the stack, and without its ending). `unshaped.py` is the task
-without shaping; the fitness of every candidate is measured in its episodes. Ant and Humanoid have `sparse.py` as well,
-Eureka's sparse reward in place of that of `human.py`.
+IsaacGymEnvs, with the differences that are listed for each task; SpotTerrain, which is not in IsaacGymEnvs, has
+AnymalTerrain's reward and Isaac Lab's observation. `unshaped.py` is the task without shaping; the fitness of every
+candidate is measured in its episodes. Ant and Humanoid have `sparse.py` as well, Eureka's sparse reward in place of
+that of `human.py`.
 """
 
 
@@ -62,24 +63,32 @@ def candidates_table(name: str) -> str:
     return "\n".join(rows)
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    """Return a paragraph in lines of at most 120 characters; ``indent`` is that of the lines after the first."""
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def section(name: str) -> str:
     """Return the section of one task."""
     spec, cfg = get_spec(name), compose_config(name).task
     introduction, _, details = (spec.folder / "about.md").read_text(encoding="utf-8").strip().partition("\n\n")
     goals = ", ".join(f"`{key}`" for key in spec.task_class.goal_keys) or "none"
     dt, substeps = control_timing(cfg)
-    physics = f"a control step is {substeps} physics steps of {1e3 * dt / substeps:.3g} ms"
+    physics = f"a control step is {substeps} physics step{'s' * (substeps != 1)} of {1e3 * dt / substeps:.3g} ms"
     sources = " ".join(docstring(spec.folder / "human.py").split("\n\n")[1].split())
+    facts = (
+        f"Fitness: {spec.task_class.fitness_meaning}.",
+        f"Timing: {timing(task_contract(cfg))}; {physics}.",
+        f"Goal: {goals}.",
+        f"Files: `envcoder_bench/tasks/{spec.folder.name}/`, `cfg/task/{name}.yaml`, `cfg/train/{name}PPO.yaml`.",
+    )
     return "\n\n".join(
         [
             f"## {name}",
             introduction,
-            f"- Fitness: {spec.task_class.fitness_meaning}.\n"
-            f"- Timing: {timing(task_contract(cfg))}; {physics}.\n"
-            f"- Goal: {goals}.\n"
-            f"- Files: `envcoder_bench/tasks/{spec.folder.name}/`, `cfg/task/{name}.yaml`, `cfg/train/{name}PPO.yaml`.",
+            "\n".join(wrapped(f"- {what}", "  ") for what in facts),
             baselines_table(name),
-            textwrap.fill(f"`human`: {sources}", 120, break_long_words=False, break_on_hyphens=False),
+            wrapped(f"`human`: {sources}"),
             details,
             f"State of {name}:",
             state_table(name),
