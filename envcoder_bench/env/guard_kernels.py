@@ -16,10 +16,21 @@ LANES = 256  # threads that clear the rows of one group
 
 
 @wp.kernel(enable_backward=False)
-def _count(values: wp.array[wp.float32], group_size: int, counts: wp.array[wp.int64]):
+def _count(
+    values: wp.array[wp.float32],
+    group_size: int,
+    step: wp.array[wp.int64],
+    dead: wp.array[wp.bool],
+    fault_step: wp.array[wp.int64],
+    fault_count: wp.array[wp.int64],
+):
     i = wp.tid()
-    if not wp.isfinite(values[i]):
-        wp.atomic_add(counts, i // group_size, wp.int64(1))
+    if wp.isfinite(values[i]):
+        return
+    group = i // group_size
+    if not dead[group]:  # so that a count stays that of the first fault
+        fault_step[group] = step[0]
+        wp.atomic_add(fault_count, group, wp.int64(1))
 
 
 @wp.kernel(enable_backward=False)
@@ -29,11 +40,12 @@ def _clear(
     has_rest: bool,
     envs: int,
     dead: wp.array[wp.bool],
-    counts: wp.array[wp.int64],
+    fault_count: wp.array[wp.int64],
 ):
     group, lane = wp.tid()
-    if not dead[group] and counts[group] == wp.int64(0):
+    if not dead[group] and fault_count[group] == wp.int64(0):
         return
+    dead[group] = True
     width = values.shape[1]
     for k in range(lane, envs * width, LANES):
         row = group * envs + k // width
@@ -41,25 +53,6 @@ def _clear(
             values[row, k % width] = rest[row, k % width]
         else:
             values[row, k % width] = 0.0
-
-
-@wp.kernel(enable_backward=False)
-def _mark(
-    counts: wp.array[wp.int64],
-    step: wp.array[wp.int64],
-    dead: wp.array[wp.bool],
-    fault_step: wp.array[wp.int64],
-    fault_count: wp.array[wp.int64],
-):
-    group = wp.tid()
-    count = counts[group]
-    if count == wp.int64(0):
-        return
-    counts[group] = wp.int64(0)
-    if not dead[group]:
-        dead[group] = True
-        fault_step[group] = step[0]
-        fault_count[group] = count
 
 
 class FusedGuard:
@@ -75,7 +68,6 @@ class FusedGuard:
         self, buffers: Sequence[Tensor], rest: Optional[Sequence[Tensor]], fault_step: Tensor, fault_count: Tensor
     ) -> None:
         self._device, self._marked = fault_step.device, (fault_step, fault_count)
-        self._counts = torch.zeros_like(fault_count)
         self._rows = [x.view(len(x), -1) for x in buffers if x.numel()]
         self._rest = None if rest is None else [x.view(len(x), -1) for x in rest if x.numel()]
         self._launches: list = []
@@ -95,16 +87,14 @@ class FusedGuard:
         """Return the launches, whose arguments are packed once; the tensors must stay where they are."""
         start_warp()
         groups, device = len(dead), wp.device_from_torch(self._device)
-        counts, flags = wp.from_torch(self._counts), wp.from_torch(dead)
+        flags, marked = wp.from_torch(dead), [wp.from_torch(x) for x in self._marked]
         made = []
         for x in self._rows:
-            inputs = [wp.from_torch(x.view(-1)), x.numel() // groups, counts]
+            inputs = [wp.from_torch(x.view(-1)), x.numel() // groups, wp.from_torch(step.view(1)), flags, *marked]
             made.append(wp.launch(_count, dim=x.numel(), inputs=inputs, device=device, record_cmd=True))
         for x, rest in zip(self._rows, self._rest or self._rows):
-            inputs = [wp.from_torch(x), wp.from_torch(rest), self._rest is not None, len(x) // groups, flags, counts]
+            inputs = [wp.from_torch(x), wp.from_torch(rest), self._rest is not None, len(x) // groups, flags, marked[1]]
             made.append(wp.launch(_clear, dim=(groups, LANES), inputs=inputs, device=device, record_cmd=True))
-        inputs = [counts, wp.from_torch(step.view(1)), flags, *(wp.from_torch(x) for x in self._marked)]
-        made.append(wp.launch(_mark, dim=groups, inputs=inputs, device=device, record_cmd=True))
         return made
 
 
