@@ -145,7 +145,7 @@ def build_parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write the tables and pictures of docs/ and README.md")
     report.add_argument("--records", type=Path, default=DOCS / "benchmarks.jsonl", help="default: %(default)s")
     pages = [
-        *(DOCS / f"{name}.md" for name in ("benchmarks", "results", "isaacgym", "terrain")),
+        *(DOCS / f"{name}.md" for name in ("benchmarks", "results", "isaacgym", "terrain", "scale")),
         DOCS.parent / "README.md",
     ]
     report.add_argument("--pages", type=Path, nargs="+", default=pages, help="default: docs/ and README.md")

@@ -65,7 +65,7 @@ def test_candidates_pass_the_checks():
 
 
 def _scaling(candidates, training, **more):
-    about = {"label": "box", "machine": "box, 2 cores", "date": "2026-01-02 03:04", "command": "c", "device": "cpu"}
+    about = {"label": "box", "machine": "box, 2 cores", "date": "2027-01-02 03:04", "command": "c", "device": "cpu"}
     row = {"kind": "scaling", "candidates": candidates, "envs": 8, "physics": 1000.0, "memory_gib": 1.5}
     return {**row, "training": training, "startup_s": 3.0, **about, **more}
 
@@ -76,7 +76,7 @@ def test_report_fills_its_blocks_with_the_latest_records(tmp_path):
         "before\n<!-- scaling cpu -->\nold\n<!-- end -->\nbetween\n<!-- scaling cuda -->\n<!-- end -->\nafter"
     )
     file = tmp_path / "records.jsonl"
-    for row in (_scaling(2, 100.0), _scaling(4, 500.0), _scaling(4, 800.0, date="2026-01-02 03:05")):
+    for row in (_scaling(2, 100.0), _scaling(4, 500.0), _scaling(4, 800.0, date="2027-01-02 03:05")):
         records.append(file, row)
     assert report(file, [page], tmp_path) == [page, tmp_path / "scaling.png"]
     text = page.read_text()
@@ -86,6 +86,25 @@ def test_report_fills_its_blocks_with_the_latest_records(tmp_path):
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
     report(file, [page], tmp_path)
     assert page.read_text() == text
+
+
+def test_records_of_other_physics_are_in_tables_and_not_in_pictures(tmp_path):
+    page, file = tmp_path / "page.md", tmp_path / "records.jsonl"
+    page.write_text("<!-- scaling cpu -->\n<!-- end -->\n")
+    records.append(file, _scaling(2, 100.0, date="2026-11-21 03:04"))
+    assert report(file, [page], tmp_path) == [page]
+    assert "| 2 x 8 | 100 |" in page.read_text()
+
+
+def test_devices_have_a_picture_of_the_most_candidates(tmp_path):
+    file = tmp_path / "records.jsonl"
+    for count, candidates, rate in ((1, 8, 100.0), (2, 8, 190.0), (1, 4, 50.0)):
+        row = _scaling(
+            candidates, rate, kind="devices", count=count, device="cuda", first_iteration_s=9.0, seconds=60.0
+        )
+        records.append(file, row)
+    assert report(file, [], tmp_path) == [tmp_path / "devices.png"]
+    assert (tmp_path / "devices.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_processes_are_compared_on_the_same_machine_and_size():

@@ -54,11 +54,13 @@ def devices(args: Namespace) -> Iterator[Record]:
                 "Anymal", [given], overrides=args.overrides, output_dir=Path(folder) / f"run{number}", reporter=watch,
                 devices=names, learning_iterations=args.iterations, num_envs_per_candidate=args.envs, baselines=False,
             )  # fmt: skip
-            whole = time.monotonic() - began
+            whole, rate = time.monotonic() - began, watch.rate()
+            if not rate:
+                raise SystemExit(f"--iterations {args.iterations} are too few to measure a speed: take more")
             first = names.split(",")[0]
             yield {
                 "kind": "devices", "devices": names, "count": _count(names), "candidates": args.candidates,
-                "envs": args.envs, "iterations": args.iterations, "training": watch.rate(), "seconds": whole,
+                "envs": args.envs, "iterations": args.iterations, "training": rate, "seconds": whole,
                 "first_iteration_s": watch.seen[0][0] - began,
                 "failed": sum(status != "ok" for status in result.results["status"]),
                 **records.describe("cpu" if first.startswith("cpu") else f"cuda:{first.rpartition(':')[2]}"),

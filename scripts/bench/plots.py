@@ -29,12 +29,18 @@ from .task_tables import (
 )
 
 TOOL, PROCESSES = COLOURS[:2]
+SINCE = "2026-11-22"  # ANYmal has longer physics steps; records of earlier days are only in the tables
 GRID: dict[str, Any] = {"color": "#E4E4E4", "linewidth": 0.8}
 
 
-def plot_scaling(records: list[Record], path: Path) -> Path:
-    """Draw env-steps/s over candidates, a panel per machine: physics, this tool, a process per candidate."""
+def plot_scaling(records: list[Record], path: Path) -> Path | None:
+    """Draw env-steps/s over candidates, a panel per machine: physics, this tool, a process per candidate.
+
+    None if nothing was measured.
+    """
     rows = _rows(records)
+    if not rows:
+        return None
     labels = sorted(_labels(rows), key=lambda label: -max(row["physics"] for row in _of(rows, label)))
     about = "ANYmal C; simulation, candidate functions and PPO included; percentages are of the physics alone"
     figure, panels, top = new_figure(6.5 * len(labels), 4.9, "Training speed", about, columns=len(labels))
@@ -87,9 +93,37 @@ def plot_memory(records: list[Record], path: Path) -> Path | None:
     return save_figure(figure, path)
 
 
+def plot_devices(records: list[Record], path: Path) -> Path | None:
+    """Draw env-steps/s over the number of GPUs, for the most candidates; None if nothing was measured on GPUs."""
+    rows = [row for row in latest(records, "devices", "candidates", "envs", "count") if row["device"] == "cuda"]
+    if not rows:
+        return None
+    candidates, envs = max((row["candidates"], row["envs"]) for row in rows)
+    own = [row for row in rows if (row["candidates"], row["envs"]) == (candidates, envs)]
+    rates = {row["count"]: row["training"] for row in own}
+    about = f"{own[0]['label']} of one host, ANYmal C, {candidates:,} candidates x {envs} environments, one run each"
+    figure, (axes,), top = new_figure(6.8, 4.6, "Training speed on several GPUs", about)
+    axes.bar(list(rates), list(rates.values()), width=0.5, color=TOOL)
+    for count, rate in rates.items():
+        share = f"\n{rate / rates[1]:.2f} times one" if 1 in rates and count > 1 else ""
+        style: Any = {"textcoords": "offset points", "ha": "center", "va": "top", "color": "white"}
+        axes.annotate(f"{rate / 1e6:.1f} M{share}", (count, rate), xytext=(0, -8), **style)
+    if 1 in rates:
+        ideal = [rates[1] * count for count in rates]
+        axes.bar(list(rates), ideal, width=0.5, fill=False, linestyle="--", edgecolor=GREY, label="times one GPU")
+        axes.legend(fontsize=9, edgecolor="none", loc="upper left")
+    axes.set(xlabel="GPUs", ylabel="env-steps/s", xlim=(0.4, max(rates) + 0.6), ylim=(0, 1.2 * max(rates.values())))
+    axes.set_xticks(list(rates))
+    axes.yaxis.set_major_formatter(EngFormatter())
+    axes.grid(axis="y", **GRID)
+    axes.set_axisbelow(True)
+    figure.subplots_adjust(left=0.13, right=0.96, bottom=0.13, top=top)
+    return save_figure(figure, path)
+
+
 def _rows(records: list[Record]) -> list[Record]:
     """Return the latest scaling records of each machine, for its most common number of environments per candidate."""
-    rows = latest(records, "scaling", "envs", "candidates")
+    rows = [row for row in latest(records, "scaling", "envs", "candidates") if row["date"] >= SINCE]
     usual = {label: Counter(r["envs"] for r in _of(rows, label)).most_common(1)[0][0] for label in _labels(rows)}
     return [row for row in rows if row["envs"] == usual[row["label"]]]
 

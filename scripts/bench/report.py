@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Sequence
 
-from .plots import file_name, pictures, plot_learning, plot_memory, plot_outside, plot_scaling
+from .plots import file_name, pictures, plot_devices, plot_learning, plot_memory, plot_outside, plot_scaling
 from .records import Record, read
 from .tables import select, table
 from .task_tables import is_outside
@@ -32,10 +32,8 @@ def report(records: Path, pages: Sequence[Path], images: Path) -> list[Path]:
     for page in pages:
         text = page.read_text(encoding="utf-8")
         page.write_text(BLOCK.sub(lambda m: m[1] + _block(measured, m[2], m[3]) + m[4], text), encoding="utf-8")
-    if any(record["kind"] == "scaling" for record in measured):
-        drawn += filter(
-            None, [plot_scaling(measured, images / "scaling.png"), plot_memory(measured, images / "memory.png")]
-        )
+    plots = {"devices": plot_devices, "scaling": plot_scaling, "memory": plot_memory}
+    drawn += filter(None, (plot(measured, images / f"{name}.png") for name, plot in plots.items()))
     return [*pages, *drawn]
 
 
