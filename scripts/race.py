@@ -2,6 +2,7 @@
 
     python scripts/race.py runs/FULL_RUN [runs/ANOTHER ...] [--until ITERATION] [--rungs 6,12 10,20]
     python scripts/race.py runs/FULL_RUN --pools 20 --picture docs/images/racing.png
+    python scripts/race.py runs/FULL_RUN --points --pools 100 --size 40
 
 A run is recorded without a race, with ``evaluation.record=true`` and about 20 ``evaluation.points``. For each rule and
 set of rungs a line says how often the best candidate at the end goes through, how often one that goes through is within
@@ -9,6 +10,9 @@ the 95 % interval of the best, how many of the best three go through, what the b
 best, how many candidates are stopped that would have ended as good as the third best (``wronged``), and the share of
 the env-steps. Ties with the third best count as one of the best three. ``d3rb`` is the model selection of ORSO with the
 env-steps of the rule above it; what it names is judged by the fitness at the end of a whole training.
+
+``--points`` takes a run of one seed that was not recorded: the fitness of points.csv, and at the end that of
+results.csv. Without single episodes only races by halving can be replayed.
 """
 
 from __future__ import annotations
@@ -20,16 +24,18 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Iterator, Sequence
+from typing import Iterator, Mapping, Sequence
 
 import race_d3rb
 
 from envcoder_bench.report.episodes import Evaluation, read_episodes
+from envcoder_bench.report.points import read_points
+from envcoder_bench.report.results import read_results
 from envcoder_bench.report.statistics import mean_interval
 from envcoder_bench.run.race import CONFIDENCE, HALVING, SHARES, TOP, Rules, decide, plan_rungs
 from envcoder_bench.tasks.base import BASELINES
 
-SETS = (SHARES, (0.3, 0.5, 0.7), (0.2, 0.4, 0.6, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8), (0.5,))
+SETS = (SHARES, (0.15, 0.25, 0.4, 0.7), (0.3, 0.5, 0.7), (0.2, 0.4, 0.6, 0.8), (0.1, 0.2, 0.4, 0.6, 0.8), (0.5,))
 RULES = (
     Rules(),
     *(Rules(CONFIDENCE, reach=reach) for reach in (0.0, 0.25, 1.0)),
@@ -43,7 +49,9 @@ REACHES = (0.0, 0.1, 0.25, 0.5, 1.0)
 class Recording:
     """The evaluations of a run without a race, of one seed or of all, up to an iteration that stands for the end."""
 
-    def __init__(self, history: dict[int, Evaluation], until: int | None = None) -> None:
+    def __init__(
+        self, history: dict[int, Evaluation], until: int | None = None, lows: Mapping[str, float] | None = None
+    ) -> None:
         self.history = {k: own for k, own in history.items() if until is None or k <= until}
         self.end = max(self.history)
         keys = self.history[self.end]
@@ -52,13 +60,16 @@ class Recording:
         self.final = {name: sum(own) / len(own) for name, own in rows.items()}
         best = max(self.names, key=lambda name: self.final[name])
         episodes = [x for (name, _), own in keys.items() if name == best for x in own]
-        self.low = mean_interval(rows[best] if len(rows[best]) > 1 else episodes)[1]  # as in the ranking
+        self._lows = lows  # of the final fitness, where there are no episodes
+        # as in the ranking
+        self.low = lows[best] if lows else mean_interval(rows[best] if len(rows[best]) > 1 else episodes)[1]
 
     def of_seed(self, seed: int) -> Recording:
         return Recording({k: {key: x for key, x in own.items() if key[1] == seed} for k, own in self.history.items()})
 
     def of(self, names: set[str]) -> Recording:
-        return Recording({k: {key: x for key, x in own.items() if key[0] in names} for k, own in self.history.items()})
+        chosen = {k: {key: x for key, x in own.items() if key[0] in names} for k, own in self.history.items()}
+        return Recording(chosen, lows=self._lows)
 
     @property
     def seeds(self) -> list[int]:
@@ -130,15 +141,34 @@ def race(recording: Recording, rules: Rules, wanted: Sequence[float] = SHARES) -
     return judge(recording, replay(recording, rules, rungs_of(recording, wanted, rules.rule)))
 
 
-def read(run: Path, untils: Sequence[int | None], pools: int) -> Iterator[Recording]:
-    """Yield the recordings of a run: to each iteration, each seed and all together, and random halves of each."""
+def read(run: Path, untils: Sequence[int | None], pools: int, size: int | None = None) -> Iterator[Recording]:
+    """Yield the recordings of a run: to each iteration, each seed and all together, and random subsets of each."""
     history = read_episodes(run / "episodes.csv")
     for until in untils:
         whole = Recording(history, until)
         for own in [whole.of_seed(seed) for seed in whole.seeds] + [whole] * (len(whole.seeds) > 1):
-            yield own
-            for k in range(pools):
-                yield own.of(set(Random(k).sample(own.names, (len(own.names) + 1) // 2)))
+            yield from subsets(own, pools, size)
+
+
+def read_unrecorded(run: Path, pools: int, size: int | None = None) -> Iterator[Recording]:
+    """Yield the curves of a run of one seed, and random subsets of its candidates."""
+    rows = [row for row in read_results(run / "results.csv") if row.measured]
+    if len({row.seed for row in rows}) > 1:
+        raise SystemExit(f"{run} has several seeds; --points takes a run of one")
+    history: dict[int, Evaluation] = {}
+    for point in read_points(run / "points.csv"):
+        history.setdefault(point.iteration, {})[point.candidate, point.seed] = (point.fitness,)
+    history[max(history)] = {(row.candidate, row.seed): (row.fitness,) for row in rows}
+    lows = {row.candidate: row.fitness_ci_low for row in rows}
+    yield from subsets(Recording(dict(sorted(history.items())), lows=lows), pools, size)
+
+
+def subsets(recording: Recording, count: int, size: int | None) -> Iterator[Recording]:
+    """Yield a recording, and random subsets of its candidates, of half of them unless ``size`` is given."""
+    yield recording
+    names = recording.names
+    for k in range(count):
+        yield recording.of(set(Random(k).sample(names, size or (len(names) + 1) // 2)))
 
 
 def words(rules: Rules) -> str:
@@ -212,14 +242,21 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--until", nargs="+", type=int, help="iterations that stand for the end (default: the last)")
     parser.add_argument("--rungs", nargs="+", help="iterations of the rungs, such as 6,12 10,20 (default: shares)")
-    parser.add_argument("--pools", type=int, default=0, help="also so many random halves of the candidates of each")
+    parser.add_argument("--pools", type=int, default=0, help="also so many random subsets of the candidates of each")
+    parser.add_argument("--size", type=int, help="candidates of a subset (default: half of them)")
+    parser.add_argument("--points", action="store_true", help="the runs were not recorded; replay halving only")
     parser.add_argument(
         "--picture", type=Path, help="draw what a race saves and loses to this file, instead of a table"
     )
     args = parser.parse_args()
+    if args.points and (args.until or args.picture):
+        parser.error("--points has the end of the run alone: leave out --until and --picture")
     recordings, panels = [], {}
     for run in args.runs:
-        own = list(read(run, args.until or [None], args.pools))
+        if args.points:
+            own = list(read_unrecorded(run, args.pools, args.size))
+        else:
+            own = list(read(run, args.until or [None], args.pools, args.size))
         recordings += own
         names, ends = len(own[0].names), ", ".join(str(x) for x in dict.fromkeys(x.end for x in own))
         print(f"{run}: {names} candidates, seeds {own[-1].seeds}, to {ends}: {len(own)} recordings")
@@ -236,7 +273,7 @@ def main() -> None:
         f" {'max':>6} {'wronged':>7} {'env-steps':>9}"
     )
     for label, wanted in sets:
-        for rules in RULES:
+        for rules in [own for own in RULES if own.rule == HALVING or not args.points]:
             outcomes = [race(own, rules, wanted) for own in recordings]
             print(line(label, words(rules), outcomes))
             if wanted is sets[0][1]:

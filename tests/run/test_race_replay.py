@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from envcoder_bench.report.points import Point, PointLog
+from envcoder_bench.report.results import Result, write_results
 from envcoder_bench.run.race import HALVING, Rules
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
@@ -56,6 +58,24 @@ def test_d3rb_trains_better_candidates_longer():
 def test_d3rb_ends_when_all_are_trained():
     fitness = {"a": rising(0.1), "b": rising(0.05)}
     assert race_d3rb.select(fitness, POINTS, 1000, 0.1, Random(0)) == ("a", {"a": 10, "b": 10})
+
+
+def test_unrecorded_run_is_replayed_by_its_curves(tmp_path):
+    """The final fitness and its interval are those of results.csv; the curves decide at the rungs."""
+    log = PointLog(tmp_path / "points.csv")
+    for t in POINTS:
+        for k in range(8):
+            log.add(Point(f"c{k}", 0, t, 100 * t, 0.1 * t - 0.01 * k, 9.0))
+    log.close()
+    rows = [Result(f"c{k}", 0, "ok", fitness=0.5 + 0.1 * k, fitness_ci_low=0.5 + 0.1 * k - 0.25) for k in range(8)]
+    write_results(tmp_path / "results.csv", rows)
+    whole, *chosen = race.read_unrecorded(tmp_path, 3, 5)
+    assert (whole.end, whole.final["c7"], whole.low) == (10, pytest.approx(1.2), pytest.approx(0.95))
+    assert [len(own.names) for own in chosen] == [5] * 3
+    assert all(own.low == pytest.approx(max(own.final.values()) - 0.25) for own in chosen)
+    outcome = race.race(whole, Rules(HALVING, keep=0.75), [5])
+    assert outcome.loss == pytest.approx(0.2) and outcome.within and not outcome.best
+    assert outcome.share == pytest.approx((2 * 5 + 6 * 10) / 80)
 
 
 def test_race_plot_is_written(tmp_path):
