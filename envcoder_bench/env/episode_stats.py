@@ -31,8 +31,9 @@ class EpisodeStats:
         """Count a step: ``(num_envs,)`` reward, done and unstable physics."""
         self._return += reward
         finished = torch.where(done, self._return, 0.0)
-        self._sums[0] += self._layout.split(finished).sum(dim=1)
-        self._sums[1] += self._layout.split(done).sum(dim=1)
+        returned, count = self._sums  # `self._sums[0] += x` would copy the sum once more
+        returned += self._layout.split(finished).sum(dim=1)
+        count += self._layout.split(done).sum(dim=1)
         self.unstable_resets += self._layout.split(unstable).sum(dim=1)
         self._return.masked_fill_(done, 0.0)
 

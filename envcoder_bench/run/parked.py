@@ -37,11 +37,13 @@ class ParkedGroups:
 
     Attributes:
         rows: the last row of each group that waits.
+        session: the session that trained them, if it was one for all of them in this process.
     """
 
     def __init__(self, folder: RunFolder, saved: Checkpoint) -> None:
         self._folder, self._saved = folder, saved
         self.rows: dict[GroupKey, Result] = {}
+        self.session: Session | None = None
         # as in the files, of groups that were added here
         self._states: dict[GroupKey, dict[str, Any]] = {}
         self._policies: dict[GroupKey, bytes] = {}

@@ -219,6 +219,12 @@ class SequentialRung:
             running = {(row.candidate, row.seed): row for row in results.trained(session)}
             self._training.evaluated(list({**self._parked.rows, **running}.values()), used_bytes(self._cfg.device))
 
+        kept, self._parked.session = self._parked.session, None
+        if kept is not None and [_key(group) for group in kept.groups] == keys:  # nobody was stopped
+            kept.go_on(wave, logs, on_evaluation, save)
+            return kept
+        del kept  # its memory is for the next one
+        release(self._cfg.device)
         session = open_session(self._cfg, wave, logs, on_evaluation, save, None, self._training.reporter, self._stop)
         if saved.training is not None and keys == saved.groups:
             session.restore(saved.training, self._folder.checkpoint)
@@ -236,6 +242,7 @@ class SequentialRung:
         finished = [row for row in rows if session.complete or row.failed]
         if not session.complete:
             self._parked.add(rung_state(session))
+            self._parked.session = session if session.wave.total == 1 else None
         policies = results.policies(session) if session.complete else ()
         saved.rows = logs.rows
         done = {(row.candidate, row.seed) for row in finished}

@@ -155,6 +155,17 @@ class Session:
         self._physics = PhysicsMonitor([group.name for group in self.groups])
         self._began = self._saved_at = time.monotonic()
 
+    def go_on(
+        self,
+        wave: Wave,
+        logs: RunLogs,
+        on_evaluation: Callable[[Session], None],
+        save: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Continue with another wave of the same groups; its time begins now."""
+        self.wave, self.logs, self.on_evaluation, self.save = wave, logs, on_evaluation, save
+        self._began = self._saved_at = time.monotonic()
+
     # training
 
     def train(self) -> None:

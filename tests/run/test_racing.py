@@ -12,6 +12,7 @@ import torch
 from helpers import QUICK, assert_same_weights, run, write_candidates
 
 from envcoder_bench import eval_shapers, evaluate, resume
+from envcoder_bench.compile import building
 from envcoder_bench.report.results import STOPPED, read_results
 from envcoder_bench.run import racing, training
 from envcoder_bench.run.folder import RunFolder
@@ -152,6 +153,34 @@ def test_short_points_change_the_curves_only(tmp_path):
     compared = [1, *RUNGS, ITERATIONS]
     for key, cells in log_rows(recorded, "episodes.csv").items():
         assert log_rows(own, "episodes.csv")[key] == [x for x in cells if int(x[0]) in compared]
+
+
+@pytest.mark.slow
+def test_rung_at_which_nobody_is_stopped_keeps_the_session(tmp_path, full, monkeypatch):
+    opened, original = [], racing.open_session
+    monkeypatch.setattr(racing, "open_session", lambda *x: opened.append(len(x[1].groups)) or original(*x))
+    own = run(tmp_path / "run", *words(tmp_path, "--race", "race.rule=confidence", "race.level=1e-15"))
+    assert opened == [18, 16]  # both groups of a candidate failed before the first rung
+    for key, row in rows(own).items():
+        if key[0] != "breaks_midway":  # its error names the folder
+            assert row == rows(full)[key]
+    for name in ("curves.csv", "components.csv", "points.csv"):
+        assert log_rows(own, name) == log_rows(full, name), name
+
+
+@pytest.mark.slow
+def test_survivors_are_run_by_the_kernels_of_all_candidates(tmp_path, monkeypatch):
+    """Nothing is compiled at a rung, and compiled survivors are bitwise those of a run without a race."""
+    more = ["--seeds", 1, "--no_baselines", "compile_shapers=true"]
+    whole = run(tmp_path / "whole", *words(tmp_path, *more))
+    monkeypatch.setattr(building, "build", lambda codes, target: pytest.fail("compiled again"))
+    own = run(tmp_path / "race", *words(tmp_path, *RACE, *more))
+    found = [key for key, row in rows(own).items() if row.status == "ok"]
+    assert len(found) == 3
+    for key in found:
+        assert rows(own)[key] == rows(whole)[key]
+        path = f"candidates/{key[0]}/policy.pth"
+        assert_same_weights(*(torch.load(each / path, weights_only=False)["model"] for each in (own, whole)))
 
 
 @pytest.mark.slow
