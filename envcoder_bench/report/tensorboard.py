@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 import time
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from envcoder_bench.core.files import naming, write_atomic
 from envcoder_bench.report.results import Result
@@ -152,7 +153,22 @@ def _messages() -> Any:
 
 def _record(data: bytes) -> bytes:
     """Frame an event as TFRecord: length, its checksum, data, its checksum."""
-    from tensorboardX.record_writer import masked_crc32c
+    checksum, length = _checksum(), struct.pack("<Q", len(data))
+    return length + struct.pack("<I", checksum(length)) + data + struct.pack("<I", checksum(data))
 
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
+
+@functools.lru_cache(maxsize=1)
+def _checksum() -> Callable[[bytes], int]:
+    """Return TFRecord's checksum; tensorboardX's own takes more time than all else of an event."""
+    try:
+        import google_crc32c
+    except ImportError:
+        from tensorboardX.record_writer import masked_crc32c
+
+        return masked_crc32c
+
+    def masked(data: bytes) -> int:
+        crc = google_crc32c.value(data)
+        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+    return masked

@@ -1,9 +1,11 @@
 import os
+import sys
 import threading
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from envcoder_bench.report import tensorboard as own
 from envcoder_bench.report.results import Result
 from envcoder_bench.report.tensorboard import TensorboardLog, write_hparams
 
@@ -12,6 +14,17 @@ def scalars(folder):
     read = EventAccumulator(str(folder), size_guidance={"scalars": 0})
     read.Reload()
     return {tag: [(e.step, pytest.approx(e.value)) for e in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+
+
+@pytest.mark.parametrize("data", [b"", b"123456789", bytes(range(256)) * 3])
+def test_checksums_are_equal_with_and_without_google_crc32c(data, monkeypatch):
+    fast = own._record(data)
+    own._checksum.cache_clear()
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    try:
+        assert own._record(data) == fast
+    finally:
+        own._checksum.cache_clear()
 
 
 def test_scalars_round_trip_per_candidate_and_seed(tmp_path):
