@@ -165,8 +165,10 @@ def read_unrecorded(run: Path, pools: int, size: int | None = None) -> Iterator[
 
 def subsets(recording: Recording, count: int, size: int | None) -> Iterator[Recording]:
     """Yield a recording, and random subsets of its candidates, of half of them unless ``size`` is given."""
-    yield recording
     names = recording.names
+    if size is not None and not 1 <= size <= len(names):
+        raise SystemExit(f"--size {size}: there are {len(names)} candidates")
+    yield recording
     for k in range(count):
         yield recording.of(set(Random(k).sample(names, size or (len(names) + 1) // 2)))
 

@@ -2,8 +2,8 @@
 
 A kernel holds up to sixteen different programs and runs each of them for the environments of all groups that have it.
 Constants are data, so that a file whose numbers change is not compiled again, and candidates that differ only in
-numbers share their code. For the survivors of a race, kernels are used again that this process has: each chooses its
-programs by the group.
+numbers share their code. A kernel chooses its programs by the group, so that kernels of all candidates also run the
+survivors of a race.
 """
 
 from __future__ import annotations

@@ -87,6 +87,11 @@ class ParkedGroups:
         """Return the policy files of groups that wait."""
         return self._take(keys, "policies", self._policies)
 
+    def forget(self) -> None:
+        """Drop states and policies from memory; they are in the files."""
+        self._states.clear()
+        self._policies.clear()
+
     def _take(self, keys: Sequence[GroupKey], name: str, kept: dict[GroupKey, Any]) -> list[Any]:
         """Return what is saved of groups under a name, of those in ``kept`` from there."""
         files: dict[Path, list[GroupKey]] = {}

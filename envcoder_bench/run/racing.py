@@ -222,8 +222,9 @@ class SequentialRung:
         kept, self._parked.session = self._parked.session, None
         if kept is not None and [_key(group) for group in kept.groups] == keys:  # nobody was stopped
             kept.go_on(wave, logs, on_evaluation, save)
+            self._parked.forget()
             return kept
-        del kept  # its memory is for the next one
+        del kept  # so that its memory is free for the next one
         release(self._cfg.device)
         session = open_session(self._cfg, wave, logs, on_evaluation, save, None, self._training.reporter, self._stop)
         if saved.training is not None and keys == saved.groups:

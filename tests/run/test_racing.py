@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import weakref
 from pathlib import Path
 
 import pandas as pd
@@ -170,13 +171,26 @@ def test_rung_at_which_nobody_is_stopped_keeps_the_session(tmp_path, full, monke
 
 @pytest.mark.slow
 def test_survivors_are_run_by_the_kernels_of_all_candidates(tmp_path, monkeypatch):
-    """Nothing is compiled at a rung, and compiled survivors are bitwise those of a run without a race."""
+    """Nothing is compiled at a rung, and compiled survivors are bitwise those of a run without a race.
+
+    A session is freed before that of the survivors is opened.
+    """
+    opened: list[weakref.ref] = []
+    original = racing.open_session
+
+    def opening(*given):
+        assert all(own() is None for own in opened)
+        session = original(*given)
+        opened.append(weakref.ref(session))
+        return session
+
+    monkeypatch.setattr(racing, "open_session", opening)
     more = ["--seeds", 1, "--no_baselines", "compile_shapers=true"]
     whole = run(tmp_path / "whole", *words(tmp_path, *more))
     monkeypatch.setattr(building, "build", lambda codes, target: pytest.fail("compiled again"))
     own = run(tmp_path / "race", *words(tmp_path, *RACE, *more))
     found = [key for key, row in rows(own).items() if row.status == "ok"]
-    assert len(found) == 3
+    assert (len(found), len(opened)) == (3, 3)
     for key in found:
         assert rows(own)[key] == rows(whole)[key]
         path = f"candidates/{key[0]}/policy.pth"

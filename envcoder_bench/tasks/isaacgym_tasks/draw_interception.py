@@ -12,9 +12,8 @@ import functools
 from typing import Any, Callable, Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 from torch.distributions import Distribution
-from torch.library import Library, fallthrough_kernel
 
 from envcoder_bench.core import stream
 from envcoder_bench.core.random_calls import DRAWING_OPERATORS, drawn_from_stream
@@ -67,10 +66,10 @@ def _noting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.lru_cache(maxsize=None)
-def _install_kernels() -> tuple[Library, ...]:
+def _install_kernels() -> tuple[library.Library, ...]:
     """Register the kernels; they exist as long as the libraries, which the cache keeps."""
-    others, own = Library("_", "IMPL"), Library("aten", "IMPL")
-    others.fallback(fallthrough_kernel, _KEY)
+    others, own = library.Library("_", "IMPL"), library.Library("aten", "IMPL")
+    others.fallback(library.fallthrough_kernel, _KEY)
     for operator in _operators():
         schema = operator._schema
         name = schema.name[len("aten::") :] + (f".{schema.overload_name}" if schema.overload_name else "")
