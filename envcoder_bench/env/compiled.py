@@ -21,6 +21,7 @@ from envcoder_bench.shaping.kinds import VALUE
 RELATIVE, ABSOLUTE = 1e-3, 1e-4  # tolerances of a kernel's numbers against torch's
 # number and share of a group's environments that may differ more, because a number is close to a threshold
 FEW, SHARE = 1, 0.002
+SAMPLE = 8  # number of groups of a shared program that are compared at once where not all are
 
 
 class Compiler:
@@ -31,6 +32,8 @@ class Compiler:
         active: ``(num_groups,)`` uint8, nonzero for the groups that the kernels run.
         step: 0-d int64, the step of the random numbers.
         refuse: called with a call and the reason if its program cannot be compiled and its function is not available.
+        sampled: whether only some of the groups that share a program are compared, other ones each time. What happens
+            to a group with a wrong kernel then depends on the others, so results are not reproducible alone.
     """
 
     def __init__(
@@ -40,9 +43,10 @@ class Compiler:
         active: Tensor,
         step: Tensor,
         refuse: Callable[[Call, str], None],
+        sampled: bool = False,
     ) -> None:
         self._state, self._components, self._active, self._step = state, components, active, step
-        self._refuse = refuse
+        self._refuse, self._sampled = refuse, sampled
 
     def can_compile(self, program: Program) -> bool:
         """Return whether a kernel can read the program's inputs: each environment's row must be contiguous."""
@@ -106,6 +110,7 @@ class Compiler:
         first, stage.checks = stage.checks == 0, stage.checks + 1
         if not stage.traced or (first and all((call.seed, n) in own.verified for call, own in stage.traced)):
             return
+        compared = self._compared(stage, alive)
         counts, before = self._components.counts.clone(), {key: x.clone() for key, x in stage.buffers.items()}
 
         def results(run: Callable[[], None]) -> list[Tensor]:
@@ -115,9 +120,8 @@ class Compiler:
             return [x.clone() for x in (*stage.buffers.values(), self._components.counts.movedim(3, 1))]
 
         def functions() -> None:
-            for call, _ in stage.traced:
-                if alive[call.group]:
-                    attempt(call)
+            for call, _ in compared:
+                attempt(call)
 
         self._active.copy_(torch.tensor(alive, dtype=torch.uint8))  # it may hold another stage's mask
         expected, got = results(functions), results(stage.launch)
@@ -125,13 +129,32 @@ class Compiler:
         for key, x in before.items():
             stage.buffers[key].copy_(x)
         exact = {call.group for call, program in stage.traced if knows_size(program)}
-        wrong = [g for g in disagreeing(expected, got, groups, n, exact) if alive[g]]
+        differing = set(disagreeing(expected, got, groups, n, exact))
+        wrong = {id(program) for call, program in compared if call.group in differing and alive[call.group]}
+        replaced: list[int] = []
         for call, program in stage.traced:
-            if call.group in wrong:
+            # of a sampled program all groups, also those that were not compared
+            if id(program) in wrong and alive[call.group] and (self._sampled or call.group in differing):
                 _warn(call, "its compiled form gives other numbers, so it runs as PyTorch calls, more slowly")
+                replaced.append(call.group)
             else:
                 program.verified.add((call.seed, n))
-        self.take_back(stage, wrong)
+        self.take_back(stage, replaced)
+
+    def _compared(self, stage: Stage, alive: Sequence[bool]) -> list[tuple[Call, Program]]:
+        """Return the traced calls to compare: all, or ``SAMPLE`` of each program, the next ones at each check.
+
+        Many groups share the programs of a baseline. Calling its function for each of them would take longer than the
+        iterations between two checks.
+        """
+        living = [(call, program) for call, program in stage.traced if alive[call.group]]
+        if not self._sampled:
+            return living
+        of: dict[int, list[tuple[Call, Program]]] = {}
+        for call, program in living:
+            of.setdefault(id(program), []).append((call, program))
+        first = (stage.checks - 1) * SAMPLE
+        return [own[(first + i) % len(own)] for own in of.values() for i in range(min(SAMPLE, len(own)))]
 
     def take_back(self, stage: Stage, groups: Sequence[int]) -> None:
         """Call the functions of these groups instead of their kernels from now on."""

@@ -97,7 +97,8 @@ class Dispatcher:
         self._step_filled = 0  # its value
         self._dead = torch.zeros(groups, dtype=torch.bool, device=self.device)
         readable = {**views[0], ACTION: actions}
-        self._compiler = Compiler(readable, self._components, self._active, self._step, self._refuse)
+        sampled = self._deferred and not self._fixed
+        self._compiler = Compiler(readable, self._components, self._active, self._step, self._refuse, sampled)
         for group in range(groups):
             self._add_calls(group)
         self._compiler.compile(list(self.stages.values()))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
 from shaping_fakes import Groups
 
 from envcoder_bench.compile.recorder import RULES
+from envcoder_bench.env.compiled import SAMPLE
+from envcoder_bench.env.stages import Call
 from envcoder_bench.shaping.contract import CandidateError
 
 RICH = """
@@ -316,6 +319,46 @@ def test_recheck_replaces_disagreeing_kernels(wrong_abs, deferred):
         close(groups.step(t), eager.step(t))
     assert not is_compiled(groups, 1, "reward") and not is_compiled(groups, 1, "observation")
     assert all(is_compiled(groups, 0, name) for name in STAGES)
+
+
+@pytest.mark.parametrize("deferred", (False, True))
+def test_groups_of_a_shared_program_are_compared_in_turn_on_cuda_and_all_at_once_elsewhere(
+    wrong_abs, deferred, monkeypatch
+):
+    count, n, late = 20, 6, 17
+    groups = Groups([RARE] * count, n=n, compiled=True)
+    programs = groups.shapings[0].programs
+    groups.shapings = [replace(own, programs=programs) for own in groups.shapings]
+    groups.renew(deferred_faults=deferred)
+    called: list[int] = []
+    call = Call.__call__
+
+    def counting(own, step):
+        if own.function is not None and own.function.type == "compute_observation":
+            called.append(own.group)
+        call(own, step)
+
+    monkeypatch.setattr(Call, "__call__", counting)
+
+    def compared(t: int) -> list[int]:
+        called.clear()
+        groups.dispatch.recheck()
+        groups.step(t)
+        return called[:count] if not deferred else called[:SAMPLE]  # replaced functions run once more
+
+    everyone = list(range(count))
+    groups.step(0)
+    groups.task.state["dof_pos"][late * n : (late + 1) * n] += 5.0
+    if deferred:  # the first step compared groups 0 to 7
+        assert compared(1) == list(range(8, 16))
+        assert all(is_compiled(groups, g, "observation") for g in everyone)
+        with pytest.warns(RuntimeWarning, match="its compiled form gives other numbers"):
+            assert compared(2) == [16, 17, 18, 19, 0, 1, 2, 3]
+        assert not any(is_compiled(groups, g, "observation") for g in everyone)
+    else:  # what happens to a group must not depend on the others
+        with pytest.warns(RuntimeWarning, match="its compiled form gives other numbers"):
+            assert compared(1) == everyone
+        assert [g for g in everyone if not is_compiled(groups, g, "observation")] == [late]
 
 
 def test_recheck_does_not_change_results():
