@@ -56,6 +56,8 @@ def test_levels_are_means_per_group_and_type():
     task.curriculum = False
     assert terrain.levels_of(task, GroupLayout(2, 3)) is None
     assert terrain.levels_of(Namespace(), GroupLayout(1, 3)) is None
+    legged = Namespace(state={"terrain_levels": torch.tensor([1, 2, 4, 5])})
+    assert terrain.levels_of(legged, GroupLayout(2, 2)) == {"all": [1.5, 4.5]}
 
 
 @pytest.fixture(scope="module")

@@ -198,7 +198,7 @@ def _looks(own: list[Points]) -> list[dict[str, Any]]:
     looks = []
     for first in (points[0] for points in own):
         key = name(first)
-        label = f"{key}, {first['seeds']} seeds x {first['envs']:,}"
+        label = f"{key}, {_seeds(first)} x {first['envs']:,}"
         label += f" ({first['policies']} policies at once)" if key in several else ""
         looks.append({"color": colors[key], "linestyle": next(lines[key]), "label": label})
     return looks
@@ -227,11 +227,11 @@ def plot_outside(records: Sequence[Record], images: Path) -> list[Path]:
         task, beside = points[0]["task"], counterpart(points, native)
         limit = 1.05 * points[-1]["env_steps"]
         axes.set_title(_outside_title(points[0]), loc="left", fontsize=9, color=GREY)
-        _draw(axes, points, "env_steps", 1e6, {"color": TOOL, "label": f"{points[0]['seeds']} seeds"})
+        _draw(axes, points, "env_steps", 1e6, {"color": TOOL, "label": _seeds(points[0])})
         shown = points
         if beside is not None:
             shown = [p for p in beside if p["env_steps"] <= limit] or beside[:1]
-            _draw(axes, shown, "env_steps", 1e6, {"color": PROCESSES, "label": f"native, {beside[0]['seeds']} seeds"})
+            _draw(axes, shown, "env_steps", 1e6, {"color": PROCESSES, "label": f"native, {_seeds(beside[0])}"})
         means = [mean_fitness(p) for p in [*points, *shown] if measured(p["fitness"])]
         if task in PUBLISHED:
             axes.axhline(PUBLISHED[task], color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -254,6 +254,11 @@ def plot_outside(records: Sequence[Record], images: Path) -> list[Path]:
         hspace=0.35,
     )
     return [save_figure(figure, images / "isaacgym_training.png")]
+
+
+def _seeds(record: Record) -> str:
+    """Return such as ``1 seed`` or ``5 seeds``."""
+    return f"{record['seeds']} seed{'s' * (record['seeds'] != 1)}"
 
 
 def _outside_title(record: Record) -> str:

@@ -96,7 +96,12 @@ def _share(flags: Tensor) -> float | None:
 
 
 def levels_of(task: Any, layout: GroupLayout) -> dict[str, list[float | None]] | None:
-    """Return the mean level of each group's environments, for each type; None for a task without a curriculum."""
+    """Return the mean level of each group's environments, for each type; None for a task without a curriculum.
+
+    legged_gym's tasks have levels in their state, and types that only their own code knows: the mean is over all.
+    """
+    if not hasattr(task, "grid") and "terrain_levels" in getattr(task, "state", {}):
+        return {"all": layout.split(task.state["terrain_levels"].double()).mean(dim=1).tolist()}
     if not getattr(task, "curriculum", False):
         return None
     kinds = torch.tensor(task.grid.types)[task.state["terrain_types"].long().cpu()]

@@ -8,6 +8,7 @@ from typing import Any, Sequence
 from envcoder_bench.report.plots import COLOURS, GREY, new_figure, save_figure
 
 from .records import Record, latest
+from .task_tables import is_outside
 
 Column = Any  # a heading, and a function from a record to a text
 LEVELS = 10  # columns of the table: the levels of the default grid
@@ -50,7 +51,7 @@ def climbs(records: Sequence[Record]) -> dict[str, list[Record]]:
     """Return for each task the points of the latest training that recorded levels, in order."""
     found: dict[str, list[Record]] = {}
     for record in records:
-        if record["kind"] == "learning" and "levels" in record:
+        if record["kind"] == "learning" and "levels" in record and not is_outside(record):
             own = found.setdefault(record["task"], [])
             if own and own[-1]["run"] < record["run"]:
                 own.clear()
