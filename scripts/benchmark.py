@@ -34,14 +34,17 @@ MEASUREMENTS = {
 
 
 def main() -> None:
-    args = parse(sys.argv[1:])
-    if args.command == "report":
-        from bench.report import report
+    from envcoder_bench.core.errors import exit_on_user_error
 
-        for path in report(args.records, args.pages, args.images):
-            print(path)
-        return
-    measure(args)
+    args = parse(sys.argv[1:])
+    with exit_on_user_error("benchmark"):
+        if args.command == "report":
+            from bench.report import report
+
+            for path in report(args.records, args.pages, args.images):
+                print(path)
+            return
+        measure(args)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

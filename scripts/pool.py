@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Sequence
 
+from envcoder_bench.core.errors import exit_on_user_error, user_input
 from envcoder_bench.search.genome import Genome, UnsupportedCode
 from envcoder_bench.search.vary import mutate, recombine
 from envcoder_bench.shaping.kinds import SHAPER_TYPES
@@ -58,8 +59,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    with user_input():
+        genomes, rng = starts(args.task), Random(f"{args.task} {args.seed}")
     args.folder.mkdir(parents=True, exist_ok=True)
-    genomes, rng = starts(args.task), Random(f"{args.task} {args.seed}")
     known = {genome.fingerprint() for genome in genomes}
     made = 0
     while made < args.count:
@@ -72,4 +74,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with exit_on_user_error("pool"):
+        main()

@@ -28,6 +28,7 @@ from typing import Iterator, Mapping, Sequence
 
 import race_d3rb
 
+from envcoder_bench.core.errors import exit_on_user_error
 from envcoder_bench.report.episodes import Evaluation, read_episodes
 from envcoder_bench.report.points import read_points
 from envcoder_bench.report.results import read_results
@@ -283,4 +284,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with exit_on_user_error("race"):
+        main()

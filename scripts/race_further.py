@@ -14,6 +14,7 @@ from pathlib import Path
 
 import race
 
+from envcoder_bench.core.errors import exit_on_user_error
 from envcoder_bench.report.episodes import read_episodes
 from envcoder_bench.run.race import Rules, contenders
 
@@ -56,4 +57,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with exit_on_user_error("race_further"):
+        main()

@@ -1,6 +1,7 @@
 """Parts of the benchmark: its candidates are realistic and distinct, its report has the latest records."""
 
 import ast
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,8 @@ from bench.report import report
 
 from envcoder_bench.run.config import compose_config
 from envcoder_bench.run.prepare import prepare
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
 
 def structure(source: str) -> str:
@@ -131,3 +134,24 @@ def test_speed_of_several_devices_is_that_while_all_of_them_train():
     watch.seen = [(float(t), t + max(0, t - 10), 100 * (t + max(0, t - 10))) for t in range(1, 31)]
     watch.seen += [(40.0, 50, 5000)]  # a last evaluation
     assert watch.rate() == 200.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("benchmark.py learning --task Antt", "benchmark: error: unknown task 'Antt' (did you mean Ant?)"),
+        ("benchmark.py learning --task Cartpole task.none=3", "benchmark: error: unknown key 'task.none'"),
+        ("benchmark.py learning --task isaacgymenvs:Ant", "benchmark: error: ISAACGYMENVS_PATH={folder}/none: "),
+        ("pool.py Antt 3 {folder}/pool", "pool: error: unknown task 'Antt' (did you mean Ant?)"),
+        ("race.py {folder}/none", "race: error: {folder}/none/episodes.csv: there is no such file"),
+        ("race_further.py {folder}/none", "race_further: error: {folder}/none/episodes.csv: there is no such file"),
+    ],
+)
+def test_scripts_print_one_line_for_bad_input(words, message, tmp_path, monkeypatch):
+    monkeypatch.setenv("ISAACGYMENVS_PATH", str(tmp_path / "none"))
+    script, *rest = words.format(folder=tmp_path).split()
+    made = subprocess.run([sys.executable, str(SCRIPTS / script), *rest], capture_output=True, text=True)
+    (line,) = [line for line in made.stderr.splitlines() if not line.startswith("Warp ")]
+    assert made.returncode == 2 and line.startswith(message.format(folder=tmp_path)), made.stderr
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterable, Iterator
@@ -39,6 +40,18 @@ def user_input() -> Iterator[None]:
         yield
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+@contextmanager
+def exit_on_user_error(program: str) -> Iterator[None]:
+    """For scripts: on a user error or a missing file, print it without a traceback and exit with code 2."""
+    try:
+        yield
+    except (UserError, FileNotFoundError) as error:
+        missing = error.filename if isinstance(error, FileNotFoundError) else None
+        message = str(error) if missing is None else f"{missing}: there is no such file"
+        print(f"{program}: error: {message}", file=sys.stderr)
+        sys.exit(2)
 
 
 def near_matches(word: str, known: Iterable[str]) -> str:

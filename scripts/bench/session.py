@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from envcoder_bench.core.errors import user_input
 from envcoder_bench.core.groups import GroupLayout
 from envcoder_bench.env.grouped_vec_task import GroupedVecTask
 from envcoder_bench.run.config import compose_config
@@ -34,19 +35,25 @@ MIN_SECONDS, MIN_ROUNDS = 1.0, 3  # of a measurement of physics
 
 
 def make_config(args: Namespace, **values: Any) -> Any:
-    """The run's config for ``--task`` (ANYmal): ``values``, and the command line's own ``key=value`` over them."""
+    """The run's config for ``--task`` (ANYmal): ``values``, and the command line's own ``key=value`` over them.
+
+    Raises:
+        UserError: there is no such task, it cannot be built here, or an override, simulator or device is invalid.
+    """
     task = getattr(args, "task", "Anymal")
-    cfg = compose_config(task, [*(f"{key}={value}" for key, value in values.items()), *args.overrides])
-    cfg.sim, cfg.device = pick_simulator(args.sim, args.device)
+    with user_input():
+        cfg = compose_config(task, [*(f"{key}={value}" for key, value in values.items()), *args.overrides])
+        cfg.sim, cfg.device = pick_simulator(args.sim, args.device)
     if cfg.device == "cpu":
         torch.set_num_threads(1)  # as evaluate.py: the threads go to the simulator and to the learners
     return cfg
 
 
 def find_sources(task: str, names: Sequence[str]) -> list[CandidateSource]:
-    """Return baselines and files; exit if a name is neither."""
-    baselines = {source.name: source for source in baseline_sources(task)}
-    sparse = get_spec(task).folder / f"{SPARSE}.py"
+    """Return baselines and files; exit if a name is neither. Raises UserError if there is no such task."""
+    with user_input():
+        baselines = {source.name: source for source in baseline_sources(task)}
+        sparse = get_spec(task).folder / f"{SPARSE}.py"
     if sparse.is_file():
         baselines[SPARSE] = CandidateSource(SPARSE, str(sparse), load_source(sparse))
     missing = [x for x in names if x not in baselines and not Path(x).is_file()]
