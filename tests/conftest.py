@@ -18,7 +18,7 @@ import pytest
 import torch
 import warm_jail
 
-from envcoder_bench.compile import building
+from envcoder_bench.compile import building, kernels
 from envcoder_bench.core.files import write_atomic
 from envcoder_bench.jail import client
 from envcoder_bench.report import plots, race
@@ -139,8 +139,12 @@ def _build_here(codes, target):
 
 @pytest.fixture(autouse=True, scope="module")
 def kernels_are_compiled_here(request):
-    """Compile candidates' kernels without worker processes, except in the tests of these."""
+    """Compile candidates' kernels without worker processes, except in the tests of these.
+
+    How programs are divided among kernels depends on those that the process has: each file begins without any.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_loaded", {})
         if request.path.name != "test_building.py":
             patch.setattr(building, "build", _build_here)
         yield
