@@ -16,7 +16,7 @@ from typing import Sequence
 
 import psutil  # rl_games' own dependency
 
-from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core.cpus import own_cpus
 
 # limits of processor time per kernel and per line of it, in seconds; ordinary code takes less than a tenth
 LIMIT, LIMIT_PER_LINE = 20.0, 0.005
@@ -25,7 +25,6 @@ TELL_AFTER, TELL_EVERY = 10.0, 30.0  # seconds
 BROKEN_OFF = "its compiler "  # prefix of the errors of kernels whose compiler was killed or crashed
 _BOOT = "import sys; sys.path[:] = {path!r}; from envcoder_bench.compile.build_worker import main; main()"
 _log = logging.getLogger(__name__)
-_sharers = 1  # processes that share the cores
 _failed: dict[str, str] = {}  # errors of the kernels that could not be compiled, as long as this process lives
 
 
@@ -76,7 +75,7 @@ class _Building:
         """Compile all kernels; Ctrl-C stops at once."""
         try:
             # all at once: a kernel is longer than a pipe's buffer, so that giving it waits until a process has started
-            for _ in range(min(len(self._waiting), _most())):
+            for _ in range(min(len(self._waiting), own_cpus())):
                 self._start()
             while self._waiting or any(worker.code is not None for worker in self._workers):
                 self._share_out()
@@ -93,7 +92,7 @@ class _Building:
     def _share_out(self) -> None:
         """Give every idle process a kernel, and start more processes up to the limit."""
         idle = [worker for worker in self._workers if worker.code is None]
-        while self._waiting and (idle or len(self._workers) < _most()):
+        while self._waiting and (idle or len(self._workers) < own_cpus()):
             worker = idle.pop() if idle else self._start()
             code = self._waiting.popleft()
             worker.code, worker.seconds = code, worker.total()
@@ -160,13 +159,3 @@ def _end(process: subprocess.Popen) -> None:
     for pipe in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
             pipe.close()  # type: ignore[union-attr]
-
-
-def share_cores(processes: int) -> None:
-    """Compile on an equal share of the cores: so many processes of this machine compile at the same time."""
-    global _sharers
-    _sharers = processes
-
-
-def _most() -> int:
-    return max(1, usable_cpus() // _sharers)

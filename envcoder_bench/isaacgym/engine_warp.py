@@ -30,6 +30,7 @@ from envcoder_bench.isaacgym.warp_properties import WarpProperties
 from envcoder_bench.isaacgym.warp_state import WarpState
 from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_warp import DROPPING, put_model
+from envcoder_bench.sim.mujoco_warp_loading import load_kernels
 from envcoder_bench.sim.torch_stream import TorchStream
 
 logger = logging.getLogger("envcoder_bench.isaacgym")
@@ -70,6 +71,7 @@ class WarpEngine(Engine):
         self._on_torch_stream = TorchStream(self.device)
         with wp.ScopedDevice(self._on_torch_stream.device):
             self._build(poses)
+            load_kernels(self._advance)
             wp.synchronize_device()  # both torch's and Warp's stream have filled arrays
 
     def _zeros(self, *shape: int) -> Tensor:

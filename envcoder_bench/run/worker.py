@@ -17,8 +17,8 @@ from typing import Any, Callable
 import torch
 from omegaconf import DictConfig
 
-from envcoder_bench.compile import building
 from envcoder_bench.compile.cache import package_code
+from envcoder_bench.core.cpus import share_cpus
 from envcoder_bench.core.errors import UserError, user_input
 from envcoder_bench.core.torch_settings import use_deterministic_algorithms
 from envcoder_bench.report.logs import RunLogs
@@ -60,7 +60,7 @@ class Worker:
         self._groups: dict[GroupKey, Group] = {}  # prepared and not trained yet
         if setup.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, setup.cores)
-        building.share_cores(setup.neighbours)
+        share_cpus(setup.neighbours)
         self._run(lambda: self._start(setup.sharers))
 
     def submit(self, request: Request) -> None:

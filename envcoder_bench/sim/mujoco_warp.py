@@ -29,6 +29,7 @@ from envcoder_bench.sim.live_tensors import restore, save
 from envcoder_bench.sim.mujoco_model import RobotModel
 from envcoder_bench.sim.mujoco_tensors import MujocoTensors
 from envcoder_bench.sim.mujoco_warp_kernels import add_sensor_forces, load_command, publish, to_body_frame, write
+from envcoder_bench.sim.mujoco_warp_loading import load_kernels
 from envcoder_bench.sim.mujoco_warp_sites import WarpSites
 from envcoder_bench.sim.poses import PoseSource
 from envcoder_bench.sim.torch_stream import TorchStream
@@ -150,6 +151,7 @@ class MujocoWarp(MujocoTensors):
         wp.synchronize_device(self._wp_device)  # the only waits: torch's and Warp's streams have filled the arrays
         initial = save(self._saved)
         none = torch.zeros_like(self._effort)
+        load_kernels(lambda: (self.write(none), self._advance()))
         self.set_drive_mode(none)
         self.write(none)
         wp.synchronize_device(self._wp_device)

@@ -92,12 +92,3 @@ def test_at_most_some_kernels_are_claimed_at_once(compiler, monkeypatch):
     monkeypatch.setattr(native, "AT_ONCE", 2)
     assert native.build(["a", "b", "a", "c!", "d"], CPU) == ["", "", "", "wrong", ""]
     assert compiler == [["a", "b"], ["c!", "d"]]
-
-
-def test_processes_of_a_machine_share_its_cores(monkeypatch):
-    monkeypatch.setattr(building, "usable_cpus", lambda: 8)
-    monkeypatch.setattr(building, "_sharers", 1)
-    assert building._most() == 8
-    for processes, each in ((2, 4), (3, 2), (9, 1)):
-        building.share_cores(processes)
-        assert building._most() == each

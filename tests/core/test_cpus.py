@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from envcoder_bench.core.cpus import usable_cpus
+from envcoder_bench.core import cpus
+from envcoder_bench.core.cpus import own_cpus, share_cpus, usable_cpus
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no processes")
@@ -24,3 +25,12 @@ def test_usable_cpus_counts_all_cores_without_affinity(monkeypatch):
     assert usable_cpus() == 1
     monkeypatch.setattr(os, "cpu_count", lambda: 12)
     assert usable_cpus() == 12
+
+
+def test_processes_of_a_machine_share_its_cores(monkeypatch):
+    monkeypatch.setattr(cpus, "usable_cpus", lambda: 8)
+    monkeypatch.setattr(cpus, "_sharers", 1)
+    assert own_cpus() == 8
+    for processes, each in ((2, 4), (3, 2), (9, 1)):
+        share_cpus(processes)
+        assert own_cpus() == each

@@ -10,6 +10,7 @@ from isaacgym_scene import ARM, ENGINES, SLIDER, Scene, gym, load, options, pose
 
 from envcoder_bench.isaacgym import gymapi
 from envcoder_bench.isaacgym.simulation import ENGINE_VARIABLE
+from envcoder_bench.sim import mujoco_warp_loading as loading
 
 on_warp = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)]
 on_all = [pytest.mark.usefixtures("engine"), pytest.mark.parametrize("engine", ENGINES, indirect=True)]
@@ -312,3 +313,22 @@ def test_step_does_not_synchronize_with_the_gpu(tmp_path, engine):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert np.isfinite(scene.root.cpu().numpy()).all()
+
+
+@marked(on_warp)
+def test_all_kernels_of_a_step_are_found_without_launching_them(tmp_path, engine, monkeypatch):
+    scene = mixed_scene(tmp_path)
+    found, launched, usual = {}, set(), loading.Module.load
+
+    def load(module, device, block_dim=None, *rest, **more):
+        launched.add((module, str(device), block_dim))
+        return usual(module, device, block_dim, *rest, **more)
+
+    before = numbers(scene)[:3]  # roots, joints and bodies
+    with loading._recording(found):
+        scene.sim.engine._advance()
+    assert all(map(torch.equal, numbers(scene)[:3], before))
+    monkeypatch.setattr(loading.Module, "load", load)
+    scene.sim.engine._advance()
+    assert len(launched) > 20
+    assert launched <= set(found)

@@ -1,0 +1,123 @@
+"""The kernels of a simulation are found without being launched, and compiled at the same time."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("MuJoCo needs Python 3.11", allow_module_level=True)
+
+import warp as wp
+from warp._src.context import Module
+
+from envcoder_bench.core.torch_settings import settings_kept, use_deterministic_algorithms
+from envcoder_bench.core.warp_start import start_warp
+from envcoder_bench.run.config import compose_config
+from envcoder_bench.sim import mujoco_warp_loading as loading
+from envcoder_bench.tasks.registry import make_task
+
+pytestmark = pytest.mark.slow
+SMALL_TERRAIN = [f"task.env.terrain.{key}" for key in ("numLevels=2", "borderSize=3")]
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu():
+    start_warp()
+    with wp.ScopedDevice("cpu"):
+        yield
+
+
+def make_kernel(factor):
+    """A kernel in a module of its own."""
+
+    def add(out: wp.array(dtype=float)):
+        wp.atomic_add(out, 0, wp.static(factor) * 1.0)
+
+    return wp.kernel(add, module="unique")
+
+
+def is_loaded(kernel):
+    return any(device is None for device, _ in kernel.module.execs)  # of the CPU
+
+
+def test_kernels_of_branches_and_loops_are_loaded_and_not_launched():
+    kernels = [make_kernel(0.5 + i) for i in range(5)]
+    out, condition = wp.zeros(1, dtype=float), wp.ones(1, dtype=int)
+
+    def launch(i):
+        wp.launch(kernels[i], dim=1, outputs=[out])
+
+    def step():
+        launch(0)
+        launch(0)
+        wp.capture_if(condition, on_true=lambda: launch(1), on_false=lambda: launch(2))
+        wp.capture_while(condition, while_body=launch, i=3)  # without end, if it were run
+
+    usual = Module.load, wp.capture_if, wp.capture_while
+    loading.load_kernels(step)
+    assert (Module.load, wp.capture_if, wp.capture_while) == usual
+    assert [is_loaded(kernel) for kernel in kernels] == [True] * 4 + [False]
+    assert out.numpy()[0] == 0.0
+    launch(3)
+    assert out.numpy()[0] == 3.5
+
+
+def test_other_threads_launch_meanwhile():
+    kernel, out = make_kernel(7.5), wp.zeros(1, dtype=float)
+
+    def launch():
+        wp.launch(kernel, dim=1, outputs=[out], device="cpu")
+
+    def step():
+        other = threading.Thread(target=launch)
+        other.start()
+        other.join()
+
+    loading.load_kernels(step)
+    assert out.numpy()[0] == 7.5
+
+
+def test_errors_of_the_compiler_are_those_of_a_launch():
+    @wp.func_native("does not compile;")
+    def broken(): ...
+
+    @wp.kernel(module="unique")
+    def call():
+        broken()
+
+    with pytest.raises(Exception) as told:
+        loading.load_kernels(lambda: wp.launch(call, dim=1))
+    with pytest.raises(type(told.value)):
+        wp.launch(call, dim=1)
+
+
+def test_other_version_of_warp_loads_kernels_at_their_launch(monkeypatch):
+    monkeypatch.setattr(loading, "Module", None)
+    loading.load_kernels(lambda: pytest.fail("called"))
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "in_order"),
+    [("Ant", [], False), ("Anymal", [], True), ("FrankaCubeStack", [], False), ("AnymalTerrain", SMALL_TERRAIN, False)],
+)
+def test_all_kernels_of_a_control_step_are_found(name, overrides, in_order, monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # set with deterministic algorithms
+    with settings_kept():
+        if in_order:
+            use_deterministic_algorithms()
+        sim = make_task(name, compose_config(name, overrides).task, 2, "mujoco_warp", "cpu").sim
+    found, launched, usual = {}, set(), Module.load
+
+    def load(module, device, block_dim=None, *rest, **more):
+        launched.add((module, str(device), block_dim))
+        return usual(module, device, block_dim, *rest, **more)
+
+    with loading._recording(found):
+        sim._advance()
+    monkeypatch.setattr(Module, "load", load)
+    sim._advance()
+    assert len(launched) > 20
+    assert launched <= set(found)
